@@ -1,0 +1,38 @@
+# Required packages: what scripts/setup installs. Optional parts: found, used and reported (see Summary.cmake).
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(Boost 1.81 REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Gloo REQUIRED)
+
+# Debian's Gloo target names no include directory of its own; /usr/include is searched anyway.
+set(DDP_HAVE_NCCL OFF)
+set(DDP_HAVE_MPI OFF)
+set(DDP_HAVE_TORCH OFF)
+
+if(DDP_WITH_NCCL)
+  # Only the host side of CUDA is used, so no CUDA compiler is needed and no driver either.
+  find_package(CUDAToolkit QUIET)
+  find_package(NCCL QUIET)
+  if(CUDAToolkit_FOUND AND TARGET CUDA::cudart AND NCCL_FOUND)
+    set(DDP_HAVE_NCCL ON)
+  endif()
+endif()
+
+if(DDP_WITH_MPI)
+  find_package(MPI QUIET COMPONENTS C)
+  set(DDP_HAVE_MPI ${MPI_C_FOUND})
+endif()
+
+if(DDP_WITH_TORCH)
+  find_package(Torch QUIET)
+  if(TARGET torch)
+    set(DDP_HAVE_TORCH ON)
+  endif()
+endif()

@@ -1,0 +1,23 @@
+// All of the runtime in one include.
+//
+//   int main() {
+//     ddp::ProcessGroup world = ddp::init();                       // under ddplaunch: all workers; alone: a world of 1
+//     ddp::DistributedDataParallel data_parallel(world, parameters);  // checks, gives all ranks rank 0's values
+//     ddp::DistributedSampler sampler(dataset_size, world);        // each rank its share
+//     ddp::Checkpoint checkpoint("model.safetensors", world);      // whole or not there
+//     for (…) { backward; data_parallel.ready(i); data_parallel.finish(); optimizer step; checkpoint.save(…); }
+//   }
+//
+// examples/train_charlm.cpp is a complete program. Everything throws ddp::Error (ddp/error.h).
+#pragma once
+
+#include <ddp/buffer.h>
+#include <ddp/checkpoint.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/distributed_sampler.h>
+#include <ddp/environment.h>
+#include <ddp/error.h>
+#include <ddp/process_group.h>
+#include <ddp/store.h>
+#include <ddp/version.h>
+#include <ddp/work.h>

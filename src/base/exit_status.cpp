@@ -1,0 +1,12 @@
+#include "base/exit_status.h"
+
+#include "base/signals.h"
+
+namespace ddp::base {
+
+std::string ExitStatus::describe() const {
+  if (!was_killed()) return "exit code " + std::to_string(number_);
+  return "killed by " + signal_name(number_) + (core_dumped_ ? " (core dumped)" : "");
+}
+
+}  // namespace ddp::base

@@ -1,0 +1,32 @@
+// FNV-1a, 64 bit: a checksum against accidents (torn files, differing parameters), not against attackers.
+// Source: Fowler, Noll, Vo; https://datatracker.ietf.org/doc/html/draft-eastlake-fnv
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ddp::base {
+
+class Fnv1a64 {
+ public:
+  void update(std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes) {
+      state_ ^= static_cast<std::uint64_t>(byte);
+      state_ *= 0x100000001b3ULL;
+    }
+  }
+  void update(std::string_view text) { update(std::as_bytes(std::span(text))); }
+
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0xcbf29ce484222325ULL;
+};
+
+// 16 lower-case hexadecimal digits.
+std::string hex64(std::uint64_t value);
+
+}  // namespace ddp::base

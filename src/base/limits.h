@@ -1,0 +1,39 @@
+// Every limit of the project, named once. docs/reference/limits.md says what happens when one is reached.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace ddp::limits {
+
+using namespace std::chrono_literals;
+
+// Store protocol. The first three are those of PyTorch's own server, so no client of it notices them.
+inline constexpr std::size_t kStoreKeyBytes = std::size_t{8} << 10;
+inline constexpr std::size_t kStoreValueBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kStoreKeysPerRequest = 131'072;
+inline constexpr std::size_t kStoreRequestBytes = std::size_t{64} << 20;
+// Server: all keys and values together, what may wait for a client that does not read, and clients.
+inline constexpr std::size_t kStoreTableBytes = std::size_t{1} << 30;
+inline constexpr std::size_t kStoreUnsentBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kStoreConnections = 65'536;
+inline constexpr int kStoreBacklog = 4096;
+inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one turn of a connection
+
+// Launcher.
+inline constexpr int kWorkersPerNode = 4096;
+inline constexpr auto kDefaultGrace = 5s;         // SIGTERM to SIGKILL
+inline constexpr auto kUnkillableWait = 5s;       // SIGKILL to "cannot be killed"
+inline constexpr auto kSettleTime = 100ms;        // the first cause and its victims exit within this
+inline constexpr auto kQuietEnding = 1s;          // longer than this and the console says what it waits for
+inline constexpr auto kLeftoverWait = 2s;         // for descendants that outlive their worker
+inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
+
+// Runtime.
+inline constexpr auto kDefaultGroupTimeout = 10min;   // a collective
+inline constexpr auto kDefaultStoreTimeout = 5min;    // a store call and the rendezvous, as in PyTorch
+inline constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
+inline constexpr std::size_t kCheckpointHeaderBytes = std::size_t{100} << 20;  // safetensors' own limit
+
+}  // namespace ddp::limits

@@ -1,0 +1,36 @@
+// Small pure functions on text that several rooms need.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::base {
+
+// The whole of `text` as a decimal integer within [minimum, maximum]; nothing for anything else (spaces, "+1", "1x").
+std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t minimum, std::int64_t maximum);
+
+// The whole of `text` as a finite, non-negative decimal number; nothing for anything else.
+std::optional<double> parse_number(std::string_view text);
+
+// The candidate with the smallest Levenshtein distance to `word`, if that distance is small enough for a typing mistake
+// (at most 1 + a third of the word's length, and never the whole word). The first one wins a tie.
+std::optional<std::string> nearest_match(std::string_view word, std::span<const std::string> candidates);
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+// Ranks as people write them: {0,1,2,5} is "0-2, 5". Expects ascending order.
+std::string rank_list(std::span<const int> ranks);
+
+// A duration with a unit that fits: "85 ms", "3.2 s", "3 min 12 s", "2 h 5 min".
+std::string human_duration(std::chrono::nanoseconds duration);
+
+// "1 worker", "2 workers".
+std::string counted(std::int64_t count, std::string_view noun);
+
+}  // namespace ddp::base

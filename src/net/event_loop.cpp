@@ -1,0 +1,96 @@
+#include "net/event_loop.h"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "net/event_loop_asio.h"
+
+namespace ddp::net {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+// Asio may have queued a handler as successful before its watch was destroyed; `alive_` keeps such a handler quiet.
+class CancellingWatch : public Watch {
+ protected:
+  std::weak_ptr<int> alive() const { return alive_; }
+
+ private:
+  std::shared_ptr<int> alive_ = std::make_shared<int>();
+};
+
+class ReadableWatch : public CancellingWatch {
+ public:
+  ReadableWatch(asio::io_context& context, int fd, std::function<void()> ready) : descriptor_(context, fd) {
+    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
+                           [alive = alive(), ready = std::move(ready)](const error_code& error) {
+                             if (error != asio::error::operation_aborted && !alive.expired()) ready();
+                           });
+  }
+  ~ReadableWatch() override { descriptor_.release(); }
+
+ private:
+  asio::posix::stream_descriptor descriptor_;
+};
+
+class TimerWatch : public CancellingWatch {
+ public:
+  TimerWatch(asio::io_context& context, std::chrono::steady_clock::time_point when, std::function<void()> due)
+      : timer_(context, when) {
+    timer_.async_wait([alive = alive(), due = std::move(due)](const error_code& error) {
+      if (!error && !alive.expired()) due();
+    });
+  }
+
+ private:
+  asio::steady_timer timer_;
+};
+
+class SignalWatch : public CancellingWatch {
+ public:
+  SignalWatch(asio::io_context& context, std::span<const int> signals, std::function<void(int)> arrived)
+      : signals_(context), arrived_(std::move(arrived)) {
+    for (const int signal : signals) signals_.add(signal);
+    wait();
+  }
+
+ private:
+  void wait() {
+    signals_.async_wait([this, alive = alive()](const error_code& error, int signal) {
+      if (error || alive.expired()) return;
+      wait();
+      arrived_(signal);
+    });
+  }
+
+  asio::signal_set signals_;
+  std::function<void(int)> arrived_;
+};
+
+}  // namespace
+
+EventLoop::EventLoop() : asio_(std::make_unique<EventLoopAsio>()) {}
+EventLoop::~EventLoop() = default;
+
+std::unique_ptr<Watch> EventLoop::watch_readable(int fd, std::function<void()> ready) {
+  return std::make_unique<ReadableWatch>(asio_->context, fd, std::move(ready));
+}
+
+std::unique_ptr<Watch> EventLoop::at(std::chrono::steady_clock::time_point when, std::function<void()> due) {
+  return std::make_unique<TimerWatch>(asio_->context, when, std::move(due));
+}
+
+std::unique_ptr<Watch> EventLoop::on_signals(std::span<const int> signals, std::function<void(int)> arrived) {
+  return std::make_unique<SignalWatch>(asio_->context, signals, std::move(arrived));
+}
+
+void EventLoop::run() {
+  const auto guard = asio::make_work_guard(asio_->context);
+  asio_->context.run();
+}
+
+void EventLoop::stop() { asio_->context.stop(); }
+
+}  // namespace ddp::net

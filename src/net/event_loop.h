@@ -1,0 +1,48 @@
+// EventLoop: one thread's waiting for descriptors, timers and signals. A thin cover over Boost.Asio, so that Asio's
+// headers stay in two files (docs/decisions/0001-event-loop.md).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace ddp::net {
+
+class EventLoopAsio;
+
+// A pending wait. Destroying it cancels the wait: its callback will not be called any more.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+};
+
+// Everything here belongs to the thread that calls run(). Callbacks must not block.
+class EventLoop {
+ public:
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Calls `ready` once, when `fd` can be read. The descriptor stays the caller's and must outlive the watch.
+  [[nodiscard]] std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> ready);
+
+  // Calls `due` once, at `when`.
+  [[nodiscard]] std::unique_ptr<Watch> at(std::chrono::steady_clock::time_point when, std::function<void()> due);
+
+  // Calls `arrived` each time one of `signals` arrives.
+  [[nodiscard]] std::unique_ptr<Watch> on_signals(std::span<const int> signals, std::function<void(int)> arrived);
+
+  // Runs callbacks until stop().
+  void run();
+  void stop();
+
+  // For net/event_loop_asio.h only.
+  EventLoopAsio& asio() { return *asio_; }
+
+ private:
+  std::unique_ptr<EventLoopAsio> asio_;
+};
+
+}  // namespace ddp::net

@@ -1,0 +1,103 @@
+#include "net/socket.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace ddp::net {
+namespace {
+
+using base::UniqueFd;
+using Kind = SocketFailure::Kind;
+
+SocketFailure system_failure(int error) { return {Kind::failed, std::strerror(error)}; }
+
+// Waits until `fd` is ready for `events`.
+base::Result<Done, SocketFailure> wait_ready(int fd, short events, Deadline deadline) {
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return SocketFailure{Kind::timed_out, "no answer in time"};
+    pollfd entry{fd, events, 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
+    if (ready > 0) return Done{};
+    if (ready < 0 && errno != EINTR) return system_failure(errno);
+  }
+}
+
+base::Result<UniqueFd, SocketFailure> connect_one(const addrinfo& address, Deadline deadline) {
+  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_failure(errno);
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return system_failure(errno);
+    if (auto ready = wait_ready(fd.get(), POLLOUT, deadline); !ready) return ready.error();
+    int error = 0;
+    socklen_t length = sizeof error;
+    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0) return system_failure(error);
+  }
+  return fd;
+}
+
+}  // namespace
+
+base::Result<UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) return SocketFailure{Kind::failed, std::string("name not resolved: ") + ::gai_strerror(error)};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+
+  SocketFailure last{Kind::failed, "no address"};
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    auto fd = connect_one(*address, deadline);
+    if (fd) return fd;
+    last = fd.error();
+  }
+  return last;
+}
+
+base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (auto ready = wait_ready(fd, POLLOUT, deadline); !ready) return ready;
+    } else if (errno == EPIPE || errno == ECONNRESET) {
+      return SocketFailure{Kind::closed, "the other side closed the connection"};
+    } else if (errno != EINTR) {
+      return system_failure(errno);
+    }
+  }
+  return Done{};
+}
+
+base::Result<Done, SocketFailure> receive_all(int fd, std::span<char> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (received > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(received));
+    } else if (received == 0 || errno == ECONNRESET) {
+      return SocketFailure{Kind::closed, "the other side closed the connection"};
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (auto ready = wait_ready(fd, POLLIN, deadline); !ready) return ready;
+    } else if (errno != EINTR) {
+      return system_failure(errno);
+    }
+  }
+  return Done{};
+}
+
+}  // namespace ddp::net

@@ -1,0 +1,33 @@
+// Blocking TCP with deadlines, for clients. Descriptors are CLOEXEC; a dead peer is an error, never SIGPIPE.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace ddp::net {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+struct SocketFailure {
+  enum class Kind { timed_out, closed, failed };
+  Kind kind;
+  std::string message;  // "connection refused", "no answer in time"
+};
+
+struct Done {};
+
+// Resolves `host` and tries each of its addresses once.
+base::Result<base::UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port,
+                                                        Deadline deadline);
+
+base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, Deadline deadline);
+
+// Fills `bytes` completely.
+base::Result<Done, SocketFailure> receive_all(int fd, std::span<char> bytes, Deadline deadline);
+
+}  // namespace ddp::net

@@ -1,0 +1,94 @@
+// The bytes of the rendezvous store: PyTorch's TCPStore protocol in its two dialects. docs/protocol.md is the
+// description; the table in store_message.cpp is its only other place. No I/O here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace ddp::wire {
+
+// legacy: PyTorch up to 2.1 (1.13's numbering). current: 2.2 and later, announced by a VALIDATE request.
+enum class StoreDialect { legacy, current };
+
+enum class StoreOp {
+  validate,
+  ping,
+  set,
+  compare_set,
+  get,
+  add,
+  check,
+  wait,
+  key_count,
+  delete_key,
+  append,
+  multi_get,
+  multi_set,
+  cancel_wait,
+};
+
+inline constexpr std::uint32_t kStoreMagic = 0x3C85F7CE;
+
+// One request. Which members count depends on `op`; see the form table.
+struct StoreRequest {
+  StoreOp op = StoreOp::ping;
+  std::vector<std::string> keys;
+  std::vector<std::string> values;
+  std::int64_t delta = 0;    // add
+  std::uint32_t number = 0;  // validate: the magic; ping: the nonce
+
+  friend bool operator==(const StoreRequest&, const StoreRequest&) = default;
+};
+
+// Reply bytes of WAIT, CHECK and CANCEL_WAIT.
+inline constexpr std::uint8_t kStoreReady = 0;     // CHECK: all present
+inline constexpr std::uint8_t kStoreNotReady = 1;  // CHECK: something is missing
+inline constexpr std::uint8_t kStoreStopWaiting = 0;
+inline constexpr std::uint8_t kStoreWaitCanceled = 1;
+
+// The connection broke a rule and must be closed.
+struct StoreViolation {
+  std::string reason;
+};
+
+struct StoreNeedsMore {};
+
+// Cuts one connection's byte stream into requests. Not thread-safe.
+//
+//   parser.feed(bytes);
+//   for (auto next = parser.next(); auto* request = std::get_if<StoreRequest>(&next); next = parser.next()) …
+class StoreRequestParser {
+ public:
+  void feed(std::string_view bytes);
+
+  // The next whole request; StoreNeedsMore when there is none yet; StoreViolation for ever after a broken rule.
+  std::variant<StoreRequest, StoreNeedsMore, StoreViolation> next();
+
+  // Known once the first bytes of the connection have been seen.
+  std::optional<StoreDialect> dialect() const { return dialect_; }
+
+ private:
+  std::string buffer_;
+  std::size_t consumed_ = 0;
+  std::optional<StoreDialect> dialect_;
+  std::optional<StoreViolation> violation_;
+};
+
+// "WAIT" and so on, for messages.
+std::string_view to_string(StoreOp op);
+
+// The request in the given dialect. Aborts (a bug) if the dialect lacks the operation.
+std::string encode(const StoreRequest& request, StoreDialect dialect = StoreDialect::current);
+
+// Building blocks of replies: host-order integers; bytes as u64 length and data.
+void put_u8(std::string& out, std::uint8_t value);
+void put_u32(std::string& out, std::uint32_t value);
+void put_i64(std::string& out, std::int64_t value);
+void put_bytes(std::string& out, std::string_view bytes);
+
+}  // namespace ddp::wire
