@@ -12,4 +12,4 @@
   "." DDP_STRINGIZE(DDP_VERSION_MINOR) "." DDP_STRINGIZE(DDP_VERSION_PATCH)
 
 // Marks what libddp_runtime.so shows to programs; everything else in it is hidden.
-#define DDP_EXPORT __attribute__((visibility("default")))
+#define DDP_EXPORT [[gnu::visibility("default")]]

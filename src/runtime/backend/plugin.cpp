@@ -1,0 +1,38 @@
+#include "runtime/backend/plugin.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "wire/worker_env.h"
+
+namespace ddp {
+namespace {
+
+// The folder of the library (or program) that holds this very function.
+std::string own_directory() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&own_directory), &info) == 0 || info.dli_fname == nullptr) return ".";
+  const std::string path = info.dli_fname;
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+}  // namespace
+
+LoadedPlugin load_backend_plugin(const std::string& name) {
+  const char* directory = std::getenv(wire::env::kPluginDir);  // NOLINT(concurrency-mt-unsafe)
+  const std::string path = (directory != nullptr ? std::string(directory) : own_directory()) + "/libddp_" + name + ".so";
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {nullptr, ::dlerror()};
+  const auto function = reinterpret_cast<BackendPluginFunction>(::dlsym(library, kBackendPluginSymbol));
+  if (function == nullptr) return {nullptr, path + " is not a backend of ddplaunch"};
+  const BackendPlugin* plugin = function();
+  if (plugin->abi != kBackendPluginAbi) {
+    return {nullptr, path + " belongs to another version of ddplaunch (ABI " + std::to_string(plugin->abi) + ", not " +
+                         std::to_string(kBackendPluginAbi) + ")"};
+  }
+  return {plugin, ""};
+}
+
+}  // namespace ddp

@@ -1,0 +1,57 @@
+#include <ddp/checkpoint.h>
+#include <ddp/error.h>
+#include <sys/stat.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "runtime/checkpoint/checkpoint_file.h"
+
+namespace ddp {
+namespace {
+
+using Json = nlohmann::json;
+
+// Runs `deed` on rank 0 and gives every rank its result, or throws on every rank what it threw.
+Json on_rank_zero(ProcessGroup& group, const std::function<Json()>& deed) {
+  Json outcome;
+  if (group.rank() == 0) {
+    try {
+      outcome["result"] = deed();
+    } catch (const Error& error) {
+      outcome = {{"kind", static_cast<int>(error.kind())}, {"message", error.what()}};
+    }
+  }
+  const std::vector<std::uint8_t> own = group.rank() == 0 ? Json::to_cbor(outcome) : std::vector<std::uint8_t>();
+  const std::string bytes = group.broadcast_bytes({reinterpret_cast<const char*>(own.data()), own.size()}, 0);
+  outcome = Json::from_cbor(bytes);
+  if (outcome.contains("message")) {
+    throw Error(static_cast<ErrorKind>(outcome["kind"].get<int>()), outcome["message"].get<std::string>());
+  }
+  return outcome["result"];
+}
+
+}  // namespace
+
+bool Checkpoint::exists() {
+  return on_rank_zero(group_, [&]() -> Json {
+           struct stat status {};
+           return ::stat(path_.c_str(), &status) == 0;
+         })
+      .get<bool>();
+}
+
+void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata) {
+  on_rank_zero(group_, [&]() -> Json {
+    write_checkpoint_file(path_, tensors, metadata);
+    return nullptr;
+  });
+}
+
+std::map<std::string, std::string> Checkpoint::load(std::span<const Tensor> tensors) {
+  const Json metadata = on_rank_zero(group_, [&]() -> Json { return read_checkpoint_file(path_, tensors); });
+  for (const Tensor& tensor : tensors) group_.broadcast(tensor.data, 0).wait();
+  return metadata.get<std::map<std::string, std::string>>();
+}
+
+}  // namespace ddp

@@ -1,0 +1,169 @@
+// How a file is never torn: the bytes go to a temporary file in the same directory, that is flushed, renamed over the
+// old one, and the directory is flushed so that the rename itself survives a power cut. A checksum in the metadata finds
+// what the disk did later.
+#include "runtime/checkpoint/checkpoint_file.h"
+
+#include <ddp/error.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/unique_fd.h"
+#include "runtime/checkpoint/safetensors.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kChecksum = "ddp.fnv1a64";
+
+[[noreturn]] void fail(const std::string& deed, const std::string& path, int error) {
+  throw Error(ErrorKind::unavailable, "cannot " + deed + " checkpoint " + path + ": " + std::strerror(error));
+}
+
+void write_all(int fd, const char* bytes, std::size_t count, const std::string& path) {
+  while (count > 0) {
+    const ssize_t written = ::write(fd, bytes, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path, errno);
+    bytes += written;
+    count -= static_cast<std::size_t>(written);
+  }
+}
+
+void read_all(int fd, char* bytes, std::size_t count, const std::string& path) {
+  while (count > 0) {
+    const ssize_t got = ::read(fd, bytes, count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", path, errno);
+    if (got == 0) throw Error(ErrorKind::corrupt, "checkpoint " + path + " ended too early");
+    bytes += got;
+    count -= static_cast<std::size_t>(got);
+  }
+}
+
+std::string directory_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Removes the temporary file unless it was renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& path) : path_(path + ".tmp-XXXXXX") {
+    fd_.reset(::mkostemp(path_.data(), O_CLOEXEC));
+    if (!fd_) fail("write", path, errno);
+    // mkostemp makes the file private; a checkpoint has the permissions of any new file.
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::fchmod(fd_.get(), 0666 & ~mask);
+  }
+  ~TemporaryFile() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  int fd() const { return fd_.get(); }
+
+  void rename_to(const std::string& path) {
+    if (::fsync(fd_.get()) != 0) fail("write", path, errno);
+    if (::close(fd_.release()) != 0) fail("write", path, errno);
+    if (::rename(path_.c_str(), path.c_str()) != 0) fail("replace", path, errno);
+    path_.clear();
+  }
+
+ private:
+  std::string path_;
+  base::UniqueFd fd_;
+};
+
+void flush_directory(const std::string& path) {
+  const base::UniqueFd directory(::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot flush a directory (EINVAL); there is nothing more to be done there.
+  if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL) fail("flush", path, errno);
+}
+
+std::string shape_text(DataType type, const std::vector<std::int64_t>& shape) {
+  std::string text(to_string(type));
+  text += "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? "x" : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+const StoredTensor& find_tensor(const SafetensorsHeader& header, const Tensor& wanted, const std::string& path) {
+  const auto stored = std::find_if(header.tensors.begin(), header.tensors.end(),
+                                   [&](const StoredTensor& tensor) { return tensor.name == wanted.name; });
+  if (stored == header.tensors.end()) {
+    throw Error(ErrorKind::mismatch, "checkpoint " + path + " has no tensor '" + wanted.name + "'");
+  }
+  if (stored->type != wanted.data.type || stored->shape != wanted.shape) {
+    throw Error(ErrorKind::mismatch, "tensor '" + wanted.name + "' is " + shape_text(stored->type, stored->shape) +
+                                         " in checkpoint " + path + " but " +
+                                         shape_text(wanted.data.type, wanted.shape) +
+                                         " in this program. Was it written by a model of another size?");
+  }
+  return *stored;
+}
+
+}  // namespace
+
+void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
+                           std::map<std::string, std::string> metadata) {
+  base::Fnv1a64 checksum;
+  for (const Tensor& tensor : tensors) {
+    checksum.update({static_cast<const std::byte*>(tensor.data.data), tensor.data.bytes()});
+  }
+  metadata[kChecksum] = base::hex64(checksum.value());
+  const std::string header = encode_safetensors_header(tensors, metadata);
+  TemporaryFile file(path);
+  write_all(file.fd(), header.data(), header.size(), path);
+  for (const Tensor& tensor : tensors) {
+    write_all(file.fd(), static_cast<const char*>(tensor.data.data), tensor.data.bytes(), path);
+  }
+  file.rename_to(path);
+  flush_directory(path);
+}
+
+std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors) {
+  const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0) fail("read", path, errno);
+  const auto file_bytes = static_cast<std::size_t>(status.st_size);
+
+  try {
+    std::string word(std::min<std::size_t>(8, file_bytes), '\0');
+    read_all(file.get(), word.data(), word.size(), path);
+    std::string json(safetensors_data_offset(word, file_bytes) - word.size(), '\0');
+    read_all(file.get(), json.data(), json.size(), path);
+    std::vector<char> data(file_bytes - word.size() - json.size());
+    read_all(file.get(), data.data(), data.size(), path);
+
+    SafetensorsHeader header = parse_safetensors_header(json, data.size());
+    base::Fnv1a64 checksum;
+    checksum.update(std::as_bytes(std::span(data)));
+    const auto expected = header.metadata.find(kChecksum);
+    if (expected != header.metadata.end() && expected->second != base::hex64(checksum.value())) {
+      throw Error(ErrorKind::corrupt, "its checksum is not that of its data");
+    }
+    header.metadata.erase(kChecksum);
+
+    for (const Tensor& tensor : tensors) find_tensor(header, tensor, path);
+    for (const Tensor& tensor : tensors) {
+      const StoredTensor& stored = find_tensor(header, tensor, path);
+      std::memcpy(tensor.data.data, data.data() + stored.first, stored.bytes);
+    }
+    return header.metadata;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::corrupt) throw;
+    throw Error(ErrorKind::corrupt, "checkpoint " + path + " is damaged: " + error.what());
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,17 @@
+// Reading and writing one checkpoint file on one rank.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include <ddp/buffer.h>
+
+namespace ddp {
+
+// See Checkpoint::save and Checkpoint::load for what they promise.
+void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
+                           std::map<std::string, std::string> metadata);
+std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors);
+
+}  // namespace ddp

@@ -1,0 +1,114 @@
+#include "runtime/checkpoint/safetensors.h"
+
+#include <ddp/error.h>
+
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/limits.h"
+
+namespace ddp {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kMetadata = "__metadata__";
+
+struct TypeName {
+  DataType type;
+  const char* name;
+};
+constexpr std::array kTypeNames = {TypeName{DataType::f32, "F32"}, TypeName{DataType::f64, "F64"},
+                                   TypeName{DataType::i32, "I32"}, TypeName{DataType::i64, "I64"},
+                                   TypeName{DataType::u8, "U8"}};
+
+[[noreturn]] void corrupt(const std::string& what) { throw Error(ErrorKind::corrupt, "damaged header: " + what); }
+
+DataType type_named(const std::string& name) {
+  for (const TypeName& entry : kTypeNames) {
+    if (name == entry.name) return entry.type;
+  }
+  corrupt("unknown type " + name);
+}
+
+const char* name_of(DataType type) {
+  for (const TypeName& entry : kTypeNames) {
+    if (type == entry.type) return entry.name;
+  }
+  return "";
+}
+
+StoredTensor parse_tensor(const std::string& name, const Json& entry, std::size_t data_bytes) {
+  StoredTensor tensor;
+  tensor.name = name;
+  tensor.type = type_named(entry.at("dtype").get<std::string>());
+  tensor.shape = entry.at("shape").get<std::vector<std::int64_t>>();
+  const auto offsets = entry.at("data_offsets").get<std::array<std::uint64_t, 2>>();
+  if (offsets[0] > offsets[1] || offsets[1] > data_bytes) corrupt("tensor '" + name + "' lies outside the data");
+  tensor.first = offsets[0];
+  tensor.bytes = offsets[1] - offsets[0];
+  std::size_t bytes = size_of(tensor.type);
+  for (const std::int64_t size : tensor.shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(size), &bytes)) {
+      corrupt("tensor '" + name + "' has an impossible shape");
+    }
+  }
+  if (bytes != tensor.bytes) corrupt("tensor '" + name + "' has another size than its shape says");
+  return tensor;
+}
+
+}  // namespace
+
+std::string encode_safetensors_header(std::span<const Tensor> tensors,
+                                      const std::map<std::string, std::string>& metadata) {
+  Json header = Json::object();
+  header[kMetadata] = metadata;
+  std::size_t first = 0;
+  for (const Tensor& tensor : tensors) {
+    if (header.contains(tensor.name)) {
+      throw Error(ErrorKind::invalid_argument, "checkpoint: the tensor name '" + tensor.name + "' is reserved or used twice");
+    }
+    header[tensor.name] = {{"dtype", name_of(tensor.data.type)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {first, first + tensor.data.bytes()}}};
+    first += tensor.data.bytes();
+  }
+  std::string json = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  json.resize((json.size() + 8 + 63) / 64 * 64 - 8, ' ');
+  const std::uint64_t length = json.size();
+  std::string result(sizeof length, '\0');
+  std::memcpy(result.data(), &length, sizeof length);
+  return result + json;
+}
+
+std::size_t safetensors_data_offset(std::string_view length_word, std::size_t file_bytes) {
+  std::uint64_t length = 0;
+  if (length_word.size() != sizeof length) corrupt("the file is too short");
+  std::memcpy(&length, length_word.data(), sizeof length);
+  if (length > limits::kCheckpointHeaderBytes || length + sizeof length > file_bytes) {
+    corrupt("its length is " + std::to_string(length) + " in a file of " + std::to_string(file_bytes) + " bytes");
+  }
+  return sizeof length + length;
+}
+
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t data_bytes) {
+  SafetensorsHeader header;
+  try {
+    const Json document = Json::parse(json);
+    if (!document.is_object()) corrupt("not a JSON object");
+    for (const auto& [name, entry] : document.items()) {
+      if (name == kMetadata) {
+        header.metadata = entry.get<std::map<std::string, std::string>>();
+      } else {
+        header.tensors.push_back(parse_tensor(name, entry, data_bytes));
+      }
+    }
+  } catch (const Json::exception& error) {
+    corrupt(error.what());
+  }
+  return header;
+}
+
+}  // namespace ddp

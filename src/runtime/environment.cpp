@@ -1,0 +1,83 @@
+#include <ddp/environment.h>
+#include <ddp/error.h>
+
+#include <cstdlib>
+
+#include "base/text.h"
+#include "wire/worker_env.h"
+
+namespace ddp {
+namespace {
+
+namespace env = wire::env;
+
+class Reader {
+ public:
+  explicit Reader(const Environment::Lookup& lookup) : lookup_(lookup) {}
+
+  std::optional<std::string> text(const char* name) const { return lookup_(name); }
+
+  int integer(const char* name, int minimum, int maximum, std::optional<int> fallback = std::nullopt) const {
+    const auto value = lookup_(name);
+    if (!value) {
+      if (fallback) return *fallback;
+      throw Error(ErrorKind::invalid_argument, std::string("RANK is set but ") + name +
+                                                   " is not. Start the program with ddplaunch, or set both.");
+    }
+    const auto number = base::parse_integer(*value, minimum, maximum);
+    if (!number) {
+      throw Error(ErrorKind::invalid_argument, std::string("environment variable ") + name + "='" + *value +
+                                                   "' is not a whole number from " + std::to_string(minimum) + " to " +
+                                                   std::to_string(maximum) + ".");
+    }
+    return static_cast<int>(*number);
+  }
+
+ private:
+  const Environment::Lookup& lookup_;
+};
+
+constexpr int kMost = 1 << 24;
+
+}  // namespace
+
+Environment Environment::from_process() {
+  return from_lookup([](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+    if (value == nullptr) return std::nullopt;
+    return value;
+  });
+}
+
+Environment Environment::from_lookup(const Lookup& lookup) {
+  const Reader reader(lookup);
+  Environment result;
+  result.backend = reader.text(env::kBackend).value_or("");
+  result.quiet = reader.text(env::kQuiet).value_or("") == "1";
+  if (reader.text(env::kRank)) {
+    result.world_size = reader.integer(env::kWorldSize, 1, kMost);
+    result.rank = reader.integer(env::kRank, 0, result.world_size - 1);
+    result.local_world_size = reader.integer(env::kLocalWorldSize, 1, kMost, 1);
+    result.local_rank = reader.integer(env::kLocalRank, 0, kMost, 0);
+    result.restart_count = reader.integer(env::kRestartCount, 0, kMost, 0);
+  } else if (reader.text(env::kOmpiRank)) {
+    result.under_mpirun = true;
+    result.world_size = reader.integer(env::kOmpiSize, 1, kMost);
+    result.rank = reader.integer(env::kOmpiRank, 0, result.world_size - 1);
+    result.local_world_size = reader.integer(env::kOmpiLocalSize, 1, kMost, 1);
+    result.local_rank = reader.integer(env::kOmpiLocalRank, 0, kMost, 0);
+  } else {
+    return result;
+  }
+  result.master_addr = reader.text(env::kMasterAddr).value_or("");
+  if (!result.master_addr.empty()) {
+    result.master_port = static_cast<std::uint16_t>(reader.integer(env::kMasterPort, 1, 65535));
+  } else if (!result.under_mpirun && result.world_size > 1) {
+    throw Error(ErrorKind::invalid_argument,
+                "WORLD_SIZE is more than 1 but MASTER_ADDR is not set. Start the program with ddplaunch, or set "
+                "MASTER_ADDR and MASTER_PORT to where a store is served.");
+  }
+  return result;
+}
+
+}  // namespace ddp

@@ -1,0 +1,14 @@
+// The worker's last words, for the launcher.
+#pragma once
+
+#include <string>
+
+#include <ddp/error.h>
+
+namespace ddp {
+
+// Writes the error to the file named by TORCHELASTIC_ERROR_FILE, in torchelastic's format, unless there is one already:
+// the first error is the one that counts. Does nothing without that variable; never throws.
+void record_error(ErrorKind kind, const std::string& message) noexcept;
+
+}  // namespace ddp

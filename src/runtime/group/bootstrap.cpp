@@ -1,0 +1,87 @@
+// init(): from an environment to a connected group.
+//
+//   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ backend ─▶ ProcessGroup
+#include <ddp/error.h>
+#include <ddp/process_group.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "runtime/backend/backend_choice.h"
+#include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/backend/plugin.h"
+#include "runtime/error_file.h"
+
+namespace ddp {
+namespace {
+
+std::shared_ptr<Store> reach_store(const InitOptions& options, const Environment& environment) {
+  if (options.store) return options.store;
+  if (environment.world_size == 1) return make_memory_store(options.store_timeout);
+  if (environment.master_addr.empty()) {
+    throw Error(ErrorKind::unavailable,
+                "this program was started by mpirun and no store is named (MASTER_ADDR). Set DDP_BACKEND=mpi, or start "
+                "it with ddplaunch.");
+  }
+  return connect_tcp_store(environment.master_addr, environment.master_port, options.store_timeout);
+}
+
+// Every rank's offer, in rank order.
+std::vector<BackendOffer> exchange_offers(Store& store, const Environment& environment, const BackendOffer& own) {
+  store.set("offer/" + std::to_string(environment.rank), own.encode());
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < environment.world_size; ++rank) keys.push_back("offer/" + std::to_string(rank));
+  std::vector<BackendOffer> offers;
+  for (const std::string& text : store.multi_get(keys)) offers.push_back(BackendOffer::decode(text));
+  return offers;
+}
+
+BackendOffer make_offer(const std::string& requested, const LoadedPlugin& loaded, const BackendOptions& options) {
+  if (loaded.plugin == nullptr) return {requested, {loaded.obstacle, ""}};
+  return {requested, loaded.plugin->probe(options)};
+}
+
+// One write: lines of several ranks or of the program do not cut it in two.
+void announce(const ProcessGroup& group) {
+  const std::string line = "ddp: backend " + group.backend() + ", " + base::counted(group.size(), "rank") + " (" +
+                           group.backend_reason() + ")\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+ProcessGroup connect(const InitOptions& options, const Environment& environment) {
+  const std::string requested = options.backend.value_or(environment.backend);
+  const BackendOptions backend_options{environment.rank, environment.world_size, environment.local_rank,
+                                       options.timeout};
+  // nccl is probed when nobody asks for anything; the name may still be unknown, choose_backend says so.
+  const bool wants_plugin = requested.empty() || requested == "nccl" || requested == "mpi";
+  const LoadedPlugin loaded =
+      wants_plugin ? load_backend_plugin(requested.empty() ? "nccl" : requested) : LoadedPlugin{};
+  const BackendOffer own = make_offer(requested, loaded, backend_options);
+
+  // MPI has its own way to find the ranks; all else goes through the store.
+  std::shared_ptr<Store> store;
+  std::vector<BackendOffer> offers = {own};
+  if (requested != "mpi") {
+    store = make_prefix_store("ddp/" + std::to_string(environment.restart_count), reach_store(options, environment));
+    offers = exchange_offers(*store, environment, own);
+  }
+  BackendChoice choice = choose_backend(offers);
+  auto backend = choice.name == "gloo" ? make_gloo_backend(backend_options, store)
+                                       : loaded.plugin->create(backend_options, store);
+  return {std::move(backend), environment.rank, environment.world_size, std::move(choice.reason)};
+}
+
+}  // namespace
+
+ProcessGroup init(const InitOptions& options) {
+  const Environment environment = options.environment ? *options.environment : Environment::from_process();
+  try {
+    ProcessGroup group = connect(options, environment);
+    if (group.rank() == 0 && !environment.quiet) announce(group);
+    return group;
+  } catch (const Error& error) {
+    record_error(error.kind(), error.what());
+    throw;
+  }
+}
+
+}  // namespace ddp
