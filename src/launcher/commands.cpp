@@ -1,0 +1,88 @@
+#include "launcher/commands.h"
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "base/exit_code.h"
+#include "base/text.h"
+#include "launcher/cli/parse.h"
+#include "launcher/plan/host_facts.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/process/process_host.h"
+#include "launcher/process/run_directory.h"
+#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/report/failure_summary.h"
+#include "launcher/report/log_sink.h"
+#include "launcher/supervise/supervisor.h"
+
+namespace ddp::launcher {
+namespace {
+
+int launch(const LaunchPlan& plan, LogSink& log) {
+  net::EventLoop loop;
+  const auto rendezvous = Rendezvous::open(loop, plan, [&](const std::string& peer, const std::string& reason) {
+    log.warning("the store closed the connection from " + peer + ": " + reason);
+  });
+  if (!rendezvous) {
+    log.error(rendezvous.error().message);
+    return base::kExitOwnFault;
+  }
+  const auto directory = RunDirectory::create(plan.workers);
+  if (!directory) {
+    log.error(directory.error().message);
+    return base::kExitOwnFault;
+  }
+  const NodeAssignment& assignment = rendezvous.value()->assignment();
+  const auto processes = make_process_host(loop);
+  log.info(start_line(plan, assignment));
+  const JobOutcome outcome =
+      supervise({loop, *processes, plan, assignment, *directory.value(), [&](const std::string& line) { log.error(line); }});
+
+  for (const std::string& line : failure_summary(outcome, plan)) log.error(line);
+  const std::vector<pid_t> leftovers = processes->end_leftovers();
+  if (!leftovers.empty()) {
+    log.error(base::counted(std::ssize(leftovers), "process") + " of the job cannot be killed, first pid " +
+              std::to_string(leftovers.front()));
+  }
+  return outcome.exit_code;
+}
+
+int run(int argc, const char* const* argv) {
+  const auto parsed = parse_command_line(argc, argv);
+  if (const auto* information = std::get_if<Information>(&parsed)) {
+    std::fputs(information->text.c_str(), stdout);
+    return 0;
+  }
+  if (const auto* mistake = std::get_if<UsageError>(&parsed)) {
+    LogSink(false).error(mistake->message);
+    return base::kExitUsage;
+  }
+  const auto& options = std::get<Options>(parsed);
+  LogSink log(options.quiet);
+  const auto plan = make_launch_plan(options, gather_host_facts(options.command.front()));
+  if (!plan) {
+    log.error(plan.error().message);
+    return plan.error().exit_code;
+  }
+  if (options.dry_run) {
+    std::fputs(describe(plan.value()).c_str(), stdout);
+    return 0;
+  }
+  return launch(plan.value(), log);
+}
+
+}  // namespace
+
+int run_command(int argc, const char* const* argv) {
+  // A closed terminal or pipe must not end the launcher while workers run.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ddplaunch: internal error: %s. Please report it.\n", error.what());
+    return base::kExitOwnFault;
+  }
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,39 @@
+// ProcessHost: the edge to the operating system's processes. A seam: tests have their own.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+
+#include "base/exit_status.h"
+#include "base/result.h"
+#include "launcher/process/child_process.h"
+#include "launcher/process/worker_spec.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+enum class SignalTarget { leader, group };
+
+class ProcessHost {
+ public:
+  using ExitCallback = std::function<void(int local_rank, base::ExitStatus status)>;
+
+  virtual ~ProcessHost() = default;
+
+  // Starts the worker. Its end is told to the callback, once.
+  virtual base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec) = 0;
+  virtual void on_exit(ExitCallback callback) = 0;
+
+  // Nothing happens if the worker has ended: a pid is signalled only while it cannot belong to anybody else.
+  virtual void signal(int local_rank, int signal, SignalTarget target) = 0;
+
+  // Kills what the workers left behind. Blocks for at most limits::kLeftoverWait. Returns what could not be killed.
+  virtual std::vector<pid_t> end_leftovers() = 0;
+};
+
+// Processes of this machine, waited for by pidfd on `loop`.
+std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop);
+
+}  // namespace ddp::launcher

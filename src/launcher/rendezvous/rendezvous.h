@@ -1,0 +1,42 @@
+// Rendezvous: where this node's workers stand in the job, and the store in which they meet.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/plan/launch_plan.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+// What the rendezvous decided for this node. A value.
+struct NodeAssignment {
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;  // global rank of local rank 0
+  int world_size = 1;
+  int restart_count = 0;
+  int max_restarts = 0;
+  std::string master_addr;
+  std::uint16_t master_port = 0;
+};
+
+// Holds the store and its port for as long as it lives.
+class Rendezvous {
+ public:
+  // Told about a store client that was sent away: its address and the reason.
+  using RejectionCallback = std::function<void(const std::string& peer, const std::string& reason)>;
+
+  // One node: the store is served on the loopback address, on a port that the kernel chooses.
+  static base::Result<std::unique_ptr<Rendezvous>> open(net::EventLoop& loop, const LaunchPlan& plan,
+                                                        RejectionCallback on_rejection);
+
+  virtual ~Rendezvous() = default;
+
+  virtual const NodeAssignment& assignment() const = 0;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,97 @@
+#include "launcher/report/failure_summary.h"
+
+#include <ddp/version.h>
+
+#include "base/limits.h"
+#include "base/signals.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kMessageLines = 10;
+constexpr std::size_t kMessageBytes = 2000;
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
+}
+
+// Another program's words: cut to a few lines, control characters (a terminal would obey them) made harmless.
+std::vector<std::string> quote(const std::string& message) {
+  std::vector<std::string> lines;
+  for (std::string& line : base::split(message.substr(0, kMessageBytes), '\n')) {
+    if (lines.size() == kMessageLines) break;
+    for (char& c : line) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    }
+    if (!line.empty()) lines.push_back("  | " + line);
+  }
+  return lines;
+}
+
+std::string why_killed_hint(const base::ExitStatus& status) {
+  if (status.was_killed_by(9)) return "  SIGKILL came from outside: the kernel's out-of-memory killer (see dmesg) or an operator";
+  return "";
+}
+
+void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, std::vector<std::string>& lines) {
+  const WorkerEnd& end = *outcome.culprit;
+  lines.push_back("rank " + std::to_string(end.rank) + " failed: " + end.status.describe() + ", " +
+                  base::human_duration(outcome.run_time) + " after the start");
+  const auto& device = plan.visible_devices.at(static_cast<std::size_t>(end.local_rank));
+  lines.push_back("  node " + plan.host_name + ", pid " + std::to_string(end.pid) +
+                  (device ? ", GPU " + *device : "") + ", program " + plan.program);
+  if (const std::string hint = why_killed_hint(end.status); !hint.empty()) lines.push_back(hint);
+  if (end.error) {
+    lines.emplace_back("  its error:");
+    for (std::string& line : quote(end.error->message)) lines.push_back(std::move(line));
+  }
+}
+
+void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vector<std::string>& lines) {
+  for (const WorkerEnd& end : outcome.also_failed) {
+    const bool victim = end.error && end.error->is_victim;
+    lines.push_back("  rank " + std::to_string(end.rank) + (victim ? " failed because of it: " : " failed too: ") +
+                    end.status.describe());
+  }
+  if (!outcome.ended_ranks.empty()) {
+    const std::string how = outcome.needed_kill
+                                ? "SIGTERM, then SIGKILL" + std::string(outcome.ending_time >= plan.grace ? " after the grace of " + base::human_duration(plan.grace) : " on a second request")
+                                : "SIGTERM";
+    lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
+                    " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
+  }
+  for (const RankAndPid& worker : outcome.unkillable) {
+    lines.push_back("  rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) +
+                    ") survives SIGKILL: it is stuck in the kernel. See /proc/" + std::to_string(worker.pid) +
+                    "/status and wchan; it may hold its GPU until it ends");
+  }
+}
+
+}  // namespace
+
+std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment) {
+  std::vector<std::string> devices;
+  for (const auto& device : plan.visible_devices) {
+    if (device && (devices.empty() || devices.back() != *device)) devices.push_back(*device);
+  }
+  return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " + plan.host_name +
+         (devices.empty() ? " (no GPU)" : " (GPU " + base::join(devices, ", ") + ")") + ", store " +
+         assignment.master_addr + ":" + std::to_string(assignment.master_port);
+}
+
+std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan) {
+  std::vector<std::string> lines;
+  if (outcome.signal) {
+    lines.push_back("ended by " + base::signal_name(*outcome.signal) + ", " + base::human_duration(outcome.run_time) +
+                    " after the start");
+  } else if (outcome.spawn_failure) {
+    lines.push_back(outcome.spawn_failure->failure.message);
+  } else if (outcome.culprit) {
+    describe_culprit(outcome, plan, lines);
+  }
+  describe_others(outcome, plan, lines);
+  return lines;
+}
+
+}  // namespace ddp::launcher

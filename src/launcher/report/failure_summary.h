@@ -1,0 +1,20 @@
+// The few lines that a user reads when a job has failed. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/plan/launch_plan.h"
+#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/supervise/job_state.h"
+
+namespace ddp::launcher {
+
+// "2 workers on node a (GPU 0, 1), store 127.0.0.1:41873": said once before the workers start.
+std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment);
+
+// First line: what happened to whom; then where, its own words, and what was done about it. Empty after success, unless
+// something could not be killed.
+std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan);
+
+}  // namespace ddp::launcher

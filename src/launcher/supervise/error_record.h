@@ -1,0 +1,23 @@
+// ErrorRecord: what a worker wrote about its own failure (torchelastic's error.json).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddp::launcher {
+
+struct ErrorRecord {
+  std::string message;     // "ValueError: bad batch"
+  bool is_victim = false;  // it failed because it lost another rank
+
+  friend bool operator==(const ErrorRecord&, const ErrorRecord&) = default;
+};
+
+// Pure. Nothing if the text is not such a record: it comes from another program and may be anything.
+std::optional<ErrorRecord> parse_error_record(std::string_view json);
+
+// Nothing if there is no such file, or it is not a record.
+std::optional<ErrorRecord> read_error_record(const std::string& path);
+
+}  // namespace ddp::launcher

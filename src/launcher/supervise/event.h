@@ -1,0 +1,64 @@
+// What happens to a job, and what is to be done about it: values between the driver and the pure state machine.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "base/exit_status.h"
+#include "launcher/process/process_host.h"
+#include "launcher/supervise/error_record.h"
+
+namespace ddp::launcher {
+
+struct WorkerStarted {
+  int local_rank;
+  pid_t pid;
+};
+
+struct SpawnFailed {
+  int local_rank;
+  SpawnFailure failure;
+};
+
+struct WorkerEnded {
+  int local_rank;
+  base::ExitStatus status;
+  std::optional<ErrorRecord> error;
+};
+
+// A signal to the launcher.
+struct SignalArrived {
+  int signal;
+};
+
+// The alarm that the state asked for is due.
+struct AlarmRang {};
+
+using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang>;
+
+struct SendSignal {
+  int local_rank;
+  int signal;
+  SignalTarget target;
+
+  friend bool operator==(const SendSignal&, const SendSignal&) = default;
+};
+
+// A line for the user while the job is still running.
+struct Tell {
+  std::string line;
+
+  friend bool operator==(const Tell&, const Tell&) = default;
+};
+
+// The job is over; outcome() says how.
+struct Finish {
+  friend bool operator==(const Finish&, const Finish&) = default;
+};
+
+using Action = std::variant<SendSignal, Tell, Finish>;
+
+}  // namespace ddp::launcher

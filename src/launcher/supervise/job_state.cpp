@@ -1,0 +1,195 @@
+#include "launcher/supervise/job_state.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/signals.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+
+bool ends_the_job(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+JobState::JobState(const JobOptions& options, TimePoint now)
+    : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)) {}
+
+std::vector<Action> JobState::step(const Event& event, TimePoint now) {
+  std::vector<Action> actions;
+  if (finished()) return actions;
+  std::visit([&](const auto& specific) { handle(specific, now, actions); }, event);
+  return actions;
+}
+
+std::optional<TimePoint> JobState::alarm() const {
+  if (!tell_at_ || !escalate_at_) return tell_at_ ? tell_at_ : escalate_at_;
+  return std::min(*tell_at_, *escalate_at_);
+}
+
+void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>& actions) {
+  Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
+  worker = {event.pid, true, false};
+  // Started while the job is being ended: it missed the signal that the others got.
+  if (phase_ == Phase::running) return;
+  worker.signalled = true;
+  actions.emplace_back(SendSignal{event.local_rank, SIGTERM, SignalTarget::leader});
+}
+
+void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) {
+    spawn_failure_ = event;
+    begin_ending(now, actions);
+  }
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions) {
+  Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
+  DDP_CHECK(worker.alive, event.local_rank);
+  worker.alive = false;
+  ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
+                   worker.signalled});
+  if (phase_ == Phase::running && !event.status.success()) begin_ending(now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
+  if (!ends_the_job(event.signal)) {
+    for (int i = 0; i < options_.workers; ++i) {
+      if (workers_[static_cast<std::size_t>(i)].alive) {
+        actions.emplace_back(SendSignal{i, event.signal, SignalTarget::leader});
+      }
+    }
+    return;
+  }
+  if (phase_ == Phase::running) {
+    signal_ = event.signal;
+    begin_ending(now, actions);
+    finish_if_done(now, actions);
+  } else if (phase_ == Phase::ending) {
+    // Somebody asks again: no more patience.
+    begin_killing(now, actions);
+  }
+}
+
+void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
+  if (tell_at_ && now >= *tell_at_) {
+    tell_at_.reset();
+    const std::string who = base::rank_list(alive_ranks());
+    const std::string why = signal_ ? base::signal_name(*signal_)
+                            : culprit() != nullptr
+                                ? "rank " + std::to_string(culprit()->rank) + " failed (" + culprit()->status.describe() + ")"
+                                : "a worker could not be started";
+    const std::string next = phase_ == Phase::ending
+                                 ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now)
+                                 : "SIGKILL sent";
+    actions.emplace_back(Tell{why + ": waiting for rank " + who + " to end (" + next + "; see --grace)"});
+  }
+  if (!escalate_at_ || now < *escalate_at_) return;
+  if (phase_ == Phase::ending) {
+    begin_killing(now, actions);
+  } else {
+    finish(now, actions);
+  }
+}
+
+void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
+  phase_ = Phase::ending;
+  cause_time_ = now;
+  tell_at_ = now + limits::kQuietEnding;
+  escalate_at_ = now + options_.grace;
+  for (int i = 0; i < options_.workers; ++i) {
+    Worker& worker = workers_[static_cast<std::size_t>(i)];
+    if (!worker.alive) continue;
+    worker.signalled = true;
+    // A stopped process does not see SIGTERM before it is continued.
+    actions.emplace_back(SendSignal{i, SIGTERM, SignalTarget::leader});
+    actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::leader});
+  }
+}
+
+void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
+  phase_ = Phase::killing;
+  needed_kill_ = true;
+  escalate_at_ = now + limits::kUnkillableWait;
+  for (int i = 0; i < options_.workers; ++i) {
+    if (workers_[static_cast<std::size_t>(i)].alive) {
+      actions.emplace_back(SendSignal{i, SIGKILL, SignalTarget::group});
+    }
+  }
+}
+
+void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
+  const bool any_alive = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
+  const bool all_ended = ends_.size() == workers_.size();
+  // While ending, workers that were never started are not waited for.
+  if (all_ended || (phase_ != Phase::running && !any_alive)) finish(now, actions);
+}
+
+void JobState::finish(TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) cause_time_ = now;
+  phase_ = Phase::finished;
+  end_time_ = now;
+  tell_at_.reset();
+  escalate_at_.reset();
+  actions.emplace_back(Finish{});
+}
+
+const WorkerEnd* JobState::culprit() const {
+  const auto failed_by_itself = [](const WorkerEnd& end) {
+    const bool our_doing = end.after_signal && (end.status.was_killed_by(SIGTERM) || end.status.was_killed_by(SIGKILL));
+    return !end.status.success() && !our_doing;
+  };
+  const auto is_victim = [](const WorkerEnd& end) { return end.error && end.error->is_victim; };
+  const auto first = std::find_if(ends_.begin(), ends_.end(), failed_by_itself);
+  if (first == ends_.end()) return nullptr;
+  const auto cause = std::find_if(first, ends_.end(), [&](const WorkerEnd& end) {
+    return failed_by_itself(end) && !is_victim(end) && end.when - first->when <= limits::kSettleTime;
+  });
+  return cause == ends_.end() ? &*first : &*cause;
+}
+
+std::vector<int> JobState::alive_ranks() const {
+  std::vector<int> ranks;
+  for (int i = 0; i < options_.workers; ++i) {
+    if (workers_[static_cast<std::size_t>(i)].alive) ranks.push_back(rank_of(i));
+  }
+  return ranks;
+}
+
+JobOutcome JobState::outcome() const {
+  JobOutcome outcome;
+  outcome.run_time = cause_time_ - start_;
+  outcome.ending_time = end_time_ - cause_time_;
+  outcome.needed_kill = needed_kill_;
+  for (int i = 0; i < options_.workers; ++i) {
+    const Worker& worker = workers_[static_cast<std::size_t>(i)];
+    if (worker.alive) outcome.unkillable.push_back({rank_of(i), worker.pid});
+  }
+  const WorkerEnd* cause = culprit();
+  if (signal_) {
+    outcome.signal = signal_;
+    outcome.exit_code = 128 + *signal_;
+  } else if (spawn_failure_) {
+    outcome.spawn_failure = spawn_failure_;
+    outcome.exit_code = spawn_failure_->failure.exit_code;
+  } else if (cause != nullptr) {
+    outcome.culprit = *cause;
+    outcome.exit_code = cause->status.shell_code();
+  }
+  for (const WorkerEnd& end : ends_) {
+    if (&end == cause && outcome.culprit) continue;
+    if (end.after_signal) {
+      outcome.ended_ranks.push_back(end.rank);
+    } else if (!end.status.success()) {
+      outcome.also_failed.push_back(end);
+    }
+  }
+  std::sort(outcome.ended_ranks.begin(), outcome.ended_ranks.end());
+  return outcome;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,110 @@
+// JobState: supervision as a function. Events and times in, actions out; no clock, no processes, no output.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/supervise/event.h"
+
+namespace ddp::launcher {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+struct JobOptions {
+  int workers = 1;
+  int first_rank = 0;
+  std::chrono::milliseconds grace{0};
+};
+
+// How one worker ended.
+struct WorkerEnd {
+  int local_rank = 0;
+  int rank = 0;
+  pid_t pid = 0;
+  base::ExitStatus status = base::ExitStatus::exited(0);
+  std::optional<ErrorRecord> error;
+  TimePoint when;
+  bool after_signal = false;  // we had asked it to end
+};
+
+struct RankAndPid {
+  int rank = 0;
+  pid_t pid = 0;
+};
+
+struct JobOutcome {
+  int exit_code = 0;
+  // At most one of the next three is the cause; none: success.
+  std::optional<WorkerEnd> culprit;
+  std::optional<SpawnFailed> spawn_failure;
+  std::optional<int> signal;
+
+  std::vector<WorkerEnd> also_failed;    // by themselves, after the culprit
+  std::vector<int> ended_ranks;          // by us
+  bool needed_kill = false;              // SIGTERM was not enough for some of them
+  std::vector<RankAndPid> unkillable;
+  std::chrono::nanoseconds run_time{0};     // start to the first cause, or to the end
+  std::chrono::nanoseconds ending_time{0};  // first cause to the end
+};
+
+// Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
+//
+// The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a victim:
+// if another worker turns out to have failed within limits::kSettleTime, that one is the cause, since its death was what
+// the victim saw.
+class JobState {
+ public:
+  JobState(const JobOptions& options, TimePoint now);
+
+  std::vector<Action> step(const Event& event, TimePoint now);
+
+  // When AlarmRang is wanted next.
+  std::optional<TimePoint> alarm() const;
+
+  bool finished() const { return phase_ == Phase::finished; }
+
+  // Complete once finished().
+  JobOutcome outcome() const;
+
+ private:
+  enum class Phase { running, ending, killing, finished };
+  struct Worker {
+    pid_t pid = 0;
+    bool alive = false;
+    bool signalled = false;
+  };
+
+  void handle(const WorkerStarted& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
+
+  void begin_ending(TimePoint now, std::vector<Action>& actions);
+  void begin_killing(TimePoint now, std::vector<Action>& actions);
+  void finish_if_done(TimePoint now, std::vector<Action>& actions);
+  void finish(TimePoint now, std::vector<Action>& actions);
+  const WorkerEnd* culprit() const;
+  std::vector<int> alive_ranks() const;
+  int rank_of(int local_rank) const { return options_.first_rank + local_rank; }
+
+  const JobOptions options_;
+  const TimePoint start_;
+  Phase phase_ = Phase::running;
+  std::vector<Worker> workers_;
+  std::vector<WorkerEnd> ends_;  // in the order in which they were seen
+  std::optional<SpawnFailed> spawn_failure_;
+  std::optional<int> signal_;
+  bool needed_kill_ = false;
+  TimePoint cause_time_;
+  TimePoint end_time_;
+  std::optional<TimePoint> tell_at_;      // say what is waited for
+  std::optional<TimePoint> escalate_at_;  // end of the grace, then of the wait after SIGKILL
+};
+
+// Signals to the launcher that end the job; all others that it receives are passed on to the workers.
+bool ends_the_job(int signal);
+
+}  // namespace ddp::launcher
