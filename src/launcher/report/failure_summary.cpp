@@ -36,11 +36,11 @@ std::string why_killed_hint(const base::ExitStatus& status) {
 
 void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, std::vector<std::string>& lines) {
   const WorkerEnd& end = *outcome.culprit;
-  lines.push_back("rank " + std::to_string(end.rank) + " failed: " + end.status.describe() + ", " +
-                  base::human_duration(outcome.run_time) + " after the start");
+  lines.push_back("rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) +
+                  ") failed: " + end.status.describe() + ", " + base::human_duration(outcome.run_time) +
+                  " after the start");
   const auto& device = plan.visible_devices.at(static_cast<std::size_t>(end.local_rank));
-  lines.push_back("  node " + plan.host_name + ", pid " + std::to_string(end.pid) +
-                  (device ? ", GPU " + *device : "") + ", program " + plan.program);
+  lines.push_back("  node " + plan.host_name + (device ? ", GPU " + *device : "") + ", program " + plan.program);
   if (const std::string hint = why_killed_hint(end.status); !hint.empty()) lines.push_back(hint);
   if (end.error) {
     lines.emplace_back("  its error:");

@@ -1,0 +1,27 @@
+// The command line of train_charlm.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace charlm {
+
+struct Options {
+  std::string text = "/usr/share/common-licenses/GPL-3";
+  std::int64_t steps = 0;  // 0: `epochs` times through the text
+  std::int64_t epochs = 12;
+  std::int64_t batch = 128;  // predictions a step, over all ranks
+  std::int64_t seed = 0;
+  double learning_rate = 2e-3;
+  std::string checkpoint = "charlm.safetensors";
+  std::int64_t save_every = 0;  // steps; 0: after each epoch
+  bool resume = false;
+  bool help = false;
+};
+
+// Throws std::runtime_error, saying what to do, for anything that is not an option or not a number in range.
+Options parse_options(int argc, char** argv);
+
+std::string help_text();
+
+}  // namespace charlm
