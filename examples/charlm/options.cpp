@@ -41,7 +41,7 @@ const std::vector<OptionForm>& forms() {
        [](Options& o, const std::string& v) { o.text = v; }},
       {"--steps", "N", "steps in all, those before --resume included",
        [](Options& o, const std::string& v) { o.steps = whole_number("--steps", v, 1); }},
-      {"--epochs", "N", "times through the text, unless --steps is given (default 12)",
+      {"--epochs", "N", "times through the text, unless --steps is given (default 8)",
        [](Options& o, const std::string& v) { o.epochs = whole_number("--epochs", v, 1); }},
       {"--batch", "N", "predictions a step over all ranks (default 128)",
        [](Options& o, const std::string& v) { o.batch = whole_number("--batch", v, 1); }},

@@ -9,7 +9,7 @@ namespace charlm {
 struct Options {
   std::string text = "/usr/share/common-licenses/GPL-3";
   std::int64_t steps = 0;  // 0: `epochs` times through the text
-  std::int64_t epochs = 12;
+  std::int64_t epochs = 8;
   std::int64_t batch = 128;  // predictions a step, over all ranks
   std::int64_t seed = 0;
   double learning_rate = 2e-3;
