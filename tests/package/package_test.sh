@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Installs the build tree given as $1 into a temporary prefix, builds the consumer against it and runs it under the
+# installed launcher.
+set -euo pipefail
+build=$1
+source=$(cd "$(dirname "$0")" && pwd)/consumer
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
+cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
+      "${@:2}" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
+cmake --build "$work/build" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
+# The build tree must not be needed: the consumer finds the library through its own run path, plug-ins beside that.
+output=$("$work/prefix/bin/ddplaunch" -q --nproc-per-node=3 --backend=gloo "$work/build/consumer")
+echo "$output"
+[ "$output" = "sum of 3 ranks: 3" ]
