@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Checks the house rules that a compiler does not: who includes whom, third parties, mirrored tests, file length.
+
+docs/architecture.md tells what the rooms are for; these tables are what they may see.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAX_LINES = 400
+
+# Room (longest prefix wins) -> what its files may include of ours. A room always sees itself.
+LAUNCHER = ["launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/process", "launcher/supervise",
+            "launcher/report"]
+ROOMS = {
+    "base": ["ddp/error.h", "ddp/version.h"],
+    "wire": ["base"],
+    "net": ["base"],
+    "store": ["base", "wire", "net", "ddp/store.h", "ddp/error.h"],
+    # The launcher's stages, in the order of the data: each sees those before it.
+    **{room: ["base", "wire", "net", "store", "ddp/version.h", *LAUNCHER[:i]] for i, room in enumerate(LAUNCHER)},
+    "launcher": ["base", *LAUNCHER],
+    "main.cpp": ["launcher/commands.h"],
+    "runtime": ["base", "wire", "net", "store", "ddp"],
+    "torch": ["ddp"],
+    "ddp": [],
+}
+
+# Third-party headers (by their first letters) -> the only files that may include them.
+THIRD_PARTIES = {
+    "CLI/": ["launcher/cli/parse.cpp"],
+    "spdlog/": ["launcher/report/log_sink.cpp"],
+    "boost/process": ["launcher/process/child_process.cpp"],
+    "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h", "store/store_server.cpp"],
+    "nlohmann/": ["launcher/supervise/error_record.cpp", "runtime/error_file.cpp", "runtime/checkpoint/checkpoint.cpp",
+                  "runtime/checkpoint/safetensors.cpp"],
+    "gloo/": ["runtime/backend/gloo/gloo_backend.cpp"],
+    "nccl.h": ["runtime/backend/nccl/nccl_plugin.cpp"],
+    "cuda": ["runtime/backend/nccl/nccl_plugin.cpp"],
+    "mpi.h": ["runtime/backend/mpi/mpi_plugin.cpp"],
+    "torch/": ["torch/distributed_data_parallel.cpp", "ddp/torch.h"],
+}
+
+# Sources without a unit test of the same name -> what tests them instead.
+TESTED_ELSEWHERE = {
+    "main.cpp": "integration/launch_test.cpp",
+    "base/check.cpp": "it aborts; every DDP_CHECK runs it",
+    "base/error.cpp": "unit/runtime",
+    "launcher/commands.cpp": "integration/launch_test.cpp",
+    "launcher/report/log_sink.cpp": "integration/launch_test.cpp",
+    "launcher/supervise/supervisor.cpp": "integration/launch_test.cpp",
+    "runtime/group/bootstrap.cpp": "integration/train_test.cpp",
+    "runtime/group/buffer.cpp": "unit/runtime",
+    "runtime/group/work.cpp": "unit/runtime/group/operation_queue_test.cpp",
+    "runtime/backend/plugin.cpp": "integration/train_test.cpp",
+    "runtime/backend/nccl/nccl_plugin.cpp": "needs a GPU; its logic is tested through the tables",
+    "runtime/backend/mpi/mpi_plugin.cpp": "integration/mpi_test.sh",
+    "torch/distributed_data_parallel.cpp": "interop",
+}
+
+
+def files(*folders: str) -> list[pathlib.Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp", ".cu"))
+
+
+def room_of(name: str) -> str:
+    return max((room for room in ROOMS if name == room or name.startswith(room + "/")), key=len, default="")
+
+
+def check_includes(name: str, text: str) -> list[str]:
+    """`name` is relative to src/ or, for public headers, to include/."""
+    faults = []
+    room = room_of(name)
+    if not room:
+        return [f"{name}: lies in no room; see ROOMS in scripts/layers.py"]
+    for included in re.findall(r'^\s*#\s*include\s+[<"]([^">]+)[">]', text, re.MULTILINE):
+        for prefix, owners in THIRD_PARTIES.items():
+            if included.startswith(prefix) and name not in owners:
+                faults.append(f"{name}: includes {included}; only {', '.join(owners)} may")
+        target = room_of(included)
+        if not target or target == room:
+            continue
+        if not any(included == seen or target == seen or included.startswith(seen + "/") for seen in ROOMS[room]):
+            faults.append(f"{name}: room {room} may not include {included}")
+    return faults
+
+
+def main() -> int:
+    faults = []
+    for path in files("src"):
+        name = str(path.relative_to(ROOT / "src"))
+        faults += check_includes(name, path.read_text())
+        mirrored = ROOT / "tests/unit" / (name.removesuffix(".cpp") + "_test.cpp")
+        if path.suffix == ".cpp" and not mirrored.exists() and name not in TESTED_ELSEWHERE:
+            faults.append(f"src/{name}: has no {mirrored.relative_to(ROOT)} and no line in TESTED_ELSEWHERE")
+    for path in files("include"):
+        faults += check_includes(str(path.relative_to(ROOT / "include")), path.read_text())
+    for path in files("src", "include", "tests", "examples"):
+        lines = path.read_text().count("\n")
+        if lines > MAX_LINES:
+            faults.append(f"{path.relative_to(ROOT)}: {lines} lines (at most {MAX_LINES}: one idea a file)")
+    print("\n".join(faults) if faults else "layers: every file is where it belongs")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+#include "launcher/process/worker_spec.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+
+using namespace ddp::launcher;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+LaunchPlan plan_of(int workers) {
+  LaunchPlan plan;
+  plan.program = "/bin/train";
+  plan.arguments = {"train", "-x"};
+  plan.workers = workers;
+  plan.visible_devices.resize(static_cast<std::size_t>(workers));
+  plan.run_id = "run";
+  plan.role = "default";
+  plan.inherited_environment = {"HOME=/root", "RANK=77", "EQUALS=a=b"};
+  return plan;
+}
+
+NodeAssignment assignment_of(int workers) {
+  NodeAssignment assignment;
+  assignment.world_size = workers;
+  assignment.master_addr = "127.0.0.1";
+  assignment.master_port = 41873;
+  return assignment;
+}
+
+Variables variables(const LaunchPlan& plan, int local_rank) {
+  Variables result;
+  const WorkerSpec spec = make_worker_spec(plan, assignment_of(plan.workers), local_rank, "/tmp/error.json");
+  for (const std::string& line : spec.environment) {
+    const std::size_t equals = line.find('=');
+    CHECK(result.emplace(line.substr(0, equals), line.substr(equals + 1)).second);
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a worker has the whole of torchrun's environment") {
+  LaunchPlan plan = plan_of(2);
+  plan.omp_threads = 1;
+  CHECK(variables(plan, 1) == Variables{{"HOME", "/root"},
+                                        {"EQUALS", "a=b"},
+                                        {"LOCAL_RANK", "1"},
+                                        {"RANK", "1"},
+                                        {"WORLD_SIZE", "2"},
+                                        {"LOCAL_WORLD_SIZE", "2"},
+                                        {"GROUP_RANK", "0"},
+                                        {"GROUP_WORLD_SIZE", "1"},
+                                        {"ROLE_NAME", "default"},
+                                        {"ROLE_RANK", "1"},
+                                        {"ROLE_WORLD_SIZE", "2"},
+                                        {"MASTER_ADDR", "127.0.0.1"},
+                                        {"MASTER_PORT", "41873"},
+                                        {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                        {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                                        {"TORCHELASTIC_RUN_ID", "run"},
+                                        {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                        {"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"},
+                                        {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
+                                        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+                                        {"OMP_NUM_THREADS", "1"}});
+}
+
+TEST_CASE("what the user has set himself is kept where torchrun keeps it") {
+  LaunchPlan plan = plan_of(2);
+  plan.inherited_environment = {"TORCH_NCCL_ASYNC_ERROR_HANDLING=3", "OMP_NUM_THREADS=7", "CUDA_VISIBLE_DEVICES=1"};
+  const Variables result = variables(plan, 0);
+  CHECK(result.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
+  CHECK(result.at("OMP_NUM_THREADS") == "7");
+  CHECK(result.at("CUDA_VISIBLE_DEVICES") == "1");
+}
+
+TEST_CASE("a worker sees the GPUs of its plan") {
+  LaunchPlan plan = plan_of(2);
+  plan.visible_devices = {"0", "GPU-5f1c"};
+  CHECK(variables(plan, 1).at("CUDA_VISIBLE_DEVICES") == "GPU-5f1c");
+}
+
+TEST_CASE("backend and quiet reach the worker") {
+  LaunchPlan plan = plan_of(1);
+  CHECK_FALSE(variables(plan, 0).contains("DDP_BACKEND"));
+  CHECK_FALSE(variables(plan, 0).contains("DDP_QUIET"));
+  plan.backend = "gloo";
+  plan.quiet = true;
+  CHECK(variables(plan, 0).at("DDP_BACKEND") == "gloo");
+  CHECK(variables(plan, 0).at("DDP_QUIET") == "1");
+}
+
+TEST_CASE("ranks on a later node begin where the earlier nodes end") {
+  NodeAssignment assignment = assignment_of(5);
+  assignment.node_rank = 1;
+  assignment.node_count = 2;
+  assignment.first_rank = 2;
+  const WorkerSpec spec = make_worker_spec(plan_of(3), assignment, 2, "");
+  const auto has = [&](const std::string& line) {
+    return std::find(spec.environment.begin(), spec.environment.end(), line) != spec.environment.end();
+  };
+  CHECK(has("RANK=4"));
+  CHECK(has("LOCAL_RANK=2"));
+  CHECK(has("GROUP_RANK=1"));
+  CHECK(has("GROUP_WORLD_SIZE=2"));
+  CHECK(has("WORLD_SIZE=5"));
+  CHECK(has("LOCAL_WORLD_SIZE=3"));
+}
