@@ -1,0 +1,109 @@
+#include "base/text.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+using namespace ddp::base;
+using namespace std::chrono_literals;
+
+namespace {
+constexpr auto kLowest = std::numeric_limits<std::int64_t>::min();
+constexpr auto kHighest = std::numeric_limits<std::int64_t>::max();
+
+std::optional<std::int64_t> any_integer(std::string_view text) { return parse_integer(text, kLowest, kHighest); }
+}  // namespace
+
+TEST_CASE("an integer is the whole text or nothing") {
+  for (const char* text : {"", " 1", "1 ", "+1", "1x", "0x10", "1.0", "1e3", "-", "--1", "one", "1\n"}) {
+    INFO("text '" << text << "'");
+    CHECK_FALSE(any_integer(text));
+  }
+  CHECK_FALSE(any_integer(std::string_view("1\0", 2)));
+  CHECK(any_integer("0") == 0);
+  CHECK(any_integer("-7") == -7);
+  CHECK(any_integer("007") == 7);
+}
+
+TEST_CASE("an integer outside its range is nothing") {
+  CHECK_FALSE(parse_integer("0", 1, 65535));
+  CHECK_FALSE(parse_integer("65536", 1, 65535));
+  CHECK(parse_integer("1", 1, 65535) == 1);
+  CHECK(parse_integer("65535", 1, 65535) == 65535);
+  CHECK(any_integer("9223372036854775807") == kHighest);
+  CHECK(any_integer("-9223372036854775808") == kLowest);
+  CHECK_FALSE(any_integer("9223372036854775808"));
+  CHECK_FALSE(any_integer("-9223372036854775809"));
+}
+
+TEST_CASE("a number is finite and not negative and the whole text") {
+  for (const char* text : {"", "-1", "inf", "nan", "1e400", "1s", " 1", "0x1", ".", "+1"}) {
+    INFO("text '" << text << "'");
+    CHECK_FALSE(parse_number(text));
+  }
+  CHECK(parse_number("0") == 0.0);
+  CHECK(parse_number("2.5") == 2.5);
+  CHECK(parse_number("1e3") == 1000.0);
+}
+
+TEST_CASE("the nearest match is offered for a typing mistake only") {
+  const std::vector<std::string> names = {"gloo", "nccl", "mpi"};
+  CHECK(nearest_match("glo", names) == "gloo");
+  CHECK(nearest_match("ncl", names) == "nccl");
+  CHECK(nearest_match("mpi", names) == "mpi");
+  CHECK_FALSE(nearest_match("tensorflow", names));
+  CHECK_FALSE(nearest_match("", names));
+  CHECK_FALSE(nearest_match("x", names));
+  CHECK_FALSE(nearest_match("gloo", {}));
+}
+
+TEST_CASE("the first of two equally near candidates wins") {
+  const std::vector<std::string> names = {"--nodea", "--nodeb"};
+  CHECK(nearest_match("--nodec", names) == "--nodea");
+}
+
+TEST_CASE("a one-letter word has no match but itself") {
+  const std::vector<std::string> names = {"a"};
+  CHECK_FALSE(nearest_match("b", names));
+  CHECK(nearest_match("a", names) == "a");
+}
+
+TEST_CASE("split keeps empty parts") {
+  CHECK(split("", ',') == std::vector<std::string>{""});
+  CHECK(split("a,,b,", ',') == std::vector<std::string>{"a", "", "b", ""});
+}
+
+TEST_CASE("join undoes split") {
+  for (const char* text : {"", "a", "a,b", ",a", "a,,b,", ",,"}) {
+    INFO("text '" << text << "'");
+    CHECK(join(split(text, ','), ",") == text);
+  }
+  CHECK(join({}, ", ").empty());
+}
+
+TEST_CASE("ranks are written in ranges of three and more") {
+  const auto list = [](std::vector<int> ranks) { return rank_list(ranks); };
+  CHECK(list({}).empty());
+  CHECK(list({4}) == "4");
+  CHECK(list({0, 1}) == "0, 1");
+  CHECK(list({0, 1, 2, 5}) == "0-2, 5");
+  CHECK(list({0, 2, 3, 4, 8, 9}) == "0, 2-4, 8, 9");
+}
+
+TEST_CASE("a duration is written with the unit that fits") {
+  CHECK(human_duration(0ms) == "0 ms");
+  CHECK(human_duration(85ms) == "85 ms");
+  CHECK(human_duration(99ms) == "99 ms");
+  CHECK(human_duration(99700us) == "0.1 s");
+  CHECK(human_duration(3200ms) == "3.2 s");
+  CHECK(human_duration(59900ms) == "59.9 s");
+  CHECK(human_duration(59960ms) == "1 min 0 s");
+  CHECK(human_duration(192s) == "3 min 12 s");
+  CHECK(human_duration(3599600ms) == "1 h 0 min");
+  CHECK(human_duration(2h + 5min) == "2 h 5 min");
+}
+
+TEST_CASE("one thing is singular and all other counts are plural") {
+  CHECK(counted(0, "worker") == "0 workers");
+  CHECK(counted(1, "worker") == "1 worker");
+  CHECK(counted(2, "worker") == "2 workers");
+}
