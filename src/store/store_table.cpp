@@ -23,6 +23,11 @@ std::string one_number(std::int64_t value) {
   return out;
 }
 
+// The answer to a write, before those that it woke; none if it was refused, for it would say that the write happened.
+void answer_first(ConnectionId from, std::string bytes, StoreOutcome& outcome) {
+  if (!outcome.violation) outcome.replies.insert(outcome.replies.begin(), {from, std::move(bytes)});
+}
+
 }  // namespace
 
 StoreOutcome StoreTable::apply(ConnectionId from, const StoreRequest& request) {
@@ -140,14 +145,20 @@ void StoreTable::compare_set(ConnectionId from, const StoreRequest& request, Sto
   const std::string& standing = replaces ? desired : entry == values_.end() ? expected : entry->second;
   std::string reply;
   wire::put_bytes(reply, standing);
-  outcome.replies.push_back({from, std::move(reply)});
   if (replaces) put(key, desired, outcome);
+  answer_first(from, std::move(reply), outcome);
 }
 
 void StoreTable::get(ConnectionId from, const StoreRequest& request, StoreOutcome& outcome) {
   std::string reply;
   for (const std::string& key : request.keys) {
     const auto entry = values_.find(key);
+    // A request of a few megabytes can name one large value 131 072 times.
+    if (entry != values_.end() && reply.size() + entry->second.size() > limits::kStoreUnsentBytes) {
+      outcome.violation = wire::StoreViolation{"a request whose reply has more than " +
+                                               std::to_string(limits::kStoreUnsentBytes) + " bytes"};
+      return;
+    }
     wire::put_bytes(reply, entry == values_.end() ? std::string_view() : std::string_view(entry->second));
   }
   outcome.replies.push_back({from, std::move(reply)});
@@ -169,8 +180,8 @@ void StoreTable::add(ConnectionId from, const StoreRequest& request, StoreOutcom
     outcome.violation = wire::StoreViolation{"ADD beyond the range of 64 bits"};
     return;
   }
-  outcome.replies.push_back({from, one_number(value)});
   put(key, std::to_string(value), outcome);
+  answer_first(from, one_number(value), outcome);
 }
 
 void StoreTable::wait(ConnectionId from, const StoreRequest& request, StoreOutcome& outcome) {
@@ -188,6 +199,12 @@ void StoreTable::wait(ConnectionId from, const StoreRequest& request, StoreOutco
 
 void StoreTable::append(ConnectionId, const StoreRequest& request, StoreOutcome& outcome) {
   const auto entry = values_.find(request.keys[0]);
+  const std::size_t before = entry == values_.end() ? 0 : entry->second.size();
+  if (before + request.values[0].size() > limits::kStoreValueBytes) {
+    outcome.violation = wire::StoreViolation{"APPEND to a value of more than " +
+                                             std::to_string(limits::kStoreValueBytes) + " bytes"};
+    return;
+  }
   std::string value = entry == values_.end() ? std::string() : entry->second;
   value += request.values[0];
   put(request.keys[0], std::move(value), outcome);
