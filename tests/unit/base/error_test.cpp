@@ -1,0 +1,23 @@
+#include <ddp/error.h>
+
+#include <catch2/catch.hpp>
+
+using ddp::ErrorKind;
+
+TEST_CASE("every kind of error has its enumerator's name") {
+  CHECK(to_string(ErrorKind::invalid_argument) == "invalid_argument");
+  CHECK(to_string(ErrorKind::timeout) == "timeout");
+  CHECK(to_string(ErrorKind::peer_lost) == "peer_lost");
+  CHECK(to_string(ErrorKind::mismatch) == "mismatch");
+  CHECK(to_string(ErrorKind::unavailable) == "unavailable");
+  CHECK(to_string(ErrorKind::aborted) == "aborted");
+  CHECK(to_string(ErrorKind::corrupt) == "corrupt");
+  CHECK(to_string(ErrorKind::internal) == "internal");
+}
+
+TEST_CASE("a copy of an error keeps kind and message") {
+  const ddp::Error error(ErrorKind::peer_lost, "rank 3 has ended");
+  const ddp::Error copy = error;  // NOLINT(performance-unnecessary-copy-initialization)
+  CHECK(copy.kind() == ErrorKind::peer_lost);
+  CHECK(std::string(copy.what()) == "rank 3 has ended");
+}

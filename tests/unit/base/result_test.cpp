@@ -1,0 +1,30 @@
+#include "base/result.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+
+using ddp::base::Failure;
+using ddp::base::Result;
+
+namespace {
+Result<std::unique_ptr<int>> half_of(int number) {
+  if (number % 2 != 0) return Failure{std::to_string(number) + " is odd"};
+  return std::make_unique<int>(number / 2);
+}
+}  // namespace
+
+TEST_CASE("a result is a value or a reason") {
+  const auto failed = half_of(3);
+  CHECK_FALSE(failed.ok());
+  CHECK_FALSE(failed);
+  CHECK(failed.error().message == "3 is odd");
+
+  auto succeeded = half_of(4);
+  REQUIRE(succeeded);
+  CHECK(*succeeded.value() == 2);
+}
+
+TEST_CASE("the value of a result can be moved out") {
+  const std::unique_ptr<int> value = half_of(8).value();
+  CHECK(*value == 4);
+}

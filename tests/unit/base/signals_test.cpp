@@ -1,0 +1,22 @@
+#include "base/signals.h"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+using ddp::base::signal_name;
+
+TEST_CASE("a signal has its usual name") {
+  CHECK(signal_name(SIGSEGV) == "SIGSEGV");
+  CHECK(signal_name(SIGKILL) == "SIGKILL");
+  CHECK(signal_name(SIGTERM) == "SIGTERM");
+}
+
+TEST_CASE("a real-time signal counts from SIGRTMIN") {
+  CHECK(signal_name(SIGRTMIN) == "SIGRTMIN+0");
+  CHECK(signal_name(SIGRTMIN + 3) == "SIGRTMIN+3");
+}
+
+TEST_CASE("a signal without a name keeps its number") {
+  CHECK(signal_name(99) == "signal 99");
+  CHECK(signal_name(-1) == "signal -1");
+}
