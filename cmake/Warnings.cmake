@@ -2,7 +2,9 @@
 add_library(ddp_warnings INTERFACE)
 target_compile_options(ddp_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
-    -Woverloaded-virtual -Wimplicit-fallthrough>)
+    -Woverloaded-virtual -Wimplicit-fallthrough
+    # Members left out of an initializer have their defaults; that is what defaults are for.
+    -Wno-missing-field-initializers>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # g++ 12 sees overlapping copies in string concatenation that are not there (GCC bug 105329).
   target_compile_options(ddp_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)

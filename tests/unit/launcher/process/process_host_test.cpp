@@ -1,0 +1,139 @@
+#include "launcher/process/process_host.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <map>
+
+#include "launcher/process/process_tree.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using ddp::base::ExitStatus;
+
+namespace {
+
+class Host {
+ public:
+  Host() : processes_(make_process_host(loop_)) {
+    processes_->on_exit([this](int local_rank, ExitStatus status) {
+      ends_.emplace(local_rank, status);
+      if (ends_.size() == expected_) loop_.stop();
+    });
+  }
+
+  pid_t start(int local_rank, const std::string& script) {
+    const auto pid = processes_->spawn(local_rank, {"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}});
+    if (!pid) FAIL(pid.error().message);
+    ++expected_;
+    return pid.value();
+  }
+
+  const std::map<int, ExitStatus>& run() {
+    const auto limit = loop_.at(std::chrono::steady_clock::now() + 20s, [this] { loop_.stop(); });
+    loop_.run();
+    REQUIRE(ends_.size() == expected_);
+    return ends_;
+  }
+
+  ProcessHost& processes() { return *processes_; }
+
+ private:
+  ddp::net::EventLoop loop_;
+  std::unique_ptr<ProcessHost> processes_;
+  std::map<int, ExitStatus> ends_;
+  std::size_t expected_ = 0;
+};
+
+bool wait_for_file(const std::string& path) {
+  for (int i = 0; i < 10'000; ++i) {
+    if (std::ifstream(path).good()) return true;
+    ::usleep(1000);
+  }
+  return false;
+}
+
+pid_t read_pid(const std::string& path) {
+  REQUIRE(wait_for_file(path));
+  pid_t pid = 0;
+  std::ifstream(path) >> pid;
+  REQUIRE(pid > 1);
+  return pid;
+}
+
+}  // namespace
+
+TEST_CASE("each worker's end is told once with its true status") {
+  Host host;
+  for (int i = 0; i < 8; ++i) host.start(i, i % 2 == 0 ? "exit " + std::to_string(i) : "kill -" + std::to_string(i) + " $$");
+  const auto& ends = host.run();
+  for (int i = 0; i < 8; ++i) {
+    CHECK(ends.at(i) == (i % 2 == 0 ? ExitStatus::exited(i) : ExitStatus::killed(i, ends.at(i) != ExitStatus::killed(i))));
+  }
+}
+
+TEST_CASE("a signal reaches the leader and one to the group reaches its children too") {
+  Host host;
+  host.start(0, "trap 'exit 5' TERM; while :; do sleep 0.01; done");
+  host.start(1, "sleep 1000 & wait");
+  host.processes().signal(0, SIGTERM, SignalTarget::leader);
+  host.processes().signal(1, SIGKILL, SignalTarget::group);
+  const auto& ends = host.run();
+  CHECK(ends.at(1) == ExitStatus::killed(SIGKILL));
+  // The trap may not have been set yet when the signal came.
+  CHECK((ends.at(0) == ExitStatus::exited(5) || ends.at(0) == ExitStatus::killed(SIGTERM)));
+}
+
+TEST_CASE("a signal to a worker that has ended goes nowhere") {
+  Host host;
+  host.start(0, "exit 0");
+  host.run();
+  host.processes().signal(0, SIGKILL, SignalTarget::leader);
+  host.processes().signal(0, SIGKILL, SignalTarget::group);
+  host.processes().signal(99, SIGKILL, SignalTarget::group);
+}
+
+TEST_CASE("what workers leave behind is found and killed even in sessions of its own") {
+  const TemporaryDirectory directory;
+  Host host;
+  // setsid in a subshell that ends: the sleeper is an orphan in a session of its own.
+  host.start(0, "(setsid sh -c 'echo $$ > " + directory.path() + "/pid.tmp; mv " + directory.path() + "/pid.tmp " +
+                    directory.path() + "/pid; exec sleep 1000' &) ; exit 0");
+  host.run();
+  const pid_t orphan = read_pid(directory.path() + "/pid");
+  REQUIRE(::kill(orphan, 0) == 0);
+  CHECK(host.processes().end_leftovers().empty());
+  CHECK(::kill(orphan, 0) == -1);
+}
+
+TEST_CASE("a failed worker's group ends with it") {
+  const TemporaryDirectory directory;
+  Host host;
+  host.start(0, "sleep 1000 & echo $! > " + directory.path() + "/pid; exit 3");
+  CHECK(host.run().at(0) == ExitStatus::exited(3));
+  const pid_t child = read_pid(directory.path() + "/pid");
+  CHECK(host.processes().end_leftovers().empty());
+  CHECK(::kill(child, 0) == -1);
+}
+
+TEST_CASE("children from before the launcher are left alone") {
+  const pid_t stranger = ::fork();
+  if (stranger == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  {
+    Host host;
+    host.start(0, "exit 0");
+    host.run();
+    CHECK(host.processes().end_leftovers().empty());
+  }
+  CHECK(::waitpid(stranger, nullptr, WNOHANG) == 0);
+  ::kill(stranger, SIGKILL);
+  ::waitpid(stranger, nullptr, 0);
+}

@@ -1,0 +1,100 @@
+#include "launcher/report/failure_summary.h"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "base/text.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using ddp::base::ExitStatus;
+
+namespace {
+
+LaunchPlan plan_of(int workers) {
+  LaunchPlan plan;
+  plan.host_name = "a";
+  plan.program = "./train";
+  plan.workers = workers;
+  plan.grace = 5s;
+  for (int i = 0; i < workers; ++i) plan.visible_devices.emplace_back(std::to_string(i));
+  return plan;
+}
+
+std::string summary(const JobOutcome& outcome) {
+  return ddp::base::join(failure_summary(outcome, plan_of(4)), "\n");
+}
+
+WorkerEnd end_of(int rank, ExitStatus status) {
+  WorkerEnd end;
+  end.local_rank = end.rank = rank;
+  end.pid = 4711;
+  end.status = status;
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("a crash is told with rank and pid and signal and what was done about it") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(2, ExitStatus::killed(SIGSEGV, true));
+  outcome.ended_ranks = {0, 1, 3};
+  outcome.run_time = 192s;
+  outcome.ending_time = 200ms;
+  CHECK(summary(outcome) ==
+        "rank 2 (pid 4711) failed: killed by SIGSEGV (core dumped), 3 min 12 s after the start\n"
+        "  node a, GPU 2, program ./train\n"
+        "  ranks 0, 1, 3 were ended because of it (SIGTERM, gone in 0.2 s)");
+}
+
+TEST_CASE("a worker's own words are quoted without control characters and not endlessly") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(0, ExitStatus::exited(1));
+  outcome.culprit->error = ErrorRecord{"ValueError: \x1b[31mbad\nline 2\n" + std::string(5000, '\n'), false};
+  CHECK(summary(outcome) ==
+        "rank 0 (pid 4711) failed: exit code 1, 0 ms after the start\n  node a, GPU 0, program ./train\n"
+        "  its error:\n  | ValueError:  [31mbad\n  | line 2");
+  outcome.culprit->error = ErrorRecord{std::string(100'000, 'x'), false};
+  CHECK(summary(outcome).size() < 2500);
+}
+
+TEST_CASE("a SIGKILL from outside is explained") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(1, ExitStatus::killed(SIGKILL));
+  CHECK(summary(outcome).find("out-of-memory") != std::string::npos);
+}
+
+TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are told apart") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(0, ExitStatus::exited(3));
+  outcome.also_failed = {end_of(1, ExitStatus::exited(1))};
+  outcome.also_failed[0].error = ErrorRecord{"lost", true};
+  outcome.ended_ranks = {2};
+  outcome.needed_kill = true;
+  outcome.ending_time = 5100ms;
+  outcome.unkillable = {{3, 99}};
+  const std::string text = summary(outcome);
+  CHECK(text.find("rank 1 failed because of it: exit code 1") != std::string::npos);
+  CHECK(text.find("rank 2 was ended because of it (SIGTERM, then SIGKILL after the grace of 5.0 s, gone in 5.1 s)") !=
+        std::string::npos);
+  CHECK(text.find("rank 3 (pid 99) survives SIGKILL") != std::string::npos);
+}
+
+TEST_CASE("a signal and a failed start are told in one line") {
+  JobOutcome outcome;
+  outcome.signal = SIGINT;
+  outcome.run_time = 61s;
+  CHECK(summary(outcome) == "ended by SIGINT, 1 min 1 s after the start");
+  JobOutcome failed;
+  failed.spawn_failure = SpawnFailed{0, {126, "cannot start ./x: not a program."}};
+  CHECK(summary(failed) == "cannot start ./x: not a program.");
+}
+
+TEST_CASE("success needs no words") { CHECK(failure_summary(JobOutcome{}, plan_of(2)).empty()); }
+
+TEST_CASE("the start line names workers and node and GPUs and store") {
+  NodeAssignment assignment;
+  assignment.master_addr = "127.0.0.1";
+  assignment.master_port = 41873;
+  CHECK(start_line(plan_of(2), assignment).ends_with("2 workers on node a (GPU 0, 1), store 127.0.0.1:41873"));
+}

@@ -1,0 +1,167 @@
+#include "launcher/supervise/job_state.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/job_fixture.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Ranks = std::vector<int>;
+
+namespace {
+
+const std::string kAskedToEnd = std::to_string(SIGTERM) + " " + std::to_string(SIGCONT);
+const std::string kKilled = kAskedToEnd + " g" + std::to_string(SIGKILL);
+
+}  // namespace
+
+TEST_CASE("a failed rank ends the others at once") {
+  JobFixture job(4);
+  job.start().passes(10s).exits(2, 3);
+  CHECK_FALSE(job.state().finished());
+  for (const int other : {0, 1, 3}) CHECK(job.signals_to(other) == kAskedToEnd);
+  CHECK(job.signals_to(2).empty());
+  job.killed(0, SIGTERM).killed(1, SIGTERM).killed(3, SIGTERM);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.culprit->rank == 2);
+  CHECK(outcome.culprit->pid == 1002);
+  CHECK(outcome.ended_ranks == Ranks{0, 1, 3});
+  CHECK(outcome.run_time == 10s);
+  CHECK_FALSE(outcome.needed_kill);
+}
+
+TEST_CASE("a rank killed by a signal gives 128 plus its number") {
+  CHECK(JobFixture(1).start().killed(0, SIGSEGV).outcome().exit_code == 139);
+  CHECK(JobFixture(1).start().killed(0, SIGKILL).outcome().exit_code == 137);
+  CHECK(JobFixture(1).start().exits(0, 11).outcome().exit_code == 11);
+}
+
+TEST_CASE("a worker that ignores SIGTERM is killed with its group after the grace") {
+  JobFixture job(2);
+  job.start().exits(0, 1).passes(JobFixture::kGrace - 1ms);
+  CHECK(job.signals_to(1) == kAskedToEnd);
+  job.passes(1ms);
+  CHECK(job.signals_to(1) == kKilled);
+  job.killed(1, SIGKILL);
+  CHECK(job.outcome().exit_code == 1);
+  CHECK(job.outcome().needed_kill);
+  CHECK(job.outcome().ending_time == JobFixture::kGrace);
+}
+
+TEST_CASE("a worker that survives SIGKILL does not hold the launcher for ever") {
+  JobFixture job(2);
+  job.start().exits(0, 1).passes(1h);
+  const JobOutcome outcome = job.outcome();
+  REQUIRE(outcome.unkillable.size() == 1);
+  CHECK(outcome.unkillable[0].rank == 1);
+  CHECK(outcome.unkillable[0].pid == 1001);
+  CHECK(outcome.exit_code == 1);
+}
+
+TEST_CASE("the user is told once what is waited for") {
+  JobFixture job(3);
+  job.start().exits(1, 7).passes(999ms);
+  CHECK(job.told().empty());
+  job.passes(3s);
+  REQUIRE(job.told().size() == 1);
+  CHECK(job.told()[0] ==
+        "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see --grace)");
+}
+
+TEST_CASE("the first rank that fails is the culprit") {
+  JobFixture job(3);
+  job.start().killed(1, SIGSEGV).exits(0, 1).exits(2, 1);
+  CHECK(job.outcome().culprit->rank == 1);
+  CHECK(job.outcome().exit_code == 139);
+  CHECK(job.outcome().ended_ranks == Ranks{0, 2});
+}
+
+TEST_CASE("a victim that is seen first does not become the culprit") {
+  JobFixture job(3);
+  job.start().exits_as_victim(0, 1).passes(20ms).exits(2, 42).killed(1, SIGTERM);
+  CHECK(job.outcome().culprit->rank == 2);
+  CHECK(job.outcome().exit_code == 42);
+}
+
+TEST_CASE("a victim without anybody else to blame is the culprit") {
+  JobFixture job(2);
+  job.start().exits(1, 0).exits_as_victim(0, 1);
+  CHECK(job.outcome().culprit->rank == 0);
+  CHECK(job.outcome().exit_code == 1);
+}
+
+TEST_CASE("a rank that turns SIGTERM into a code long after the victim is not the culprit") {
+  JobFixture job(3);
+  job.start().exits_as_victim(0, 1).passes(2s).exits(1, 9).exits(2, 9);
+  CHECK(job.outcome().culprit->rank == 0);
+}
+
+TEST_CASE("ranks that end by themselves with 0 are not ended and the job goes on") {
+  JobFixture job(2);
+  job.start().exits(0, 0).passes(1h);
+  CHECK_FALSE(job.state().finished());
+  CHECK(job.signals_to(1).empty());
+  job.exits(1, 0);
+  CHECK(job.outcome().exit_code == 0);
+  CHECK_FALSE(job.outcome().culprit.has_value());
+}
+
+TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    JobFixture job(2);
+    job.start().launcher_gets(signal);
+    CHECK(job.signals_to(0) == kAskedToEnd);
+    job.killed(0, SIGTERM).exits(1, 0);
+    CHECK(job.outcome().exit_code == 128 + signal);
+    CHECK(job.outcome().signal == signal);
+    CHECK_FALSE(job.outcome().culprit.has_value());
+  }
+}
+
+TEST_CASE("a second signal kills at once") {
+  JobFixture job(2);
+  job.start().launcher_gets(SIGINT).launcher_gets(SIGINT);
+  CHECK(job.signals_to(0) == kKilled);
+  job.launcher_gets(SIGINT);
+  CHECK(job.signals_to(0) == kKilled);
+  job.killed(0, SIGKILL).killed(1, SIGKILL);
+  CHECK(job.outcome().exit_code == 130);
+}
+
+TEST_CASE("other signals are passed on to live workers and the job goes on") {
+  JobFixture job(2);
+  job.start().exits(0, 0).launcher_gets(SIGUSR1);
+  CHECK(job.signals_to(0).empty());
+  CHECK(job.signals_to(1) == std::to_string(SIGUSR1));
+  job.exits(1, 0);
+  CHECK(job.outcome().exit_code == 0);
+}
+
+TEST_CASE("a worker that cannot be started ends those that were") {
+  JobFixture job(3);
+  job.start_worker(0).spawn_fails(1, 126);
+  CHECK(job.signals_to(0) == kAskedToEnd);
+  CHECK_FALSE(job.state().finished());
+  job.killed(0, SIGTERM);
+  CHECK(job.outcome().exit_code == 126);
+  CHECK(job.outcome().spawn_failure.has_value());
+}
+
+TEST_CASE("a first worker that cannot be started finishes the job at once") {
+  JobFixture job(3);
+  job.spawn_fails(0, 127);
+  CHECK(job.outcome().exit_code == 127);
+}
+
+TEST_CASE("a signal before the first worker finishes the job at once") {
+  JobFixture job(2);
+  job.launcher_gets(SIGTERM);
+  CHECK(job.outcome().exit_code == 143);
+}
+
+TEST_CASE("a worker started while the job is ending is asked to end too") {
+  JobFixture job(2);
+  job.start_worker(0).launcher_gets(SIGTERM).start_worker(1);
+  CHECK(job.signals_to(1) == std::to_string(SIGTERM));
+}
