@@ -1,0 +1,211 @@
+// The launcher as a user runs it: whole processes, real signals.
+#include <sys/types.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "support/run_command.h"
+#include "support/temporary_directory.h"
+
+namespace {
+
+CommandResult launch(std::vector<std::string> words, const std::map<std::string, std::string>& environment = {}) {
+  words.insert(words.begin(), built("ddplaunch"));
+  return run_command(std::move(words), environment);
+}
+
+std::vector<std::string> shell(const std::string& workers, const std::string& script) {
+  return {"--nproc-per-node=" + workers, "sh", "-c", script};
+}
+
+bool is_gone(pid_t pid) {
+  for (int i = 0; i < 5000; ++i) {
+    if (::kill(pid, 0) != 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+std::size_t count_entries(const std::string& directory) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    static_cast<void>(entry);
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("the failing rank's exit code is the launcher's") {
+  const CommandResult result = launch({"--nproc_per_node=2", "sh", "-c", "exit 3"});
+  CHECK(result.exit_code == 3);
+  CHECK(result.err.find("failed: exit code 3") != std::string::npos);
+}
+
+TEST_CASE("a rank killed by SIGSEGV gives 139 and a message with rank and pid and signal") {
+  const CommandResult result = launch(shell("2", "[ $RANK = 1 ] && echo $$ && kill -SEGV $$; sleep 1000"));
+  CHECK(result.exit_code == 139);
+  const std::string pid = result.out.substr(0, result.out.find('\n'));
+  CHECK(result.err.find("rank 1 (pid " + pid + ") failed: killed by SIGSEGV") != std::string::npos);
+  CHECK(result.err.find("rank 0 was ended because of it (SIGTERM") != std::string::npos);
+}
+
+TEST_CASE("workers that run for ever are gone when another fails") {
+  const CommandResult result = launch(shell("4", "echo $$; [ $RANK = 3 ] && sleep 0.1 && exit 9; sleep 1000"));
+  CHECK(result.exit_code == 9);
+  std::istringstream pids(result.out);
+  int count = 0;
+  for (pid_t pid = 0; pids >> pid; ++count) CHECK(is_gone(pid));
+  CHECK(count == 4);
+}
+
+TEST_CASE("a worker that ignores SIGTERM is killed after the grace") {
+  const CommandResult result =
+      launch({"--grace=0.2", "--nproc-per-node=2", "sh", "-c",
+              "if [ $RANK = 0 ]; then trap '' TERM; while :; do sleep 0.05; done; fi; sleep 0.1; exit 4"});
+  CHECK(result.exit_code == 4);
+  CHECK(result.err.find("rank 0 was ended because of it (SIGTERM, then SIGKILL after the grace") != std::string::npos);
+}
+
+TEST_CASE("success is 0 and quiet is quiet") {
+  const CommandResult loud = launch(shell("3", "exit 0"));
+  CHECK(loud.exit_code == 0);
+  CHECK(loud.err.find("3 workers on node") != std::string::npos);
+  const CommandResult quiet = launch({"-q", "--nproc-per-node=3", "true"});
+  CHECK(quiet.exit_code == 0);
+  CHECK(quiet.err.empty());
+}
+
+TEST_CASE("each rank has its own numbers and the same store") {
+  const CommandResult result = launch(shell("3", "echo $RANK/$WORLD_SIZE/$LOCAL_RANK $MASTER_ADDR:$MASTER_PORT"));
+  std::istringstream lines(result.out);
+  std::set<std::string> ranks;
+  std::set<std::string> stores;
+  for (std::string rank, store; lines >> rank >> store;) {
+    ranks.insert(rank);
+    stores.insert(store);
+  }
+  CHECK(ranks == std::set<std::string>{"0/3/0", "1/3/1", "2/3/2"});
+  CHECK(stores.size() == 1);
+}
+
+TEST_CASE("mistakes on the command line exit with 2 and say what was meant") {
+  const CommandResult unknown = launch({"--nproc-per-nod=2", "true"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err.find("Did you mean --nproc-per-node?") != std::string::npos);
+  CHECK(launch({}).exit_code == 2);
+  CHECK(launch({"--nproc-per-node=none", "true"}).exit_code == 2);
+}
+
+TEST_CASE("help and version exit with 0 on standard output") {
+  CHECK(launch({"--help"}).exit_code == 0);
+  CHECK(launch({"--help"}).out.find("Usage: ddplaunch") == 0);
+  CHECK(launch({"--version"}).out.starts_with("ddplaunch 0."));
+}
+
+TEST_CASE("programs that cannot be started have the codes of a shell") {
+  CHECK(launch({"./no-such-program"}).exit_code == 127);
+  CHECK(launch({"/etc/passwd"}).exit_code == 126);
+  CHECK(launch({"/tmp"}).exit_code == 126);
+  const TemporaryDirectory directory;
+  std::ofstream(directory.path() + "/script") << "#!/no/such/interpreter\n";
+  std::filesystem::permissions(directory.path() + "/script", std::filesystem::perms::owner_all);
+  const CommandResult result = launch({"--nproc-per-node=2", directory.path() + "/script"});
+  CHECK(result.exit_code == 127);
+  CHECK(result.err.find("interpreter") != std::string::npos);
+}
+
+TEST_CASE("SIGINT and SIGTERM end the job with 130 and 143") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Command command({built("ddplaunch"), "--nproc-per-node=2", "sh", "-c", "echo ready$RANK; exec sleep 1000"});
+    command.start();
+    REQUIRE(command.wait_for_output("ready0"));
+    REQUIRE(command.wait_for_output("ready1"));
+    ::kill(command.pid(), signal);
+    const CommandResult result = command.wait();
+    CHECK(result.exit_code == 128 + signal);
+    CHECK(result.err.find(signal == SIGINT ? "ended by SIGINT" : "ended by SIGTERM") != std::string::npos);
+  }
+}
+
+TEST_CASE("a second SIGINT does not wait for the grace") {
+  Command command({built("ddplaunch"), "--grace=1000", "sh", "-c",
+                   "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done"});
+  command.start();
+  REQUIRE(command.wait_for_output("ready"));
+  ::kill(command.pid(), SIGINT);
+  REQUIRE(command.wait_for_output("asked"));
+  ::kill(command.pid(), SIGINT);
+  CHECK(command.wait().exit_code == 130);
+}
+
+TEST_CASE("SIGUSR1 reaches the workers and the job goes on") {
+  Command command({built("ddplaunch"), "--nproc-per-node=1", "sh", "-c",
+                   "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.01; done"});
+  command.start();
+  REQUIRE(command.wait_for_output("ready"));
+  ::kill(command.pid(), SIGUSR1);
+  const CommandResult result = command.wait();
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.find("got") != std::string::npos);
+}
+
+TEST_CASE("workers die with a launcher that is killed") {
+  Command command({built("ddplaunch"), "--nproc-per-node=2", "sh", "-c", "echo pid $$ .; exec sleep 1000"});
+  command.start();
+  REQUIRE(command.wait_for_output(".\n"));
+  // Both lines: the second one may come a little later.
+  REQUIRE(command.wait_for_output("."));
+  ::kill(command.pid(), SIGKILL);
+  const CommandResult result = command.wait();
+  CHECK(result.exit_code == 137);
+  std::istringstream words(result.out);
+  std::string word;
+  for (pid_t pid = 0; words >> word >> pid >> word;) CHECK(is_gone(pid));
+}
+
+TEST_CASE("a worker's error file is quoted and nothing is left in the temporary directory") {
+  const TemporaryDirectory directory;
+  const CommandResult result =
+      launch(shell("2", "[ $RANK = 0 ] && sleep 1000; echo '{\"message\":{\"message\":\"ValueError: bad batch 17\"}}' > "
+                        "$TORCHELASTIC_ERROR_FILE; exit 1"),
+             {{"TMPDIR", directory.path()}});
+  CHECK(result.exit_code == 1);
+  CHECK(result.err.find("| ValueError: bad batch 17") != std::string::npos);
+  CHECK(count_entries(directory.path()) == 0);
+}
+
+TEST_CASE("a child that a worker left in a session of its own ends with the job") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() + "/pid";
+  const CommandResult result = launch(
+      shell("1", "setsid sh -c 'echo $$ > " + file + ".tmp; mv " + file + ".tmp " + file +
+                     "; exec sleep 1000' & while [ ! -f " + file + " ]; do sleep 0.01; done; exit 0"));
+  CHECK(result.exit_code == 0);
+  pid_t orphan = 0;
+  std::ifstream(file) >> orphan;
+  REQUIRE(orphan > 1);
+  CHECK(is_gone(orphan));
+}
+
+TEST_CASE("the dry run prints the plan and starts nothing") {
+  const CommandResult result = launch({"--dry-run", "--nproc-per-node=2", "sh", "-c", "echo started"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.find("workers      2") != std::string::npos);
+  CHECK(result.out.find("started\n") == std::string::npos);
+}
+
+TEST_CASE("thirty two launches at once do not fight over ports") {
+  std::vector<std::unique_ptr<Command>> commands;
+  for (int i = 0; i < 32; ++i) {
+    commands.push_back(std::make_unique<Command>(
+        std::vector<std::string>{built("ddplaunch"), "-q", "--nproc-per-node=2", "sh", "-c", "echo $MASTER_PORT"}));
+    commands.back()->start();
+  }
+  for (const auto& command : commands) CHECK(command->wait().exit_code == 0);
+}

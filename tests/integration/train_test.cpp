@@ -1,0 +1,164 @@
+// The main job end to end: launcher, store, runtime, backend, gradients, checkpoint, report.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "support/run_command.h"
+#include "support/temporary_directory.h"
+
+namespace {
+
+class Training {
+ public:
+  std::string checkpoint(const std::string& name) const { return directory_.path() + "/" + name + ".safetensors"; }
+
+  CommandResult run(int ranks, const std::string& name, std::vector<std::string> options,
+                    const std::map<std::string, std::string>& environment = {}) const {
+    std::vector<std::string> words = {built("ddplaunch"), "--nproc_per_node=" + std::to_string(ranks), "--backend=gloo",
+                                      built("train_charlm"), "--text", text_, "--checkpoint", checkpoint(name)};
+    words.insert(words.end(), options.begin(), options.end());
+    return run_command(std::move(words), environment);
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  // A text that every checkout has, in case the machine's copy of the GPL is not there.
+  std::string text_ = std::filesystem::exists("/usr/share/common-licenses/GPL-3")
+                          ? "/usr/share/common-licenses/GPL-3"
+                          : std::string(DDP_TEST_SOURCE_DIR) + "/LICENSE";
+};
+
+// The data of a safetensors file: after the length word and the header; tensors in the order of saving.
+std::vector<double> read_data(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const std::string bytes = text.str();
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  std::vector<double> values((bytes.size() - 8 - header) / sizeof(double));
+  std::memcpy(values.data(), bytes.data() + 8 + header, values.size() * sizeof(double));
+  return values;
+}
+
+std::string line_with(const std::string& text, const std::string& word) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(word) != std::string::npos) return line;
+  }
+  FAIL("no line with " << word << " in:\n" << text);
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the model learns more than the best bigram table") {
+  const Training training;
+  const CommandResult result = training.run(2, "a", {"--epochs", "4"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  double model = 0;
+  double bigram = 0;
+  REQUIRE(std::sscanf(line_with(result.out, "validation").c_str(),
+                      "validation   perplexity %lf; best bigram table %lf", &model, &bigram) == 2);
+  CHECK(model < 0.75 * bigram);
+  CHECK(model > 2);
+  line_with(result.out, "the same on all ranks");
+  CHECK(line_with(result.err, "ddp: backend").starts_with("ddp: backend gloo, 2 ranks (asked for)"));
+}
+
+TEST_CASE("two and four ranks give the parameters of one rank after fifty steps") {
+  const Training training;
+  for (const int ranks : {1, 2, 4}) {
+    const CommandResult result = training.run(ranks, std::to_string(ranks), {"--steps", "50"});
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    line_with(result.out, "the same on all ranks");
+  }
+  const std::vector<double> one = read_data(training.checkpoint("1"));
+  for (const char* ranks : {"2", "4"}) {
+    const std::vector<double> many = read_data(training.checkpoint(ranks));
+    REQUIRE(many.size() == one.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      const double scale = std::max(std::abs(one[i]), 1e-300);
+      if (one[i] != many[i]) worst = std::max(worst, std::abs(one[i] - many[i]) / scale);
+    }
+    INFO(ranks << " ranks, worst relative difference " << worst);
+    CHECK(worst < 1e-5);
+  }
+}
+
+TEST_CASE("a resumed training ends where an uninterrupted one does") {
+  const Training training;
+  REQUIRE(training.run(2, "whole", {"--steps", "30"}).exit_code == 0);
+  REQUIRE(training.run(2, "parts", {"--steps", "13"}).exit_code == 0);
+  const CommandResult resumed = training.run(2, "parts", {"--steps", "30", "--resume"});
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.out.find("at step 13") != std::string::npos);
+  CHECK(read_data(training.checkpoint("whole")) == read_data(training.checkpoint("parts")));
+}
+
+TEST_CASE("a checkpoint resumes on another number of ranks") {
+  const Training training;
+  REQUIRE(training.run(1, "a", {"--steps", "10"}).exit_code == 0);
+  CHECK(training.run(4, "a", {"--steps", "20", "--resume"}).exit_code == 0);
+}
+
+TEST_CASE("mistakes of the user are told by the worker and its code is kept") {
+  const Training training;
+  const CommandResult none = training.run(2, "none", {"--steps", "2", "--resume"});
+  CHECK(none.exit_code == 1);
+  CHECK(none.err.find("none.safetensors: No such file") != std::string::npos);
+
+  REQUIRE(training.run(2, "a", {"--steps", "2"}).exit_code == 0);
+  const CommandResult other = training.run(2, "a", {"--steps", "4", "--resume", "--seed", "7"});
+  CHECK(other.exit_code == 1);
+  CHECK(other.err.find("seed was 0 and is now 7") != std::string::npos);
+
+  std::filesystem::resize_file(training.checkpoint("a"), 1000);
+  const CommandResult torn = training.run(2, "a", {"--steps", "4", "--resume"});
+  CHECK(torn.exit_code == 1);
+  CHECK(torn.err.find("damaged") != std::string::npos);
+
+  const CommandResult batch = training.run(3, "b", {"--steps", "2"});
+  CHECK(batch.exit_code == 1);
+  CHECK(batch.err.find("must be a multiple of the 3 ranks") != std::string::npos);
+}
+
+TEST_CASE("a backend that does not exist or does not work here is told") {
+  const Training training;
+  const CommandResult unknown = run_command({built("train_charlm"), "--steps", "1", "--checkpoint", ""},
+                                            {{"DDP_BACKEND", "glo"}});
+  CHECK(unknown.exit_code == 1);
+  CHECK(unknown.err.find("Did you mean gloo?") != std::string::npos);
+}
+
+TEST_CASE("a program that no launcher started is a world of one") {
+  const CommandResult result =
+      run_command({built("train_charlm"), "--steps", "3", "--checkpoint", "", "--text",
+                   std::string(DDP_TEST_SOURCE_DIR) + "/LICENSE"});
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(line_with(result.out, "trained").find("on 1 ranks") != std::string::npos);
+  CHECK(result.err.find("1 rank (") != std::string::npos);
+}
+
+TEST_CASE("a rank that dies in the middle is named and not its victims") {
+  const Training training;
+  // Rank 1 kills itself from outside the program: a shell waits until the training has begun.
+  for (int round = 0; round < 5; ++round) {
+    const CommandResult result = run_command(
+        {built("ddplaunch"), "--nproc-per-node=3", "--backend=gloo", "sh", "-c",
+         built("train_charlm") + " --epochs 1000 --batch 129 --checkpoint '' & pid=$!; " +
+             "if [ $RANK = 1 ]; then sleep 0.3; kill -SEGV $pid; fi; wait $pid"});
+    INFO(result.err);
+    CHECK(result.exit_code == 139);
+    CHECK(result.err.find("rank 1 (pid") != std::string::npos);
+  }
+}
