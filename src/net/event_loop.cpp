@@ -25,11 +25,15 @@ class ReadableWatch : public CancellingWatch {
  public:
   ReadableWatch(asio::io_context& context, int fd, std::function<void()> ready) : descriptor_(context, fd) {
     descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
-                           [alive = alive(), ready = std::move(ready)](const error_code& error) {
-                             if (error != asio::error::operation_aborted && !alive.expired()) ready();
+                           [this, alive = alive(), ready = std::move(ready)](const error_code& error) {
+                             if (error == asio::error::operation_aborted || alive.expired()) return;
+                             descriptor_.release();  // so that `ready` can watch it again before this watch is gone
+                             ready();
                            });
   }
-  ~ReadableWatch() override { descriptor_.release(); }
+  ~ReadableWatch() override {
+    if (descriptor_.is_open()) descriptor_.release();
+  }
 
  private:
   asio::posix::stream_descriptor descriptor_;
@@ -61,7 +65,8 @@ class SignalWatch : public CancellingWatch {
     signals_.async_wait([this, alive = alive()](const error_code& error, int signal) {
       if (error || alive.expired()) return;
       wait();
-      arrived_(signal);
+      const auto arrived = arrived_;  // it may destroy this watch
+      arrived(signal);
     });
   }
 

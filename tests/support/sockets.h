@@ -1,0 +1,78 @@
+// Raw TCP for tests: a client that says and hears bytes, and a listener of the kernel's choosing.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/unique_fd.h"
+#include "net/socket.h"
+#include "support/bytes.h"
+#include "support/deadline.h"
+
+namespace ddp::test {
+
+// A socket bound to a port of the loopback interface. Until listen() the port is taken and refuses connections.
+class BoundSocket {
+ public:
+  BoundSocket() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    REQUIRE(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    REQUIRE(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+
+  std::uint16_t port() const { return port_; }
+  int fd() const { return fd_.get(); }
+  BoundSocket& listen() {
+    REQUIRE(::listen(fd_.get(), 16) == 0);
+    return *this;
+  }
+  base::UniqueFd accept() { return base::UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+
+ private:
+  base::UniqueFd fd_;
+  std::uint16_t port_ = 0;
+};
+
+class RawPeer {
+ public:
+  explicit RawPeer(base::UniqueFd fd) : fd_(std::move(fd)) { REQUIRE(fd_); }
+  explicit RawPeer(std::uint16_t port) {
+    auto connected = net::connect_tcp("127.0.0.1", port, soon());
+    REQUIRE(connected);
+    fd_ = std::move(connected).value();
+  }
+
+  RawPeer& says(std::string_view bytes) {
+    REQUIRE(net::send_all(fd_.get(), bytes, soon()));
+    return *this;
+  }
+  // Says what it can; the other side may close the connection before all is said.
+  void tries_to_say(std::string_view bytes) { (void)net::send_all(fd_.get(), bytes, soon()).ok(); }
+  RawPeer& hears(std::string_view bytes) {
+    std::string heard(bytes.size(), '\0');
+    REQUIRE(net::receive_all(fd_.get(), heard, soon()));
+    CHECK(to_hex(heard) == to_hex(bytes));
+    return *this;
+  }
+  void is_disconnected() {
+    char byte = 0;
+    const auto got = net::receive_all(fd_.get(), {&byte, 1}, soon());
+    REQUIRE_FALSE(got);
+    CHECK(got.error().kind == net::SocketFailure::Kind::closed);
+  }
+  void vanishes() { fd_.reset(); }
+  int fd() const { return fd_.get(); }
+
+ private:
+  base::UniqueFd fd_;
+};
+
+}  // namespace ddp::test
