@@ -104,7 +104,7 @@ TEST_CASE("mistakes on the command line exit with 2 and say what was meant") {
 
 TEST_CASE("help and version exit with 0 on standard output") {
   CHECK(launch({"--help"}).exit_code == 0);
-  CHECK(launch({"--help"}).out.find("Usage: ddplaunch") == 0);
+  CHECK(launch({"--help"}).out.find("Usage: ddplaunch [options] program") != std::string::npos);
   CHECK(launch({"--version"}).out.starts_with("ddplaunch 0."));
 }
 
@@ -194,10 +194,10 @@ TEST_CASE("a child that a worker left in a session of its own ends with the job"
 }
 
 TEST_CASE("the dry run prints the plan and starts nothing") {
-  const CommandResult result = launch({"--dry-run", "--nproc-per-node=2", "sh", "-c", "echo started"});
+  const CommandResult result = launch({"--dry-run", "--nproc-per-node=2", "touch", "/no/such/directory/file"});
   CHECK(result.exit_code == 0);
   CHECK(result.out.find("workers      2") != std::string::npos);
-  CHECK(result.out.find("started\n") == std::string::npos);
+  CHECK(result.err.empty());
 }
 
 TEST_CASE("thirty two launches at once do not fight over ports") {

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# interop_test.sh NAME BIN_DIR: runs one of the tests below with Debian's Python and PyTorch; 77 if those are missing.
+set -euo pipefail
+name=$1
+bin=$2
+here=$(cd "$(dirname "$0")" && pwd)
+python=/usr/bin/python3
+export OMP_NUM_THREADS=1
+
+need() {
+  "$python" -c "import $1" 2>/dev/null || { echo "$1 is not installed for $python (apt-get install python3-$1)"; exit 77; }
+}
+
+case "$name" in
+  torch_store | torch_gloo)
+    need torch
+    "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/$name.py"
+    ;;
+  torch_single)
+    # One worker, no peers: the store still has to be there.
+    need torch
+    "$bin/ddplaunch" -q --nproc-per-node=1 "$python" -W ignore "$here/torch_gloo.py"
+    ;;
+  sampler)
+    need torch
+    "$python" -W ignore "$here/sampler_parity.py" "$bin/sampler_indices"
+    ;;
+  checkpoint)
+    need numpy
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    "$bin/ddplaunch" -q --nproc-per-node=2 --backend=gloo "$bin/train_charlm" --steps 3 --checkpoint "$work/c.safetensors"
+    "$python" "$here/checkpoint_reader.py" "$work/c.safetensors" 3
+    ;;
+  *)
+    echo "unknown interop test $name"
+    exit 2
+    ;;
+esac

@@ -1,0 +1,62 @@
+// A store server on a loop thread, and what it complained about.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/store_server.h"
+#include "support/deadline.h"
+#include "support/loop_thread.h"
+
+namespace ddp::test {
+
+class RunningStore {
+ public:
+  RunningStore() {
+    thread_.run([this] {
+      auto server = store::StoreServer::listen(thread_.loop(), "127.0.0.1", 0,
+                                               [this](const std::string& peer, const std::string& reason) {
+                                                 const std::lock_guard lock(mutex_);
+                                                 complaints_.push_back(peer + ": " + reason);
+                                                 complained_.notify_all();
+                                               });
+      if (server) server_ = std::move(server).value();
+    });
+    REQUIRE(server_ != nullptr);
+    port_ = server_->port();
+  }
+  ~RunningStore() { stop(); }
+
+  std::uint16_t port() const { return port_; }
+  void stop() {
+    thread_.run([this] { server_.reset(); });
+  }
+  void complains_of(const std::string& reason) {
+    std::unique_lock lock(mutex_);
+    const bool came = complained_.wait_for(lock, kPatience, [&] {
+      for (const std::string& complaint : complaints_) {
+        if (complaint.find(reason) != std::string::npos) return true;
+      }
+      return false;
+    });
+    INFO("a complaint of '" << reason << "'");
+    CHECK(came);
+  }
+  std::size_t complaint_count() {
+    const std::lock_guard lock(mutex_);
+    return complaints_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable complained_;
+  std::vector<std::string> complaints_;
+  LoopThread thread_;
+  std::unique_ptr<store::StoreServer> server_;
+  std::uint16_t port_ = 0;
+};
+
+}  // namespace ddp::test

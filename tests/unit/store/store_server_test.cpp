@@ -1,0 +1,218 @@
+#include "store/store_server.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "base/limits.h"
+#include "support/random_seed.h"
+#include "support/sockets.h"
+#include "support/store_requests.h"
+#include "support/store_server_fixture.h"
+
+using namespace ddp::test;
+using ddp::net::EventLoop;
+using ddp::store::StoreServer;
+using ddp::wire::StoreDialect;
+
+namespace {
+
+const std::string kStop = byte_reply(0);
+const std::string kCanceled = byte_reply(1);
+
+std::string echo_of(std::uint32_t nonce) {
+  std::string bytes;
+  ddp::wire::put_u32(bytes, nonce);
+  return bytes;
+}
+
+RawPeer current_client(std::uint16_t port) {
+  RawPeer client(port);
+  client.says(encode(validate()) + encode(ping(7))).hears(echo_of(7));
+  return client;
+}
+
+// The server still serves others.
+void expect_service(std::uint16_t port) {
+  current_client(port).says(encode(add("service", 0))).hears(number_reply(0));
+}
+
+}  // namespace
+
+TEST_CASE("a client that sends garbage is closed and named and others are served") {
+  RunningStore store;
+  RawPeer stranger(store.port());
+  stranger.says("GET / HTTP/1.1\r\n\r\n").is_disconnected();
+  store.complains_of("127.0.0.1:");
+  store.complains_of("unknown request 71");
+  expect_service(store.port());
+}
+
+TEST_CASE("a length bomb costs the server nothing") {
+  RunningStore store;
+  RawPeer bomber = current_client(store.port());
+  bomber.says(from_hex("01 00 00 00 00 00 00 00 80")).is_disconnected();
+  store.complains_of("a key of 9223372036854775808 bytes");
+  expect_service(store.port());
+}
+
+TEST_CASE("random bytes never end the server") {
+  const unsigned seed = random_seed();
+  INFO("DDP_TEST_SEED=" << seed);
+  std::mt19937 generator(seed);
+  RunningStore store;
+  for (int round = 0; round < 100; ++round) {
+    RawPeer noisy(store.port());
+    if (round % 2 == 0) noisy.tries_to_say(encode(validate()));
+    std::string bytes(1 + generator() % 200, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(generator() % 2 == 0 ? generator() : generator() % 14);
+    noisy.tries_to_say(bytes);
+  }
+  expect_service(store.port());
+}
+
+TEST_CASE("a client that vanishes in the middle of a request leaves nothing behind") {
+  RunningStore store;
+  RawPeer ghost = current_client(store.port());
+  const std::string request = encode(set("/ghost", "boo"));
+  ghost.says(request.substr(0, request.size() - 1));
+  ghost.vanishes();
+  RawPeer witness = current_client(store.port());
+  witness.says(encode(check({"/ghost"}))).hears(byte_reply(1));
+  CHECK(store.complaint_count() == 0);
+}
+
+TEST_CASE("a client that vanishes while it waits does not disturb those that wait with it") {
+  RunningStore store;
+  RawPeer ghost = current_client(store.port());
+  RawPeer patient = current_client(store.port());
+  ghost.says(encode(wait({"/k"})));
+  patient.says(encode(wait({"/k"})));
+  ghost.vanishes();
+  current_client(store.port()).says(encode(set("/k", "")));
+  patient.hears(kStop);
+}
+
+TEST_CASE("a client that does not read its replies is dropped and others are served meanwhile") {
+  RunningStore store;
+  RawPeer stubborn = current_client(store.port());
+  stubborn.says(encode(set("/k", std::string(ddp::limits::kStoreValueBytes, 'v'))));
+  std::string much;
+  for (int i = 0; i < 40; ++i) much += encode(get("/k"));
+  stubborn.says(much);
+  expect_service(store.port());
+  store.complains_of("does not read");
+  expect_service(store.port());
+}
+
+TEST_CASE("a large reply reaches a client that reads slowly") {
+  RunningStore store;
+  RawPeer client = current_client(store.port());
+  const std::string value(ddp::limits::kStoreValueBytes, 'v');
+  client.says(encode(set("/k", value)) + encode(get("/k")) + encode(get("/k")) + encode(ping(9)));
+  expect_service(store.port());
+  for (int i = 0; i < 2; ++i) {
+    client.hears(number_reply(static_cast<std::int64_t>(value.size())));
+    std::string got(value.size(), '\0');
+    REQUIRE(ddp::net::receive_all(client.fd(), got, soon()));
+    CHECK((got == value));
+  }
+  client.hears(echo_of(9));
+}
+
+TEST_CASE("requests are served in order however they are cut") {
+  RunningStore store;
+  RawPeer client(store.port());
+  const std::string stream = encode(validate()) + encode(set("/k", "v")) + encode(get("/k")) + encode(add("/n", 5)) +
+                             encode(delete_key("/k")) + encode(key_count());
+  for (const char byte : stream) client.says({&byte, 1});
+  client.hears(text_reply("v") + number_reply(5) + number_reply(1) + number_reply(1));
+}
+
+TEST_CASE("both dialects see the same keys") {
+  RunningStore store;
+  RawPeer old_client(store.port());
+  const RawPeer old_callback_channel(store.port());  // 1.13 opens a second connection and says nothing on it
+  old_client.says(encode(set("/k", "v"), StoreDialect::legacy) + encode(add("init/", 1), StoreDialect::legacy));
+  old_client.hears(number_reply(1));
+  RawPeer new_client = current_client(store.port());
+  new_client.says(encode(get("/k")) + encode(add("init/", 1))).hears(text_reply("v") + number_reply(2));
+  old_client.says(encode(delete_key("/k"), StoreDialect::legacy)).hears(number_reply(1));
+}
+
+TEST_CASE("a cancelled wait that was answered in the same moment has both answers") {
+  RunningStore store;
+  RawPeer waiting = current_client(store.port());
+  RawPeer other = current_client(store.port());
+  waiting.says(encode(wait({"/k"})));
+  other.says(encode(set("/k", "")) + encode(ping(1))).hears(echo_of(1));
+  waiting.says(encode(cancel_wait())).hears(kStop + kCanceled);
+  waiting.says(encode(wait({"/never"})) + encode(cancel_wait())).hears(kCanceled);
+  waiting.says(encode(ping(2))).hears(echo_of(2));
+}
+
+TEST_CASE("a legacy client that gives up waiting gets no stray byte") {
+  RunningStore store;
+  RawPeer old_client(store.port());
+  old_client.says(encode(wait({"/k"}), StoreDialect::legacy) + encode(add("/n", 1), StoreDialect::legacy));
+  old_client.hears(number_reply(1));
+  RawPeer other = current_client(store.port());
+  other.says(encode(set("/k", "")) + encode(ping(1))).hears(echo_of(1));
+  old_client.says(encode(add("/n", 1), StoreDialect::legacy)).hears(number_reply(2));
+}
+
+TEST_CASE("two hundred clients wait for one key and all are answered") {
+  RunningStore store;
+  std::vector<RawPeer> clients;
+  for (std::int64_t i = 1; i <= 200; ++i) {
+    clients.push_back(current_client(store.port()));
+    clients.back().says(encode(add("/arrived", 1))).hears(number_reply(i));
+    clients.back().says(encode(wait({"/go"})));
+  }
+  current_client(store.port()).says(encode(set("/go", "")));
+  for (RawPeer& client : clients) client.hears(kStop);
+}
+
+TEST_CASE("clients of a server that ends are disconnected") {
+  RunningStore store;
+  RawPeer client = current_client(store.port());
+  client.says(encode(wait({"/k"})));
+  store.stop();
+  client.is_disconnected();
+}
+
+TEST_CASE("a server that ends while a client is being accepted ends quietly") {
+  // Two clients are in the queue: when the first has been accepted, the second's handler is on its way.
+  EventLoop loop;
+  auto server = StoreServer::listen(loop, "127.0.0.1", 0, nullptr);
+  REQUIRE(server);
+  const RawPeer first(server.value()->port());
+  const RawPeer second(server.value()->port());
+  const BoundSocket any;
+  const RawPeer readable(BoundSocket().listen().port());  // its listener is gone: readable at once
+  const auto last_orders = loop.watch_readable(readable.fd(), [&] { server.value().reset(); });
+  const auto stop = loop.at(std::chrono::steady_clock::now() + std::chrono::milliseconds(20), [&] { loop.stop(); });
+  loop.run();
+  CHECK(server.value() == nullptr);
+}
+
+TEST_CASE("a port is held until the server ends") {
+  EventLoop loop;
+  auto server = StoreServer::listen(loop, "127.0.0.1", 0, nullptr);
+  REQUIRE(server);
+  const std::uint16_t port = server.value()->port();
+  CHECK(port != 0);
+  const auto second = StoreServer::listen(loop, "127.0.0.1", port, nullptr);
+  REQUIRE_FALSE(second);
+  CHECK_THAT(second.error().message, Catch::Contains("127.0.0.1:" + std::to_string(port)) &&
+                                         Catch::Contains("already in use"));
+  server.value().reset();
+  CHECK(StoreServer::listen(loop, "127.0.0.1", port, nullptr));
+}
+
+TEST_CASE("an address that is none of this machine is refused") {
+  EventLoop loop;
+  const auto nonsense = StoreServer::listen(loop, "node0", 0, nullptr);
+  REQUIRE_FALSE(nonsense);
+  CHECK_THAT(nonsense.error().message, Catch::Contains("node0:0") && Catch::Contains("not an IP address"));
+  CHECK_FALSE(StoreServer::listen(loop, "192.0.2.1", 0, nullptr));
+}
