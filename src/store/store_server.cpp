@@ -98,9 +98,12 @@ class Server : public StoreServer {
   }
 
  private:
+  // Asio may have queued a handler as successful before the server was destroyed.
+  std::weak_ptr<int> alive() const { return alive_; }
+
   void accept() {
-    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
-      if (error == asio::error::operation_aborted) return;
+    acceptor_.async_accept([this, alive = alive()](const error_code& error, tcp::socket socket) {
+      if (error == asio::error::operation_aborted || alive.expired()) return;
       if (error) return accept_later();  // out of descriptors, or the peer left before it was accepted
       add_session(std::move(socket));
       accept();
@@ -109,8 +112,8 @@ class Server : public StoreServer {
 
   void accept_later() {
     retry_.expires_after(std::chrono::milliseconds(50));
-    retry_.async_wait([this](const error_code& error) {
-      if (!error) accept();
+    retry_.async_wait([this, alive = alive()](const error_code& error) {
+      if (!error && !alive.expired()) accept();
     });
   }
 
@@ -137,6 +140,7 @@ class Server : public StoreServer {
   ConnectionId next_id_ = 1;
   StoreTable table_;
   std::unordered_map<ConnectionId, std::shared_ptr<Session>> sessions_;
+  std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
 void Session::read() {

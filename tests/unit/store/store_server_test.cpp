@@ -187,7 +187,6 @@ TEST_CASE("a server that ends while a client is being accepted ends quietly") {
   REQUIRE(server);
   const RawPeer first(server.value()->port());
   const RawPeer second(server.value()->port());
-  const BoundSocket any;
   const RawPeer readable(BoundSocket().listen().port());  // its listener is gone: readable at once
   const auto last_orders = loop.watch_readable(readable.fd(), [&] { server.value().reset(); });
   const auto stop = loop.at(std::chrono::steady_clock::now() + std::chrono::milliseconds(20), [&] { loop.stop(); });
