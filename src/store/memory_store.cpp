@@ -39,7 +39,9 @@ class MemoryStore : public Store {
       if (!number) throw Error(ErrorKind::invalid_argument, "add: the value of key '" + key + "' is not a number");
       value = *number;
     }
-    value += delta;
+    if (__builtin_add_overflow(value, delta, &value)) {
+      throw Error(ErrorKind::invalid_argument, "add: the value of key '" + key + "' would leave the range of 64 bits");
+    }
     put(key, std::to_string(value));
     return value;
   }
