@@ -137,17 +137,18 @@ class TcpStore : public Store {
     const auto got = net::receive_all(fd_.get(), std::span(reinterpret_cast<char*>(&answer), 1), until);
     if (got) return;
     if (got.error().kind != SocketFailure::Kind::timed_out) fail(got.error());
-    cancel_wait();
+    if (cancel_wait()) return;
     throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " for " + name_keys(keys) +
                                         " in the store at " + where_ + ". Has every rank reached this point?");
   }
 
-  // A key that came in the last moment is answered before the cancellation is.
-  void cancel_wait() {
+  // True if the last key came in the last moment: that is answered before the cancellation is.
+  bool cancel_wait() {
     const Deadline until = deadline();
     send({.op = StoreOp::cancel_wait, .keys = {}, .values = {}}, until);
-    while (receive<std::uint8_t>(until) != wire::kStoreWaitCanceled) {
-    }
+    bool came = false;
+    while (receive<std::uint8_t>(until) != wire::kStoreWaitCanceled) came = true;
+    return came;
   }
 
   static std::string name_keys(std::span<const std::string> keys) {
@@ -161,6 +162,10 @@ class TcpStore : public Store {
 
   void send(const StoreRequest& request, Deadline until) {
     if (!fd_) throw Error(ErrorKind::unavailable, "the connection to the store at " + where_ + " was lost before");
+    if (request.keys.size() > limits::kStoreKeysPerRequest) {
+      throw Error(ErrorKind::invalid_argument, "the store takes no request of " + std::to_string(request.keys.size()) +
+                                                   " keys (limit " + std::to_string(limits::kStoreKeysPerRequest) + ")");
+    }
     for (const std::string& key : request.keys) require(key.size(), limits::kStoreKeyBytes, "key", key);
     for (const std::string& value : request.values) {
       require(value.size(), limits::kStoreValueBytes, "value of", request.keys.front());
