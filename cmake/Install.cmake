@@ -10,6 +10,11 @@ foreach(plugin ddp_nccl ddp_mpi)
     install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
+if(TARGET ddp_torch)
+  # An export of its own: only who asks for the component needs libtorch.
+  install(TARGETS ddp_torch EXPORT ddplaunchTorchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT ddplaunchTorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
+endif()
 install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
 
