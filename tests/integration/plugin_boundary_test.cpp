@@ -1,8 +1,8 @@
 // Across a real dlopen: the nccl plug-in as it was built. What is tested needs no GPU.
 #include <ddp/error.h>
-#include <dlfcn.h>
 
 #include <catch2/catch.hpp>
+#include <dlfcn.h>
 
 #include "runtime/backend/plugin.h"
 

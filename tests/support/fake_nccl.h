@@ -29,13 +29,14 @@ class FakeNccl {
   // What is to happen on one rank, and what did.
   struct Rank {
     // Script.
-    int init_polls = 0;                                   // looks until the communicator is ready
-    std::optional<NcclResult> init_result;                // returned by the making itself
-    int enqueue_polls = 0;                                // looks until an operation is on the stream
-    int stream_polls = 0;                                 // looks until the stream is done
-    std::optional<NcclResult> operation_error;            // the communicator's state after the looks of an operation
-    int finalize_polls = 0;                               // looks until finalizing is done
-    bool abort_hangs = false;                             // until let_aborts_end()
+    int init_polls = 0;                         // looks until the communicator is ready
+    std::optional<NcclResult> init_result;      // returned by the making itself
+    std::optional<NcclResult> init_error;       // the communicator's state after the looks of the making
+    int enqueue_polls = 0;                      // looks until an operation is on the stream
+    int stream_polls = 0;                       // looks until the stream is done
+    std::optional<NcclResult> operation_error;  // the communicator's state after the looks of an operation
+    int finalize_polls = 0;                     // looks until finalizing is done
+    bool abort_hangs = false;                   // until let_aborts_end()
     bool out_of_memory = false;
     CudaStatus device_count_status = kCudaSuccess;
     int device_count = 1;
@@ -46,6 +47,7 @@ class FakeNccl {
     int streams = 0;
     int streams_destroyed = 0;
     int allocations = 0;
+    int releases = 0;
     int copies_to_device = 0;
     int copies_to_host = 0;
     int foreign_pointers = 0;
@@ -87,6 +89,7 @@ class FakeNccl {
         if (self->looks_left != kForEver) --self->looks_left;
         return NcclResult::in_progress;
       }
+      if (self->init_error) return *self->init_error;
       if (self->operation_begun && self->operation_error) return *self->operation_error;
       return NcclResult::success;
     };
@@ -173,6 +176,7 @@ class FakeNccl {
       return kCudaSuccess;
     };
     api.release = [self, world](void* memory) {
+      ++self->releases;
       self->memory.erase(memory);
       return kCudaSuccess;
     };

@@ -3,9 +3,9 @@
 #include <ddp/error.h>
 
 #include <catch2/catch.hpp>
+
 #include <thread>
 
-#include "runtime/backend/nccl/device_choice.h"
 #include "support/fake_nccl.h"
 
 using namespace std::chrono_literals;
@@ -37,11 +37,13 @@ Failure failure_of(Function&& function) {
   return {};
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 std::unique_ptr<NcclBackend> make_backend(const FakeNccl& fake, std::chrono::milliseconds timeout = 10s,
                                           std::chrono::milliseconds closing_limit = 10s) {
-  return std::make_unique<NcclBackend>(ddp::BackendOptions{0, 1, 0, timeout}, ddp::make_memory_store(10s), fake.nccl(),
+  return std::make_unique<NcclBackend>(ddp::BackendOptions{0, 1, 0, timeout}, *ddp::make_memory_store(10s), fake.nccl(),
                                        fake.cuda(), closing_limit);
 }
 
@@ -52,7 +54,7 @@ void on_ranks(const FakeNccl& fake, int size, Function function) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      NcclBackend backend({rank, size, 0, 10s}, store, fake.nccl(rank), fake.cuda(rank));
+      NcclBackend backend({rank, size, 0, 10s}, *store, fake.nccl(rank), fake.cuda(rank));
       function(rank, backend);
     });
   }
@@ -73,20 +75,11 @@ TEST_CASE("a rank that does not come while nccl connects is a timeout that names
   CHECK(fake.rank().streams_destroyed == 1);
 }
 
-TEST_CASE("a communicator that nccl refuses to make is not aborted because there is none") {
-  FakeNccl fake;
-  fake.rank().init_result = NcclResult::unhandled_cuda_error;
-  const Failure failure = failure_of([&] { make_backend(fake); });
-  CHECK(failure.kind == ErrorKind::internal);
-  CHECK(contains(failure.text, "result 1"));
-  CHECK(fake.rank().aborts == 0);
-}
-
 TEST_CASE("an id of another length than nccl's is a mismatch of the programs") {
   FakeNccl fake(2);
   const auto store = ddp::make_memory_store(10s);
   store->set("nccl/id", "short");
-  const Failure failure = failure_of([&] { NcclBackend({1, 2, 0, 10s}, store, fake.nccl(1), fake.cuda(1)); });
+  const Failure failure = failure_of([&] { NcclBackend({1, 2, 0, 10s}, *store, fake.nccl(1), fake.cuda(1)); });
   CHECK(failure.kind == ErrorKind::mismatch);
   CHECK(contains(failure.text, "5 bytes"));
 }
@@ -169,15 +162,6 @@ TEST_CASE("a gpu without room for staging is an error that says how much was wan
   CHECK(failure.kind == ErrorKind::internal);
   CHECK(contains(failure.text, "16 bytes"));
   CHECK(contains(failure.text, "cudaErrorMemoryAllocation"));
-  CHECK(fake.rank().aborts == 1);
-}
-
-TEST_CASE("a communicator that cannot be finalized in time is aborted") {
-  FakeNccl fake;
-  fake.rank().finalize_polls = FakeNccl::kForEver;
-  make_backend(fake, 10s, 5ms).reset();
-  CHECK(fake.rank().finalizes == 1);
-  CHECK(fake.rank().destroys == 0);
   CHECK(fake.rank().aborts == 1);
 }
 
@@ -291,42 +275,9 @@ TEST_CASE("gathered values lie in the order of the ranks wherever input and outp
 TEST_CASE("each rank works on the gpu of its local rank") {
   FakeNccl fake;
   fake.rank().device_count = 4;
-  NcclBackend backend({0, 1, 2, 10s}, ddp::make_memory_store(10s), fake.nccl(), fake.cuda());
+  NcclBackend backend({0, 1, 2, 10s}, *ddp::make_memory_store(10s), fake.nccl(), fake.cuda());
   CHECK(fake.rank().current_device == 2);
   fake.rank().current_device = -1;
   backend.barrier();
   CHECK(fake.rank().current_device == 2);
-}
-
-TEST_CASE("a machine without a gpu driver is an obstacle with cuda's name for it") {
-  FakeNccl fake;
-  fake.rank().device_count_status = 35;
-  CHECK(ddp::probe_nccl(0, fake.cuda(), "node0", false).obstacle == "no NVIDIA GPU is visible here (cudaError35)");
-}
-
-TEST_CASE("no visible gpu is an obstacle") {
-  FakeNccl fake;
-  fake.rank().device_count = 0;
-  CHECK(ddp::probe_nccl(0, fake.cuda(), "node0", false).obstacle == "no NVIDIA GPU is visible here");
-}
-
-TEST_CASE("a local rank beyond the visible gpus is an obstacle") {
-  FakeNccl fake;
-  fake.rank().device_count = 2;
-  CHECK(ddp::probe_nccl(2, fake.cuda(), "node0", false).obstacle ==
-        "there is no GPU for local rank 2: 2 are visible here");
-}
-
-TEST_CASE("a probe names the gpu so that two ranks with the same one are found") {
-  FakeNccl fake;
-  CHECK(ddp::probe_nccl(5, fake.cuda(), "node0", false).device == "node0/0000:00:00.0");
-  fake.rank().device_count = 4;
-  CHECK(ddp::probe_nccl(3, fake.cuda(), "node0", false).device == "node0/0000:03:00.0");
-}
-
-TEST_CASE("a probe names no gpu where ranks may share one") {
-  FakeNccl fake;
-  const ddp::ProbeResult result = ddp::probe_nccl(0, fake.cuda(), "node0", true);
-  CHECK(result.obstacle.empty());
-  CHECK(result.device.empty());
 }

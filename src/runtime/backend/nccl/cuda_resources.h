@@ -1,0 +1,51 @@
+// What the backend owns of CUDA: a stream and a piece of device memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "runtime/backend/nccl/cuda_api.h"
+
+namespace ddp {
+
+// Throws `internal` with CUDA's name for the error, unless `status` is success. `deed` ends "CUDA cannot ...".
+void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed);
+
+class CudaStream {
+ public:
+  explicit CudaStream(const CudaApi& cuda);
+  ~CudaStream();
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  CudaStreamHandle handle() const { return handle_; }
+
+  // Leaves the stream to the process: destroying it could wait for a kernel that never ends.
+  void abandon() { handle_ = nullptr; }
+
+ private:
+  const CudaApi& cuda_;
+  CudaStreamHandle handle_ = nullptr;
+};
+
+// Device memory that grows to the largest size asked for and is used again and again.
+class DeviceScratch {
+ public:
+  explicit DeviceScratch(const CudaApi& cuda) : cuda_(cuda) {}
+  ~DeviceScratch();
+  DeviceScratch(const DeviceScratch&) = delete;
+  DeviceScratch& operator=(const DeviceScratch&) = delete;
+
+  // At least `bytes`; what it held before is lost. No work may use it. Throws `internal` if the GPU has no room.
+  void* reserve(std::size_t bytes);
+
+  // As CudaStream::abandon: freeing device memory waits for the whole device.
+  void abandon() { memory_ = nullptr; }
+
+ private:
+  const CudaApi& cuda_;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace ddp

@@ -1,0 +1,24 @@
+#include "runtime/backend/nccl/device_choice.h"
+
+namespace ddp {
+
+ProbeResult probe_nccl(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared) {
+  int count = 0;
+  if (const CudaStatus status = cuda.device_count(count); status != kCudaSuccess) {
+    return {"no NVIDIA GPU is visible here (" + cuda.error_name(status) + ")", ""};
+  }
+  if (count == 0) return {"no NVIDIA GPU is visible here", ""};
+  const int device = device_of(local_rank, count);
+  if (device >= count) {
+    return {"there is no GPU for local rank " + std::to_string(local_rank) + ": " + std::to_string(count) +
+                " are visible here",
+            ""};
+  }
+  std::string bus_id;
+  if (const CudaStatus status = cuda.bus_id(device, bus_id); status != kCudaSuccess) {
+    return {"GPU " + std::to_string(device) + " does not answer (" + cuda.error_name(status) + ")", ""};
+  }
+  return {"", gpu_may_be_shared ? "" : host + "/" + bus_id};
+}
+
+}  // namespace ddp

@@ -1,0 +1,165 @@
+// How an operation runs: it is put on this rank's own stream, then communicator and stream are looked at in turn until
+// both are done, one has failed or the time is up. Nothing in here ever waits inside CUDA or NCCL, because such a wait
+// has no end when a peer is gone: the kernel of a collective spins until the other ranks come or it is aborted.
+#include "runtime/backend/nccl/nccl_backend.h"
+
+#include <ddp/error.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "runtime/backend/nccl/device_choice.h"
+#include "runtime/backend/polling.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kIdKey = "nccl/id";
+
+// Longer than a small collective takes, shorter than what would be felt as a busy core.
+constexpr std::chrono::milliseconds kSpin{5};
+
+NcclUniqueId agree_on_id(const BackendOptions& options, Store& store, const NcclApi& nccl) {
+  NcclUniqueId id{};
+  if (options.rank == 0) {
+    if (const NcclResult result = nccl.get_unique_id(id); result != NcclResult::success) {
+      throw Error(ErrorKind::internal,
+                  "NCCL cannot make a unique id (" + nccl.error_string(result) + "; " + nccl.last_error(nullptr) + ")");
+    }
+    store.set(kIdKey, std::string_view(id.data(), id.size()));
+    return id;
+  }
+  const std::string value = store.get(kIdKey);
+  if (value.size() != id.size()) {
+    throw Error(ErrorKind::mismatch, "rank 0 sent an NCCL id of " + std::to_string(value.size()) + " bytes, not " +
+                                         std::to_string(id.size()) + ": the ranks run different programs");
+  }
+  std::copy(value.begin(), value.end(), id.begin());
+  return id;
+}
+
+}  // namespace
+
+NcclBackend::NcclBackend(const BackendOptions& options, Store& store, NcclApi nccl, CudaApi cuda,
+                         std::chrono::milliseconds closing_limit)
+    : options_(options), nccl_(std::move(nccl)), cuda_(std::move(cuda)), scratch_(cuda_) {
+  const NcclUniqueId id = agree_on_id(options_, store, nccl_);
+  int device_count = 0;
+  require_cuda(cuda_, cuda_.device_count(device_count), "count the GPUs");
+  device_ = device_of(options_.local_rank, device_count);
+  make_device_current();
+  stream_.emplace(cuda_);
+  communicator_.emplace(nccl_, options_, id, closing_limit);
+}
+
+NcclBackend::~NcclBackend() {
+  if (!usable_) return;
+  cuda_.set_device(device_);
+  if (!communicator_->close()) {
+    stream_->abandon();
+    scratch_.abandon();
+  }
+}
+
+void NcclBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
+  run([&] {
+    const bool staged = buffer.device == DeviceType::cpu;
+    void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
+    if (staged) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
+    complete(nccl_.all_reduce(data, data, buffer.count, buffer.type, op, communicator_->handle(), stream_->handle()));
+    if (staged) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
+  });
+}
+
+void NcclBackend::broadcast(const Buffer& buffer, int root) {
+  run([&] {
+    const bool staged = buffer.device == DeviceType::cpu;
+    const bool is_root = options_.rank == root;
+    void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
+    if (staged && is_root) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
+    complete(nccl_.broadcast(data, data, buffer.count, buffer.type, root, communicator_->handle(), stream_->handle()));
+    if (staged && !is_root) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
+  });
+}
+
+void NcclBackend::all_gather(const Buffer& output, const Buffer& input) {
+  run([&] {
+    const bool output_staged = output.device == DeviceType::cpu;
+    void* gathered = output_staged ? scratch_.reserve(output.bytes()) : output.data;
+    // A host input goes straight to where NCCL would put it, so it needs no device memory of its own.
+    void* own_part = static_cast<char*>(gathered) + static_cast<std::size_t>(options_.rank) * input.bytes();
+    const void* send = input.data;
+    if (input.device == DeviceType::cpu) {
+      copy(own_part, input.data, input.bytes(), CopyDirection::to_device);
+      send = own_part;
+    }
+    complete(nccl_.all_gather(send, gathered, input.count, input.type, communicator_->handle(), stream_->handle()));
+    if (output_staged) copy(output.data, gathered, output.bytes(), CopyDirection::to_host);
+  });
+}
+
+void NcclBackend::barrier() {
+  run([&] {
+    // What is summed does not matter.
+    void* element = scratch_.reserve(size_of(DataType::u8));
+    complete(
+        nccl_.all_reduce(element, element, 1, DataType::u8, ReduceOp::max, communicator_->handle(), stream_->handle()));
+  });
+}
+
+void NcclBackend::make_device_current() const {
+  require_cuda(cuda_, cuda_.set_device(device_), "use GPU " + std::to_string(device_));
+}
+
+void NcclBackend::run(const std::function<void()>& operation) {
+  if (!usable_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
+  try {
+    make_device_current();
+    operation();
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void NcclBackend::complete(NcclResult enqueued) {
+  if (is_failure(enqueued)) communicator_->throw_failure(enqueued, "the GPUs' collective cannot begin");
+  const Polling polling(options_.timeout, kSpin);
+  while (true) {
+    // The communicator first: while it is in progress the operation may not be on the stream yet, and an empty stream
+    // would look like a finished one.
+    const NcclResult state = communicator_->state();
+    if (is_failure(state)) {
+      communicator_->throw_failure(state, state == NcclResult::remote_error
+                                              ? "the connection to another rank broke: that rank has ended"
+                                              : "the GPUs' collective failed");
+    }
+    if (state == NcclResult::success) {
+      const CudaStatus status = cuda_.query_stream(stream_->handle());
+      if (status == kCudaSuccess) return;
+      if (status != kCudaNotReady) require_cuda(cuda_, status, "finish the work on the GPU");
+    }
+    if (!polling.pause()) {
+      throw Error(ErrorKind::timeout,
+                  "a rank did not take part within " + base::human_duration(options_.timeout) + " (nccl)");
+    }
+  }
+}
+
+void NcclBackend::copy(void* to, const void* from, std::size_t bytes, CopyDirection direction) {
+  // CUDA may finish a copy from or to ordinary host memory within the call, and then waits for the stream's earlier
+  // work. There never is any: the collective before it has been polled to its end.
+  require_cuda(cuda_, cuda_.copy_async(to, from, bytes, direction, stream_->handle()),
+               direction == CopyDirection::to_device ? "copy to the GPU" : "copy from the GPU");
+  // What is enqueued next waits for a copy to the device by itself; the caller of a copy to the host does not.
+  if (direction == CopyDirection::to_host) complete(NcclResult::success);
+}
+
+void NcclBackend::abandon() {
+  usable_ = false;
+  if (communicator_->abort()) return;
+  stream_->abandon();
+  scratch_.abandon();
+}
+
+}  // namespace ddp
