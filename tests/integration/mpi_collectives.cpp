@@ -1,0 +1,90 @@
+// Two ranks of mpirun check every collective (mpi_test.sh). "silent" and "fail" as argument: rank 1 does not take part
+// in the last barrier, because it waits or because it ends with 3.
+#include <ddp/error.h>
+#include <ddp/process_group.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+template <typename T>
+void expect(const std::vector<T>& values, const std::vector<T>& expected, const char* what) {
+  if (values == expected) return;
+  std::fprintf(stderr, "wrong: %s\n", what);
+  std::exit(1);  // NOLINT(concurrency-mt-unsafe)
+}
+
+template <typename T>
+void check_reductions(ddp::ProcessGroup& world, const char* type) {
+  const T own = world.rank() == 0 ? T{2} : T{5};
+  const auto reduced = [&](ddp::ReduceOp op) {
+    std::vector<T> values(1000, own);
+    world.all_reduce(values, op).wait();
+    return values;
+  };
+  expect(reduced(ddp::ReduceOp::sum), std::vector<T>(1000, T{7}), type);
+  expect(reduced(ddp::ReduceOp::product), std::vector<T>(1000, T{10}), type);
+  expect(reduced(ddp::ReduceOp::min), std::vector<T>(1000, T{2}), type);
+  expect(reduced(ddp::ReduceOp::max), std::vector<T>(1000, T{5}), type);
+}
+
+void check_all(ddp::ProcessGroup& world) {
+  check_reductions<float>(world, "f32");
+  check_reductions<double>(world, "f64");
+  check_reductions<std::int32_t>(world, "i32");
+  check_reductions<std::int64_t>(world, "i64");
+  check_reductions<std::uint8_t>(world, "u8");
+
+  std::vector<double> average = {static_cast<double>(world.rank()), 3.0};
+  world.all_reduce(average, ddp::ReduceOp::average).wait();
+  expect(average, {0.5, 3.0}, "average");
+
+  std::vector<std::int64_t> sent(100, world.rank() == 1 ? 9 : 0);
+  world.broadcast(sent, 1).wait();
+  expect(sent, std::vector<std::int64_t>(100, 9), "broadcast");
+
+  std::vector<std::int32_t> expected;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int index = 0; index < 20; ++index) expected.push_back(100 * rank + index);
+  }
+  std::vector<std::int32_t> own(expected.begin() + 20 * world.rank(), expected.begin() + 20 * world.rank() + 20);
+  std::vector<std::int32_t> all(40);
+  world.all_gather(all, own).wait();
+  expect(all, expected, "all_gather");
+  std::vector<std::int32_t> in_place(40);
+  const ddp::Buffer whole(in_place);
+  const ddp::Buffer part = whole.slice(static_cast<std::size_t>(20 * world.rank()), 20);
+  std::copy(own.begin(), own.end(), part.as<std::int32_t>().begin());
+  world.all_gather(whole, part).wait();
+  expect(in_place, expected, "all_gather in place");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view deed = argc > 1 ? argv[1] : "";
+  try {
+    // MPI can be begun once only, groups can be made again.
+    for (int round = 0; round < 2; ++round) {
+      ddp::ProcessGroup world = ddp::init();
+      check_all(world);
+    }
+    ddp::InitOptions options;
+    if (deed == "silent") options.timeout = std::chrono::milliseconds(300);
+    ddp::ProcessGroup world = ddp::init(options);
+    if (world.rank() == 1 && deed == "silent") ::pause();
+    if (world.rank() == 1 && deed == "fail") return 3;
+    world.barrier().wait();
+    if (world.rank() == 0) std::puts("all collectives are right");
+    return 0;
+  } catch (const ddp::Error& error) {
+    std::fprintf(stderr, "%s: %s\n", error.kind() == ddp::ErrorKind::timeout ? "timeout" : "error", error.what());
+    return 1;
+  }
+}
