@@ -1,0 +1,121 @@
+#include <ddp/environment.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "support/expect_error.h"
+
+using namespace ddp::test;
+using ddp::Environment;
+using ddp::ErrorKind;
+using Variables = std::map<std::string, std::string>;
+
+namespace {
+
+Environment read(const Variables& variables) {
+  return Environment::from_lookup([&](const char* name) -> std::optional<std::string> {
+    const auto entry = variables.find(name);
+    if (entry == variables.end()) return std::nullopt;
+    return entry->second;
+  });
+}
+
+// What ddplaunch gives rank 5 of 8, the second of four on its node.
+const Variables kLaunched = {{"RANK", "5"},
+                             {"WORLD_SIZE", "8"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "4"},
+                             {"MASTER_ADDR", "node0"},
+                             {"MASTER_PORT", "29500"},
+                             {"TORCHELASTIC_RESTART_COUNT", "2"}};
+
+Variables with(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+Variables without(Variables variables, const std::string& name) {
+  variables.erase(name);
+  return variables;
+}
+
+}  // namespace
+
+TEST_CASE("a garbled variable is named with its value") {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}) {
+    for (const char* value : {"", "x", "-1", "1.5", "99999999999999999999", " 1"}) {
+      INFO(name << "='" << value << "'");
+      expect_error(ErrorKind::invalid_argument, {name, "'" + std::string(value) + "'"},
+                   [&] { read(with(kLaunched, name, value)); });
+    }
+  }
+}
+
+TEST_CASE("a number out of range is named with its range") {
+  expect_error(ErrorKind::invalid_argument, {"RANK='8'", "from 0 to 7"}, [] { read(with(kLaunched, "RANK", "8")); });
+  expect_error(ErrorKind::invalid_argument, {"WORLD_SIZE='0'"}, [] { read(with(kLaunched, "WORLD_SIZE", "0")); });
+  expect_error(ErrorKind::invalid_argument, {"MASTER_PORT='65536'", "65535"},
+               [] { read(with(kLaunched, "MASTER_PORT", "65536")); });
+  expect_error(ErrorKind::invalid_argument, {"MASTER_PORT='0'"}, [] { read(with(kLaunched, "MASTER_PORT", "0")); });
+}
+
+TEST_CASE("a missing variable is named") {
+  expect_error(ErrorKind::invalid_argument, {"WORLD_SIZE"}, [] { read(without(kLaunched, "WORLD_SIZE")); });
+  expect_error(ErrorKind::invalid_argument, {"MASTER_PORT"}, [] { read(without(kLaunched, "MASTER_PORT")); });
+  expect_error(ErrorKind::invalid_argument, {"MASTER_ADDR"}, [] { read(without(kLaunched, "MASTER_ADDR")); });
+  expect_error(ErrorKind::invalid_argument, {"OMPI_COMM_WORLD_SIZE"}, [] { read({{"OMPI_COMM_WORLD_RANK", "0"}}); });
+}
+
+TEST_CASE("what the launcher sets is read") {
+  const Environment environment = read(kLaunched);
+  CHECK(environment.rank == 5);
+  CHECK(environment.world_size == 8);
+  CHECK(environment.local_rank == 1);
+  CHECK(environment.local_world_size == 4);
+  CHECK(environment.restart_count == 2);
+  CHECK(environment.master_addr == "node0");
+  CHECK(environment.master_port == 29500);
+  CHECK(environment.backend.empty());
+  CHECK_FALSE(environment.quiet);
+  CHECK_FALSE(environment.under_mpirun);
+}
+
+TEST_CASE("a process that nobody launched is a world of one") {
+  const Environment environment = read({{"DDP_BACKEND", "gloo"}, {"DDP_QUIET", "1"}, {"WORLD_SIZE", "garbled"}});
+  CHECK(environment.rank == 0);
+  CHECK(environment.world_size == 1);
+  CHECK(environment.master_addr.empty());
+  CHECK(environment.backend == "gloo");
+  CHECK(environment.quiet);
+}
+
+TEST_CASE("local ranks and restarts have defaults") {
+  const Environment environment = read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  CHECK(environment.local_rank == 0);
+  CHECK(environment.local_world_size == 1);
+  CHECK(environment.restart_count == 0);
+}
+
+TEST_CASE("under mpirun the ranks come from Open MPI and no store is needed") {
+  const Variables mpirun = {{"OMPI_COMM_WORLD_RANK", "3"},
+                            {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  const Environment environment = read(mpirun);
+  CHECK(environment.under_mpirun);
+  CHECK(environment.rank == 3);
+  CHECK(environment.world_size == 4);
+  CHECK(environment.local_rank == 1);
+  CHECK(environment.local_world_size == 2);
+  CHECK(environment.master_addr.empty());
+  expect_error(ErrorKind::invalid_argument, {"OMPI_COMM_WORLD_RANK='4'"},
+               [&] { read(with(mpirun, "OMPI_COMM_WORLD_RANK", "4")); });
+}
+
+TEST_CASE("the launcher's variables win over those of mpirun") {
+  Variables both = kLaunched;
+  both.insert({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
+  const Environment environment = read(both);
+  CHECK(environment.rank == 5);
+  CHECK_FALSE(environment.under_mpirun);
+}
