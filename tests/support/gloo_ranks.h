@@ -1,0 +1,115 @@
+// The ranks of one group as threads of this process, over real Gloo.
+#pragma once
+
+#include <ddp/error.h>
+#include <ddp/process_group.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/backend/gloo/gloo_backend.h"
+#include "support/deadline.h"
+
+namespace ddp::test {
+
+// How a rank's deed ended; no kind: well.
+struct RankOutcome {
+  std::optional<ErrorKind> kind;
+  std::string message;
+};
+
+// Catch's assertions belong to one thread; ranks use this one.
+inline void require(bool condition, const std::string& message) {
+  if (!condition) throw Error(ErrorKind::internal, "test: " + message);
+}
+
+// The error that the deed throws, seen inside a rank's thread.
+template <typename Deed>
+RankOutcome outcome_of(Deed&& deed) {
+  try {
+    deed();
+    return {};
+  } catch (const Error& error) {
+    return {error.kind(), error.what()};
+  }
+}
+
+class GlooRanks {
+ public:
+  // What a rank has: its group, until it leaves.
+  class Rank {
+   public:
+    ProcessGroup& group() { return *group_; }
+    int rank() const { return group_->rank(); }
+    // As if the process ended: the connections close.
+    void leaves() { group_.reset(); }
+    // Until every other rank's deed has ended.
+    void waits_for_the_others() {
+      while (ended_->load() < size_ - 1) std::this_thread::yield();
+    }
+
+   private:
+    friend class GlooRanks;
+    std::unique_ptr<ProcessGroup> group_;
+    std::atomic<int>* ended_ = nullptr;
+    int size_ = 0;
+  };
+  using Deed = std::function<void(Rank&)>;
+
+  explicit GlooRanks(int size, std::chrono::milliseconds timeout = kPatience) : size_(size), timeout_(timeout) {}
+
+  // All ranks carry out the deed at once. Their groups end when all have ended, but for those that left.
+  std::vector<RankOutcome> outcomes(const Deed& deed) {
+    const auto store = make_memory_store(kPatience);
+    std::vector<RankOutcome> result(static_cast<std::size_t>(size_));
+    std::vector<Rank> ranks(static_cast<std::size_t>(size_));
+    std::atomic<int> ended = 0;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([&, rank] {
+        Rank& self = ranks[static_cast<std::size_t>(rank)];
+        self.ended_ = &ended;
+        self.size_ = size_;
+        result[static_cast<std::size_t>(rank)] = outcome_of([&] {
+          const BackendOptions options{rank, size_, rank, timeout_};
+          self.group_ = std::make_unique<ProcessGroup>(make_gloo_backend(options, store), rank, size_, "test");
+          deed(self);
+        });
+        ++ended;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return result;
+  }
+
+  void all_succeed(const Deed& deed) {
+    const auto ended = outcomes(deed);
+    for (std::size_t rank = 0; rank < ended.size(); ++rank) {
+      INFO("rank " << rank << " of " << size_ << ": " << ended[rank].message);
+      CHECK_FALSE(ended[rank].kind);
+    }
+  }
+
+  // On every rank: the same kind, and a message with all these words.
+  void all_fail(ErrorKind kind, const std::vector<std::string>& words, const Deed& deed) {
+    const auto ended = outcomes(deed);
+    for (std::size_t rank = 0; rank < ended.size(); ++rank) {
+      INFO("rank " << rank << " of " << size_ << ": " << ended[rank].message);
+      REQUIRE(ended[rank].kind);
+      CHECK(to_string(*ended[rank].kind) == to_string(kind));
+      for (const std::string& word : words) CHECK_THAT(ended[rank].message, Catch::Contains(word));
+    }
+  }
+
+ private:
+  int size_;
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace ddp::test

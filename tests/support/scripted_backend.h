@@ -1,0 +1,109 @@
+// A Backend that moves no bytes: it writes down what it is asked for, and fails or blocks when told to.
+#pragma once
+
+#include <ddp/error.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/backend/backend.h"
+#include "support/deadline.h"
+
+namespace ddp::test {
+
+// Shared by the test and the backend, which belongs to the group. Thread-safe.
+class Script {
+ public:
+  // The call of this number (from 1) throws.
+  void fail_at(std::size_t call, ErrorKind kind) {
+    const std::lock_guard lock(mutex_);
+    failing_call_ = call;
+    failure_ = kind;
+  }
+  // Calls block from now on until release().
+  void block() {
+    const std::lock_guard lock(mutex_);
+    blocked_ = true;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    blocked_ = false;
+    changed_.notify_all();
+  }
+  // False if so many calls have not begun in good time.
+  bool reaches(std::size_t calls) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return calls_.size() >= calls; });
+  }
+  std::vector<std::string> calls() {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
+  std::size_t finished() {
+    const std::lock_guard lock(mutex_);
+    return finished_;
+  }
+
+  // The backend's side.
+  void carry_out(std::string call) {
+    std::unique_lock lock(mutex_);
+    calls_.push_back(std::move(call));
+    changed_.notify_all();
+    if (calls_.size() == failing_call_) throw Error(failure_, "as the script says");
+    changed_.wait_for(lock, kPatience, [&] { return !blocked_; });
+    ++finished_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> calls_;
+  std::size_t finished_ = 0;
+  std::size_t failing_call_ = 0;
+  ErrorKind failure_ = ErrorKind::internal;
+  bool blocked_ = false;
+};
+
+class ScriptedBackend : public Backend {
+ public:
+  explicit ScriptedBackend(std::shared_ptr<Script> script) : script_(std::move(script)) {}
+
+  std::string_view name() const override { return "scripted"; }
+  void all_reduce(const Buffer& buffer, ReduceOp op) override {
+    script_->carry_out("all_reduce " + std::string(to_string(op)) + " " + describe(buffer));
+  }
+  void broadcast(const Buffer& buffer, int root) override {
+    script_->carry_out("broadcast " + std::to_string(root) + " " + describe(buffer));
+  }
+  // Every rank gave what this one gave.
+  void all_gather(const Buffer& output, const Buffer& input) override {
+    script_->carry_out("all_gather " + describe(input));
+    for (std::size_t first = 0; first < output.bytes(); first += input.bytes()) {
+      std::memcpy(static_cast<char*>(output.data) + first, input.data, input.bytes());
+    }
+  }
+  void barrier() override { script_->carry_out("barrier"); }
+
+ private:
+  static std::string describe(const Buffer& buffer) {
+    return std::string(to_string(buffer.type)) + "[" + std::to_string(buffer.count) + "]";
+  }
+
+  std::shared_ptr<Script> script_;
+};
+
+// A group over such a backend.
+struct ScriptedGroup {
+  std::shared_ptr<Script> script = std::make_shared<Script>();
+  ProcessGroup group;
+
+  explicit ScriptedGroup(int size = 1, int rank = 0)
+      : group(std::make_unique<ScriptedBackend>(script), rank, size, "scripted") {}
+};
+
+}  // namespace ddp::test
