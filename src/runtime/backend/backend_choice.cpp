@@ -10,16 +10,18 @@
 namespace ddp {
 namespace {
 
-std::string at_rank(std::size_t rank, std::size_t count) {
-  return count == 1 ? "" : "rank " + std::to_string(rank) + ": ";
-}
-
-// The first reason against the plug-in on any rank; empty if it works on all.
+// The reason against the plug-in: the one that all ranks have, else that of the first rank with one. Empty if it works on
+// all.
 std::string first_obstacle(std::span<const BackendOffer> offers) {
+  const std::string& first = offers.front().probe.obstacle;
+  if (std::all_of(offers.begin(), offers.end(), [&](const BackendOffer& o) { return o.probe.obstacle == first; }) &&
+      !first.empty()) {
+    return first;
+  }
   std::map<std::string, std::size_t> owner_of;
   for (std::size_t rank = 0; rank < offers.size(); ++rank) {
     const ProbeResult& probe = offers[rank].probe;
-    if (!probe.obstacle.empty()) return at_rank(rank, offers.size()) + probe.obstacle;
+    if (!probe.obstacle.empty()) return "rank " + std::to_string(rank) + ": " + probe.obstacle;
     if (probe.device.empty()) continue;
     const auto [owner, is_new] = owner_of.emplace(probe.device, rank);
     if (!is_new) {
