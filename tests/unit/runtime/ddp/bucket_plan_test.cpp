@@ -1,6 +1,7 @@
 #include "runtime/ddp/bucket_plan.h"
 
 #include <catch2/catch.hpp>
+
 #include <random>
 #include <set>
 
@@ -26,7 +27,9 @@ using Plan = std::vector<Bucket>;
 
 }  // namespace
 
-TEST_CASE("no parameters make no buckets") { CHECK(plan_buckets({}, {1, 1}).empty()); }
+TEST_CASE("no parameters make no buckets") {
+  CHECK(plan_buckets({}, {1, 1}).empty());
+}
 
 TEST_CASE("a bucket is closed once it holds at least the limit") {
   // 64 bytes each: the first bucket is full with one, the others with two.
@@ -53,8 +56,7 @@ TEST_CASE("what fills no bucket comes last") {
 }
 
 TEST_CASE("every gradient begins at a multiple of 64 bytes") {
-  CHECK(plan_buckets(floats({1, 17, 3}), {1 << 20, 1 << 20}) ==
-        Plan{{DataType::f32, 64, {{2, 0}, {1, 16}, {0, 48}}}});
+  CHECK(plan_buckets(floats({1, 17, 3}), {1 << 20, 1 << 20}) == Plan{{DataType::f32, 64, {{2, 0}, {1, 16}, {0, 48}}}});
   const std::vector<ParameterSize> doubles = {{DataType::f64, 9}, {DataType::f64, 1}};
   CHECK(plan_buckets(doubles, {1 << 20, 1 << 20}) == Plan{{DataType::f64, 24, {{1, 0}, {0, 8}}}});
 }
@@ -65,9 +67,8 @@ TEST_CASE("types do not share a bucket and the open rest comes in the order of f
   CHECK(plan_buckets(mixed, {1 << 20, 1 << 20}) ==
         Plan{{DataType::f64, 16, {{3, 0}, {1, 8}}}, {DataType::f32, 32, {{2, 0}, {0, 16}}}});
   // Closed in the order in which they fill, whatever the type; only the first has the small limit.
-  CHECK(plan_buckets(mixed, {64, 128}) == Plan{{DataType::f64, 8, {{3, 0}}},
-                                               {DataType::f32, 32, {{2, 0}, {0, 16}}},
-                                               {DataType::f64, 8, {{1, 0}}}});
+  CHECK(plan_buckets(mixed, {64, 128}) ==
+        Plan{{DataType::f64, 8, {{3, 0}}}, {DataType::f32, 32, {{2, 0}, {0, 16}}}, {DataType::f64, 8, {{1, 0}}}});
 }
 
 TEST_CASE("limits of zero give every parameter a bucket") {

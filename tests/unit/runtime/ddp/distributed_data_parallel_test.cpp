@@ -1,0 +1,233 @@
+#include <ddp/distributed_data_parallel.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "support/expect_error.h"
+#include "support/gloo_ranks.h"
+#include "support/scripted_backend.h"
+
+using namespace ddp;
+using namespace ddp::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A model with parameters of both types.
+struct Model {
+  std::vector<float> weight = std::vector<float>(12);
+  std::vector<float> bias = std::vector<float>(3);
+  std::vector<double> scale = std::vector<double>(1);
+  std::vector<Tensor> parameters = {
+      {"weight", weight, {4, 3}}, {"bias", bias, {3}}, {"scale", scale, {}}};
+
+  Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  void fill(float value) {
+    std::fill(weight.begin(), weight.end(), value);
+    std::fill(bias.begin(), bias.end(), value + 1);
+    std::fill(scale.begin(), scale.end(), value + 2);
+  }
+};
+
+constexpr DataParallelOptions kBucketEach{.first_bucket_bytes = 1, .bucket_bytes = 1};
+
+template <typename T>
+void fill_gradient(DistributedDataParallel& data_parallel, std::size_t index, T value) {
+  for (T& element : data_parallel.gradient<T>(index)) element = value;
+}
+
+template <typename T>
+void require_gradient(const DistributedDataParallel& data_parallel, std::size_t index, T value) {
+  for (const T element : data_parallel.gradient<T>(index)) {
+    if (std::abs(element - value) < T(1e-5)) continue;
+    require(false, "gradient " + std::to_string(index) + " holds " + std::to_string(element) + ", not " +
+                       std::to_string(value));
+  }
+}
+
+// One rank's model differs as `change` makes it.
+GlooRanks::Deed with_different_model(int rank, const std::function<void(Model&)>& change) {
+  return [rank, change](GlooRanks::Rank& self) {
+    Model model;
+    if (self.rank() == rank) change(model);
+    DistributedDataParallel(self.group(), model.parameters);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a rank with another model is named with the first difference on every rank") {
+  GlooRanks ranks(3);
+  SECTION("another name") {
+    ranks.all_fail(ErrorKind::mismatch, {"parameter 1", "rank 0 has 'bias' f32[3]", "rank 2 has 'offset' f32[3]"},
+                   with_different_model(2, [](Model& model) { model.parameters[1].name = "offset"; }));
+  }
+  SECTION("another shape of the same size") {
+    ranks.all_fail(ErrorKind::mismatch, {"parameter 0", "f32[4x3]", "rank 1 has 'weight' f32[3x4]"},
+                   with_different_model(1, [](Model& model) { model.parameters[0].shape = {3, 4}; }));
+  }
+  SECTION("another type") {
+    ranks.all_fail(ErrorKind::mismatch, {"parameter 2", "'scale' f64[]", "rank 1 has 'scale' f32[]"},
+                   with_different_model(1, [](Model& model) { model.parameters[2].data = {model.bias.data(), 1, DataType::f32}; }));
+  }
+  SECTION("another number of parameters") {
+    ranks.all_fail(ErrorKind::mismatch, {"rank 0 has 3 parameters", "rank 2 has 2"},
+                   with_different_model(2, [](Model& model) { model.parameters.pop_back(); }));
+  }
+  SECTION("another order") {
+    ranks.all_fail(ErrorKind::mismatch, {"parameter 0", "rank 1 has 'bias'"},
+                   with_different_model(1, [](Model& model) { std::swap(model.parameters[0], model.parameters[1]); }));
+  }
+  SECTION("rank 0 itself differs") {
+    ranks.all_fail(ErrorKind::mismatch, {"rank 0 has 'offset'", "rank 1 has 'bias'"},
+                   with_different_model(0, [](Model& model) { model.parameters[1].name = "offset"; }));
+  }
+}
+
+TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
+  GlooRanks(2, 200ms).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
+    if (self.rank() == 1) return self.waits_for_the_others();
+    for (const std::size_t index : {2, 1, 0}) data_parallel.ready(index);
+    // No finish(): the destructor waits for what was started.
+  });
+}
+
+TEST_CASE("a rank that ends in the middle of training is noticed by the others") {
+  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    {
+      DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
+      for (int step = 0; step < 100; ++step) {
+        if (self.rank() == 1 && step == 2) break;
+        for (const std::size_t index : {2, 1, 0}) data_parallel.ready(index);
+        const RankOutcome outcome = outcome_of([&] { data_parallel.finish(); });
+        if (!outcome.kind) continue;
+        require(self.rank() != 1 && step >= 1, "too early: " + outcome.message);
+        require(outcome.kind == ErrorKind::peer_lost || outcome.kind == ErrorKind::aborted, "not: " + outcome.message);
+        const RankOutcome again = outcome_of([&] { self.group().barrier().wait(); });
+        require(again.kind == ErrorKind::aborted, "not: " + again.message);
+        return;
+      }
+    }
+    require(self.rank() == 1, "nothing was noticed");
+    self.leaves();
+  });
+}
+
+TEST_CASE("a rank that is late makes the others time out") {
+  GlooRanks(2, 200ms).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    DistributedDataParallel data_parallel(self.group(), model.parameters);
+    if (self.rank() == 1) return self.waits_for_the_others();
+    for (const std::size_t index : {2, 1, 0}) data_parallel.ready(index);
+    const RankOutcome outcome = outcome_of([&] { data_parallel.finish(); });
+    require(outcome.kind == ErrorKind::timeout, "not: " + outcome.message);
+  });
+}
+
+TEST_CASE("wrong parameters are refused before anything is sent") {
+  ScriptedGroup scripted;
+  Model model;
+  std::vector<std::int32_t> integers(3);
+  const auto construct = [&](std::vector<Tensor> parameters) {
+    DistributedDataParallel(scripted.group, std::move(parameters));
+  };
+  expect_error(ErrorKind::invalid_argument, {"no parameters"}, [&] { construct({}); });
+  expect_error(ErrorKind::invalid_argument, {"'count' i32[3]", "floating-point"},
+               [&] { construct({{"count", integers, {3}}}); });
+  expect_error(ErrorKind::invalid_argument, {"'bias' f32[4]", "3 elements", "4"},
+               [&] { construct({{"bias", model.bias, {4}}}); });
+  expect_error(ErrorKind::invalid_argument, {"'bias' f32[3]", "GPU memory"},
+               [&] { construct({{"bias", {model.bias.data(), 3, DataType::f32, DeviceType::cuda}, {3}}}); });
+  CHECK(scripted.script->calls().empty());
+}
+
+TEST_CASE("a gradient that is ready twice or not at all is named") {
+  ScriptedGroup scripted;
+  Model model;
+  DistributedDataParallel data_parallel(scripted.group, model.parameters);
+  expect_error(ErrorKind::invalid_argument, {"no parameter 3"}, [&] { data_parallel.ready(3); });
+  data_parallel.ready(1);
+  expect_error(ErrorKind::invalid_argument, {"'bias' f32[3]", "finish()"}, [&] { data_parallel.ready(1); });
+  expect_error(ErrorKind::invalid_argument, {"weight, scale"}, [&] { data_parallel.finish(); });
+  data_parallel.ready(0);
+  expect_error(ErrorKind::invalid_argument, {"never ready in this step: scale."}, [&] { data_parallel.finish(); });
+  data_parallel.ready(2);
+  data_parallel.finish();
+  data_parallel.ready(1);  // the next step
+}
+
+TEST_CASE("gradients have their parameter's size and can be zeroed") {
+  ScriptedGroup scripted;
+  Model model;
+  DistributedDataParallel data_parallel(scripted.group, model.parameters);
+  CHECK(data_parallel.bucket_count() == 2);
+  CHECK(data_parallel.parameters().size() == 3);
+  CHECK(data_parallel.gradient(0).count == 12);
+  CHECK(data_parallel.gradient(2).type == DataType::f64);
+  CHECK(data_parallel.gradient<double>(0).empty());  // not its type
+  fill_gradient(data_parallel, 0, 5.0F);
+  data_parallel.zero_gradients();
+  CHECK(data_parallel.gradient<float>(0)[11] == 0.0F);
+}
+
+TEST_CASE("every rank begins with the values of rank 0") {
+  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    model.fill(static_cast<float>(10 * self.rank()));
+    const DistributedDataParallel data_parallel(self.group(), model.parameters);
+    require(model.weight[11] == 0.0F && model.bias[2] == 1.0F && model.scale[0] == 2.0, "other values");
+  });
+}
+
+TEST_CASE("gradients are averaged over all ranks in every step and any order") {
+  for (const int size : {1, 2, 3}) {
+    for (const DataParallelOptions& options : {DataParallelOptions{}, kBucketEach}) {
+      GlooRanks(size).all_succeed([&](GlooRanks::Rank& self) {
+        Model model;
+        DistributedDataParallel data_parallel(self.group(), model.parameters, options);
+        const double mean_rank = (size - 1) / 2.0;
+        for (int step = 0; step < 6; ++step) {
+          data_parallel.zero_gradients();
+          fill_gradient(data_parallel, 0, static_cast<float>(self.rank() + step));
+          fill_gradient(data_parallel, 1, static_cast<float>(2 * self.rank()));
+          fill_gradient(data_parallel, 2, 3.0 * self.rank());
+          for (int i = 0; i < 3; ++i) data_parallel.ready(static_cast<std::size_t>(i + step + self.rank()) % 3);
+          data_parallel.finish();
+          require_gradient(data_parallel, 0, static_cast<float>(mean_rank + step));
+          require_gradient(data_parallel, 1, static_cast<float>(2 * mean_rank));
+          require_gradient(data_parallel, 2, 3 * mean_rank);
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("equal parameters have the same hash on every rank") {
+  std::vector<std::uint64_t> hashes(3);
+  GlooRanks(3).all_succeed([&](GlooRanks::Rank& self) {
+    Model model;
+    model.fill(1);
+    DistributedDataParallel data_parallel(self.group(), model.parameters);
+    hashes[static_cast<std::size_t>(self.rank())] = data_parallel.verify_parameters();
+  });
+  CHECK(hashes[0] == hashes[1]);
+  CHECK(hashes[0] == hashes[2]);
+}
+
+TEST_CASE("a rank whose parameters drifted is named on every rank") {
+  for (const int drifting : {1, 2}) {
+    GlooRanks(3).all_fail(ErrorKind::mismatch, {"rank " + std::to_string(drifting) + " differ"},
+                          [&](GlooRanks::Rank& self) {
+                            Model model;
+                            DistributedDataParallel data_parallel(self.group(), model.parameters);
+                            if (self.rank() == drifting) model.bias[1] = 1e-30F;
+                            data_parallel.verify_parameters();
+                          });
+  }
+}
