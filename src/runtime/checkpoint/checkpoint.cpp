@@ -1,9 +1,10 @@
 #include <ddp/checkpoint.h>
 #include <ddp/error.h>
+
+#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "runtime/checkpoint/checkpoint_file.h"
 
@@ -20,6 +21,8 @@ Json on_rank_zero(ProcessGroup& group, const std::function<Json()>& deed) {
       outcome["result"] = deed();
     } catch (const Error& error) {
       outcome = {{"kind", static_cast<int>(error.kind())}, {"message", error.what()}};
+    } catch (const std::exception& error) {  // no memory, say: the other ranks must not wait for ever
+      outcome = {{"kind", static_cast<int>(ErrorKind::internal)}, {"message", error.what()}};
     }
   }
   const std::vector<std::uint8_t> own = group.rank() == 0 ? Json::to_cbor(outcome) : std::vector<std::uint8_t>();
@@ -34,10 +37,11 @@ Json on_rank_zero(ProcessGroup& group, const std::function<Json()>& deed) {
 }  // namespace
 
 bool Checkpoint::exists() {
-  return on_rank_zero(group_, [&]() -> Json {
-           struct stat status {};
-           return ::stat(path_.c_str(), &status) == 0;
-         })
+  return on_rank_zero(group_,
+                      [&]() -> Json {
+                        struct stat status {};
+                        return ::stat(path_.c_str(), &status) == 0;
+                      })
       .get<bool>();
 }
 

@@ -1,9 +1,10 @@
 // How a file is never torn: the bytes go to a temporary file in the same directory, that is flushed, renamed over the
-// old one, and the directory is flushed so that the rename itself survives a power cut. A checksum in the metadata finds
-// what the disk did later.
+// old one, and the directory is flushed so that the rename itself survives a power cut. A checksum in the metadata
+// finds what the disk did later.
 #include "runtime/checkpoint/checkpoint_file.h"
 
 #include <ddp/error.h>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

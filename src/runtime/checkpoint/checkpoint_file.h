@@ -1,11 +1,11 @@
 // Reading and writing one checkpoint file on one rank.
 #pragma once
 
+#include <ddp/buffer.h>
+
 #include <map>
 #include <span>
 #include <string>
-
-#include <ddp/buffer.h>
 
 namespace ddp {
 

@@ -2,9 +2,10 @@
 
 #include <ddp/error.h>
 
+#include <nlohmann/json.hpp>
+
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/limits.h"
@@ -24,7 +25,9 @@ constexpr std::array kTypeNames = {TypeName{DataType::f32, "F32"}, TypeName{Data
                                    TypeName{DataType::i32, "I32"}, TypeName{DataType::i64, "I64"},
                                    TypeName{DataType::u8, "U8"}};
 
-[[noreturn]] void corrupt(const std::string& what) { throw Error(ErrorKind::corrupt, "damaged header: " + what); }
+[[noreturn]] void corrupt(const std::string& what) {
+  throw Error(ErrorKind::corrupt, "damaged header: " + what);
+}
 
 DataType type_named(const std::string& name) {
   for (const TypeName& entry : kTypeNames) {
@@ -40,12 +43,21 @@ const char* name_of(DataType type) {
   return "";
 }
 
+// The library would take 4.5 for 4, and true for 1.
+const Json& whole_numbers(const Json& list, const std::string& name) {
+  for (const Json& entry : list) {
+    if (!entry.is_number_integer()) corrupt("tensor '" + name + "' has a size or offset that is no whole number");
+  }
+  return list;
+}
+
 StoredTensor parse_tensor(const std::string& name, const Json& entry, std::size_t data_bytes) {
   StoredTensor tensor;
   tensor.name = name;
   tensor.type = type_named(entry.at("dtype").get<std::string>());
-  tensor.shape = entry.at("shape").get<std::vector<std::int64_t>>();
-  const auto offsets = entry.at("data_offsets").get<std::array<std::uint64_t, 2>>();
+  tensor.shape = whole_numbers(entry.at("shape"), name).get<std::vector<std::int64_t>>();
+  const auto offsets = whole_numbers(entry.at("data_offsets"), name).get<std::vector<std::uint64_t>>();
+  if (offsets.size() != 2) corrupt("tensor '" + name + "' has not two offsets");
   if (offsets[0] > offsets[1] || offsets[1] > data_bytes) corrupt("tensor '" + name + "' lies outside the data");
   tensor.first = offsets[0];
   tensor.bytes = offsets[1] - offsets[0];
@@ -68,7 +80,8 @@ std::string encode_safetensors_header(std::span<const Tensor> tensors,
   std::size_t first = 0;
   for (const Tensor& tensor : tensors) {
     if (header.contains(tensor.name)) {
-      throw Error(ErrorKind::invalid_argument, "checkpoint: the tensor name '" + tensor.name + "' is reserved or used twice");
+      throw Error(ErrorKind::invalid_argument,
+                  "checkpoint: the tensor name '" + tensor.name + "' is reserved or used twice");
     }
     header[tensor.name] = {{"dtype", name_of(tensor.data.type)},
                            {"shape", tensor.shape},

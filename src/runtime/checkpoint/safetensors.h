@@ -2,14 +2,14 @@
 // Source: https://github.com/huggingface/safetensors#format
 #pragma once
 
+#include <ddp/buffer.h>
+
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <ddp/buffer.h>
 
 namespace ddp {
 
@@ -26,15 +26,16 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Length word and JSON, padded with spaces so that the data begin at a multiple of 64 bytes. The tensors' data follow in
-// the given order without gaps. Throws invalid_argument for a reserved or repeated name.
-std::string encode_safetensors_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata);
+// Length word and JSON, padded with spaces so that the data begin at a multiple of 64 bytes. The tensors' data follow
+// in the given order without gaps. Throws invalid_argument for a reserved or repeated name.
+std::string encode_safetensors_header(std::span<const Tensor> tensors,
+                                      const std::map<std::string, std::string>& metadata);
 
 // Where the data begin, given the file's first 8 bytes. Throws corrupt if the length is impossible.
 std::size_t safetensors_data_offset(std::string_view length_word, std::size_t file_bytes);
 
-// `json` is the header without the length word; `data_bytes` what follows it in the file. Throws corrupt, naming what is
-// wrong, unless every tensor lies inside the data, has a type that we know and as many bytes as its shape says.
+// `json` is the header without the length word; `data_bytes` what follows it in the file. Throws corrupt, naming what
+// is wrong, unless every tensor lies inside the data, has a type that we know and as many bytes as its shape says.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t data_bytes);
 
 }  // namespace ddp

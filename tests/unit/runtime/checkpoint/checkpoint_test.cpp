@@ -1,0 +1,76 @@
+#include <ddp/checkpoint.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "support/gloo_ranks.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE("every rank gets what rank 0 saved") {
+  const TemporaryDirectory directory;
+  GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
+    Checkpoint checkpoint(directory.path() + "/model.safetensors", self.group());
+    require(!checkpoint.exists(), "there is no file yet");
+    std::vector<float> weight(5, static_cast<float>(self.rank() + 1));
+    std::vector<std::uint8_t> none;
+    const std::vector<Tensor> tensors = {{"weight", weight, {5}}, {"none", none, {0}}};
+    checkpoint.save(tensors, {{"step", std::to_string(self.rank() + 10)}});
+    require(checkpoint.exists(), "the file is there");
+    weight.assign(5, -1.0F);
+    require(checkpoint.load(tensors).at("step") == "10", "rank 0's metadata");
+    require(weight == std::vector<float>(5, 1.0F), "rank 0's values");
+  });
+}
+
+TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  GlooRanks ranks(2);
+  SECTION("no file") {
+    ranks.all_fail(ErrorKind::unavailable, {path, "No such file"}, [&](GlooRanks::Rank& self) {
+      std::vector<float> own(5);
+      const std::vector<Tensor> tensors = {{"weight", own, {5}}};
+      Checkpoint(path, self.group()).load(tensors);
+    });
+  }
+  SECTION("a damaged file") {
+    std::ofstream(path) << "not a checkpoint";
+    ranks.all_fail(ErrorKind::corrupt, {path}, [&](GlooRanks::Rank& self) { Checkpoint(path, self.group()).load({}); });
+  }
+  SECTION("another model") {
+    ranks.all_fail(ErrorKind::mismatch, {"'weight'", "f32[5]", "f32[6]"}, [&](GlooRanks::Rank& self) {
+      std::vector<float> own(6, -1.0F);
+      const std::vector<Tensor> saved = {{"weight", {own.data(), 5, DataType::f32}, {5}}};
+      const std::vector<Tensor> wanted = {{"weight", own, {6}}};
+      Checkpoint checkpoint(path, self.group());
+      checkpoint.save(saved, {});
+      checkpoint.load(wanted);
+    });
+  }
+  SECTION("a directory that is not there and whose name is not UTF-8") {
+    ranks.all_fail(ErrorKind::unavailable, {"\xFF/model"}, [&](GlooRanks::Rank& self) {
+      Checkpoint(directory.path() + "/\xFF/model", self.group()).save({}, {});
+    });
+  }
+  SECTION("a repeated name") {
+    ranks.all_fail(ErrorKind::invalid_argument, {"'w'"}, [&](GlooRanks::Rank& self) {
+      std::vector<float> own(1);
+      const std::vector<Tensor> tensors = {{"w", own, {1}}, {"w", own, {1}}};
+      Checkpoint(path, self.group()).save(tensors, {});
+    });
+  }
+}
+
+TEST_CASE("a group goes on after a checkpoint failed") {
+  const TemporaryDirectory directory;
+  GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
+    Checkpoint checkpoint(directory.path() + "/model.safetensors", self.group());
+    const RankOutcome failed = outcome_of([&] { checkpoint.load({}); });
+    require(failed.kind == ErrorKind::unavailable, failed.message);
+    checkpoint.save({}, {{"step", "1"}});
+    require(checkpoint.load({}).at("step") == "1", "saved after the failure");
+  });
+}
