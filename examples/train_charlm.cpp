@@ -38,8 +38,7 @@ double validation_perplexity(Model& model, const charlm::Corpus& corpus, ddp::Pr
   std::vector<double> nats_and_count = {0, 0};
   for (std::int64_t first = context + world.rank() * kChunk; first < std::ssize(corpus.valid);
        first += world.size() * kChunk) {
-    std::vector<std::int64_t> positions(
-        static_cast<std::size_t>(std::min(kChunk, std::ssize(corpus.valid) - first)));
+    std::vector<std::int64_t> positions(static_cast<std::size_t>(std::min(kChunk, std::ssize(corpus.valid) - first)));
     std::iota(positions.begin(), positions.end(), first);
     nats_and_count[0] += model.forward(corpus.valid, positions) * static_cast<double>(positions.size());
     nats_and_count[1] += static_cast<double>(positions.size());
@@ -81,7 +80,8 @@ void train(const Options& options) {
     throw std::runtime_error("--batch " + std::to_string(options.batch) + " must be a multiple of the " +
                              std::to_string(world.size()) + " ranks and at most " + std::to_string(samples));
   }
-  ddp::DistributedSampler sampler(samples, world, {.seed = static_cast<std::uint64_t>(options.seed), .drop_last = true});
+  ddp::DistributedSampler sampler(samples, world,
+                                  {.seed = static_cast<std::uint64_t>(options.seed), .drop_last = true});
   const std::int64_t local_batch = options.batch / world.size();
   const std::int64_t steps_per_epoch = samples / options.batch;
   const std::int64_t total_steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
@@ -92,7 +92,8 @@ void train(const Options& options) {
   ddp::Checkpoint checkpoint(options.checkpoint, world);
   const auto run = describe_run(options, corpus);
   std::int64_t step = options.resume ? restore(checkpoint, state, run) : 0;
-  if (is_first && step > 0) std::printf("resumed from %s at step %lld\n", options.checkpoint.c_str(), static_cast<long long>(step));
+  if (is_first && step > 0)
+    std::printf("resumed from %s at step %lld\n", options.checkpoint.c_str(), static_cast<long long>(step));
   const auto save = [&] {
     if (options.checkpoint.empty()) return;
     auto metadata = run;
@@ -133,7 +134,8 @@ void train(const Options& options) {
   std::printf("trained      %lld steps of %lld characters on %d ranks in %.1f s (%s tok/s)\n",
               static_cast<long long>(step - first_step), static_cast<long long>(options.batch), world.size(), seconds,
               charlm::ProgressLine::thousands(tokens / seconds).c_str());
-  std::printf("validation   perplexity %.2f; best bigram table %.2f (lower is better)\n", perplexity, bigram.perplexity);
+  std::printf("validation   perplexity %.2f; best bigram table %.2f (lower is better)\n", perplexity,
+              bigram.perplexity);
   std::printf("parameters   hash %016llx, the same on all ranks\n", static_cast<unsigned long long>(hash));
   if (!options.checkpoint.empty()) {
     std::printf("checkpoint   %s at step %lld; continue with --resume --steps N\n", options.checkpoint.c_str(),

@@ -3,6 +3,7 @@
 //   ddplaunch --nproc-per-node=2 train_torch
 #include <ddp/ddp.h>
 #include <ddp/torch.h>
+
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -28,7 +29,8 @@ void train() {
   }
   const auto hash = static_cast<unsigned long long>(net.data_parallel().verify_parameters());
   const double error = (net->weight - truth).abs().max().item<double>();
-  if (world.rank() == 0) std::printf("loss %.5f  largest error of a weight %.4f  hash %016llx on all ranks\n", loss_value, error, hash);
+  if (world.rank() == 0)
+    std::printf("loss %.5f  largest error of a weight %.4f  hash %016llx on all ranks\n", loss_value, error, hash);
   if (error > 0.05) throw std::runtime_error("the weights were not learnt");
 }
 

@@ -1,13 +1,13 @@
 // Adam with decoupled weight decay (AdamW): Kingma and Ba, arXiv:1412.6980; Loshchilov and Hutter, arXiv:1711.05101.
 #pragma once
 
+#include <ddp/buffer.h>
+
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <ddp/buffer.h>
 
 namespace charlm {
 

@@ -2,25 +2,25 @@
 //
 //   x = embedding[c1] ++ … ++ embedding[ck]      h = tanh(x W1 + b1)      p = softmax(h W2 + b2)
 //
-// After Bengio et al., "A Neural Probabilistic Language Model", JMLR 3 (2003). Forward and backward are written by hand;
-// all matrices are row-major. Double precision, so that sums taken in another order (more ranks) give the same
+// After Bengio et al., "A Neural Probabilistic Language Model", JMLR 3 (2003). Forward and backward are written by
+// hand; all matrices are row-major. Double precision, so that sums taken in another order (more ranks) give the same
 // parameters to far better than 1e-5.
 #pragma once
+
+#include <ddp/buffer.h>
 
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
-#include <ddp/buffer.h>
-
 namespace charlm {
 
 struct ModelShape {
-  std::size_t symbols = 0;    // V
-  std::size_t context = 8;    // k
-  std::size_t embedding = 16; // E
-  std::size_t hidden = 128;   // H
+  std::size_t symbols = 0;     // V
+  std::size_t context = 8;     // k
+  std::size_t embedding = 16;  // E
+  std::size_t hidden = 128;    // H
 };
 
 enum ParameterIndex : std::size_t { kEmbedding, kWeight1, kBias1, kWeight2, kBias2, kParameterCount };

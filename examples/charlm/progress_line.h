@@ -14,7 +14,11 @@ class ProgressLine {
  public:
   // Nothing is printed unless `enabled`. `first` is the step at which this run begins.
   ProgressLine(bool enabled, std::int64_t first, std::int64_t total, std::int64_t tokens_per_step)
-      : enabled_(enabled), terminal_(::isatty(STDOUT_FILENO) == 1), first_(first), total_(total), tokens_(tokens_per_step) {}
+      : enabled_(enabled),
+        terminal_(::isatty(STDOUT_FILENO) == 1),
+        first_(first),
+        total_(total),
+        tokens_(tokens_per_step) {}
 
   // After each step. The printed loss is a running mean (a step counts 5 %).
   void update(std::int64_t done, double loss) {

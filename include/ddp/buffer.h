@@ -1,6 +1,8 @@
 // Buffer: a non-owning view of numbers in host or GPU memory. Tensor: a Buffer with a name and a shape.
 #pragma once
 
+#include <ddp/version.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,8 +10,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <ddp/version.h>
 
 namespace ddp {
 

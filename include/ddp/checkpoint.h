@@ -1,18 +1,18 @@
 // Checkpoint: tensors and a few words in one file that is either whole or not there.
 #pragma once
 
+#include <ddp/buffer.h>
+#include <ddp/process_group.h>
+
 #include <map>
 #include <span>
 #include <string>
 
-#include <ddp/buffer.h>
-#include <ddp/process_group.h>
-
 namespace ddp {
 
-// A file in safetensors format (Python's safetensors reads it) with a checksum of the data in its metadata. Rank 0 reads
-// and writes it; the other ranks get what it read. save, load and exists are collective: all ranks call them, and all
-// throw the same error if rank 0 fails.
+// A file in safetensors format (Python's safetensors reads it) with a checksum of the data in its metadata. Rank 0
+// reads and writes it; the other ranks get what it read. save, load and exists are collective: all ranks call them, and
+// all throw the same error if rank 0 fails.
 //
 //   ddp::Checkpoint checkpoint("model.safetensors", world);
 //   if (checkpoint.exists()) step = std::stoi(checkpoint.load(tensors).at("step"));
@@ -28,9 +28,9 @@ class DDP_EXPORT Checkpoint {
   // Whether rank 0 sees the file.
   bool exists();
 
-  // Writes a temporary file beside `path`, flushes it to disk, renames it over `path` and flushes the directory; returns
-  // on all ranks when that is done. A crash or a full disk at any moment leaves the old file or the new one, whole.
-  // Tensors in host memory; names unique and not "__metadata__". Throws unavailable (with the system's reason).
+  // Writes a temporary file beside `path`, flushes it to disk, renames it over `path` and flushes the directory;
+  // returns on all ranks when that is done. A crash or a full disk at any moment leaves the old file or the new one,
+  // whole. Tensors in host memory; names unique and not "__metadata__". Throws unavailable (with the system's reason).
   void save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata);
 
   // Fills the tensors by name, on every rank, and returns the metadata. The file must hold each of them with the same

@@ -1,15 +1,15 @@
-// DistributedDataParallel: keeps the parameters of all ranks equal by averaging their gradients, bucket by bucket, while
-// backward is still running.
+// DistributedDataParallel: keeps the parameters of all ranks equal by averaging their gradients, bucket by bucket,
+// while backward is still running.
 #pragma once
+
+#include <ddp/buffer.h>
+#include <ddp/process_group.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
-
-#include <ddp/buffer.h>
-#include <ddp/process_group.h>
 
 namespace ddp {
 
@@ -54,9 +54,9 @@ class DDP_EXPORT DistributedDataParallel {
   // Sets every gradient to 0. Call it before backward adds to them.
   void zero_gradients();
 
-  // Says that the gradient of parameter `index` is complete on this rank for this step. When all of a bucket's gradients
-  // are, and all earlier buckets have started, the bucket's all-reduce starts. Throws invalid_argument if the parameter
-  // was already ready in this step.
+  // Says that the gradient of parameter `index` is complete on this rank for this step. When all of a bucket's
+  // gradients are, and all earlier buckets have started, the bucket's all-reduce starts. Throws invalid_argument if the
+  // parameter was already ready in this step.
   void ready(std::size_t index);
 
   // Waits until all buckets are averaged, and begins the next step. Throws invalid_argument, naming the parameters, if

@@ -2,17 +2,17 @@
 // torch.utils.data.DistributedSampler, permutation included.
 #pragma once
 
+#include <ddp/process_group.h>
+
 #include <cstdint>
 #include <vector>
-
-#include <ddp/process_group.h>
 
 namespace ddp {
 
 struct SamplerOptions {
   bool shuffle = true;
-  std::uint64_t seed = 0;   // the same on all ranks
-  bool drop_last = false;   // false: the order is repeated from its start until all ranks have equally many
+  std::uint64_t seed = 0;  // the same on all ranks
+  bool drop_last = false;  // false: the order is repeated from its start until all ranks have equally many
 };
 
 // With N samples and W ranks, rank r takes positions r, r+W, r+2W, … of the epoch's order. Pure; copyable.
@@ -46,9 +46,9 @@ class DDP_EXPORT DistributedSampler {
   std::int64_t epoch_ = 0;
 };
 
-// 0 … n-1 in the order of PyTorch's torch.randperm(n) under torch.manual_seed(seed): Mersenne Twister seeded with the low
-// 32 bits, then for i = 0 … n-2 element i is swapped with element i + next() mod (n - i). PyTorch draws differently from
-// n = 2^32/20 on; throws invalid_argument there.
+// 0 … n-1 in the order of PyTorch's torch.randperm(n) under torch.manual_seed(seed): Mersenne Twister seeded with the
+// low 32 bits, then for i = 0 … n-2 element i is swapped with element i + next() mod (n - i). PyTorch draws differently
+// from n = 2^32/20 on; throws invalid_argument there.
 DDP_EXPORT std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
 
 }  // namespace ddp

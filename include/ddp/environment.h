@@ -1,12 +1,12 @@
 // Environment: who this process is, as the launcher said it.
 #pragma once
 
+#include <ddp/version.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-
-#include <ddp/version.h>
 
 namespace ddp {
 
@@ -17,17 +17,17 @@ struct Environment {
   int local_rank = 0;
   int local_world_size = 1;
   int restart_count = 0;
-  std::string master_addr;         // empty: no store was named
+  std::string master_addr;  // empty: no store was named
   std::uint16_t master_port = 0;
-  std::string backend;             // DDP_BACKEND; empty: the best that works
-  bool quiet = false;              // DDP_QUIET: no line about the backend
-  bool under_mpirun = false;       // ranks come from Open MPI's variables
+  std::string backend;        // DDP_BACKEND; empty: the best that works
+  bool quiet = false;         // DDP_QUIET: no line about the backend
+  bool under_mpirun = false;  // ranks come from Open MPI's variables
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-  // From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on; if RANK is absent, from what
-  // mpirun sets; if that is absent too, a world of one. Throws invalid_argument, naming the variable, if one is missing
-  // or is not a number in range.
+  // From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on; if RANK is absent, from
+  // what mpirun sets; if that is absent too, a world of one. Throws invalid_argument, naming the variable, if one is
+  // missing or is not a number in range.
   DDP_EXPORT static Environment from_process();
   DDP_EXPORT static Environment from_lookup(const Lookup& lookup);
 };

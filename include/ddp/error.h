@@ -1,11 +1,11 @@
 // ddp::Error, the one exception type of the runtime.
 #pragma once
 
+#include <ddp/version.h>
+
 #include <stdexcept>
 #include <string>
 #include <string_view>
-
-#include <ddp/version.h>
 
 namespace ddp {
 

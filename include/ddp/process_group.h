@@ -1,6 +1,11 @@
 // ProcessGroup: the ranks that work together, and their collectives.
 #pragma once
 
+#include <ddp/buffer.h>
+#include <ddp/environment.h>
+#include <ddp/store.h>
+#include <ddp/work.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -8,27 +13,22 @@
 #include <string_view>
 #include <vector>
 
-#include <ddp/buffer.h>
-#include <ddp/environment.h>
-#include <ddp/store.h>
-#include <ddp/work.h>
-
 namespace ddp {
 
 class Backend;
 
-// `average` divides each rank's values by the group's size before summing, as PyTorch's DistributedDataParallel does. It
-// needs a floating-point type.
+// `average` divides each rank's values by the group's size before summing, as PyTorch's DistributedDataParallel does.
+// It needs a floating-point type.
 enum class ReduceOp : std::uint8_t { sum, average, product, min, max };
 
 DDP_EXPORT std::string_view to_string(ReduceOp op);
 
-// All ranks call the same collectives in the same order with the same counts and types. A collective returns at once and
-// runs on the group's own thread, in the order of the calls; `Work::wait` ends it. Thread-safe, but calls from several
-// threads have no common order on all ranks unless the program makes one.
+// All ranks call the same collectives in the same order with the same counts and types. A collective returns at once
+// and runs on the group's own thread, in the order of the calls; `Work::wait` ends it. Thread-safe, but calls from
+// several threads have no common order on all ranks unless the program makes one.
 //
-// After a failed collective (a rank is gone, or did not come within the time-out) the group is broken: what it was asked
-// for before and after fails with `aborted`. Errors name rank, operation and number.
+// After a failed collective (a rank is gone, or did not come within the time-out) the group is broken: what it was
+// asked for before and after fails with `aborted`. Errors name rank, operation and number.
 //
 // Memory: host memory for every backend; GPU memory for nccl, where the data must be complete (the stream that makes
 // it synchronised) before the call.
@@ -75,11 +75,11 @@ class DDP_EXPORT ProcessGroup {
 };
 
 struct InitOptions {
-  std::optional<Environment> environment;           // default: Environment::from_process()
-  std::optional<std::string> backend;               // default: the environment's, else the best that works
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);        // of each collective
-  std::chrono::milliseconds store_timeout = std::chrono::minutes(5);   // of the rendezvous
-  std::shared_ptr<Store> store;                     // default: the one at MASTER_ADDR:MASTER_PORT
+  std::optional<Environment> environment;                        // default: Environment::from_process()
+  std::optional<std::string> backend;                            // default: the environment's, else the best that works
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each collective
+  std::chrono::milliseconds store_timeout = std::chrono::minutes(5);  // of the rendezvous
+  std::shared_ptr<Store> store;                                       // default: the one at MASTER_ADDR:MASTER_PORT
 };
 
 // Joins the group of all ranks: meets them at the store, agrees on a backend and connects. One line on rank 0's stderr

@@ -1,6 +1,8 @@
 // The rendezvous store: a small key-value table that all ranks of a job see.
 #pragma once
 
+#include <ddp/version.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -8,8 +10,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <ddp/version.h>
 
 namespace ddp {
 
@@ -53,8 +53,8 @@ class DDP_EXPORT Store {
   virtual std::chrono::milliseconds timeout() const = 0;
 };
 
-// A client of a store server (ddplaunch's or PyTorch's 2.5 or later). Tries again, with growing pauses, until the server
-// answers or `timeout` has passed; the same time-out then bounds every call.
+// A client of a store server (ddplaunch's or PyTorch's 2.5 or later). Tries again, with growing pauses, until the
+// server answers or `timeout` has passed; the same time-out then bounds every call.
 DDP_EXPORT std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port,
                                                     std::chrono::milliseconds timeout);
 

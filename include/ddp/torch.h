@@ -1,8 +1,9 @@
-// ddp::torch: DistributedDataParallel for modules of libtorch. Target ddplaunch::torch; the only public header that shows
-// a third party's types.
+// ddp::torch: DistributedDataParallel for modules of libtorch. Target ddplaunch::torch; the only public header that
+// shows a third party's types.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
+
 #include <torch/nn/module.h>
 
 #include <memory>

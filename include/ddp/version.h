@@ -7,8 +7,8 @@
 
 #define DDP_STRINGIZE_(x) #x
 #define DDP_STRINGIZE(x) DDP_STRINGIZE_(x)
-#define DDP_VERSION_STRING          \
-  DDP_STRINGIZE(DDP_VERSION_MAJOR)  \
+#define DDP_VERSION_STRING         \
+  DDP_STRINGIZE(DDP_VERSION_MAJOR) \
   "." DDP_STRINGIZE(DDP_VERSION_MINOR) "." DDP_STRINGIZE(DDP_VERSION_PATCH)
 
 // Marks what libddp_runtime.so shows to programs; everything else in it is hidden.

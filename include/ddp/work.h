@@ -1,9 +1,9 @@
 // Work: a collective under way.
 #pragma once
 
-#include <memory>
-
 #include <ddp/version.h>
+
+#include <memory>
 
 namespace ddp {
 

@@ -18,10 +18,9 @@ std::string print_values(const Values&... values) {
 
 }  // namespace ddp::base
 
-#define DDP_CHECK(condition, ...)                                                       \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]] {                                                    \
-      ::ddp::base::check_failed(#condition, __FILE__, __LINE__,                         \
-                                ::ddp::base::print_values(__VA_ARGS__));                \
-    }                                                                                   \
+#define DDP_CHECK(condition, ...)                                                                        \
+  do {                                                                                                   \
+    if (!(condition)) [[unlikely]] {                                                                     \
+      ::ddp::base::check_failed(#condition, __FILE__, __LINE__, ::ddp::base::print_values(__VA_ARGS__)); \
+    }                                                                                                    \
   } while (false)

@@ -3,9 +3,9 @@
 
 namespace ddp::base {
 
-inline constexpr int kExitUsage = 2;           // the command line is wrong
-inline constexpr int kExitOwnFault = 125;      // ddplaunch itself failed
-inline constexpr int kExitNotExecutable = 126; // the program cannot be executed
-inline constexpr int kExitNotFound = 127;      // the program was not found
+inline constexpr int kExitUsage = 2;            // the command line is wrong
+inline constexpr int kExitOwnFault = 125;       // ddplaunch itself failed
+inline constexpr int kExitNotExecutable = 126;  // the program cannot be executed
+inline constexpr int kExitNotFound = 127;       // the program was not found
 
 }  // namespace ddp::base

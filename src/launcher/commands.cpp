@@ -36,8 +36,8 @@ int launch(const LaunchPlan& plan, LogSink& log) {
   const NodeAssignment& assignment = rendezvous.value()->assignment();
   const auto processes = make_process_host(loop);
   log.info(start_line(plan, assignment));
-  const JobOutcome outcome =
-      supervise({loop, *processes, plan, assignment, *directory.value(), [&](const std::string& line) { log.error(line); }});
+  const JobOutcome outcome = supervise(
+      {loop, *processes, plan, assignment, *directory.value(), [&](const std::string& line) { log.error(line); }});
 
   for (const std::string& line : failure_summary(outcome, plan)) log.error(line);
   const std::vector<pid_t> leftovers = processes->end_leftovers();

@@ -96,6 +96,8 @@ void EventLoop::run() {
   asio_->context.run();
 }
 
-void EventLoop::stop() { asio_->context.stop(); }
+void EventLoop::stop() {
+  asio_->context.stop();
+}
 
 }  // namespace ddp::net

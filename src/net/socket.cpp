@@ -18,7 +18,9 @@ namespace {
 using base::UniqueFd;
 using Kind = SocketFailure::Kind;
 
-SocketFailure system_failure(int error) { return {Kind::failed, std::strerror(error)}; }
+SocketFailure system_failure(int error) {
+  return {Kind::failed, std::strerror(error)};
+}
 
 // Waits until `fd` is ready for `events`.
 base::Result<Done, SocketFailure> wait_ready(int fd, short events, Deadline deadline) {

@@ -22,8 +22,7 @@ struct SocketFailure {
 struct Done {};
 
 // Resolves `host` and tries each of its addresses once.
-base::Result<base::UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port,
-                                                        Deadline deadline);
+base::Result<base::UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline);
 
 base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, Deadline deadline);
 

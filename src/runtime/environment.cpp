@@ -21,8 +21,8 @@ class Reader {
     const auto value = lookup_(name);
     if (!value) {
       if (fallback) return *fallback;
-      throw Error(ErrorKind::invalid_argument, std::string("RANK is set but ") + name +
-                                                   " is not. Start the program with ddplaunch, or set both.");
+      throw Error(ErrorKind::invalid_argument,
+                  std::string("RANK is set but ") + name + " is not. Start the program with ddplaunch, or set both.");
     }
     const auto number = base::parse_integer(*value, minimum, maximum);
     if (!number) {

@@ -1,11 +1,11 @@
 #include "runtime/error_file.h"
 
 #include <fcntl.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "base/unique_fd.h"
 #include "wire/worker_env.h"

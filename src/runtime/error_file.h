@@ -1,9 +1,9 @@
 // The worker's last words, for the launcher.
 #pragma once
 
-#include <string>
-
 #include <ddp/error.h>
+
+#include <string>
 
 namespace ddp {
 

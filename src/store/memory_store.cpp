@@ -101,6 +101,8 @@ class MemoryStore : public Store {
 
 }  // namespace
 
-std::shared_ptr<Store> make_memory_store(milliseconds timeout) { return std::make_shared<MemoryStore>(timeout); }
+std::shared_ptr<Store> make_memory_store(milliseconds timeout) {
+  return std::make_shared<MemoryStore>(timeout);
+}
 
 }  // namespace ddp

@@ -3,10 +3,11 @@
 // then the client is dropped: a stopped client must not cost the others memory or time.
 #include "store/store_server.h"
 
-#include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+
+#include <array>
 #include <unordered_map>
 
 #include "base/limits.h"

@@ -201,8 +201,8 @@ void StoreTable::append(ConnectionId, const StoreRequest& request, StoreOutcome&
   const auto entry = values_.find(request.keys[0]);
   const std::size_t before = entry == values_.end() ? 0 : entry->second.size();
   if (before + request.values[0].size() > limits::kStoreValueBytes) {
-    outcome.violation = wire::StoreViolation{"APPEND to a value of more than " +
-                                             std::to_string(limits::kStoreValueBytes) + " bytes"};
+    outcome.violation =
+        wire::StoreViolation{"APPEND to a value of more than " + std::to_string(limits::kStoreValueBytes) + " bytes"};
     return;
   }
   std::string value = entry == values_.end() ? std::string() : entry->second;

@@ -61,8 +61,8 @@ class StoreTable {
   std::size_t byte_limit_;
   std::size_t bytes_ = 0;
   std::unordered_map<std::string, std::string> values_;
-  std::unordered_map<std::string, std::unordered_set<ConnectionId>> waiters_;     // by missing key
-  std::unordered_map<ConnectionId, std::unordered_set<std::string>> missing_;     // by waiting connection
+  std::unordered_map<std::string, std::unordered_set<ConnectionId>> waiters_;  // by missing key
+  std::unordered_map<ConnectionId, std::unordered_set<std::string>> missing_;  // by waiting connection
 };
 
 }  // namespace ddp::store

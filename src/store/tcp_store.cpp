@@ -2,6 +2,7 @@
 // unknown state the connection is closed, because a late reply must never be taken for the answer to another request.
 #include <ddp/error.h>
 #include <ddp/store.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,9 +59,7 @@ class TcpStore : public Store {
   std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) override {
     const std::lock_guard lock(mutex_);
     const Deadline until = deadline();
-    send({.op = StoreOp::compare_set,
-          .keys = {wire_key(key)},
-          .values = {std::string(expected), std::string(desired)}},
+    send({.op = StoreOp::compare_set, .keys = {wire_key(key)}, .values = {std::string(expected), std::string(desired)}},
          until);
     return receive_bytes(until);
   }
@@ -122,8 +121,9 @@ class TcpStore : public Store {
 
   bool handshake(Deadline until) {
     const auto nonce = static_cast<std::uint32_t>(::getpid());
-    const std::string hello = encode(StoreRequest{.op = StoreOp::validate, .keys = {}, .values = {}, .number = wire::kStoreMagic}) +
-                              encode(StoreRequest{.op = StoreOp::ping, .keys = {}, .values = {}, .number = nonce});
+    const std::string hello =
+        encode(StoreRequest{.op = StoreOp::validate, .keys = {}, .values = {}, .number = wire::kStoreMagic}) +
+        encode(StoreRequest{.op = StoreOp::ping, .keys = {}, .values = {}, .number = nonce});
     std::uint32_t echo = 0;
     // A peer that is no store may accept and stay silent: one try must not use up all the time.
     const Deadline soon = std::min(until, steady_clock::now() + std::chrono::seconds(5));
@@ -164,7 +164,8 @@ class TcpStore : public Store {
     if (!fd_) throw Error(ErrorKind::unavailable, "the connection to the store at " + where_ + " was lost before");
     if (request.keys.size() > limits::kStoreKeysPerRequest) {
       throw Error(ErrorKind::invalid_argument, "the store takes no request of " + std::to_string(request.keys.size()) +
-                                                   " keys (limit " + std::to_string(limits::kStoreKeysPerRequest) + ")");
+                                                   " keys (limit " + std::to_string(limits::kStoreKeysPerRequest) +
+                                                   ")");
     }
     for (const std::string& key : request.keys) require(key.size(), limits::kStoreKeyBytes, "key", key);
     for (const std::string& value : request.values) {

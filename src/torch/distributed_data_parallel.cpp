@@ -1,9 +1,10 @@
 // How libtorch's gradients come to lie in our buckets: each parameter gets a .grad that is made with from_blob over its
-// place in a bucket (no view, so the optimizer's detach_() is allowed), and AccumulateGrad then adds in place. A post-hook
-// on AccumulateGrad says when a gradient is complete; after the last one a callback of the autograd engine, which runs
-// when backward ends, waits for the reductions.
+// place in a bucket (no view, so the optimizer's detach_() is allowed), and AccumulateGrad then adds in place. A
+// post-hook on AccumulateGrad says when a gradient is complete; after the last one a callback of the autograd engine,
+// which runs when backward ends, waits for the reductions.
 #include <ddp/error.h>
 #include <ddp/torch.h>
+
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -18,10 +19,13 @@ Buffer buffer_of(const std::string& name, const ::torch::Tensor& tensor) {
   const auto type = tensor.scalar_type();
   const bool known = type == ::torch::kFloat || type == ::torch::kDouble || type == ::torch::kLong;
   if (!tensor.is_contiguous() || !tensor.device().is_cpu() || !known) {
-    throw Error(ErrorKind::invalid_argument,
-                "'" + name + "' is not a contiguous f32, f64 or i64 tensor in host memory; this adapter takes no other");
+    throw Error(
+        ErrorKind::invalid_argument,
+        "'" + name + "' is not a contiguous f32, f64 or i64 tensor in host memory; this adapter takes no other");
   }
-  const DataType own = type == ::torch::kFloat ? DataType::f32 : type == ::torch::kDouble ? DataType::f64 : DataType::i64;
+  const DataType own = type == ::torch::kFloat    ? DataType::f32
+                       : type == ::torch::kDouble ? DataType::f64
+                                                  : DataType::i64;
   return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), own};
 }
 
@@ -55,7 +59,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     for (const auto& item : module_->named_buffers()) group.broadcast(buffer_of(item.key(), item.value()), 0).wait();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       ::torch::Tensor& parameter = parameters_[i].tensor;
-      gradients_.push_back(::torch::from_blob(core.gradient(i).data, parameter.sizes(), parameter.options().requires_grad(false)));
+      gradients_.push_back(
+          ::torch::from_blob(core.gradient(i).data, parameter.sizes(), parameter.options().requires_grad(false)));
       parameter.mutable_grad() = gradients_[i];
     }
   }
@@ -65,7 +70,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       auto accumulator = ::torch::autograd::impl::grad_accumulator(parameters_[i].tensor);
       accumulator->add_post_hook(std::make_unique<::torch::autograd::utils::LambdaPostHook>(
-          [self = weak_from_this(), i](const std::vector<::torch::Tensor>& outputs, const std::vector<::torch::Tensor>&) {
+          [self = weak_from_this(), i](const std::vector<::torch::Tensor>& outputs,
+                                       const std::vector<::torch::Tensor>&) {
             if (const auto reducer = self.lock()) reducer->gradient_complete(i);
             return outputs;
           }));
@@ -96,21 +102,24 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
 
   std::shared_ptr<::torch::nn::Module> module_;
   std::vector<NamedParameter> parameters_;
-  std::vector<::torch::Tensor> gradients_;                               // over the buckets
-  std::vector<std::shared_ptr<::torch::autograd::Node>> accumulators_;   // a parameter holds its own only weakly
+  std::vector<::torch::Tensor> gradients_;                              // over the buckets
+  std::vector<std::shared_ptr<::torch::autograd::Node>> accumulators_;  // a parameter holds its own only weakly
   std::size_t complete_ = 0;
 
  public:
   ddp::DistributedDataParallel core;
 };
 
-ModuleReducer::ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options)
+ModuleReducer::ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module,
+                             DataParallelOptions options)
     : implementation_(std::make_shared<Implementation>(group, std::move(module), options)) {
   implementation_->install_hooks();
 }
 
 ModuleReducer::~ModuleReducer() = default;
 
-ddp::DistributedDataParallel& ModuleReducer::data_parallel() { return implementation_->core; }
+ddp::DistributedDataParallel& ModuleReducer::data_parallel() {
+  return implementation_->core;
+}
 
 }  // namespace ddp::torch

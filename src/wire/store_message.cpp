@@ -65,8 +65,8 @@ class FieldReader {
     std::uint64_t length = 0;
     if (!read(length)) return false;
     if (length > limit) {
-      return violate(std::string(what) + " of " + std::to_string(length) + " bytes (limit " +
-                     std::to_string(limit) + ")");
+      return violate(std::string(what) + " of " + std::to_string(length) + " bytes (limit " + std::to_string(limit) +
+                     ")");
     }
     if (bytes_.size() - position_ < length) return false;
     text = bytes_.substr(position_, length);
@@ -203,7 +203,9 @@ std::variant<StoreRequest, StoreNeedsMore, StoreViolation> StoreRequestParser::n
   return request;
 }
 
-std::string_view to_string(StoreOp op) { return form_of(op).name; }
+std::string_view to_string(StoreOp op) {
+  return form_of(op).name;
+}
 
 std::string encode(const StoreRequest& request, StoreDialect dialect) {
   const RequestForm& form = form_of(request.op);
@@ -228,7 +230,9 @@ std::string encode(const StoreRequest& request, StoreDialect dialect) {
   return out;
 }
 
-void put_u8(std::string& out, std::uint8_t value) { out.push_back(static_cast<char>(value)); }
+void put_u8(std::string& out, std::uint8_t value) {
+  out.push_back(static_cast<char>(value));
+}
 
 namespace {
 template <typename Integer>
@@ -239,8 +243,12 @@ void put_integer(std::string& out, Integer value) {
 }
 }  // namespace
 
-void put_u32(std::string& out, std::uint32_t value) { put_integer(out, value); }
-void put_i64(std::string& out, std::int64_t value) { put_integer(out, value); }
+void put_u32(std::string& out, std::uint32_t value) {
+  put_integer(out, value);
+}
+void put_i64(std::string& out, std::int64_t value) {
+  put_integer(out, value);
+}
 
 void put_bytes(std::string& out, std::string_view bytes) {
   put_integer(out, static_cast<std::uint64_t>(bytes.size()));

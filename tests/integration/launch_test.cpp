@@ -1,7 +1,7 @@
 // The launcher as a user runs it: whole processes, real signals.
+#include <catch2/catch.hpp>
 #include <sys/types.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -172,8 +172,9 @@ TEST_CASE("workers die with a launcher that is killed") {
 TEST_CASE("a worker's error file is quoted and nothing is left in the temporary directory") {
   const TemporaryDirectory directory;
   const CommandResult result =
-      launch(shell("2", "[ $RANK = 0 ] && sleep 1000; echo '{\"message\":{\"message\":\"ValueError: bad batch 17\"}}' > "
-                        "$TORCHELASTIC_ERROR_FILE; exit 1"),
+      launch(shell("2",
+                   "[ $RANK = 0 ] && sleep 1000; echo '{\"message\":{\"message\":\"ValueError: bad batch 17\"}}' > "
+                   "$TORCHELASTIC_ERROR_FILE; exit 1"),
              {{"TMPDIR", directory.path()}});
   CHECK(result.exit_code == 1);
   CHECK(result.err.find("| ValueError: bad batch 17") != std::string::npos);
@@ -183,9 +184,9 @@ TEST_CASE("a worker's error file is quoted and nothing is left in the temporary 
 TEST_CASE("a child that a worker left in a session of its own ends with the job") {
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/pid";
-  const CommandResult result = launch(
-      shell("1", "setsid sh -c 'echo $$ > " + file + ".tmp; mv " + file + ".tmp " + file +
-                     "; exec sleep 1000' & while [ ! -f " + file + " ]; do sleep 0.01; done; exit 0"));
+  const CommandResult result =
+      launch(shell("1", "setsid sh -c 'echo $$ > " + file + ".tmp; mv " + file + ".tmp " + file +
+                            "; exec sleep 1000' & while [ ! -f " + file + " ]; do sleep 0.01; done; exit 0"));
   CHECK(result.exit_code == 0);
   pid_t orphan = 0;
   std::ifstream(file) >> orphan;

@@ -1,5 +1,6 @@
 // The main job end to end: launcher, store, runtime, backend, gradients, checkpoint, report.
 #include <catch2/catch.hpp>
+
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -18,8 +19,10 @@ class Training {
 
   CommandResult run(int ranks, const std::string& name, std::vector<std::string> options,
                     const std::map<std::string, std::string>& environment = {}) const {
-    std::vector<std::string> words = {built("ddplaunch"), "--nproc_per_node=" + std::to_string(ranks), "--backend=gloo",
-                                      built("train_charlm"), "--text", text_, "--checkpoint", checkpoint(name)};
+    std::vector<std::string> words = {built("ddplaunch"), "--nproc_per_node=" + std::to_string(ranks),
+                                      "--backend=gloo",   built("train_charlm"),
+                                      "--text",           text_,
+                                      "--checkpoint",     checkpoint(name)};
     words.insert(words.end(), options.begin(), options.end());
     return run_command(std::move(words), environment);
   }
@@ -64,8 +67,8 @@ TEST_CASE("the model learns more than the best bigram table") {
   REQUIRE(result.exit_code == 0);
   double model = 0;
   double bigram = 0;
-  REQUIRE(std::sscanf(line_with(result.out, "validation").c_str(),
-                      "validation   perplexity %lf; best bigram table %lf", &model, &bigram) == 2);
+  REQUIRE(std::sscanf(line_with(result.out, "validation").c_str(), "validation   perplexity %lf; best bigram table %lf",
+                      &model, &bigram) == 2);
   CHECK(model < 0.75 * bigram);
   CHECK(model > 2);
   line_with(result.out, "the same on all ranks");
@@ -133,16 +136,15 @@ TEST_CASE("mistakes of the user are told by the worker and its code is kept") {
 
 TEST_CASE("a backend that does not exist or does not work here is told") {
   const Training training;
-  const CommandResult unknown = run_command({built("train_charlm"), "--steps", "1", "--checkpoint", ""},
-                                            {{"DDP_BACKEND", "glo"}});
+  const CommandResult unknown =
+      run_command({built("train_charlm"), "--steps", "1", "--checkpoint", ""}, {{"DDP_BACKEND", "glo"}});
   CHECK(unknown.exit_code == 1);
   CHECK(unknown.err.find("Did you mean gloo?") != std::string::npos);
 }
 
 TEST_CASE("a program that no launcher started is a world of one") {
-  const CommandResult result =
-      run_command({built("train_charlm"), "--steps", "3", "--checkpoint", "", "--text",
-                   std::string(DDP_TEST_SOURCE_DIR) + "/LICENSE"});
+  const CommandResult result = run_command({built("train_charlm"), "--steps", "3", "--checkpoint", "", "--text",
+                                            std::string(DDP_TEST_SOURCE_DIR) + "/LICENSE"});
   INFO(result.err);
   CHECK(result.exit_code == 0);
   CHECK(line_with(result.out, "trained").find("on 1 ranks") != std::string::npos);
@@ -153,10 +155,10 @@ TEST_CASE("a rank that dies in the middle is named and not its victims") {
   const Training training;
   // Rank 1 kills itself from outside the program: a shell waits until the training has begun.
   for (int round = 0; round < 5; ++round) {
-    const CommandResult result = run_command(
-        {built("ddplaunch"), "--nproc-per-node=3", "--backend=gloo", "sh", "-c",
-         built("train_charlm") + " --epochs 1000 --batch 129 --checkpoint '' & pid=$!; " +
-             "if [ $RANK = 1 ]; then sleep 0.3; kill -SEGV $pid; fi; wait $pid"});
+    const CommandResult result =
+        run_command({built("ddplaunch"), "--nproc-per-node=3", "--backend=gloo", "sh", "-c",
+                     built("train_charlm") + " --epochs 1000 --batch 129 --checkpoint '' & pid=$!; " +
+                         "if [ $RANK = 1 ]; then sleep 0.3; kill -SEGV $pid; fi; wait $pid"});
     INFO(result.err);
     CHECK(result.exit_code == 139);
     CHECK(result.err.find("rank 1 (pid") != std::string::npos);

@@ -1,5 +1,6 @@
 // Thousands of random lives of a job, each from a seed that is printed if a rule is broken.
 #include <catch2/catch.hpp>
+
 #include <random>
 
 #include "support/job_fixture.h"
@@ -65,7 +66,8 @@ class RandomJob {
       case 3:
         if (!alive_[index]) break;
         alive_[index] = false;
-        pick(3) == 0 ? job_.killed(i, pick(2) == 0 ? SIGSEGV : SIGTERM) : job_.exits(i, pick(3) == 0 ? 1 + pick(200) : 0);
+        pick(3) == 0 ? job_.killed(i, pick(2) == 0 ? SIGSEGV : SIGTERM)
+                     : job_.exits(i, pick(3) == 0 ? 1 + pick(200) : 0);
         break;
       case 4:
         if (!alive_[index]) break;

@@ -7,6 +7,8 @@ namespace ddp::test {
 
 inline constexpr std::chrono::seconds kPatience{30};
 
-inline std::chrono::steady_clock::time_point soon() { return std::chrono::steady_clock::now() + kPatience; }
+inline std::chrono::steady_clock::time_point soon() {
+  return std::chrono::steady_clock::now() + kPatience;
+}
 
 }  // namespace ddp::test

@@ -4,6 +4,7 @@
 #include <ddp/error.h>
 
 #include <catch2/catch.hpp>
+
 #include <string>
 #include <utility>
 #include <vector>

@@ -4,8 +4,9 @@
 #include <ddp/error.h>
 #include <ddp/process_group.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
+
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>

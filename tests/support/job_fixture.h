@@ -2,6 +2,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+
 #include <csignal>
 #include <string>
 #include <vector>

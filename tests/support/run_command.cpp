@@ -128,4 +128,6 @@ CommandResult run_command(std::vector<std::string> words, const std::map<std::st
   return command.wait();
 }
 
-std::string built(const std::string& program) { return std::string(DDP_TEST_BIN_DIR) + "/" + program; }
+std::string built(const std::string& program) {
+  return std::string(DDP_TEST_BIN_DIR) + "/" + program;
+}

@@ -1,10 +1,10 @@
 // Raw TCP for tests: a client that says and hears bytes, and a listener of the kernel's choosing.
 #pragma once
 
+#include <catch2/catch.hpp>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <string_view>
 

@@ -19,32 +19,50 @@ inline StoreRequest request(StoreOp op, std::vector<std::string> keys = {}, std:
 inline StoreRequest validate(std::uint32_t magic = wire::kStoreMagic) {
   return request(StoreOp::validate, {}, {}, 0, magic);
 }
-inline StoreRequest ping(std::uint32_t nonce) { return request(StoreOp::ping, {}, {}, 0, nonce); }
+inline StoreRequest ping(std::uint32_t nonce) {
+  return request(StoreOp::ping, {}, {}, 0, nonce);
+}
 inline StoreRequest set(std::string key, std::string value) {
   return request(StoreOp::set, {std::move(key)}, {std::move(value)});
 }
 inline StoreRequest compare_set(std::string key, std::string expected, std::string desired) {
   return request(StoreOp::compare_set, {std::move(key)}, {std::move(expected), std::move(desired)});
 }
-inline StoreRequest get(std::string key) { return request(StoreOp::get, {std::move(key)}); }
+inline StoreRequest get(std::string key) {
+  return request(StoreOp::get, {std::move(key)});
+}
 inline StoreRequest add(std::string key, std::int64_t delta) {
   return request(StoreOp::add, {std::move(key)}, {}, delta);
 }
-inline StoreRequest check(std::vector<std::string> keys) { return request(StoreOp::check, std::move(keys)); }
-inline StoreRequest wait(std::vector<std::string> keys) { return request(StoreOp::wait, std::move(keys)); }
-inline StoreRequest cancel_wait() { return request(StoreOp::cancel_wait); }
-inline StoreRequest key_count() { return request(StoreOp::key_count); }
-inline StoreRequest delete_key(std::string key) { return request(StoreOp::delete_key, {std::move(key)}); }
+inline StoreRequest check(std::vector<std::string> keys) {
+  return request(StoreOp::check, std::move(keys));
+}
+inline StoreRequest wait(std::vector<std::string> keys) {
+  return request(StoreOp::wait, std::move(keys));
+}
+inline StoreRequest cancel_wait() {
+  return request(StoreOp::cancel_wait);
+}
+inline StoreRequest key_count() {
+  return request(StoreOp::key_count);
+}
+inline StoreRequest delete_key(std::string key) {
+  return request(StoreOp::delete_key, {std::move(key)});
+}
 inline StoreRequest append(std::string key, std::string value) {
   return request(StoreOp::append, {std::move(key)}, {std::move(value)});
 }
-inline StoreRequest multi_get(std::vector<std::string> keys) { return request(StoreOp::multi_get, std::move(keys)); }
+inline StoreRequest multi_get(std::vector<std::string> keys) {
+  return request(StoreOp::multi_get, std::move(keys));
+}
 inline StoreRequest multi_set(std::vector<std::string> keys, std::vector<std::string> values) {
   return request(StoreOp::multi_set, std::move(keys), std::move(values));
 }
 
 // Reply bytes.
-inline std::string byte_reply(std::uint8_t value) { return {static_cast<char>(value)}; }
+inline std::string byte_reply(std::uint8_t value) {
+  return {static_cast<char>(value)};
+}
 inline std::string number_reply(std::int64_t value) {
   std::string out;
   wire::put_i64(out, value);

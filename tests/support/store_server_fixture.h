@@ -2,6 +2,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+
 #include <condition_variable>
 #include <memory>
 #include <string>

@@ -3,6 +3,7 @@
 #include <ddp/version.h>
 
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 
 #include "base/text.h"
@@ -46,11 +47,13 @@ class Parser {
     app_.add_flag("--version", version_, "Print the version and exit");
     option("--nproc-per-node", options_.nproc_per_node, "N",
            "Workers: a number, auto, gpu (one a GPU) or cpu (one a CPU).\nDefault: one a visible GPU; 1 without GPUs");
-    option("--backend", options_.backend, "NAME",
-           "Backend of the runtime: nccl, gloo or mpi (DDP_BACKEND).\nDefault: nccl with a GPU for each rank, else gloo")
+    option(
+        "--backend", options_.backend, "NAME",
+        "Backend of the runtime: nccl, gloo or mpi (DDP_BACKEND).\nDefault: nccl with a GPU for each rank, else gloo")
         ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
     option("--device-visibility", options_.device_visibility, "WHICH",
-           "own: each worker sees its own GPU only; all: every worker\nsees all of them and LOCAL_RANK selects. Default: own")
+           "own: each worker sees its own GPU only; all: every worker\nsees all of them and LOCAL_RANK selects. "
+           "Default: own")
         ->check(CLI::IsMember({"own", "all"}));
     app_.add_flag("--oversubscribe", options_.oversubscribe, "Allow more workers than GPUs; they share");
     option("--grace", grace_, "SECONDS", "Time between SIGTERM and SIGKILL when the job is ended. Default: 5");
@@ -94,7 +97,8 @@ class Parser {
       if (word == "-") break;
       const CLI::Option* known = app_.get_option_no_throw(word);
       if (known == nullptr) return explain_unknown(word);
-      const bool takes_value = known->get_expected_max() > 0 && std::string_view(argv[i]).find('=') == std::string_view::npos;
+      const bool takes_value =
+          known->get_expected_max() > 0 && std::string_view(argv[i]).find('=') == std::string_view::npos;
       if (takes_value) ++i;
     }
     if (error.get_name() == "RequiredError") {

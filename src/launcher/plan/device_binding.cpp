@@ -26,9 +26,9 @@ base::Result<std::vector<std::optional<std::string>>> bind_devices(const DeviceB
   if (input.gpus.empty()) return Bindings(workers);
   if (workers > input.gpus.size() && !input.oversubscribe) {
     const std::string list = base::join(input.gpus, ",");
-    return base::Failure{base::counted(input.workers, "worker") + " but " +
-                         base::counted(std::ssize(input.gpus), "GPU") + " (" + list + "). Use --nproc-per-node=" +
-                         std::to_string(input.gpus.size()) + ", or share GPUs with --oversubscribe."};
+    return base::Failure{
+        base::counted(input.workers, "worker") + " but " + base::counted(std::ssize(input.gpus), "GPU") + " (" + list +
+        "). Use --nproc-per-node=" + std::to_string(input.gpus.size()) + ", or share GPUs with --oversubscribe."};
   }
   if (!input.own_only) return Bindings(workers, base::join(input.gpus, ","));
   Bindings bindings;

@@ -36,15 +36,16 @@ std::optional<PlanFailure> check_program(const std::string& name, const ProgramF
   const std::string start = "cannot start " + name + ": ";
   if (!program.found) {
     const std::string where = name.find('/') == std::string::npos ? "not found in PATH" : "no such file";
-    return PlanFailure{kExitNotFound, start + where + "." +
-                                          (program.suggestion.empty() ? "" : " Did you mean " + program.suggestion + "?")};
+    return PlanFailure{
+        kExitNotFound,
+        start + where + "." + (program.suggestion.empty() ? "" : " Did you mean " + program.suggestion + "?")};
   }
   if (program.is_directory) return PlanFailure{kExitNotExecutable, start + "it is a directory."};
   if (program.executable) return std::nullopt;
   const bool python = name.ends_with(".py");
-  return PlanFailure{kExitNotExecutable, start + "not executable. " +
-                                             (python ? "Use ddplaunch … python3 -u " + name : "Try chmod +x " + name) +
-                                             "."};
+  return PlanFailure{
+      kExitNotExecutable,
+      start + "not executable. " + (python ? "Use ddplaunch … python3 -u " + name : "Try chmod +x " + name) + "."};
 }
 
 }  // namespace
@@ -61,7 +62,8 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
     return PlanFailure{kExitUsage, devices.error().message + " For a CPU job use --backend=gloo."};
   }
   if (options.backend == "nccl" && gpus.empty()) {
-    return PlanFailure{kExitUsage, "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=gloo."};
+    return PlanFailure{kExitUsage,
+                       "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=gloo."};
   }
   if (auto failure = check_program(options.command.front(), facts.program)) return *failure;
 
@@ -90,14 +92,19 @@ std::string describe(const LaunchPlan& plan) {
   text += "node         " + plan.host_name + "\n";
   text += "workers      " + std::to_string(plan.workers) + "\n";
   text += "backend      " + (plan.backend.empty() ? "chosen by the workers" : plan.backend) + "\n";
-  text += "omp threads  " + (plan.omp_threads ? std::to_string(*plan.omp_threads) + " a worker" : "as inherited") + "\n";
+  text +=
+      "omp threads  " + (plan.omp_threads ? std::to_string(*plan.omp_threads) + " a worker" : "as inherited") + "\n";
   text += "run id       " + plan.run_id + "\n";
   text += "role         " + plan.role + "\n";
   text += "grace        " + base::human_duration(plan.grace) + "\n";
   text += "store        127.0.0.1, a free port, served by ddplaunch\n";
   for (std::size_t i = 0; i < plan.visible_devices.size(); ++i) {
-    text += "rank " + std::to_string(i) + std::string(i < 10 ? 7 : i < 100 ? 6 : 5, ' ') + "GPU " +
-            plan.visible_devices[i].value_or("none") + "\n";
+    text += "rank " + std::to_string(i) +
+            std::string(i < 10    ? 7
+                        : i < 100 ? 6
+                                  : 5,
+                        ' ') +
+            "GPU " + plan.visible_devices[i].value_or("none") + "\n";
   }
   return text;
 }

@@ -14,17 +14,17 @@ namespace ddp::launcher {
 
 struct LaunchPlan {
   std::string host_name;
-  std::string program;                                       // resolved path
-  std::vector<std::string> arguments;                        // argv, program name first
+  std::string program;                 // resolved path
+  std::vector<std::string> arguments;  // argv, program name first
   int workers = 1;
-  std::vector<std::optional<std::string>> visible_devices;   // by local rank; nothing: left alone
-  std::string backend;                                       // empty: the workers choose
-  std::optional<int> omp_threads;                            // set OMP_NUM_THREADS, unless the user did
+  std::vector<std::optional<std::string>> visible_devices;  // by local rank; nothing: left alone
+  std::string backend;                                      // empty: the workers choose
+  std::optional<int> omp_threads;                           // set OMP_NUM_THREADS, unless the user did
   std::string run_id;
   std::string role;
   std::chrono::milliseconds grace{0};
   bool quiet = false;
-  std::vector<std::string> inherited_environment;            // "NAME=value"
+  std::vector<std::string> inherited_environment;  // "NAME=value"
 };
 
 // Why there is no plan, and the exit code that says so: 2 usage, 126 not executable, 127 not found.

@@ -3,11 +3,6 @@
 // it, lest a handler of ours runs in the child.
 #include "launcher/process/child_process.h"
 
-#include <linux/close_range.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
-#include <sys/prctl.h>
-#include <unistd.h>
-
 #include <boost/process/args.hpp>
 #include <boost/process/child.hpp>
 #include <boost/process/env.hpp>
@@ -15,6 +10,10 @@
 #include <boost/process/exe.hpp>
 #include <boost/process/extend.hpp>
 #include <boost/process/io.hpp>
+#include <linux/close_range.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/exit_code.h"
 
@@ -56,8 +55,10 @@ SpawnFailure explain(const std::string& program, const std::error_code& error) {
   const std::string start = "cannot start " + program + ": ";
   switch (error.value()) {
     case ENOENT:
-      // The file was there a moment ago, so it is the interpreter (of a script or of a dynamic program) that is missing.
-      return {base::kExitNotFound, start + "no such file, or the interpreter it names is missing (its first line; ldd)."};
+      // The file was there a moment ago, so it is the interpreter (of a script or of a dynamic program) that is
+      // missing.
+      return {base::kExitNotFound,
+              start + "no such file, or the interpreter it names is missing (its first line; ldd)."};
     case ENOEXEC:
       return {base::kExitNotExecutable,
               start + "not a program for this machine. Another architecture, or a script without a #! line?"};
@@ -82,8 +83,9 @@ base::Result<pid_t, SpawnFailure> spawn_child(const WorkerSpec& spec) {
   const pid_t launcher = ::getpid();
   std::error_code error;
   const BlockedSignals blocked;
-  bp::child child(bp::exe = spec.program, bp::args = arguments, environment, bp::std_in < bp::null, error,
-                  bp::extend::on_exec_setup = [launcher](auto&) { prepare_child(launcher); });
+  bp::child child(
+      bp::exe = spec.program, bp::args = arguments, environment, bp::std_in < bp::null, error,
+      bp::extend::on_exec_setup = [launcher](auto&) { prepare_child(launcher); });
   if (error) return explain(spec.program, error);
   const pid_t pid = child.id();
   child.detach();

@@ -1,11 +1,11 @@
 #include "launcher/process/process_host.h"
 
-#include <csignal>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <map>
 
 #include "base/check.h"
@@ -102,6 +102,8 @@ class LinuxProcessHost : public ProcessHost {
 
 }  // namespace
 
-std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop) { return std::make_unique<LinuxProcessHost>(loop); }
+std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop) {
+  return std::make_unique<LinuxProcessHost>(loop);
+}
 
 }  // namespace ddp::launcher

@@ -1,10 +1,10 @@
 #include "launcher/process/process_tree.h"
 
-#include <csignal>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -13,7 +13,8 @@ namespace ddp::launcher {
 namespace {
 
 std::vector<pid_t> children_of(pid_t pid) {
-  // A process that forks from several threads has a list for each of them; ours and nearly all have one thread that does.
+  // A process that forks from several threads has a list for each of them; ours and nearly all have one thread that
+  // does.
   std::vector<pid_t> result;
   std::ifstream file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
   for (pid_t child = 0; file >> child;) result.push_back(child);
@@ -30,7 +31,9 @@ void collect(pid_t pid, const std::set<pid_t>& except, std::vector<pid_t>& resul
 
 }  // namespace
 
-void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+void become_subreaper() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
 
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except) {
   std::vector<pid_t> result;

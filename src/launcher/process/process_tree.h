@@ -10,8 +10,8 @@
 
 namespace ddp::launcher {
 
-// Makes this process adopt the orphans among its descendants (a worker's grandchild whose parent died), so that they can
-// be found and reaped.
+// Makes this process adopt the orphans among its descendants (a worker's grandchild whose parent died), so that they
+// can be found and reaped.
 void become_subreaper();
 
 // All descendants of `root` except the given ones and their descendants.

@@ -28,8 +28,7 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop,
                                                            RejectionCallback on_rejection) {
   auto server = store::StoreServer::listen(loop, kLoopback, 0, std::move(on_rejection));
   if (!server) return server.error();
-  return std::unique_ptr<Rendezvous>(
-      std::make_unique<SingleNodeRendezvous>(std::move(server).value(), plan.workers));
+  return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(std::move(server).value(), plan.workers));
 }
 
 }  // namespace ddp::launcher

@@ -30,15 +30,15 @@ std::vector<std::string> quote(const std::string& message) {
 }
 
 std::string why_killed_hint(const base::ExitStatus& status) {
-  if (status.was_killed_by(9)) return "  SIGKILL came from outside: the kernel's out-of-memory killer (see dmesg) or an operator";
+  if (status.was_killed_by(9))
+    return "  SIGKILL came from outside: the kernel's out-of-memory killer (see dmesg) or an operator";
   return "";
 }
 
 void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, std::vector<std::string>& lines) {
   const WorkerEnd& end = *outcome.culprit;
-  lines.push_back("rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) +
-                  ") failed: " + end.status.describe() + ", " + base::human_duration(outcome.run_time) +
-                  " after the start");
+  lines.push_back("rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) + ") failed: " +
+                  end.status.describe() + ", " + base::human_duration(outcome.run_time) + " after the start");
   const auto& device = plan.visible_devices.at(static_cast<std::size_t>(end.local_rank));
   lines.push_back("  node " + plan.host_name + (device ? ", GPU " + *device : "") + ", program " + plan.program);
   if (const std::string hint = why_killed_hint(end.status); !hint.empty()) lines.push_back(hint);
@@ -55,9 +55,12 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vec
                     end.status.describe());
   }
   if (!outcome.ended_ranks.empty()) {
-    const std::string how = outcome.needed_kill
-                                ? "SIGTERM, then SIGKILL" + std::string(outcome.ending_time >= plan.grace ? " after the grace of " + base::human_duration(plan.grace) : " on a second request")
-                                : "SIGTERM";
+    const std::string how =
+        outcome.needed_kill
+            ? "SIGTERM, then SIGKILL" + std::string(outcome.ending_time >= plan.grace
+                                                        ? " after the grace of " + base::human_duration(plan.grace)
+                                                        : " on a second request")
+            : "SIGTERM";
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
                     " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }

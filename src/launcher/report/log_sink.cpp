@@ -11,10 +11,18 @@ LogSink::LogSink(bool quiet)
   logger_->set_level(quiet ? spdlog::level::err : spdlog::level::info);
 }
 
-LogSink::~LogSink() { logger_->flush(); }
+LogSink::~LogSink() {
+  logger_->flush();
+}
 
-void LogSink::info(const std::string& line) { logger_->log(spdlog::level::info, line); }
-void LogSink::warning(const std::string& line) { logger_->log(spdlog::level::warn, "warning: " + line); }
-void LogSink::error(const std::string& line) { logger_->log(spdlog::level::err, line); }
+void LogSink::info(const std::string& line) {
+  logger_->log(spdlog::level::info, line);
+}
+void LogSink::warning(const std::string& line) {
+  logger_->log(spdlog::level::warn, "warning: " + line);
+}
+void LogSink::error(const std::string& line) {
+  logger_->log(spdlog::level::err, line);
+}
 
 }  // namespace ddp::launcher

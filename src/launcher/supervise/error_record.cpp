@@ -1,7 +1,8 @@
 #include "launcher/supervise/error_record.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include <fstream>
 
 #include "base/limits.h"
 

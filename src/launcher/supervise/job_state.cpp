@@ -50,8 +50,8 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(worker.alive, event.local_rank);
   worker.alive = false;
-  ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
-                   worker.signalled});
+  ends_.push_back(
+      {event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now, worker.signalled});
   if (phase_ == Phase::running && !event.status.success()) begin_ending(now, actions);
   finish_if_done(now, actions);
 }
@@ -79,10 +79,10 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   if (tell_at_ && now >= *tell_at_) {
     tell_at_.reset();
     const std::string who = base::rank_list(alive_ranks());
-    const std::string why = signal_ ? base::signal_name(*signal_)
-                            : culprit() != nullptr
-                                ? "rank " + std::to_string(culprit()->rank) + " failed (" + culprit()->status.describe() + ")"
-                                : "a worker could not be started";
+    const std::string why = signal_                ? base::signal_name(*signal_)
+                            : culprit() != nullptr ? "rank " + std::to_string(culprit()->rank) + " failed (" +
+                                                         culprit()->status.describe() + ")"
+                                                   : "a worker could not be started";
     const std::string next = phase_ == Phase::ending
                                  ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now)
                                  : "SIGKILL sent";

@@ -41,9 +41,9 @@ struct JobOutcome {
   std::optional<SpawnFailed> spawn_failure;
   std::optional<int> signal;
 
-  std::vector<WorkerEnd> also_failed;    // by themselves, after the culprit
-  std::vector<int> ended_ranks;          // by us
-  bool needed_kill = false;              // SIGTERM was not enough for some of them
+  std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
+  std::vector<int> ended_ranks;        // by us
+  bool needed_kill = false;            // SIGTERM was not enough for some of them
   std::vector<RankAndPid> unkillable;
   std::chrono::nanoseconds run_time{0};     // start to the first cause, or to the end
   std::chrono::nanoseconds ending_time{0};  // first cause to the end
@@ -51,9 +51,9 @@ struct JobOutcome {
 
 // Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
 //
-// The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a victim:
-// if another worker turns out to have failed within limits::kSettleTime, that one is the cause, since its death was what
-// the victim saw.
+// The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a
+// victim: if another worker turns out to have failed within limits::kSettleTime, that one is the cause, since its death
+// was what the victim saw.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);

@@ -32,8 +32,8 @@ class Supervisor {
 
  private:
   void start(int local_rank) {
-    const WorkerSpec spec = make_worker_spec(parts_.plan, parts_.assignment, local_rank,
-                                             parts_.directory.error_file(local_rank));
+    const WorkerSpec spec =
+        make_worker_spec(parts_.plan, parts_.assignment, local_rank, parts_.directory.error_file(local_rank));
     const auto pid = parts_.processes.spawn(local_rank, spec);
     if (pid) return step(WorkerStarted{local_rank, pid.value()});
     ending_ = true;
@@ -53,9 +53,7 @@ class Supervisor {
     if (const auto when = state_.alarm()) alarm_ = parts_.loop.at(*when, [this] { step(AlarmRang{}); });
   }
 
-  void carry_out(const SendSignal& action) {
-    parts_.processes.signal(action.local_rank, action.signal, action.target);
-  }
+  void carry_out(const SendSignal& action) { parts_.processes.signal(action.local_rank, action.signal, action.target); }
   void carry_out(const Tell& action) { parts_.tell(action.line); }
   void carry_out(const Finish&) { parts_.loop.stop(); }
 
@@ -67,6 +65,8 @@ class Supervisor {
 
 }  // namespace
 
-JobOutcome supervise(const SupervisorParts& parts) { return Supervisor(parts).run(); }
+JobOutcome supervise(const SupervisorParts& parts) {
+  return Supervisor(parts).run();
+}
 
 }  // namespace ddp::launcher

@@ -1,14 +1,14 @@
 // Backend: what carries the bytes of collectives. One object serves one process group on one rank.
 #pragma once
 
+#include <ddp/buffer.h>
+#include <ddp/process_group.h>
+#include <ddp/store.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
-
-#include <ddp/buffer.h>
-#include <ddp/process_group.h>
-#include <ddp/store.h>
 
 namespace ddp {
 

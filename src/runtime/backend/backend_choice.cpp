@@ -10,8 +10,8 @@
 namespace ddp {
 namespace {
 
-// The reason against the plug-in: the one that all ranks have, else that of the first rank with one. Empty if it works on
-// all.
+// The reason against the plug-in: the one that all ranks have, else that of the first rank with one. Empty if it works
+// on all.
 std::string first_obstacle(std::span<const BackendOffer> offers) {
   const std::string& first = offers.front().probe.obstacle;
   if (std::all_of(offers.begin(), offers.end(), [&](const BackendOffer& o) { return o.probe.obstacle == first; }) &&
@@ -34,7 +34,9 @@ std::string first_obstacle(std::span<const BackendOffer> offers) {
 
 }  // namespace
 
-std::string BackendOffer::encode() const { return requested + "\n" + probe.device + "\n" + probe.obstacle; }
+std::string BackendOffer::encode() const {
+  return requested + "\n" + probe.device + "\n" + probe.obstacle;
+}
 
 BackendOffer BackendOffer::decode(std::string_view text) {
   const std::size_t first = text.find('\n');
@@ -44,7 +46,9 @@ BackendOffer BackendOffer::decode(std::string_view text) {
           {std::string(text.substr(second + 1)), std::string(text.substr(first + 1, second - first - 1))}};
 }
 
-std::vector<std::string> backend_names() { return {"gloo", "nccl", "mpi"}; }
+std::vector<std::string> backend_names() {
+  return {"gloo", "nccl", "mpi"};
+}
 
 BackendChoice choose_backend(std::span<const BackendOffer> offers) {
   const std::string& requested = offers.front().requested;

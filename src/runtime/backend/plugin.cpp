@@ -23,7 +23,8 @@ std::string own_directory() {
 
 LoadedPlugin load_backend_plugin(const std::string& name) {
   const char* directory = std::getenv(wire::env::kPluginDir);  // NOLINT(concurrency-mt-unsafe)
-  const std::string path = (directory != nullptr ? std::string(directory) : own_directory()) + "/libddp_" + name + ".so";
+  const std::string path =
+      (directory != nullptr ? std::string(directory) : own_directory()) + "/libddp_" + name + ".so";
   if (::access(path.c_str(), F_OK) != 0) return {nullptr, "this build has no " + name + " backend"};
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {nullptr, ::dlerror()};

@@ -17,11 +17,7 @@ std::int64_t samples_per_rank(std::int64_t dataset_size, int world_size, bool dr
 }  // namespace
 
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, int rank, int world_size, SamplerOptions options)
-    : dataset_size_(dataset_size),
-      rank_(rank),
-      world_size_(world_size),
-      options_(options),
-      samples_per_rank_(0) {
+    : dataset_size_(dataset_size), rank_(rank), world_size_(world_size), options_(options), samples_per_rank_(0) {
   const auto require = [](bool condition, const std::string& message) {
     if (!condition) throw Error(ErrorKind::invalid_argument, "DistributedSampler: " + message);
   };

@@ -1,11 +1,11 @@
 // How gradients are put into buckets: a pure function of the parameters' sizes, the same on every rank.
 #pragma once
 
+#include <ddp/buffer.h>
+
 #include <cstddef>
 #include <span>
 #include <vector>
-
-#include <ddp/buffer.h>
 
 namespace ddp {
 
@@ -37,9 +37,9 @@ struct Bucket {
 
 // Every parameter lies in exactly one bucket; a bucket holds one type. Parameters are taken from the last to the first;
 // each is appended to its type's open bucket, which is closed once it holds at least the limit (so a bucket overshoots
-// by up to one parameter, as in PyTorch). The first bucket to be closed has the smaller limit. Buckets come in the order
-// in which they are closed, then the open rest, and that is the order in which they are reduced. Each gradient begins at
-// a multiple of 64 bytes, for vector instructions.
+// by up to one parameter, as in PyTorch). The first bucket to be closed has the smaller limit. Buckets come in the
+// order in which they are closed, then the open rest, and that is the order in which they are reduced. Each gradient
+// begins at a multiple of 64 bytes, for vector instructions.
 std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const BucketLimits& limits);
 
 }  // namespace ddp

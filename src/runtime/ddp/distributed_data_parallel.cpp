@@ -62,17 +62,20 @@ void verify_signatures(ProcessGroup& group, std::span<const Tensor> parameters) 
 void check_arguments(std::span<const Tensor> parameters) {
   if (parameters.empty()) throw Error(ErrorKind::invalid_argument, "DistributedDataParallel: no parameters");
   for (const Tensor& tensor : parameters) {
-    const auto elements = std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
+    const auto elements =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
     if (tensor.data.type != DataType::f32 && tensor.data.type != DataType::f64) {
       throw Error(ErrorKind::invalid_argument, "parameter " + describe(tensor) + " is not of a floating-point type");
     }
     if (elements != static_cast<std::int64_t>(tensor.data.count)) {
-      throw Error(ErrorKind::invalid_argument, "parameter " + describe(tensor) + " has " +
-                                                   base::counted(static_cast<std::int64_t>(tensor.data.count), "element") +
-                                                   "; its shape says " + std::to_string(elements));
+      throw Error(ErrorKind::invalid_argument,
+                  "parameter " + describe(tensor) + " has " +
+                      base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + "; its shape says " +
+                      std::to_string(elements));
     }
     if (tensor.data.device != DeviceType::cpu) {
-      throw Error(ErrorKind::invalid_argument, "parameter " + describe(tensor) + " is in GPU memory; buckets are in host memory so far");
+      throw Error(ErrorKind::invalid_argument,
+                  "parameter " + describe(tensor) + " is in GPU memory; buckets are in host memory so far");
     }
   }
 }
@@ -107,11 +110,17 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vecto
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
-std::span<const Tensor> DistributedDataParallel::parameters() const { return implementation_->parameters; }
+std::span<const Tensor> DistributedDataParallel::parameters() const {
+  return implementation_->parameters;
+}
 
-Buffer DistributedDataParallel::gradient(std::size_t index) const { return implementation_->reducer.gradient(index); }
+Buffer DistributedDataParallel::gradient(std::size_t index) const {
+  return implementation_->reducer.gradient(index);
+}
 
-void DistributedDataParallel::zero_gradients() { implementation_->reducer.zero(); }
+void DistributedDataParallel::zero_gradients() {
+  implementation_->reducer.zero();
+}
 
 void DistributedDataParallel::ready(std::size_t index) {
   if (index >= implementation_->parameters.size()) {
@@ -134,7 +143,9 @@ void DistributedDataParallel::finish() {
   implementation_->reducer.finish();
 }
 
-std::size_t DistributedDataParallel::bucket_count() const { return implementation_->reducer.bucket_count(); }
+std::size_t DistributedDataParallel::bucket_count() const {
+  return implementation_->reducer.bucket_count();
+}
 
 std::uint64_t DistributedDataParallel::verify_parameters() {
   base::Fnv1a64 hash;

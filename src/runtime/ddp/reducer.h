@@ -1,13 +1,13 @@
 // Reducer: owns the buckets' memory and starts each bucket's all-reduce as soon as backward has filled it.
 #pragma once
 
+#include <ddp/process_group.h>
+
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
-
-#include <ddp/process_group.h>
 
 #include "runtime/ddp/bucket_plan.h"
 

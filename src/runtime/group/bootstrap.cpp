@@ -3,6 +3,7 @@
 //   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ backend ─▶ ProcessGroup
 #include <ddp/error.h>
 #include <ddp/process_group.h>
+
 #include <unistd.h>
 
 #include "base/text.h"
@@ -65,8 +66,8 @@ ProcessGroup connect(const InitOptions& options, const Environment& environment)
     offers = exchange_offers(*store, environment, own);
   }
   BackendChoice choice = choose_backend(offers);
-  auto backend = choice.name == "gloo" ? make_gloo_backend(backend_options, store)
-                                       : loaded.plugin->create(backend_options, store);
+  auto backend =
+      choice.name == "gloo" ? make_gloo_backend(backend_options, store) : loaded.plugin->create(backend_options, store);
   return {std::move(backend), environment.rank, environment.world_size, std::move(choice.reason)};
 }
 

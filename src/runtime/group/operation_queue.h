@@ -2,6 +2,8 @@
 // computing. The first failure breaks the queue: everything after it fails with `aborted`.
 #pragma once
 
+#include <ddp/work.h>
+
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -9,8 +11,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-
-#include <ddp/work.h>
 
 namespace ddp {
 

@@ -80,10 +80,18 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, int rank, int size,
 ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
 ProcessGroup::~ProcessGroup() = default;
 
-int ProcessGroup::rank() const { return implementation_->rank_; }
-int ProcessGroup::size() const { return implementation_->size_; }
-const std::string& ProcessGroup::backend() const { return implementation_->name_; }
-const std::string& ProcessGroup::backend_reason() const { return implementation_->reason_; }
+int ProcessGroup::rank() const {
+  return implementation_->rank_;
+}
+int ProcessGroup::size() const {
+  return implementation_->size_;
+}
+const std::string& ProcessGroup::backend() const {
+  return implementation_->name_;
+}
+const std::string& ProcessGroup::backend_reason() const {
+  return implementation_->reason_;
+}
 
 Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op) {
   require(op != ReduceOp::average || buffer.type == DataType::f32 || buffer.type == DataType::f64,

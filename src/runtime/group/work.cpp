@@ -9,7 +9,11 @@ Work::Work(Work&&) noexcept = default;
 Work& Work::operator=(Work&&) noexcept = default;
 Work::~Work() = default;
 
-void Work::wait() { state_->wait(); }
-bool Work::done() const { return state_->done(); }
+void Work::wait() {
+  state_->wait();
+}
+bool Work::done() const {
+  return state_->done();
+}
 
 }  // namespace ddp

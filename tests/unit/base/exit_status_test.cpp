@@ -1,6 +1,7 @@
 #include "base/exit_status.h"
 
 #include <catch2/catch.hpp>
+
 #include <csignal>
 
 using ddp::base::ExitStatus;

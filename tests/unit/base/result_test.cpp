@@ -1,6 +1,7 @@
 #include "base/result.h"
 
 #include <catch2/catch.hpp>
+
 #include <memory>
 
 using ddp::base::Failure;

@@ -1,6 +1,7 @@
 #include "base/signals.h"
 
 #include <catch2/catch.hpp>
+
 #include <csignal>
 
 using ddp::base::signal_name;

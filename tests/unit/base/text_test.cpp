@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <catch2/catch.hpp>
+
 #include <limits>
 
 using namespace ddp::base;
@@ -10,7 +11,9 @@ namespace {
 constexpr auto kLowest = std::numeric_limits<std::int64_t>::min();
 constexpr auto kHighest = std::numeric_limits<std::int64_t>::max();
 
-std::optional<std::int64_t> any_integer(std::string_view text) { return parse_integer(text, kLowest, kHighest); }
+std::optional<std::int64_t> any_integer(std::string_view text) {
+  return parse_integer(text, kLowest, kHighest);
+}
 }  // namespace
 
 TEST_CASE("an integer is the whole text or nothing") {

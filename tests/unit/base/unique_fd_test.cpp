@@ -1,16 +1,20 @@
 #include "base/unique_fd.h"
 
+#include <catch2/catch.hpp>
 #include <fcntl.h>
 
-#include <catch2/catch.hpp>
 #include <cerrno>
 
 using ddp::base::UniqueFd;
 
 namespace {
-UniqueFd open_null() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+UniqueFd open_null() {
+  return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
 
-bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0 || errno != EBADF; }
+bool is_open(int fd) {
+  return ::fcntl(fd, F_GETFD) >= 0 || errno != EBADF;
+}
 }  // namespace
 
 TEST_CASE("a descriptor is closed with its owner") {

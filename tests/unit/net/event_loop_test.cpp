@@ -1,10 +1,10 @@
 #include "net/event_loop.h"
 
+#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <optional>
 #include <string>

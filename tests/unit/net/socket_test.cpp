@@ -1,8 +1,8 @@
 #include "net/socket.h"
 
+#include <catch2/catch.hpp>
 #include <fcntl.h>
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "support/sockets.h"
@@ -16,7 +16,9 @@ using Kind = ddp::net::SocketFailure::Kind;
 
 namespace {
 
-ddp::net::Deadline in(std::chrono::milliseconds pause) { return std::chrono::steady_clock::now() + pause; }
+ddp::net::Deadline in(std::chrono::milliseconds pause) {
+  return std::chrono::steady_clock::now() + pause;
+}
 
 // Two ends of one connection over loopback.
 struct Connection {

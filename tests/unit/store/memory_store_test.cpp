@@ -1,6 +1,7 @@
 #include <ddp/store.h>
 
 #include <catch2/catch.hpp>
+
 #include <thread>
 
 #include "support/deadline.h"

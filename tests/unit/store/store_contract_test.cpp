@@ -2,6 +2,7 @@
 #include <ddp/store.h>
 
 #include <catch2/catch.hpp>
+
 #include <optional>
 #include <thread>
 

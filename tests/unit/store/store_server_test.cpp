@@ -1,6 +1,7 @@
 #include "store/store_server.h"
 
 #include <catch2/catch.hpp>
+
 #include <random>
 
 #include "base/limits.h"
@@ -202,8 +203,8 @@ TEST_CASE("a port is held until the server ends") {
   CHECK(port != 0);
   const auto second = StoreServer::listen(loop, "127.0.0.1", port, nullptr);
   REQUIRE_FALSE(second);
-  CHECK_THAT(second.error().message, Catch::Contains("127.0.0.1:" + std::to_string(port)) &&
-                                         Catch::Contains("already in use"));
+  CHECK_THAT(second.error().message,
+             Catch::Contains("127.0.0.1:" + std::to_string(port)) && Catch::Contains("already in use"));
   server.value().reset();
   CHECK(StoreServer::listen(loop, "127.0.0.1", port, nullptr));
 }

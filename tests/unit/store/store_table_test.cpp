@@ -141,8 +141,7 @@ TEST_CASE("a wait that names a key twice is answered once") {
 }
 
 TEST_CASE("every kind of write wakes the waiting") {
-  for (const StoreRequest& write :
-       {set("k", "v"), append("k", "v"), multi_set({"j", "k"}, {"1", "2"}), set("k", "")}) {
+  for (const StoreRequest& write : {set("k", "v"), append("k", "v"), multi_set({"j", "k"}, {"1", "2"}), set("k", "")}) {
     INFO(to_string(write.op));
     Conversation talk;
     talk.says(kAnna, wait({"k"})).nobody_hears_more();

@@ -2,6 +2,7 @@
 #include <ddp/store.h>
 
 #include <catch2/catch.hpp>
+
 #include <future>
 #include <thread>
 
@@ -90,8 +91,9 @@ TEST_CASE("a wait that times out names its keys and leaves the connection usable
   expect_error(ErrorKind::timeout, {"key 'a'", "10 ms", std::to_string(store.port())},
                [&] { client->wait(Keys{"a"}, 10ms); });
   expect_error(ErrorKind::timeout, {"3 keys 'a', 'b', 'c'"}, [&] { client->wait(Keys{"a", "b", "c"}, 10ms); });
-  expect_error(ErrorKind::timeout, {"6 keys 'a', 'b', 'c', 'd', …"},
-               [&] { client->wait(Keys{"a", "b", "c", "d", "e", "f"}, 10ms); });
+  expect_error(ErrorKind::timeout, {"6 keys 'a', 'b', 'c', 'd', …"}, [&] {
+    client->wait(Keys{"a", "b", "c", "d", "e", "f"}, 10ms);
+  });
   client->set("a", "1");
   CHECK(client->get("a") == "1");
 }

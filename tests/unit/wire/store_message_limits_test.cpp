@@ -1,5 +1,6 @@
 // What a client may not send: limits, unknown requests, garbage.
 #include <catch2/catch.hpp>
+
 #include <random>
 
 #include "base/limits.h"
@@ -57,16 +58,19 @@ std::string length_word(std::uint64_t length) {
 TEST_CASE("an opcode that the legacy dialect lacks is refused") {
   for (const int opcode : {7, 9, 10, 11, 12, 13, 14, 17, 18, 71, 255}) {
     INFO("opcode " << opcode);
-    Stream().sends(byte_reply(static_cast<std::uint8_t>(opcode))).is_refused_for("unknown request " +
-                                                                                std::to_string(opcode) + " (legacy");
+    Stream()
+        .sends(byte_reply(static_cast<std::uint8_t>(opcode)))
+        .is_refused_for("unknown request " + std::to_string(opcode) + " (legacy");
   }
 }
 
 TEST_CASE("an opcode that the current dialect lacks is refused") {
   for (int opcode = 14; opcode < 256; ++opcode) {
     INFO("opcode " << opcode);
-    Stream().speaks_current().sends(byte_reply(static_cast<std::uint8_t>(opcode))).is_refused_for(
-        "unknown request " + std::to_string(opcode) + " (current");
+    Stream()
+        .speaks_current()
+        .sends(byte_reply(static_cast<std::uint8_t>(opcode)))
+        .is_refused_for("unknown request " + std::to_string(opcode) + " (current");
   }
 }
 
@@ -154,7 +158,8 @@ TEST_CASE("random bytes are parsed or refused or waited for") {
     for (int segment = 0; segment < 4; ++segment) {
       std::string bytes(generator() % 40, '\0');
       // Small bytes are valid opcodes and short lengths: with them the noise gets further.
-      for (char& byte : bytes) byte = static_cast<char>(generator() % 3 == 0 ? generator() : generator() % 14 * (generator() % 2));
+      for (char& byte : bytes)
+        byte = static_cast<char>(generator() % 3 == 0 ? generator() : generator() % 14 * (generator() % 2));
       parser.feed(bytes);
       auto next = parser.next();
       for (int read = 0; std::holds_alternative<StoreRequest>(next); ++read) {

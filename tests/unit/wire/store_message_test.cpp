@@ -64,7 +64,9 @@ void expect_request(StoreRequestParser& parser, const StoreRequest& expected) {
   CHECK(std::get<StoreRequest>(next) == expected);
 }
 
-bool needs_more(StoreRequestParser& parser) { return std::holds_alternative<StoreNeedsMore>(parser.next()); }
+bool needs_more(StoreRequestParser& parser) {
+  return std::holds_alternative<StoreNeedsMore>(parser.next());
+}
 
 }  // namespace
 

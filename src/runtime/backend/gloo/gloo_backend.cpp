@@ -1,11 +1,13 @@
 // The only file that includes Gloo. Its exceptions become ours here.
 //
-// Gloo's rendezvous asks each rank to publish an address for every peer and to connect to all of them (connectFullMesh).
-// Afterwards a collective is told apart by its tag; ours is a running number, equal on all ranks because the group calls
-// in one order. Gloo has no abort: a dead peer breaks the connection at once, a silent one ends in the time-out.
+// Gloo's rendezvous asks each rank to publish an address for every peer and to connect to all of them
+// (connectFullMesh). Afterwards a collective is told apart by its tag; ours is a running number, equal on all ranks
+// because the group calls in one order. Gloo has no abort: a dead peer breaks the connection at once, a silent one ends
+// in the time-out.
 #include "runtime/backend/gloo/gloo_backend.h"
 
 #include <ddp/error.h>
+
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -155,7 +157,8 @@ class GlooBackend : public Backend {
 
   static void require_host(const Buffer& buffer) {
     if (buffer.device == DeviceType::cpu) return;
-    throw Error(ErrorKind::unavailable, "backend gloo works on host memory only; this buffer is in GPU memory. Use nccl.");
+    throw Error(ErrorKind::unavailable,
+                "backend gloo works on host memory only; this buffer is in GPU memory. Use nccl.");
   }
 
   // Gloo wants a typed pointer for the element's size alone; the reduction is ours.

@@ -1,10 +1,10 @@
 // Element-wise reductions on host memory.
 #pragma once
 
-#include <cstddef>
-
 #include <ddp/buffer.h>
 #include <ddp/process_group.h>
+
+#include <cstddef>
 
 namespace ddp {
 

@@ -44,7 +44,9 @@ TEST_CASE("a missing program is told with the usage") {
   CHECK(mistake({"--nproc-per-node=2"}).starts_with("no program given."));
 }
 
-TEST_CASE("an unknown backend is refused") { CHECK(mistake({"--backend=ncll", "./train"}).find("ncll") != std::string::npos); }
+TEST_CASE("an unknown backend is refused") {
+  CHECK(mistake({"--backend=ncll", "./train"}).find("ncll") != std::string::npos);
+}
 
 TEST_CASE("a grace that is no number of seconds is refused") {
   for (const char* grace : {"--grace=soon", "--grace=-1", "--grace=nan", "--grace=1e9", "--grace=5s"}) {
@@ -79,7 +81,9 @@ TEST_CASE("options have the documented defaults") {
   CHECK_FALSE(defaults.dry_run);
 }
 
-TEST_CASE("a fraction of a second is a grace") { CHECK(options({"--grace=0.25", "p"}).grace == 250ms); }
+TEST_CASE("a fraction of a second is a grace") {
+  CHECK(options({"--grace=0.25", "p"}).grace == 250ms);
+}
 
 TEST_CASE("help and version are information and not mistakes") {
   const auto help = parse({"--help"});

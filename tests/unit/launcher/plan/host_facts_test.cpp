@@ -1,8 +1,8 @@
 #include "launcher/plan/host_facts.h"
 
+#include <catch2/catch.hpp>
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 

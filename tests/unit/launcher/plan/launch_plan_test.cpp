@@ -1,6 +1,7 @@
 #include "launcher/plan/launch_plan.h"
 
 #include <catch2/catch.hpp>
+
 #include <fstream>
 #include <sstream>
 

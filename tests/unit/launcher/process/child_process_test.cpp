@@ -1,11 +1,11 @@
 #include "launcher/process/child_process.h"
 
+#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <fstream>
 #include <sstream>
@@ -16,7 +16,9 @@ using namespace ddp::launcher;
 
 namespace {
 
-WorkerSpec shell(const std::string& script) { return {"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}}; }
+WorkerSpec shell(const std::string& script) {
+  return {"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}};
+}
 
 // Runs to the end; the raw status of waitpid.
 int run(const WorkerSpec& spec) {
@@ -54,7 +56,9 @@ TEST_CASE("a missing interpreter is not found and says so") {
 
 TEST_CASE("a file that is no program for this machine is not executable") {
   const TemporaryDirectory directory;
-  make_script(directory.path() + "/x", "\x7f" "ELFgarbage");
+  make_script(directory.path() + "/x",
+              "\x7f"
+              "ELFgarbage");
   const auto pid = spawn_child({directory.path() + "/x", {"x"}, {}});
   REQUIRE_FALSE(pid.ok());
   CHECK(pid.error().exit_code == 126);
@@ -85,7 +89,9 @@ TEST_CASE("a child has only its own environment") {
 }
 
 TEST_CASE("arguments arrive verbatim") {
-  CHECK(run({"/bin/sh", {"sh", "-c", "test \"$1\" = '' && test \"$2\" = 'a b' && test \"$3\" = '$X'", "sh", "", "a b", "$X"}, {}}) == 0);
+  CHECK(run({"/bin/sh",
+             {"sh", "-c", "test \"$1\" = '' && test \"$2\" = 'a b' && test \"$3\" = '$X'", "sh", "", "a b", "$X"},
+             {}}) == 0);
 }
 
 TEST_CASE("a child leads its own session and group") {
@@ -114,4 +120,6 @@ TEST_CASE("a child inherits no blocked or ignored signal") {
   CHECK(masks == "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
 }
 
-TEST_CASE("a child's input is empty") { CHECK(run(shell("test -z \"$(cat)\"")) == 0); }
+TEST_CASE("a child's input is empty") {
+  CHECK(run(shell("test -z \"$(cat)\"")) == 0);
+}

@@ -1,9 +1,9 @@
 #include "launcher/process/process_host.h"
 
+#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -70,10 +70,12 @@ pid_t read_pid(const std::string& path) {
 
 TEST_CASE("each worker's end is told once with its true status") {
   Host host;
-  for (int i = 0; i < 8; ++i) host.start(i, i % 2 == 0 ? "exit " + std::to_string(i) : "kill -" + std::to_string(i) + " $$");
+  for (int i = 0; i < 8; ++i)
+    host.start(i, i % 2 == 0 ? "exit " + std::to_string(i) : "kill -" + std::to_string(i) + " $$");
   const auto& ends = host.run();
   for (int i = 0; i < 8; ++i) {
-    CHECK(ends.at(i) == (i % 2 == 0 ? ExitStatus::exited(i) : ExitStatus::killed(i, ends.at(i) != ExitStatus::killed(i))));
+    CHECK(ends.at(i) ==
+          (i % 2 == 0 ? ExitStatus::exited(i) : ExitStatus::killed(i, ends.at(i) != ExitStatus::killed(i))));
   }
 }
 

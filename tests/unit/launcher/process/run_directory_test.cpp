@@ -1,6 +1,7 @@
 #include "launcher/process/run_directory.h"
 
 #include <catch2/catch.hpp>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

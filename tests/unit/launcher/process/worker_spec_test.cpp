@@ -1,6 +1,7 @@
 #include "launcher/process/worker_spec.h"
 
 #include <catch2/catch.hpp>
+
 #include <map>
 
 using namespace ddp::launcher;

@@ -4,6 +4,7 @@
 #include <ddp/store.h>
 
 #include <catch2/catch.hpp>
+
 #include <thread>
 
 using namespace ddp::launcher;

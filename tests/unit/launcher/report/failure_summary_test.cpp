@@ -1,6 +1,7 @@
 #include "launcher/report/failure_summary.h"
 
 #include <catch2/catch.hpp>
+
 #include <csignal>
 
 #include "base/text.h"
@@ -90,7 +91,9 @@ TEST_CASE("a signal and a failed start are told in one line") {
   CHECK(summary(failed) == "cannot start ./x: not a program.");
 }
 
-TEST_CASE("success needs no words") { CHECK(failure_summary(JobOutcome{}, plan_of(2)).empty()); }
+TEST_CASE("success needs no words") {
+  CHECK(failure_summary(JobOutcome{}, plan_of(2)).empty());
+}
 
 TEST_CASE("the start line names workers and node and GPUs and store") {
   NodeAssignment assignment;

@@ -1,6 +1,7 @@
 #include "launcher/supervise/error_record.h"
 
 #include <catch2/catch.hpp>
+
 #include <fstream>
 
 #include "support/temporary_directory.h"

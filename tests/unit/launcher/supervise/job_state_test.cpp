@@ -66,7 +66,8 @@ TEST_CASE("the user is told once what is waited for") {
   job.passes(3s);
   REQUIRE(job.told().size() == 1);
   CHECK(job.told()[0] ==
-        "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see --grace)");
+        "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see "
+        "--grace)");
 }
 
 TEST_CASE("the first rank that fails is the culprit") {
