@@ -158,7 +158,7 @@ std::map<std::string, std::string> read_checkpoint_file(const std::string& path,
     for (const Tensor& tensor : tensors) find_tensor(header, tensor, path);
     for (const Tensor& tensor : tensors) {
       const StoredTensor& stored = find_tensor(header, tensor, path);
-      std::memcpy(tensor.data.data, data.data() + stored.first, stored.bytes);
+      if (stored.bytes > 0) std::memcpy(tensor.data.data, data.data() + stored.first, stored.bytes);
     }
     return header.metadata;
   } catch (const Error& error) {
