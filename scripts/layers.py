@@ -75,9 +75,11 @@ def check_includes(name: str, text: str) -> list[str]:
     if not room:
         return [f"{name}: lies in no room; see ROOMS in scripts/layers.py"]
     for included in re.findall(r'^\s*#\s*include\s+[<"]([^">]+)[">]', text, re.MULTILINE):
-        for prefix, owners in THIRD_PARTIES.items():
-            if included.startswith(prefix) and name not in owners:
+        owners = next((owners for prefix, owners in THIRD_PARTIES.items() if included.startswith(prefix)), None)
+        if owners is not None:
+            if name not in owners:
                 faults.append(f"{name}: includes {included}; only {', '.join(owners)} may")
+            continue
         target = room_of(included)
         if not target or target == room:
             continue
