@@ -1,6 +1,7 @@
 #include <ddp/environment.h>
 
 #include <catch2/catch.hpp>
+
 #include <map>
 
 #include "support/expect_error.h"

@@ -1,11 +1,11 @@
 #include "runtime/error_file.h"
 
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv is POSIX
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "support/temporary_directory.h"

@@ -24,20 +24,24 @@ BackendOffer without_gpu(const std::string& obstacle, const std::string& request
 }  // namespace
 
 TEST_CASE("ranks that ask for different backends are told so") {
-  expect_error(ErrorKind::mismatch, {"rank 0 asks for backend 'gloo'", "rank 2 for ''", "DDP_BACKEND"},
-               [] { choose_backend(Offers{{"gloo", {}}, {"gloo", {}}, {"", {}}}); });
+  expect_error(ErrorKind::mismatch, {"rank 0 asks for backend 'gloo'", "rank 2 for ''", "DDP_BACKEND"}, [] {
+    choose_backend(Offers{{"gloo", {}}, {"gloo", {}}, {"", {}}});
+  });
 }
 
 TEST_CASE("an unknown backend is refused with the nearest name") {
-  expect_error(ErrorKind::invalid_argument, {"'nccll'", "Did you mean nccl?", "gloo, nccl, mpi"},
-               [] { choose_backend(Offers{{"nccll", {}}}); });
-  expect_error(ErrorKind::invalid_argument, {"'tensorflow'", "gloo, nccl, mpi"},
-               [] { choose_backend(Offers{{"tensorflow", {}}}); });
+  expect_error(ErrorKind::invalid_argument, {"'nccll'", "Did you mean nccl?", "gloo, nccl, mpi"}, [] {
+    choose_backend(Offers{{"nccll", {}}});
+  });
+  expect_error(ErrorKind::invalid_argument, {"'tensorflow'", "gloo, nccl, mpi"}, [] {
+    choose_backend(Offers{{"tensorflow", {}}});
+  });
 }
 
 TEST_CASE("a requested backend that does not work names the rank and the reason") {
-  expect_error(ErrorKind::unavailable, {"nccl", "rank 1: no GPU"},
-               [] { choose_backend(Offers{with_gpu("a/1", "nccl"), without_gpu("no GPU", "nccl")}); });
+  expect_error(ErrorKind::unavailable, {"nccl", "rank 1: no GPU"}, [] {
+    choose_backend(Offers{with_gpu("a/1", "nccl"), without_gpu("no GPU", "nccl")});
+  });
   expect_error(ErrorKind::unavailable, {"mpi", "not under mpirun"},
                [] { choose_backend(Offers{without_gpu("not under mpirun", "mpi")}); });
 }

@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include <catch2/catch.hpp>
+
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -33,7 +34,9 @@ class SmallModel {
     weight.assign(6, -1.0F);
     counts.assign(2, -1);
   }
-  bool is_untouched() const { return weight == std::vector<float>(6, -1.0F) && counts == std::vector<std::int64_t>(2, -1); }
+  bool is_untouched() const {
+    return weight == std::vector<float>(6, -1.0F) && counts == std::vector<std::int64_t>(2, -1);
+  }
   bool is_as_saved() const {
     return weight == std::vector<float>{1, 2, 3, 4, 5, 6} && counts == std::vector<std::int64_t>{7, 8};
   }

@@ -1,6 +1,7 @@
 #include <ddp/checkpoint.h>
 
 #include <catch2/catch.hpp>
+
 #include <fstream>
 
 #include "support/gloo_ranks.h"

@@ -32,8 +32,7 @@ TEST_CASE("a header has these bytes") {
   float value = 1.5F;
   const std::vector<Tensor> tensors = {{"w", {&value, 1, DataType::f32}, {1}}};
   const std::string header = encode_safetensors_header(tensors, {{"step", "7"}});
-  const std::string json =
-      R"({"__metadata__":{"step":"7"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string json = R"({"__metadata__":{"step":"7"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   CHECK(header.size() % 64 == 0);
   CHECK(to_hex(header.substr(0, 8)) == "78 00 00 00 00 00 00 00");
   CHECK(header.substr(8, json.size()) == json);

@@ -2,6 +2,7 @@
 #include <ddp/error.h>
 
 #include <catch2/catch.hpp>
+
 #include <numeric>
 #include <set>
 
@@ -19,7 +20,9 @@ namespace {
 constexpr SamplerOptions kInOrder{.shuffle = false};
 constexpr SamplerOptions kDropping{.drop_last = true};
 
-Indices first(const Indices& indices, std::ptrdiff_t count) { return {indices.begin(), indices.begin() + count}; }
+Indices first(const Indices& indices, std::ptrdiff_t count) {
+  return {indices.begin(), indices.begin() + count};
+}
 
 // What all ranks see together.
 std::multiset<std::int64_t> seen_by_all(std::int64_t size, int world, SamplerOptions options) {

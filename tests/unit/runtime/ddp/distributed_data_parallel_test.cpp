@@ -1,6 +1,7 @@
 #include <ddp/distributed_data_parallel.h>
 
 #include <catch2/catch.hpp>
+
 #include <cmath>
 
 #include "support/expect_error.h"
@@ -18,8 +19,7 @@ struct Model {
   std::vector<float> weight = std::vector<float>(12);
   std::vector<float> bias = std::vector<float>(3);
   std::vector<double> scale = std::vector<double>(1);
-  std::vector<Tensor> parameters = {
-      {"weight", weight, {4, 3}}, {"bias", bias, {3}}, {"scale", scale, {}}};
+  std::vector<Tensor> parameters = {{"weight", weight, {4, 3}}, {"bias", bias, {3}}, {"scale", scale, {}}};
 
   Model() = default;
   Model(const Model&) = delete;
@@ -67,11 +67,15 @@ TEST_CASE("a rank with another model is named with the first difference on every
   }
   SECTION("another shape of the same size") {
     ranks.all_fail(ErrorKind::mismatch, {"parameter 0", "f32[4x3]", "rank 1 has 'weight' f32[3x4]"},
-                   with_different_model(1, [](Model& model) { model.parameters[0].shape = {3, 4}; }));
+                   with_different_model(1, [](Model& model) {
+                     model.parameters[0].shape = {3, 4};
+                   }));
   }
   SECTION("another type") {
     ranks.all_fail(ErrorKind::mismatch, {"parameter 2", "'scale' f64[]", "rank 1 has 'scale' f32[]"},
-                   with_different_model(1, [](Model& model) { model.parameters[2].data = {model.bias.data(), 1, DataType::f32}; }));
+                   with_different_model(1, [](Model& model) {
+                     model.parameters[2].data = {model.bias.data(), 1, DataType::f32};
+                   }));
   }
   SECTION("another number of parameters") {
     ranks.all_fail(ErrorKind::mismatch, {"rank 0 has 3 parameters", "rank 2 has 2"},
@@ -138,12 +142,15 @@ TEST_CASE("wrong parameters are refused before anything is sent") {
     DistributedDataParallel(scripted.group, std::move(parameters));
   };
   expect_error(ErrorKind::invalid_argument, {"no parameters"}, [&] { construct({}); });
-  expect_error(ErrorKind::invalid_argument, {"'count' i32[3]", "floating-point"},
-               [&] { construct({{"count", integers, {3}}}); });
-  expect_error(ErrorKind::invalid_argument, {"'bias' f32[4]", "3 elements", "4"},
-               [&] { construct({{"bias", model.bias, {4}}}); });
-  expect_error(ErrorKind::invalid_argument, {"'bias' f32[3]", "GPU memory"},
-               [&] { construct({{"bias", {model.bias.data(), 3, DataType::f32, DeviceType::cuda}, {3}}}); });
+  expect_error(ErrorKind::invalid_argument, {"'count' i32[3]", "floating-point"}, [&] {
+    construct({{"count", integers, {3}}});
+  });
+  expect_error(ErrorKind::invalid_argument, {"'bias' f32[4]", "3 elements", "4"}, [&] {
+    construct({{"bias", model.bias, {4}}});
+  });
+  expect_error(ErrorKind::invalid_argument, {"'bias' f32[3]", "GPU memory"}, [&] {
+    construct({{"bias", {model.bias.data(), 3, DataType::f32, DeviceType::cuda}, {3}}});
+  });
   CHECK(scripted.script->calls().empty());
 }
 

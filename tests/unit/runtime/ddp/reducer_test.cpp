@@ -2,8 +2,9 @@
 
 #include <ddp/error.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
+
+#include <algorithm>
 #include <future>
 #include <thread>
 

@@ -2,6 +2,7 @@
 #include <ddp/process_group.h>
 
 #include <catch2/catch.hpp>
+
 #include <cmath>
 
 #include "support/gloo_ranks.h"
@@ -53,7 +54,8 @@ TEMPLATE_TEST_CASE("all_reduce works for every operation and count", "", float, 
     GlooRanks(size).all_succeed([](GlooRanks::Rank& self) {
       for (const ReduceOp op : kOps) {
         if (op == ReduceOp::average && !std::is_floating_point_v<TestType>) continue;
-        for (const std::size_t count : {0, 1, 2, 3, 5, 7, 16, 1001}) check_all_reduce<TestType>(self.group(), op, count);
+        for (const std::size_t count : {0, 1, 2, 3, 5, 7, 16, 1001})
+          check_all_reduce<TestType>(self.group(), op, count);
       }
     });
   }
@@ -121,7 +123,8 @@ TEST_CASE("bytes of the root reach every rank") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
     const std::string words("any\0bytes", 9);
     for (int root = 0; root < 3; ++root) {
-      require(self.group().broadcast_bytes(self.rank() == root ? words : "own and longer text", root) == words, "words");
+      require(self.group().broadcast_bytes(self.rank() == root ? words : "own and longer text", root) == words,
+              "words");
       require(self.group().broadcast_bytes(self.rank() == root ? "" : "own", root).empty(), "nothing");
     }
   });

@@ -2,8 +2,9 @@
 
 #include <ddp/error.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
+
+#include <atomic>
 #include <future>
 #include <optional>
 
@@ -86,7 +87,9 @@ TEST_CASE("a work can be waited for often and from any thread") {
 TEST_CASE("a dropped work is carried out all the same") {
   std::atomic<bool> ran = false;
   OperationQueue queue;
-  { const Work dropped = queue.push("op", [&] { ran = true; }); }
+  {
+    const Work dropped = queue.push("op", [&] { ran = true; });
+  }
   Work last = queue.push("op", [] {});
   last.wait();
   CHECK(ran);

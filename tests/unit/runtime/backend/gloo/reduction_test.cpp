@@ -1,6 +1,7 @@
 #include "runtime/backend/gloo/reduction.h"
 
 #include <catch2/catch.hpp>
+
 #include <limits>
 
 using namespace ddp;
