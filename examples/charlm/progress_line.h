@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -29,7 +30,7 @@ class ProgressLine {
     printed_ = now;
     const double seconds = std::chrono::duration<double>(now - start_).count();
     const double rate = static_cast<double>(done - first_) / seconds;
-    const auto left = static_cast<std::int64_t>(static_cast<double>(total_ - done) / rate + 0.5);
+    const auto left = static_cast<std::int64_t>(std::llround(static_cast<double>(total_ - done) / rate));
     std::printf("%sstep %lld/%lld  loss %.3f  %s tok/s  eta %s%s", terminal_ ? "\r" : "", static_cast<long long>(done),
                 static_cast<long long>(total_), mean_loss_, thousands(rate * static_cast<double>(tokens_)).c_str(),
                 duration(left).c_str(), terminal_ ? "\033[K" : "\n");

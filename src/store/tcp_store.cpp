@@ -27,7 +27,7 @@ using wire::StoreRequest;
 
 class TcpStore : public Store {
  public:
-  TcpStore(std::string host, std::uint16_t port, milliseconds timeout)
+  TcpStore(const std::string& host, std::uint16_t port, milliseconds timeout)
       : where_(host + ":" + std::to_string(port)), timeout_(timeout) {
     connect(host, port);
   }

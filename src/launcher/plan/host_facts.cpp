@@ -79,7 +79,7 @@ ProgramFacts find_program(const std::string& program, const std::vector<std::str
   ProgramFacts best;
   const std::string path = find_variable(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin");
   for (const std::string& directory : base::split(path, ':')) {
-    const ProgramFacts facts = examine((directory.empty() ? "." : directory) + "/" + program);
+    ProgramFacts facts = examine((directory.empty() ? "." : directory) + "/" + program);
     if (facts.executable) return facts;
     if (facts.found && !facts.is_directory && !best.found) best = facts;
   }

@@ -39,7 +39,7 @@ class LinuxProcessHost : public ProcessHost {
   }
 
   base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec) override {
-    const auto pid = spawn_child(spec);
+    auto pid = spawn_child(spec);
     if (!pid) return pid;
     const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid.value(), 0));
     DDP_CHECK(pidfd >= 0, errno);

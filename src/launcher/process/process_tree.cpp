@@ -54,7 +54,7 @@ void reap_orphans(const std::function<bool(pid_t)>& is_known) {
 std::vector<pid_t> kill_descendants(const std::set<pid_t>& except, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (true) {
-    const std::vector<pid_t> left = descendants(::getpid(), except);
+    std::vector<pid_t> left = descendants(::getpid(), except);
     if (left.empty() || std::chrono::steady_clock::now() > deadline) return left;
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
     reap_orphans([&](pid_t pid) { return except.contains(pid); });

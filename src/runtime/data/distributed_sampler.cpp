@@ -57,7 +57,7 @@ std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed)
   std::iota(order.begin(), order.end(), std::int64_t{0});
   std::mt19937 generator(static_cast<std::uint32_t>(seed));
   for (std::int64_t i = 0; i + 1 < n; ++i) {
-    const std::int64_t j = i + generator() % (n - i);
+    const std::int64_t j = i + static_cast<std::int64_t>(generator()) % (n - i);
     std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
   }
   return order;
