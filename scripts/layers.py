@@ -53,6 +53,7 @@ TESTED_ELSEWHERE = {
     "runtime/group/bootstrap.cpp": "integration/train_test.cpp",
     "runtime/group/buffer.cpp": "unit/runtime",
     "runtime/group/work.cpp": "unit/runtime/group/operation_queue_test.cpp",
+    "runtime/backend/gloo/gloo_backend.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/backend/plugin.cpp": "integration/train_test.cpp",
     "runtime/backend/nccl/nccl_plugin.cpp": "needs a GPU; its logic is tested through the tables",
     "runtime/backend/mpi/mpi_plugin.cpp": "integration/mpi_test.sh",
