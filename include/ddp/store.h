@@ -58,7 +58,7 @@ class DDP_EXPORT Store {
 DDP_EXPORT std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port,
                                                     std::chrono::milliseconds timeout);
 
-// A store inside this process, for ranks that are threads and for a world of one.
+// A store inside this process, for ranks that are threads and for a world of one. Memory is its only limit.
 DDP_EXPORT std::shared_ptr<Store> make_memory_store(std::chrono::milliseconds timeout);
 
 // A view of `store` in which every key is preceded by `prefix` and "/".

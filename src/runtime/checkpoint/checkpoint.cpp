@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "runtime/checkpoint/checkpoint_file.h"
+#include "runtime/group/agreement.h"
 
 namespace ddp {
 namespace {
@@ -53,6 +54,9 @@ void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::strin
 }
 
 std::map<std::string, std::string> Checkpoint::load(std::span<const Tensor> tensors) {
+  if (const auto disagreement = first_disagreement(group_, describe_all(tensors))) {
+    throw Error(ErrorKind::mismatch, "checkpoint " + path_ + ": the ranks ask for different tensors: " + *disagreement);
+  }
   const Json metadata = on_rank_zero(group_, [&]() -> Json { return read_checkpoint_file(path_, tensors); });
   for (const Tensor& tensor : tensors) group_.broadcast(tensor.data, 0).wait();
   return metadata.get<std::map<std::string, std::string>>();

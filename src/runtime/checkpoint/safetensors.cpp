@@ -88,7 +88,12 @@ std::string encode_safetensors_header(std::span<const Tensor> tensors,
                            {"data_offsets", {first, first + tensor.data.bytes()}}};
     first += tensor.data.bytes();
   }
-  std::string json = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string json;
+  try {
+    json = header.dump();
+  } catch (const Json::exception&) {
+    throw Error(ErrorKind::invalid_argument, "checkpoint: a tensor's name or a word of the metadata is not UTF-8");
+  }
   json.resize((json.size() + 8 + 63) / 64 * 64 - 8, ' ');
   const std::uint64_t length = json.size();
   std::string result(sizeof length, '\0');

@@ -7,77 +7,38 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "runtime/ddp/reducer.h"
+#include "runtime/group/agreement.h"
 
 namespace ddp {
 namespace {
 
-std::string describe(const Tensor& tensor) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : tensor.shape) sizes.push_back(std::to_string(size));
-  return "'" + tensor.name + "' " + std::string(to_string(tensor.data.type)) + "[" + base::join(sizes, "x") + "]";
-}
-
-// One line a parameter: what must be equal on all ranks.
-std::string signature(std::span<const Tensor> parameters) {
-  std::string text;
-  for (const Tensor& tensor : parameters) text += describe(tensor) + "\n";
-  return text;
-}
-
-// "parameter 3: rank 0 has 'head' f32[10x64], rank 2 has 'head' f32[12x64]"
-std::string first_difference(const std::string& ours, const std::string& theirs, std::size_t rank) {
-  const std::vector<std::string> left = base::split(ours, '\n');
-  const std::vector<std::string> right = base::split(theirs, '\n');
-  const std::string who = "rank " + std::to_string(rank);
-  if (left.size() != right.size()) {
-    return "rank 0 has " + base::counted(std::ssize(left) - 1, "parameter") + ", " + who + " has " +
-           std::to_string(right.size() - 1);
-  }
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    if (left[i] != right[i]) {
-      return "parameter " + std::to_string(i) + ": rank 0 has " + left[i] + ", " + who + " has " + right[i];
+// What is wrong with this rank's arguments; empty if nothing.
+std::string find_fault(std::span<const Tensor> parameters) {
+  if (parameters.empty()) return "DistributedDataParallel: no parameters";
+  for (const Tensor& tensor : parameters) {
+    const auto elements =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
+    const std::string who = "parameter " + describe(tensor);
+    if (tensor.data.type != DataType::f32 && tensor.data.type != DataType::f64) {
+      return who + " is not of a floating-point type";
     }
+    if (elements != static_cast<std::int64_t>(tensor.data.count)) {
+      return who + " has " + base::counted(static_cast<std::int64_t>(tensor.data.count), "element") +
+             "; its shape says " + std::to_string(elements);
+    }
+    if (tensor.data.device != DeviceType::cpu) return who + " is in GPU memory; buckets are in host memory so far";
   }
   return "";
 }
 
-// Exchanges hashes first: eight bytes a rank, and only ranks that differ pay for the texts.
-void verify_signatures(ProcessGroup& group, std::span<const Tensor> parameters) {
-  const std::string own = signature(parameters);
-  base::Fnv1a64 hash;
-  hash.update(own);
-  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(hash.value())};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(all, mine).wait();
-  if (std::all_of(all.begin(), all.end(), [&](std::int64_t other) { return other == all[0]; })) return;
-
-  const std::vector<std::string> texts = group.all_gather_bytes(own);
-  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts[0]) continue;
-    throw Error(ErrorKind::mismatch, "the ranks' models differ: " + first_difference(texts[0], texts[rank], rank) +
-                                         ". All ranks must register the same parameters in the same order.");
-  }
-}
-
-void check_arguments(std::span<const Tensor> parameters) {
-  if (parameters.empty()) throw Error(ErrorKind::invalid_argument, "DistributedDataParallel: no parameters");
-  for (const Tensor& tensor : parameters) {
-    const auto elements =
-        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
-    if (tensor.data.type != DataType::f32 && tensor.data.type != DataType::f64) {
-      throw Error(ErrorKind::invalid_argument, "parameter " + describe(tensor) + " is not of a floating-point type");
-    }
-    if (elements != static_cast<std::int64_t>(tensor.data.count)) {
-      throw Error(ErrorKind::invalid_argument,
-                  "parameter " + describe(tensor) + " has " +
-                      base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + "; its shape says " +
-                      std::to_string(elements));
-    }
-    if (tensor.data.device != DeviceType::cpu) {
-      throw Error(ErrorKind::invalid_argument,
-                  "parameter " + describe(tensor) + " is in GPU memory; buckets are in host memory so far");
-    }
-  }
+// Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
+void check_parameters(ProcessGroup& group, std::span<const Tensor> parameters) {
+  const std::string fault = find_fault(parameters);
+  const auto disagreement = first_disagreement(group, fault.empty() ? describe_all(parameters) : "a fault: " + fault);
+  if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
+  if (!disagreement) return;
+  throw Error(ErrorKind::mismatch, "the ranks' models differ: " + *disagreement +
+                                       ". All ranks must register the same parameters in the same order.");
 }
 
 std::vector<ParameterSize> sizes(std::span<const Tensor> parameters) {
@@ -102,8 +63,7 @@ class DistributedDataParallel::Implementation {
 
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters,
                                                  DataParallelOptions options) {
-  check_arguments(parameters);
-  verify_signatures(group, parameters);
+  check_parameters(group, parameters);
   implementation_ = std::make_unique<Implementation>(group, std::move(parameters), options);
   for (const Tensor& tensor : implementation_->parameters) group.broadcast(tensor.data, 0).wait();
 }

@@ -51,6 +51,20 @@ TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
       checkpoint.load(wanted);
     });
   }
+  SECTION("ranks that ask for different tensors") {
+    ranks.all_fail(ErrorKind::mismatch, {"'weight' f32[2]", "rank 1 has 'weight' f32[3]"}, [&](GlooRanks::Rank& self) {
+      std::vector<float> own(self.rank() == 1 ? 3 : 2);
+      const std::vector<Tensor> tensors = {{"weight", own, {std::ssize(own)}}};
+      Checkpoint(path, self.group()).load(tensors);
+    });
+  }
+  SECTION("a name that is not UTF-8") {
+    ranks.all_fail(ErrorKind::invalid_argument, {"UTF-8"}, [&](GlooRanks::Rank& self) {
+      std::vector<float> own(1);
+      const std::vector<Tensor> tensors = {{"w\xFF", own, {1}}};
+      Checkpoint(path, self.group()).save(tensors, {});
+    });
+  }
   SECTION("a directory that is not there and whose name is not UTF-8") {
     ranks.all_fail(ErrorKind::unavailable, {"\xFF/model"}, [&](GlooRanks::Rank& self) {
       Checkpoint(directory.path() + "/\xFF/model", self.group()).save({}, {});

@@ -1,0 +1,52 @@
+#include "runtime/group/agreement.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "base/text.h"
+
+namespace ddp {
+namespace {
+
+std::string first_difference(const std::string& ours, const std::string& theirs, std::size_t rank) {
+  const std::vector<std::string> left = base::split(ours, '\n');
+  const std::vector<std::string> right = base::split(theirs, '\n');
+  const auto line = [](const std::vector<std::string>& lines, std::size_t i) {
+    return i < lines.size() && !lines[i].empty() ? lines[i] : "nothing more";
+  };
+  std::size_t i = 0;
+  while (line(left, i) == line(right, i) && i < std::max(left.size(), right.size())) ++i;
+  return "number " + std::to_string(i) + ": rank 0 has " + line(left, i) + ", rank " + std::to_string(rank) + " has " +
+         line(right, i);
+}
+
+}  // namespace
+
+std::string describe(const Tensor& tensor) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : tensor.shape) sizes.push_back(std::to_string(size));
+  return "'" + tensor.name + "' " + std::string(to_string(tensor.data.type)) + "[" + base::join(sizes, "x") + "]";
+}
+
+std::string describe_all(std::span<const Tensor> tensors) {
+  std::string text;
+  for (const Tensor& tensor : tensors) text += describe(tensor) + "\n";
+  return text;
+}
+
+std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text) {
+  base::Fnv1a64 hash;
+  hash.update(text);
+  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(hash.value())};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(all, mine).wait();
+  if (std::all_of(all.begin(), all.end(), [&](std::int64_t other) { return other == all[0]; })) return std::nullopt;
+
+  const std::vector<std::string> texts = group.all_gather_bytes(text);
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] != texts[0]) return first_difference(texts[0], texts[rank], rank);
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddp

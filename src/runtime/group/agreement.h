@@ -1,0 +1,24 @@
+// Whether all ranks are about to do the same thing: asked before a collective that would hang or corrupt if they are
+// not.
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace ddp {
+
+// "'weight' f32[64x32]".
+std::string describe(const Tensor& tensor);
+
+// One line a tensor: what must be equal on all ranks.
+std::string describe_all(std::span<const Tensor> tensors);
+
+// Collective. Nothing if all ranks have the same text, else, the same on every rank, the first line in which a rank
+// differs from rank 0: "rank 0 has 'head' f32[10x64], rank 2 has 'head' f32[12x64]". Ranks exchange hashes first: eight
+// bytes each, and only those that differ pay for the texts.
+std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text);
+
+}  // namespace ddp

@@ -1,0 +1,47 @@
+#include "runtime/group/agreement.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/gloo_ranks.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// What each rank is told when rank r has the r-th text.
+std::vector<std::optional<std::string>> told(const std::vector<std::string>& texts) {
+  std::vector<std::optional<std::string>> result(texts.size());
+  GlooRanks(static_cast<int>(texts.size())).all_succeed([&](GlooRanks::Rank& self) {
+    const auto rank = static_cast<std::size_t>(self.rank());
+    result[rank] = first_disagreement(self.group(), texts[rank]);
+  });
+  return result;
+}
+
+void all_are_told(const std::vector<std::string>& texts, const std::optional<std::string>& expected) {
+  for (const auto& answer : told(texts)) CHECK(answer == expected);
+}
+
+}  // namespace
+
+TEST_CASE("the first line that differs is told to every rank") {
+  all_are_told({"a\nb\n", "a\nb\n", "a\nc\n"}, "number 1: rank 0 has b, rank 2 has c");
+  all_are_told({"a\n", "x\n", "y\n"}, "number 0: rank 0 has a, rank 1 has x");
+}
+
+TEST_CASE("a rank with fewer lines has nothing more") {
+  all_are_told({"a\nb\n", "a\n"}, "number 1: rank 0 has b, rank 1 has nothing more");
+  all_are_told({"", "a\n"}, "number 0: rank 0 has nothing more, rank 1 has a");
+}
+
+TEST_CASE("equal texts are an agreement") {
+  all_are_told({"", ""}, std::nullopt);
+  all_are_told({"a\n", "a\n", "a\n"}, std::nullopt);
+  all_are_told({"alone"}, std::nullopt);
+}
+
+TEST_CASE("a tensor is described with name and type and shape") {
+  CHECK(describe({"w", {nullptr, 6, DataType::f64}, {2, 3}}) == "'w' f64[2x3]");
+  CHECK(describe({"s", {nullptr, 1, DataType::i32}, {}}) == "'s' i32[]");
+}
