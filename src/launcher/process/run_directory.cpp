@@ -1,6 +1,10 @@
 #include "launcher/process/run_directory.h"
 
+#include <fcntl.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp is POSIX
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -10,15 +14,44 @@ namespace ddp::launcher {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr const char* kPrefix = "ddplaunch-";
+constexpr const char* kLockName = "lock";
+
+std::string temporary_root() {
+  const char* root = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
+  return root != nullptr && *root != '\0' ? root : "/tmp";
+}
+
+// The lock of a run's directory; empty if there is none, or somebody holds it.
+base::UniqueFd take_lock(const fs::path& directory, int flags) {
+  base::UniqueFd lock(::open((directory / kLockName).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock.reset();
+  return lock;
+}
+
+void remove_leftovers(const std::string& root) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(root, ignored)) {
+    struct stat status {};
+    const bool ours = entry.path().filename().string().starts_with(kPrefix) &&
+                      ::lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+                      status.st_uid == ::geteuid();
+    if (ours && take_lock(entry.path(), 0)) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
 base::Result<std::unique_ptr<RunDirectory>> RunDirectory::create(int workers) {
-  const char* base_directory = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
-  std::string path = (base_directory != nullptr && *base_directory != '\0' ? std::string(base_directory) : "/tmp") +
-                     "/ddplaunch-XXXXXX";
+  remove_leftovers(temporary_root());
+  std::string path = temporary_root() + "/" + kPrefix + "XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) {
     return base::Failure{"cannot make the temporary directory " + path + ": " + std::strerror(errno) +
                          ". Set TMPDIR to a directory that can be written."};
   }
-  std::unique_ptr<RunDirectory> directory(new RunDirectory(path));
+  std::unique_ptr<RunDirectory> directory(new RunDirectory(path, take_lock(path, O_CREAT)));
   for (int local_rank = 0; local_rank < workers; ++local_rank) {
     std::error_code error;
     fs::create_directories(fs::path(directory->error_file(local_rank)).parent_path(), error);

@@ -42,3 +42,27 @@ TEST_CASE("each rank can write its error file and all is removed in the end") {
   }
   CHECK(std::filesystem::is_empty(parent.path()));
 }
+
+TEST_CASE("what a killed launcher left is removed by the next one and what a living one has is not") {
+  const TemporaryDirectory parent;
+  const TmpdirIs tmpdir(parent.path());
+  namespace fs = std::filesystem;
+  // As after SIGKILL: the directory and its lock file are there, nobody holds the lock.
+  fs::create_directories(parent.path() + "/ddplaunch-dead/attempt_0/0");
+  std::ofstream(parent.path() + "/ddplaunch-dead/lock") << "";
+  // Not ours: no lock file, another name, no directory.
+  fs::create_directories(parent.path() + "/ddplaunch-young");
+  fs::create_directories(parent.path() + "/other");
+  std::ofstream(parent.path() + "/ddplaunch-file") << "";
+
+  const auto living = RunDirectory::create(1);
+  const auto next = RunDirectory::create(1);
+  REQUIRE(living.ok());
+  REQUIRE(next.ok());
+  CHECK_FALSE(fs::exists(parent.path() + "/ddplaunch-dead"));
+  CHECK(fs::exists(parent.path() + "/ddplaunch-young"));
+  CHECK(fs::exists(parent.path() + "/other"));
+  CHECK(fs::exists(parent.path() + "/ddplaunch-file"));
+  CHECK(std::ofstream(living.value()->error_file(0)).is_open());
+  CHECK(std::ofstream(next.value()->error_file(0)).is_open());
+}
