@@ -13,7 +13,7 @@ build_preset() {
   # The table of what was found; the optional parts that were not found say how to get them.
   sed -n '/^-- ddplaunch /,/^-- Configuring done/p' "$log" | sed -e 's/^-- //' -e '/^Configuring done/d'
   if ! cmake --build --preset "$preset" >>"$log" 2>&1; then
-    grep -nE 'error|FAILED' "$log" | head -n 20 >&2
+    grep -nE 'error:|FAILED:' "$log" | head -n 20 >&2 || true
     echo "build: failed, see $log" >&2
     return 1
   fi

@@ -22,11 +22,15 @@ inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one tu
 
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;
-inline constexpr auto kDefaultGrace = 5s;    // SIGTERM to SIGKILL
-inline constexpr auto kUnkillableWait = 5s;  // SIGKILL to "cannot be killed"
-inline constexpr auto kSettleTime = 100ms;   // the first cause and its victims exit within this
-inline constexpr auto kQuietEnding = 1s;     // longer than this and the console says what it waits for
-inline constexpr auto kLeftoverWait = 2s;    // for descendants that outlive their worker
+inline constexpr auto kDefaultGrace = 5s;      // SIGTERM to SIGKILL
+inline constexpr auto kUnkillableWait = 5s;    // SIGKILL to "cannot be killed"
+inline constexpr auto kSecondRequest = 500ms;  // a signal that comes later than this while ending kills at once
+inline constexpr auto kGroupPoll = 10ms;       // is the group of an ended leader empty?
+inline constexpr auto kConsoleWait = 100ms;    // for a console that does not take a line, before the line is dropped
+inline constexpr int kStoreWarnings = 20;      // lines about misbehaving store clients
+inline constexpr auto kSettleTime = 500ms;     // the first cause and its victims exit within this
+inline constexpr auto kQuietEnding = 1s;       // longer than this and the console says what it waits for
+inline constexpr auto kLeftoverWait = 2s;      // for descendants that outlive their worker
 inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
 
 // Runtime.
@@ -34,6 +38,6 @@ inline constexpr auto kDefaultGroupTimeout = 10min;  // a collective
 inline constexpr auto kDefaultStoreTimeout = 5min;   // a store call and the rendezvous, as in PyTorch
 inline constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
-inline constexpr std::size_t kCheckpointHeaderBytes = std::size_t{100} << 20;  // safetensors' own limit
+inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit
 
 }  // namespace ddp::limits

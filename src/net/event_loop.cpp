@@ -96,6 +96,12 @@ void EventLoop::run() {
   asio_->context.run();
 }
 
+void EventLoop::poll() {
+  // Without work poll() would mark the context as stopped, as stop() does.
+  const auto guard = asio::make_work_guard(asio_->context);
+  asio_->context.poll();
+}
+
 void EventLoop::stop() {
   asio_->context.stop();
 }

@@ -36,6 +36,8 @@ class EventLoop {
 
   // Runs callbacks until stop().
   void run();
+  // Runs the callbacks that are due now; none after stop().
+  void poll();
   void stop();
 
   // For net/event_loop_asio.h only.

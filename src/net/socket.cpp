@@ -63,7 +63,9 @@ base::Result<UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::
 
   SocketFailure last{Kind::failed, "no address"};
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    auto fd = connect_one(*address, deadline);
+    // An address that swallows packets must leave time for the next one.
+    const Deadline soon = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    auto fd = connect_one(*address, address->ai_next == nullptr ? deadline : std::min(deadline, soon));
     if (fd) return fd;
     last = fd.error();
   }

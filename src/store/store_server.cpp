@@ -105,13 +105,17 @@ class Server : public StoreServer {
   void accept() {
     acceptor_.async_accept([this, alive = alive()](const error_code& error, tcp::socket socket) {
       if (error == asio::error::operation_aborted || alive.expired()) return;
-      if (error) return accept_later();  // out of descriptors, or the peer left before it was accepted
-      add_session(std::move(socket));
+      if (error == asio::error::no_descriptors || error == boost::system::errc::too_many_files_open_in_system) {
+        return accept_later();
+      }
+      if (!error) add_session(std::move(socket));  // else the peer left before it was accepted
       accept();
     });
   }
 
   void accept_later() {
+    if (on_violation_ && !told_of_descriptors_) on_violation_("new clients", "out of file descriptors (ulimit -n)");
+    told_of_descriptors_ = true;
     retry_.expires_after(std::chrono::milliseconds(50));
     retry_.async_wait([this, alive = alive()](const error_code& error) {
       if (!error && !alive.expired()) accept();
@@ -139,6 +143,7 @@ class Server : public StoreServer {
   ViolationCallback on_violation_;
   std::uint16_t port_ = 0;
   ConnectionId next_id_ = 1;
+  bool told_of_descriptors_ = false;
   StoreTable table_;
   std::unordered_map<ConnectionId, std::shared_ptr<Session>> sessions_;
   std::shared_ptr<int> alive_ = std::make_shared<int>();

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/text.h"
 
@@ -61,27 +62,31 @@ class Parser {
     option("--role", options_.role, "NAME", "Role of the workers (ROLE_NAME). Default: default");
     app_.add_flag("-q,--quiet", options_.quiet, "No line of ours unless something goes wrong");
     app_.add_flag(both_spellings("--dry-run"), options_.dry_run, "Print the launch plan and exit");
-    app_.add_option("program", options_.command, "Program and its arguments")->required()->type_name("");
-    app_.positionals_at_end();
   }
 
+  // CLI11 sees the words before the program only: it gives brackets and the like in a program's arguments a meaning.
   std::variant<Options, Information, UsageError> parse(int argc, const char* const* argv) {
+    int program = 1;
+    if (auto mistake = find_program(argc, argv, program)) return *mistake;
     try {
-      app_.parse(argc, argv);
+      app_.parse(program, argv);
     } catch (const CLI::CallForHelp&) {
       return Information{app_.help()};
     } catch (const CLI::ParseError& error) {
-      if (version_) return Information{"ddplaunch " DDP_VERSION_STRING "\n"};
-      return UsageError{explain(error, argc, argv)};
+      return UsageError{std::string(error.what()) + ". See ddplaunch --help"};
     }
     if (version_) return Information{"ddplaunch " DDP_VERSION_STRING "\n"};
-    const auto seconds = base::parse_number(grace_.empty() ? "5" : grace_);
+    if (program < argc && std::string_view(argv[program]) == "--") ++program;
+    if (program == argc) {
+      return UsageError{"no program given. Usage: ddplaunch [options] program [arguments ...]. See ddplaunch --help"};
+    }
+    options_.command.assign(argv + program, argv + argc);
+    if (grace_.empty()) return options_;
+    const auto seconds = base::parse_number(grace_);
     if (!seconds || *seconds > 1e6) {
       return UsageError{"--grace=" + grace_ + " is not a number of seconds. Example: --grace=30"};
     }
-    if (!grace_.empty()) {
-      options_.grace = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
-    }
+    options_.grace = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
     return options_;
   }
 
@@ -90,21 +95,22 @@ class Parser {
     return app_.add_option(both_spellings(name), value, help)->type_name(type);
   }
 
-  // CLI11's message, or for an option that does not exist, the one that was probably meant.
-  std::string explain(const CLI::ParseError& error, int argc, const char* const* argv) {
-    for (int i = 1; i < argc && argv[i][0] == '-' && std::string_view(argv[i]) != "--"; ++i) {
-      const std::string word = std::string(argv[i]).substr(0, std::string_view(argv[i]).find('='));
-      if (word == "-") break;
-      const CLI::Option* known = app_.get_option_no_throw(word);
-      if (known == nullptr) return explain_unknown(word);
-      const bool takes_value =
-          known->get_expected_max() > 0 && std::string_view(argv[i]).find('=') == std::string_view::npos;
-      if (takes_value) ++i;
+  // Sets `program` to the index of the first word that is neither an option of ours nor an option's value.
+  std::optional<UsageError> find_program(int argc, const char* const* argv, int& program) {
+    for (; program < argc; ++program) {
+      const std::string word = argv[program];
+      if (word.size() < 2 || word[0] != '-' || word == "--") return std::nullopt;
+      const std::size_t equals = word.find('=');
+      const CLI::Option* known = app_.get_option_no_throw(word.substr(0, equals));
+      if (known == nullptr) return UsageError{explain_unknown(word.substr(0, equals))};
+      const bool has_value = known->get_expected_max() > 0;
+      if (!has_value && equals != std::string::npos) {
+        return UsageError{word.substr(0, equals) + " takes no value. See ddplaunch --help"};
+      }
+      if (has_value && equals == std::string::npos) ++program;
     }
-    if (error.get_name() == "RequiredError") {
-      return "no program given. Usage: ddplaunch [options] program [arguments ...]. See ddplaunch --help";
-    }
-    return std::string(error.what()) + ". See ddplaunch --help";
+    program = argc;
+    return std::nullopt;
   }
 
   std::string explain_unknown(const std::string& word) {
@@ -112,8 +118,11 @@ class Parser {
     for (const CLI::Option* known : app_.get_options()) {
       for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
     }
-    // The user's own spelling: dashes are compared with dashes, underscores with underscores.
-    const auto nearest = base::nearest_match(word, names);
+    // A word that was cut short, as torchrun allows; else the nearest in the user's own spelling of dashes.
+    auto nearest = base::nearest_match(word, names);
+    for (const std::string& name : names) {
+      if (name.starts_with(word)) nearest = name;
+    }
     return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "") +
            " See ddplaunch --help";
   }

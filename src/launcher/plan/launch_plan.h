@@ -15,7 +15,7 @@ namespace ddp::launcher {
 struct LaunchPlan {
   std::string host_name;
   std::string program;                 // resolved path
-  std::vector<std::string> arguments;  // argv, program name first
+  std::vector<std::string> arguments;  // as typed, the program first
   int workers = 1;
   std::vector<std::optional<std::string>> visible_devices;  // by local rank; nothing: left alone
   std::string backend;                                      // empty: the workers choose

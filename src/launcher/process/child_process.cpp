@@ -38,12 +38,13 @@ class BlockedSignals {
 };
 
 // Runs in the child.
-void prepare_child(pid_t launcher) {
+void prepare_child(pid_t launcher, const rlimit& descriptors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The launcher may have died before that call; its pid is compared with what it was, since a subreaper, not 1, may
   // have adopted us.
   if (::getppid() != launcher) ::_exit(1);
   ::setsid();
+  ::setrlimit(RLIMIT_NOFILE, &descriptors);
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
@@ -64,6 +65,9 @@ SpawnFailure explain(const std::string& program, const std::error_code& error) {
               start + "not a program for this machine. Another architecture, or a script without a #! line?"};
     case EACCES:
       return {base::kExitNotExecutable, start + "permission denied (file, directory or interpreter)."};
+    case EMFILE:
+    case ENFILE:
+      return {base::kExitOwnFault, start + "out of file descriptors (ulimit -n)."};
     case EAGAIN:
       return {base::kExitOwnFault, start + "the limit of processes is reached (ulimit -u, or pids.max of the cgroup)."};
     default:
@@ -73,7 +77,7 @@ SpawnFailure explain(const std::string& program, const std::error_code& error) {
 
 }  // namespace
 
-base::Result<pid_t, SpawnFailure> spawn_child(const WorkerSpec& spec) {
+base::Result<pid_t, SpawnFailure> spawn_child(const WorkerSpec& spec, const rlimit& descriptors) {
   bp::environment environment;
   for (const std::string& line : spec.environment) {
     const std::size_t equals = line.find('=');
@@ -85,9 +89,11 @@ base::Result<pid_t, SpawnFailure> spawn_child(const WorkerSpec& spec) {
   const BlockedSignals blocked;
   bp::child child(
       bp::exe = spec.program, bp::args = arguments, environment, bp::std_in < bp::null, error,
-      bp::extend::on_exec_setup = [launcher](auto&) { prepare_child(launcher); });
+      bp::extend::on_exec_setup = [launcher, descriptors](auto&) { prepare_child(launcher, descriptors); });
   if (error) return explain(spec.program, error);
   const pid_t pid = child.id();
+  // The library reports a failed pipe() by this alone.
+  if (!child.valid() || pid <= 0) return explain(spec.program, {EMFILE, std::system_category()});
   child.detach();
   return pid;
 }

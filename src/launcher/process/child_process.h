@@ -1,6 +1,7 @@
 // Starting one process. The only file pair that knows Boost.Process (docs/decisions/0002-process-spawning.md).
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <string>
@@ -16,8 +17,9 @@ struct SpawnFailure {
 };
 
 // Starts the worker as the leader of a session and process group of its own, with no input, our output, default signal
-// dispositions, an empty signal mask and no other descriptor of ours; it is killed when the calling thread ends. The
-// caller reaps it. Call from one long-lived thread.
-base::Result<pid_t, SpawnFailure> spawn_child(const WorkerSpec& spec);
+// dispositions, an empty signal mask, the given limit of descriptors and none of ours but the first three; it is killed
+// when the calling thread ends. Its argv[0] is the program's path. The caller reaps it. Call from one long-lived
+// thread.
+base::Result<pid_t, SpawnFailure> spawn_child(const WorkerSpec& spec, const rlimit& descriptors);
 
 }  // namespace ddp::launcher

@@ -1,14 +1,20 @@
 #include "launcher/process/process_host.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <map>
+#include <optional>
 
 #include "base/check.h"
+#include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/unique_fd.h"
 #include "launcher/process/process_tree.h"
@@ -21,6 +27,9 @@ struct Child {
   pid_t pid = 0;
   base::UniqueFd pidfd;
   std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
+  bool asked_to_end = false;
+  // Set once the leader is reaped; the worker has ended when its group is empty too.
+  std::optional<base::ExitStatus> status;
 };
 
 base::ExitStatus status_from(const siginfo_t& info) {
@@ -28,36 +37,55 @@ base::ExitStatus status_from(const siginfo_t& info) {
   return base::ExitStatus::killed(info.si_status, info.si_code == CLD_DUMPED);
 }
 
+// The soft limit of descriptors is often 1024, the hard one much higher; a worker takes one or two of ours.
+rlimit raise_descriptor_limit() {
+  rlimit inherited{};
+  ::getrlimit(RLIMIT_NOFILE, &inherited);
+  const rlimit raised{inherited.rlim_max, inherited.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  return inherited;
+}
+
 class LinuxProcessHost : public ProcessHost {
  public:
-  explicit LinuxProcessHost(net::EventLoop& loop) : loop_(loop) {
+  explicit LinuxProcessHost(net::EventLoop& loop) : loop_(loop), inherited_descriptors_(raise_descriptor_limit()) {
     become_subreaper();
     // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
     for (const pid_t pid : descendants(::getpid(), {})) strangers_.insert(pid);
     const std::array signals = {SIGCHLD};
     orphan_watch_ = loop_.on_signals(signals, [this](int) { reap(); });
   }
+  ~LinuxProcessHost() override { ::setrlimit(RLIMIT_NOFILE, &inherited_descriptors_); }
 
   base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec) override {
-    auto pid = spawn_child(spec);
+    auto pid = spawn_child(spec, inherited_descriptors_);
     if (!pid) return pid;
-    const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid.value(), 0));
-    DDP_CHECK(pidfd >= 0, errno);
-    const auto [child, is_new] = children_.emplace(local_rank, Child{pid.value(), base::UniqueFd(pidfd), nullptr});
-    DDP_CHECK(is_new, local_rank);
-    child->second.watch = loop_.watch_readable(pidfd, [this, local_rank] { ended(local_rank); });
+    base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid.value(), 0)));
+    if (!pidfd) {
+      SpawnFailure failure{base::kExitOwnFault, "cannot watch " + spec.program + ": " + std::strerror(errno) + "."};
+      ::killpg(pid.value(), SIGKILL);
+      ::waitpid(pid.value(), nullptr, 0);
+      return failure;
+    }
+    Child child{pid.value(), std::move(pidfd), nullptr, false, std::nullopt};
+    child.watch = loop_.watch_readable(child.pidfd.get(), [this, local_rank] { leader_ended(local_rank); });
+    DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
     return pid;
   }
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }
 
   void signal(int local_rank, int signal, SignalTarget target) override {
-    const auto child = children_.find(local_rank);
-    if (child == children_.end()) return;
-    if (target == SignalTarget::group) {
-      ::killpg(child->second.pid, signal);
+    const auto entry = children_.find(local_rank);
+    if (entry == children_.end()) return;
+    Child& child = entry->second;
+    child.asked_to_end = child.asked_to_end || signal == SIGTERM || signal == SIGKILL;
+    if (child.status) {
+      for (const pid_t pid : group_members(child.pid)) ::kill(pid, signal);
+    } else if (target == SignalTarget::group) {
+      ::killpg(child.pid, signal);
     } else {
-      ::syscall(SYS_pidfd_send_signal, child->second.pidfd.get(), signal, nullptr, 0);
+      ::syscall(SYS_pidfd_send_signal, child.pidfd.get(), signal, nullptr, 0);
     }
   }
 
@@ -68,34 +96,65 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
-  void ended(int local_rank) {
-    const auto child = children_.find(local_rank);
+  void leader_ended(int local_rank) {
+    Child& child = children_.at(local_rank);
     siginfo_t info{};
-    const auto pidfd = static_cast<id_t>(child->second.pidfd.get());
-    DDP_CHECK(::waitid(P_PIDFD, pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0, errno);
-    const base::ExitStatus status = status_from(info);
-    // What a failed worker leaves in its group ends with it. The group is signalled before its leader is reaped, while
-    // the number cannot be anybody else's.
-    if (!status.success()) ::killpg(child->second.pid, SIGKILL);
+    const auto pidfd = static_cast<id_t>(child.pidfd.get());
+    const int error = ::waitid(P_PIDFD, pidfd, &info, WEXITED | WNOHANG | WNOWAIT);
+    DDP_CHECK(error == 0, errno);
+    if (info.si_pid == 0) {
+      // Dead, but a tracer (gdb, strace) has not let go of it yet: the pidfd is readable, the status not there.
+      child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { leader_ended(local_rank); });
+      return;
+    }
+    child.status = status_from(info);
+    // The group is signalled before its leader is reaped, while the number cannot be anybody else's. What a worker that
+    // failed by itself leaves there ends with it; one that was asked to end may be a shell around the real program,
+    // which has not been asked yet and has the rest of the grace.
+    if (child.asked_to_end) {
+      ::killpg(child.pid, SIGTERM);
+    } else if (!child.status->success()) {
+      ::killpg(child.pid, SIGKILL);
+    }
     ::waitid(P_PIDFD, pidfd, &info, WEXITED);
-    children_.erase(child);
+    await_group(local_rank);
+  }
+
+  void await_group(int local_rank) {
     reap();
+    Child& child = children_.at(local_rank);
+    if (child.asked_to_end && ::killpg(child.pid, 0) == 0 && !group_members(child.pid).empty()) {
+      child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { await_group(local_rank); });
+      return;
+    }
+    const base::ExitStatus status = *child.status;
+    children_.erase(local_rank);
     if (on_exit_) on_exit_(local_rank, status);
   }
 
-  void reap() {
-    reap_orphans([this](pid_t pid) {
-      if (strangers_.contains(pid)) return true;
-      for (const auto& [local_rank, child] : children_) {
-        if (child.pid == pid) return true;
-      }
-      return false;
-    });
+  // Descendants of ours in that group: after its leader is gone its number alone proves nothing.
+  std::vector<pid_t> group_members(pid_t group) const {
+    std::vector<pid_t> members;
+    for (const pid_t pid : descendants(::getpid(), strangers_)) {
+      if (::getpgid(pid) == group) members.push_back(pid);
+    }
+    return members;
   }
 
+  void reap() {
+    const auto reaped = reap_orphans([this](pid_t pid) {
+      return std::any_of(children_.begin(), children_.end(),
+                         [pid](const auto& entry) { return entry.second.pid == pid && !entry.second.status; });
+    });
+    for (const pid_t pid : reaped) strangers_.erase(pid);
+  }
+
+  using Clock = std::chrono::steady_clock;
+
   net::EventLoop& loop_;
+  const rlimit inherited_descriptors_;
   std::set<pid_t> strangers_;
-  std::map<int, Child> children_;  // by local rank; erased when reaped
+  std::map<int, Child> children_;  // by local rank; erased when ended
   std::unique_ptr<net::Watch> orphan_watch_;
   ExitCallback on_exit_;
 };

@@ -22,7 +22,8 @@ class ProcessHost {
 
   virtual ~ProcessHost() = default;
 
-  // Starts the worker. Its end is told to the callback, once.
+  // Starts the worker. Its end is told to the callback, once: when its first process has ended and, if it had been
+  // asked to end (SIGTERM), the others of its process group too. Those get SIGTERM when the first one is gone.
   virtual base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec) = 0;
   virtual void on_exit(ExitCallback callback) = 0;
 

@@ -41,12 +41,14 @@ std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except) {
   return result;
 }
 
-void reap_orphans(const std::function<bool(pid_t)>& is_known) {
+std::vector<pid_t> reap_orphans(const std::function<bool(pid_t)>& is_known) {
+  std::vector<pid_t> reaped;
   while (true) {
     siginfo_t info{};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return reaped;
     // waitid shows the same child again and again: the owner of a known one must come first.
-    if (is_known(info.si_pid)) return;
+    if (is_known(info.si_pid)) return reaped;
+    reaped.push_back(info.si_pid);
     ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
   }
 }
@@ -57,7 +59,8 @@ std::vector<pid_t> kill_descendants(const std::set<pid_t>& except, std::chrono::
     std::vector<pid_t> left = descendants(::getpid(), except);
     if (left.empty() || std::chrono::steady_clock::now() > deadline) return left;
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
-    reap_orphans([&](pid_t pid) { return except.contains(pid); });
+    // Those whose parent died are ours to reap; the others' turn comes when theirs has.
+    for (const pid_t pid : left) ::waitpid(pid, nullptr, WNOHANG);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -17,8 +17,8 @@ void become_subreaper();
 // All descendants of `root` except the given ones and their descendants.
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except);
 
-// Reaps every dead child but those that `is_known` claims: their owner reaps them.
-void reap_orphans(const std::function<bool(pid_t)>& is_known);
+// Reaps every dead child but those that `is_known` claims: their owner reaps them. Returns those that it reaped.
+std::vector<pid_t> reap_orphans(const std::function<bool(pid_t)>& is_known);
 
 // Kills all descendants except the given ones, as new ones appear, until none is left or `limit` has passed. Blocks.
 // Returns those that could not be killed.

@@ -21,7 +21,10 @@ constexpr const char* kLockName = "lock";
 
 std::string temporary_root() {
   const char* root = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
-  return root != nullptr && *root != '\0' ? root : "/tmp";
+  if (root == nullptr || *root == '\0') return "/tmp";
+  // Absolute, since a worker may change its directory.
+  std::error_code ignored;
+  return fs::absolute(root, ignored).string();
 }
 
 // The lock of a run's directory; empty if there is none, or somebody holds it.
@@ -46,12 +49,19 @@ void remove_leftovers(const std::string& root) {
 
 base::Result<std::unique_ptr<RunDirectory>> RunDirectory::create(int workers) {
   remove_leftovers(temporary_root());
-  std::string path = temporary_root() + "/" + kPrefix + "XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) {
-    return base::Failure{"cannot make the temporary directory " + path + ": " + std::strerror(errno) +
-                         ". Set TMPDIR to a directory that can be written."};
+  std::string path;
+  base::UniqueFd lock;
+  // Another launcher may take a directory for a leftover in the moment before it is locked: then make another.
+  for (int tries = 0; tries < 10 && !(lock && fs::exists(fs::path(path) / kLockName)); ++tries) {
+    path = temporary_root() + "/" + kPrefix + "XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) {
+      return base::Failure{"cannot make the temporary directory " + path + ": " + std::strerror(errno) +
+                           ". Set TMPDIR to a directory that can be written."};
+    }
+    lock = take_lock(path, O_CREAT);
   }
-  std::unique_ptr<RunDirectory> directory(new RunDirectory(path, take_lock(path, O_CREAT)));
+  if (!lock) return base::Failure{"cannot lock the temporary directory " + path + ". Set TMPDIR to another directory."};
+  std::unique_ptr<RunDirectory> directory(new RunDirectory(path, std::move(lock)));
   for (int local_rank = 0; local_rank < workers; ++local_rank) {
     std::error_code error;
     fs::create_directories(fs::path(directory->error_file(local_rank)).parent_path(), error);

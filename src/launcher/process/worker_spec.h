@@ -11,7 +11,7 @@ namespace ddp::launcher {
 
 struct WorkerSpec {
   std::string program;                   // path
-  std::vector<std::string> arguments;    // argv
+  std::vector<std::string> arguments;    // as typed, the program first
   std::vector<std::string> environment;  // "NAME=value", complete
 };
 

@@ -42,6 +42,11 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, std::ve
   const auto& device = plan.visible_devices.at(static_cast<std::size_t>(end.local_rank));
   lines.push_back("  node " + plan.host_name + (device ? ", GPU " + *device : "") + ", program " + plan.program);
   if (const std::string hint = why_killed_hint(end.status); !hint.empty()) lines.push_back(hint);
+  if (end.error && end.error->is_victim) {
+    lines.push_back(outcome.left_early.empty() ? "  it lost another rank, but none has failed by itself"
+                                               : "  it lost another rank: " + ranks_text(outcome.left_early) +
+                                                     " had ended with exit code 0 before");
+  }
   if (end.error) {
     lines.emplace_back("  its error:");
     for (std::string& line : quote(end.error->message)) lines.push_back(std::move(line));

@@ -1,7 +1,13 @@
 #include "launcher/report/log_sink.h"
 
+#include <poll.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "base/limits.h"
 
 namespace ddp::launcher {
 
@@ -16,13 +22,24 @@ LogSink::~LogSink() {
 }
 
 void LogSink::info(const std::string& line) {
-  logger_->log(spdlog::level::info, line);
+  write(spdlog::level::info, line);
 }
+
 void LogSink::warning(const std::string& line) {
-  logger_->log(spdlog::level::warn, "warning: " + line);
+  write(spdlog::level::warn, "warning: " + line);
 }
+
 void LogSink::error(const std::string& line) {
-  logger_->log(spdlog::level::err, line);
+  write(spdlog::level::err, line);
+}
+
+void LogSink::write(int level, const std::string& line) {
+  // A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.
+  pollfd console{STDERR_FILENO, POLLOUT, 0};
+  const auto limit = std::chrono::milliseconds(limits::kConsoleWait);
+  if (::poll(&console, 1, static_cast<int>(limit.count())) > 0) {
+    logger_->log(static_cast<spdlog::level::level_enum>(level), line);
+  }
 }
 
 }  // namespace ddp::launcher

@@ -12,7 +12,7 @@ namespace ddp::launcher {
 
 class LogSink {
  public:
-  // quiet: nothing below an error.
+  // quiet: nothing below an error. A line that the console does not take within limits::kConsoleWait is dropped.
   explicit LogSink(bool quiet);
   ~LogSink();
 
@@ -21,6 +21,8 @@ class LogSink {
   void error(const std::string& line);
 
  private:
+  void write(int level, const std::string& line);
+
   std::shared_ptr<spdlog::logger> logger_;
 };
 

@@ -1,10 +1,12 @@
 #include "launcher/supervise/error_record.h"
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
-
-#include <fstream>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/limits.h"
+#include "base/unique_fd.h"
 
 namespace ddp::launcher {
 
@@ -25,11 +27,14 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
 }
 
 std::optional<ErrorRecord> read_error_record(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
+  // A worker may have put anything there, a FIFO for instance, whose reading would never end.
+  const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   std::string text(limits::kErrorFileBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  const ssize_t got = ::read(file.get(), text.data(), text.size());
+  if (got < 0) return std::nullopt;
+  text.resize(static_cast<std::size_t>(got));
   return parse_error_record(text);
 }
 

@@ -25,17 +25,17 @@ std::vector<Action> JobState::step(const Event& event, TimePoint now) {
 }
 
 std::optional<TimePoint> JobState::alarm() const {
-  if (!tell_at_ || !escalate_at_) return tell_at_ ? tell_at_ : escalate_at_;
-  return std::min(*tell_at_, *escalate_at_);
+  std::optional<TimePoint> next;
+  for (const auto& when : {settle_at_, tell_at_, escalate_at_}) {
+    if (when && (!next || *when < *next)) next = when;
+  }
+  return next;
 }
 
-void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>& actions) {
+void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
+  DDP_CHECK(phase_ == Phase::running, event.local_rank);
   worker = {event.pid, true, false};
-  // Started while the job is being ended: it missed the signal that the others got.
-  if (phase_ == Phase::running) return;
-  worker.signalled = true;
-  actions.emplace_back(SendSignal{event.local_rank, SIGTERM, SignalTarget::leader});
 }
 
 void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
@@ -52,7 +52,13 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   worker.alive = false;
   ends_.push_back(
       {event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now, worker.signalled});
-  if (phase_ == Phase::running && !event.status.success()) begin_ending(now, actions);
+  if (phase_ == Phase::running && !event.status.success()) {
+    if (!event.error || !event.error->is_victim) {
+      begin_ending(now, actions);
+    } else if (!settle_at_) {
+      settle_at_ = now + limits::kSettleTime;
+    }
+  }
   finish_if_done(now, actions);
 }
 
@@ -69,36 +75,39 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
     signal_ = event.signal;
     begin_ending(now, actions);
     finish_if_done(now, actions);
-  } else if (phase_ == Phase::ending) {
-    // Somebody asks again: no more patience.
+  } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
+    // Somebody asks again: no more patience. Signals close together are one request: a terminal that goes away and
+    // some service managers send several.
     begin_killing(now, actions);
   }
 }
 
 void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
-  if (tell_at_ && now >= *tell_at_) {
-    tell_at_.reset();
-    const std::string who = base::rank_list(alive_ranks());
-    const std::string why = signal_                ? base::signal_name(*signal_)
-                            : culprit() != nullptr ? "rank " + std::to_string(culprit()->rank) + " failed (" +
-                                                         culprit()->status.describe() + ")"
-                                                   : "a worker could not be started";
-    const std::string next = phase_ == Phase::ending
-                                 ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now)
-                                 : "SIGKILL sent";
-    actions.emplace_back(Tell{why + ": waiting for rank " + who + " to end (" + next + "; see --grace)"});
-  }
-  if (!escalate_at_ || now < *escalate_at_) return;
-  if (phase_ == Phase::ending) {
+  if (settle_at_ && now >= *settle_at_) begin_ending(now, actions);
+  if (escalate_at_ && now >= *escalate_at_) {
+    if (phase_ == Phase::killing) return finish(now, actions);
     begin_killing(now, actions);
-  } else {
-    finish(now, actions);
   }
+  if (!tell_at_ || now < *tell_at_) return;
+  tell_at_.reset();
+  const std::string next = phase_ == Phase::ending
+                               ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now)
+                               : "SIGKILL sent";
+  actions.emplace_back(Tell{describe_cause() + ": waiting for rank " + base::rank_list(alive_ranks()) + " to end (" +
+                            next + "; see --grace)"});
+}
+
+std::string JobState::describe_cause() const {
+  if (signal_) return base::signal_name(*signal_);
+  const WorkerEnd* cause = culprit();
+  if (cause == nullptr) return "a worker could not be started";
+  return "rank " + std::to_string(cause->rank) + " failed (" + cause->status.describe() + ")";
 }
 
 void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   phase_ = Phase::ending;
   cause_time_ = now;
+  settle_at_.reset();
   tell_at_ = now + limits::kQuietEnding;
   escalate_at_ = now + options_.grace;
   for (int i = 0; i < options_.workers; ++i) {
@@ -133,16 +142,28 @@ void JobState::finish(TimePoint now, std::vector<Action>& actions) {
   if (phase_ == Phase::running) cause_time_ = now;
   phase_ = Phase::finished;
   end_time_ = now;
+  settle_at_.reset();
   tell_at_.reset();
   escalate_at_.reset();
   actions.emplace_back(Finish{});
 }
 
+namespace {
+
+// Whether the end is what our SIGTERM or SIGKILL leads to.
+bool is_our_doing(const WorkerEnd& end) {
+  if (!end.after_signal) return false;
+  return end.status.was_killed_by(SIGTERM) || end.status.was_killed_by(SIGKILL) ||
+         end.status == base::ExitStatus::exited(128 + SIGTERM);
+}
+
+bool failed_by_itself(const WorkerEnd& end) {
+  return !end.status.success() && !is_our_doing(end);
+}
+
+}  // namespace
+
 const WorkerEnd* JobState::culprit() const {
-  const auto failed_by_itself = [](const WorkerEnd& end) {
-    const bool our_doing = end.after_signal && (end.status.was_killed_by(SIGTERM) || end.status.was_killed_by(SIGKILL));
-    return !end.status.success() && !our_doing;
-  };
   const auto is_victim = [](const WorkerEnd& end) { return end.error && end.error->is_victim; };
   const auto first = std::find_if(ends_.begin(), ends_.end(), failed_by_itself);
   if (first == ends_.end()) return nullptr;
@@ -182,10 +203,13 @@ JobOutcome JobState::outcome() const {
   }
   for (const WorkerEnd& end : ends_) {
     if (&end == cause && outcome.culprit) continue;
-    if (end.after_signal) {
-      outcome.ended_ranks.push_back(end.rank);
-    } else if (!end.status.success()) {
+    // A worker that answers our signal with a code of its own has obeyed; one that crashes has not.
+    if (failed_by_itself(end) && (!end.after_signal || end.status.was_killed())) {
       outcome.also_failed.push_back(end);
+    } else if (end.after_signal) {
+      outcome.ended_ranks.push_back(end.rank);
+    } else if (cause != nullptr) {
+      outcome.left_early.push_back(end.rank);
     }
   }
   std::sort(outcome.ended_ranks.begin(), outcome.ended_ranks.end());

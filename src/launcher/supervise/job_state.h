@@ -43,6 +43,7 @@ struct JobOutcome {
 
   std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
   std::vector<int> ended_ranks;        // by us
+  std::vector<int> left_early;         // with exit code 0 before the culprit failed, in that order
   bool needed_kill = false;            // SIGTERM was not enough for some of them
   std::vector<RankAndPid> unkillable;
   std::chrono::nanoseconds run_time{0};     // start to the first cause, or to the end
@@ -50,10 +51,11 @@ struct JobOutcome {
 };
 
 // Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
+// A signal within limits::kSecondRequest of the beginning of the end belongs to the first request.
 //
 // The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a
-// victim: if another worker turns out to have failed within limits::kSettleTime, that one is the cause, since its death
-// was what the victim saw.
+// victim: the others are then left alone for limits::kSettleTime, so that the one that was lost can say why, and if one
+// fails by itself within that time, it is the cause.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);
@@ -63,6 +65,8 @@ class JobState {
   // When AlarmRang is wanted next.
   std::optional<TimePoint> alarm() const;
 
+  // No more workers are to be started.
+  bool ending() const { return phase_ != Phase::running; }
   bool finished() const { return phase_ == Phase::finished; }
 
   // Complete once finished().
@@ -87,6 +91,7 @@ class JobState {
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
   const WorkerEnd* culprit() const;
+  std::string describe_cause() const;
   std::vector<int> alive_ranks() const;
   int rank_of(int local_rank) const { return options_.first_rank + local_rank; }
 
@@ -100,6 +105,7 @@ class JobState {
   bool needed_kill_ = false;
   TimePoint cause_time_;
   TimePoint end_time_;
+  std::optional<TimePoint> settle_at_;    // end of the wait for the one that a victim lost
   std::optional<TimePoint> tell_at_;      // say what is waited for
   std::optional<TimePoint> escalate_at_;  // end of the grace, then of the wait after SIGKILL
 };

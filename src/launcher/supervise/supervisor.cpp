@@ -1,17 +1,7 @@
 #include "launcher/supervise/supervisor.h"
 
-#include <csignal>
-
 namespace ddp::launcher {
 namespace {
-
-// SIGHUP stays ignored if it was (nohup).
-std::vector<int> signals_to_catch() {
-  std::vector<int> signals = {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2};
-  struct sigaction action {};
-  if (::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) signals.push_back(SIGHUP);
-  return signals;
-}
 
 class Supervisor {
  public:
@@ -20,13 +10,17 @@ class Supervisor {
         state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace}, std::chrono::steady_clock::now()) {}
 
   JobOutcome run() {
-    const auto signals = signals_to_catch();
-    const auto signal_watch = parts_.loop.on_signals(signals, [this](int signal) { step(SignalArrived{signal}); });
+    parts_.on_signal = [this](int signal) { step(SignalArrived{signal}); };
     parts_.processes.on_exit([this](int local_rank, base::ExitStatus status) {
       step(WorkerEnded{local_rank, status, read_error(local_rank, status)});
     });
-    for (int i = 0; i < parts_.plan.workers && !ending_; ++i) start(i);
+    for (int i = 0; i < parts_.plan.workers && !state_.ending(); ++i) {
+      start(i);
+      // A worker may fail, or ask the store, while the others are still being started.
+      parts_.loop.poll();
+    }
     if (!state_.finished()) parts_.loop.run();
+    parts_.on_signal = nullptr;
     return state_.outcome();
   }
 
@@ -36,7 +30,6 @@ class Supervisor {
         make_worker_spec(parts_.plan, parts_.assignment, local_rank, parts_.directory.error_file(local_rank));
     const auto pid = parts_.processes.spawn(local_rank, spec);
     if (pid) return step(WorkerStarted{local_rank, pid.value()});
-    ending_ = true;
     step(SpawnFailed{local_rank, pid.error()});
   }
 
@@ -60,7 +53,6 @@ class Supervisor {
   const SupervisorParts& parts_;
   JobState state_;
   std::unique_ptr<net::Watch> alarm_;
-  bool ending_ = false;
 };
 
 }  // namespace

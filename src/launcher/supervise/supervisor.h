@@ -19,10 +19,10 @@ struct SupervisorParts {
   const NodeAssignment& assignment;
   const RunDirectory& directory;
   std::function<void(const std::string& line)> tell;
+  std::function<void(int signal)>& on_signal;  // set here while the job runs; called for each signal to the launcher
 };
 
-// Starts all workers, waits, and returns when every one of them has ended or cannot be killed. Catches the launcher's
-// signals meanwhile.
+// Starts all workers, waits, and returns when every one of them has ended or cannot be killed.
 JobOutcome supervise(const SupervisorParts& parts);
 
 }  // namespace ddp::launcher

@@ -35,6 +35,15 @@ TEST_CASE("an unknown option is refused with the nearest match") {
   CHECK(mistake({"--zzzzzzzz", "./train"}) == "unknown option --zzzzzzzz. See ddplaunch --help");
 }
 
+TEST_CASE("an option that is cut short is completed in the message") {
+  CHECK(mistake({"--nproc=2", "./train"}).find("Did you mean --nproc") != std::string::npos);
+}
+
+TEST_CASE("an option without its value is told") {
+  CHECK(mistake({"--grace"}).find("--grace") != std::string::npos);
+  CHECK(mistake({"--quiet=7x", "p"}).find("quiet") != std::string::npos);
+}
+
 TEST_CASE("an unknown option after known ones with values is the one that is named") {
   CHECK(mistake({"--nproc-per-node", "2", "--bakend=gloo", "./train"}).find("--backend?") != std::string::npos);
 }
@@ -69,6 +78,9 @@ TEST_CASE("everything after the program belongs to the program") {
   CHECK(options({"p", "--", "-x"}).command == Words{"p", "--", "-x"});
   CHECK(options({"--", "p", "--version"}).command == Words{"p", "--version"});
   CHECK(options({"-q", "p", "", "a b", "--x=y=z"}).command == Words{"p", "", "a b", "--x=y=z"});
+  CHECK(options({"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-"}).command ==
+        Words{"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-"});
+  CHECK(options({"--grace", "7", "--", "-weird", "-q"}).command == Words{"-weird", "-q"});
 }
 
 TEST_CASE("options have the documented defaults") {

@@ -20,9 +20,15 @@ WorkerSpec shell(const std::string& script) {
   return {"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}};
 }
 
+ddp::base::Result<pid_t, SpawnFailure> start(const WorkerSpec& spec) {
+  rlimit descriptors{};
+  ::getrlimit(RLIMIT_NOFILE, &descriptors);
+  return spawn_child(spec, descriptors);
+}
+
 // Runs to the end; the raw status of waitpid.
 int run(const WorkerSpec& spec) {
-  const auto pid = spawn_child(spec);
+  const auto pid = start(spec);
   if (!pid) FAIL(pid.error().message);
   int status = 0;
   REQUIRE(::waitpid(pid.value(), &status, 0) == pid.value());
@@ -48,7 +54,7 @@ void make_script(const std::string& path, const std::string& text) {
 TEST_CASE("a missing interpreter is not found and says so") {
   const TemporaryDirectory directory;
   make_script(directory.path() + "/x", "#!/no/such/interpreter\n");
-  const auto pid = spawn_child({directory.path() + "/x", {"x"}, {}});
+  const auto pid = start({directory.path() + "/x", {"x"}, {}});
   REQUIRE_FALSE(pid.ok());
   CHECK(pid.error().exit_code == 127);
   CHECK(pid.error().message.find("interpreter") != std::string::npos);
@@ -59,13 +65,13 @@ TEST_CASE("a file that is no program for this machine is not executable") {
   make_script(directory.path() + "/x",
               "\x7f"
               "ELFgarbage");
-  const auto pid = spawn_child({directory.path() + "/x", {"x"}, {}});
+  const auto pid = start({directory.path() + "/x", {"x"}, {}});
   REQUIRE_FALSE(pid.ok());
   CHECK(pid.error().exit_code == 126);
 }
 
 TEST_CASE("a failed start leaves no zombie that the caller cannot reap") {
-  static_cast<void>(spawn_child({"/no/such/program", {"x"}, {}}));
+  static_cast<void>(start({"/no/such/program", {"x"}, {}}));
   while (::waitpid(-1, nullptr, 0) > 0) {
   }
   CHECK(errno == ECHILD);
@@ -122,4 +128,12 @@ TEST_CASE("a child inherits no blocked or ignored signal") {
 
 TEST_CASE("a child's input is empty") {
   CHECK(run(shell("test -z \"$(cat)\"")) == 0);
+}
+
+TEST_CASE("a child has the limit of descriptors that it is given") {
+  const auto pid = spawn_child(shell("test $(ulimit -Sn) = 77 && test $(ulimit -Hn) = 99"), {77, 99});
+  REQUIRE(pid.ok());
+  int status = 0;
+  REQUIRE(::waitpid(pid.value(), &status, 0) == pid.value());
+  CHECK(status == 0);
 }

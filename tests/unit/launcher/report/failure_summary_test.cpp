@@ -81,6 +81,16 @@ TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are tol
   CHECK(text.find("rank 3 (pid 99) survives SIGKILL") != std::string::npos);
 }
 
+TEST_CASE("a victim without a culprit names the ranks that had left") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(0, ExitStatus::exited(1));
+  outcome.culprit->error = ErrorRecord{"lost", true};
+  CHECK(summary(outcome).find("it lost another rank, but none has failed by itself") != std::string::npos);
+  outcome.left_early = {1, 3};
+  CHECK(summary(outcome).find("it lost another rank: ranks 1, 3 had ended with exit code 0 before") !=
+        std::string::npos);
+}
+
 TEST_CASE("a signal and a failed start are told in one line") {
   JobOutcome outcome;
   outcome.signal = SIGINT;

@@ -122,12 +122,58 @@ TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
 
 TEST_CASE("a second signal kills at once") {
   JobFixture job(2);
-  job.start().launcher_gets(SIGINT).launcher_gets(SIGINT);
+  job.start().launcher_gets(SIGINT).passes(500ms).launcher_gets(SIGINT);
   CHECK(job.signals_to(0) == kKilled);
   job.launcher_gets(SIGINT);
   CHECK(job.signals_to(0) == kKilled);
   job.killed(0, SIGKILL).killed(1, SIGKILL);
   CHECK(job.outcome().exit_code == 130);
+}
+
+TEST_CASE("signals close together are one request") {
+  JobFixture job(1);
+  job.start().launcher_gets(SIGTERM).passes(5ms).launcher_gets(SIGHUP);
+  CHECK(job.signals_to(0) == kAskedToEnd);
+  job.killed(0, SIGTERM);
+  CHECK(job.outcome().exit_code == 143);
+}
+
+TEST_CASE("a rank that crashes while it is being ended is told and one that obeys is not") {
+  JobFixture job(4);
+  job.start().exits(0, 3).killed(1, SIGSEGV).exits(2, 143).exits(3, 1);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.exit_code == 3);
+  REQUIRE(outcome.also_failed.size() == 1);
+  CHECK(outcome.also_failed[0].rank == 1);
+  CHECK(outcome.ended_ranks == Ranks{2, 3});
+}
+
+TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a victim") {
+  JobFixture job(3);
+  job.start().exits(0, 0).exits_as_victim(1, 1).passes(1s).exits(2, 143);
+  CHECK(job.outcome().culprit->rank == 1);
+  CHECK(job.outcome().exit_code == 1);
+  CHECK(job.outcome().left_early == Ranks{0});
+}
+
+TEST_CASE("after a victim the others have a moment to say what happened") {
+  JobFixture job(3);
+  job.start().exits_as_victim(0, 1);
+  CHECK(job.signals_to(1).empty());
+  CHECK(job.signals_to(2).empty());
+  SECTION("the one that it lost fails by itself") {
+    job.passes(400ms).exits(2, 17);
+    CHECK(job.signals_to(1) == kAskedToEnd);
+    job.killed(1, SIGTERM);
+    CHECK(job.outcome().culprit->rank == 2);
+    CHECK(job.outcome().exit_code == 17);
+  }
+  SECTION("nobody else fails") {
+    job.passes(500ms);
+    CHECK(job.signals_to(1) == kAskedToEnd);
+    job.killed(1, SIGTERM).killed(2, SIGTERM);
+    CHECK(job.outcome().culprit->rank == 0);
+  }
 }
 
 TEST_CASE("other signals are passed on to live workers and the job goes on") {
@@ -159,10 +205,4 @@ TEST_CASE("a signal before the first worker finishes the job at once") {
   JobFixture job(2);
   job.launcher_gets(SIGTERM);
   CHECK(job.outcome().exit_code == 143);
-}
-
-TEST_CASE("a worker started while the job is ending is asked to end too") {
-  JobFixture job(2);
-  job.start_worker(0).launcher_gets(SIGTERM).start_worker(1);
-  CHECK(job.signals_to(1) == std::to_string(SIGTERM));
 }
