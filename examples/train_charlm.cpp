@@ -92,6 +92,9 @@ void train(const Options& options) {
   ddp::Checkpoint checkpoint(options.checkpoint, world);
   const auto run = describe_run(options, corpus);
   std::int64_t step = options.resume ? restore(checkpoint, state, run) : 0;
+  if (!options.checkpoint.empty()) static_cast<void>(checkpoint.exists());  // a missing directory is found out now
+  if (is_first && step >= total_steps)
+    std::printf("nothing to do: already at step %lld\n", static_cast<long long>(step));
   if (is_first && step > 0)
     std::printf("resumed from %s at step %lld\n", options.checkpoint.c_str(), static_cast<long long>(step));
   const auto save = [&] {

@@ -1,6 +1,7 @@
 #include "charlm/text.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -9,6 +10,7 @@
 namespace charlm {
 
 Corpus read_corpus(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) throw std::runtime_error("cannot read " + path + ": no such file");
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file && !file.eof()) throw std::runtime_error("cannot read " + path);

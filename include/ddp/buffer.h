@@ -1,8 +1,10 @@
 // Buffer: a non-owning view of numbers in host or GPU memory. Tensor: a Buffer with a name and a shape.
 #pragma once
 
+#include <ddp/error.h>
 #include <ddp/version.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -58,7 +60,7 @@ struct DataTypeOf<std::uint8_t> {
 };
 
 // A value. The memory stays the caller's and must live until the operation that uses it is done. Made from any
-// contiguous range of the types above: `Buffer(values)` for a std::vector<float>, std::span<double>, std::array…
+// array of the types above: std::vector<float>, std::array<double, 3>, float[8], std::span<std::int64_t>.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;  // elements
@@ -72,13 +74,21 @@ struct Buffer {
   Buffer(std::span<T> values) : Buffer(values.data(), values.size(), DataTypeOf<T>::value) {}
   template <typename T>
   Buffer(std::vector<T>& values) : Buffer(std::span<T>(values)) {}
+  template <typename T, std::size_t N>
+  Buffer(std::array<T, N>& values) : Buffer(std::span<T>(values)) {}
+  template <typename T, std::size_t N>
+  Buffer(T (&values)[N]) : Buffer(std::span<T>(values)) {}
 
   std::size_t bytes() const { return count * size_of(type); }
 
-  // The elements as T; T must be the buffer's type.
+  // The elements as T; throws invalid_argument unless T is the buffer's type.
   template <typename T>
   std::span<T> as() const {
-    return {static_cast<T*>(data), type == DataTypeOf<T>::value ? count : 0};
+    if (type != DataTypeOf<T>::value) {
+      throw Error(ErrorKind::invalid_argument, "a buffer of " + std::string(to_string(type)) + " was read as " +
+                                                   std::string(to_string(DataTypeOf<T>::value)));
+    }
+    return {static_cast<T*>(data), count};
   }
 
   // `count` elements from `first` on.

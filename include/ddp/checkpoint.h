@@ -25,7 +25,8 @@ class DDP_EXPORT Checkpoint {
 
   const std::string& path() const { return path_; }
 
-  // Whether rank 0 sees the file.
+  // Whether rank 0 sees the file. Throws unavailable if its directory is missing or cannot be looked into: asked at the
+  // start of a program, that is known before hours are lost.
   bool exists();
 
   // Writes a temporary file beside `path`, flushes it to disk, renames it over `path` and flushes the directory;

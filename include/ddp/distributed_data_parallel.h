@@ -44,7 +44,8 @@ class DDP_EXPORT DistributedDataParallel {
 
   std::span<const Tensor> parameters() const;
 
-  // The gradient of parameter `index`, same count and type, in memory owned by this object.
+  // The gradient of parameter `index`, same count and type, in memory owned by this object. Throws invalid_argument if
+  // there is no such parameter, or T is not its type.
   Buffer gradient(std::size_t index) const;
   template <typename T>
   std::span<T> gradient(std::size_t index) const {
@@ -60,7 +61,7 @@ class DDP_EXPORT DistributedDataParallel {
   void ready(std::size_t index);
 
   // Waits until all buckets are averaged, and begins the next step. Throws invalid_argument, naming the parameters, if
-  // some were never ready; otherwise what the reductions throw.
+  // some were never ready; otherwise what the reductions throw, and after that every ready() throws the same.
   void finish();
 
   std::size_t bucket_count() const;

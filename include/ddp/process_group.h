@@ -23,7 +23,8 @@ enum class ReduceOp : std::uint8_t { sum, average, product, min, max };
 
 DDP_EXPORT std::string_view to_string(ReduceOp op);
 
-// All ranks call the same collectives in the same order with the same counts and types. A collective returns at once
+// All ranks call the same collectives in the same order with the same counts and types; that is not checked, and a
+// difference gives wrong numbers, a time-out, or the end of the process (gloo). A collective returns at once
 // and runs on the group's own thread, in the order of the calls; `Work::wait` ends it. Thread-safe, but calls from
 // several threads have no common order on all ranks unless the program makes one.
 //
@@ -42,7 +43,8 @@ class DDP_EXPORT ProcessGroup {
   ProcessGroup(std::unique_ptr<Backend> backend, int rank, int size, std::string backend_reason);
   ProcessGroup(ProcessGroup&&) noexcept;
   ProcessGroup& operator=(ProcessGroup&&) = delete;
-  // Waits for the collective that runs; those that have not begun fail with `aborted`.
+  // Waits for the collective that runs; those that have not begun fail with `aborted`. While an exception unwinds the
+  // stack it waits for a second at most, so that the exception is heard although other ranks wait for this one.
   ~ProcessGroup();
 
   int rank() const;

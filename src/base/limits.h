@@ -35,6 +35,7 @@ inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
 
 // Runtime.
 inline constexpr auto kDefaultGroupTimeout = 10min;  // a collective
+inline constexpr auto kUnwindingWait = 1s;           // for a collective under way when an exception ends its group
 inline constexpr auto kDefaultStoreTimeout = 5min;   // a store call and the rendezvous, as in PyTorch
 inline constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kBucketBytes = std::size_t{25} << 20;

@@ -138,7 +138,7 @@ class TcpStore : public Store {
     if (got) return;
     if (got.error().kind != SocketFailure::Kind::timed_out) fail(got.error());
     if (cancel_wait()) return;
-    throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " for " + name_keys(keys) +
+    throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " for " + name_keys(absent(keys)) +
                                         " in the store at " + where_ + ". Has every rank reached this point?");
   }
 
@@ -149,6 +149,17 @@ class TcpStore : public Store {
     bool came = false;
     while (receive<std::uint8_t>(until) != wire::kStoreWaitCanceled) came = true;
     return came;
+  }
+
+  // Those of the first thousand keys that do not exist now.
+  std::vector<std::string> absent(std::span<const std::string> keys) {
+    const Deadline until = deadline();
+    std::vector<std::string> result;
+    for (const std::string& key : keys.first(std::min<std::size_t>(keys.size(), 1000))) {
+      send({.op = StoreOp::check, .keys = {wire_key(key)}, .values = {}}, until);
+      if (receive<std::uint8_t>(until) != wire::kStoreReady) result.push_back(key);
+    }
+    return result;
   }
 
   static std::string name_keys(std::span<const std::string> keys) {

@@ -2,7 +2,6 @@
 #include <ddp/error.h>
 
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
 
 #include <functional>
 
@@ -35,18 +34,23 @@ Json on_rank_zero(ProcessGroup& group, const std::function<Json()>& deed) {
   return outcome["result"];
 }
 
+// Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
+void check_tensors(ProcessGroup& group, const std::string& path, std::span<const Tensor> tensors) {
+  const std::string fault = find_fault(tensors);
+  const auto disagreement = first_disagreement(group, fault.empty() ? describe_all(tensors) : "a fault: " + fault);
+  if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "checkpoint " + path + ": " + fault);
+  if (!disagreement) return;
+  throw Error(ErrorKind::mismatch, "checkpoint " + path + ": the ranks have different tensors: " + *disagreement);
+}
+
 }  // namespace
 
 bool Checkpoint::exists() {
-  return on_rank_zero(group_,
-                      [&]() -> Json {
-                        struct stat status {};
-                        return ::stat(path_.c_str(), &status) == 0;
-                      })
-      .get<bool>();
+  return on_rank_zero(group_, [&]() -> Json { return checkpoint_file_exists(path_); }).get<bool>();
 }
 
 void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata) {
+  check_tensors(group_, path_, tensors);
   on_rank_zero(group_, [&]() -> Json {
     write_checkpoint_file(path_, tensors, metadata);
     return nullptr;
@@ -54,9 +58,7 @@ void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::strin
 }
 
 std::map<std::string, std::string> Checkpoint::load(std::span<const Tensor> tensors) {
-  if (const auto disagreement = first_disagreement(group_, describe_all(tensors))) {
-    throw Error(ErrorKind::mismatch, "checkpoint " + path_ + ": the ranks ask for different tensors: " + *disagreement);
-  }
+  check_tensors(group_, path_, tensors);
   const Json metadata = on_rank_zero(group_, [&]() -> Json { return read_checkpoint_file(path_, tensors); });
   for (const Tensor& tensor : tensors) group_.broadcast(tensor.data, 0).wait();
   return metadata.get<std::map<std::string, std::string>>();

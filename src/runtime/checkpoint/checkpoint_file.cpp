@@ -6,6 +6,7 @@
 #include <ddp/error.h>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,16 +55,18 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Removes the temporary file unless it was renamed.
+// Beside the final file, under a fixed name, so that what an interrupted save leaves is overwritten by the next one.
+// Locked: two jobs with one path must not write into one file. Removed unless it was renamed.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& path) : path_(path + ".tmp-XXXXXX") {
-    fd_.reset(::mkostemp(path_.data(), O_CLOEXEC));
+  explicit TemporaryFile(const std::string& path) : path_(path + ".tmp") {
+    fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (!fd_) fail("write", path, errno);
-    // mkostemp makes the file private; a checkpoint has the permissions of any new file.
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    ::fchmod(fd_.get(), 0666 & ~mask);
+    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 || !is_still_there()) {
+      path_.clear();
+      throw Error(ErrorKind::unavailable, "cannot write checkpoint " + path + ": another process is writing it now");
+    }
+    if (::ftruncate(fd_.get(), 0) != 0) fail("write", path, errno);
   }
   ~TemporaryFile() {
     if (!path_.empty()) ::unlink(path_.c_str());
@@ -75,12 +78,19 @@ class TemporaryFile {
 
   void rename_to(const std::string& path) {
     if (::fsync(fd_.get()) != 0) fail("write", path, errno);
-    if (::close(fd_.release()) != 0) fail("write", path, errno);
     if (::rename(path_.c_str(), path.c_str()) != 0) fail("replace", path, errno);
     path_.clear();
   }
 
  private:
+  // Between open and flock its owner may have renamed it: then we hold the finished file.
+  bool is_still_there() const {
+    struct stat opened {};
+    struct stat named {};
+    return ::fstat(fd_.get(), &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+  }
+
   std::string path_;
   base::UniqueFd fd_;
 };
@@ -114,6 +124,15 @@ const StoredTensor& find_tensor(const SafetensorsHeader& header, const Tensor& w
 }
 
 }  // namespace
+
+bool checkpoint_file_exists(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT) fail("look for", path, errno);
+  const std::string directory = directory_of(path);
+  if (::stat(directory.c_str(), &status) == 0) return false;
+  throw Error(ErrorKind::unavailable, "cannot look for checkpoint " + path + ": there is no directory " + directory);
+}
 
 void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
                            std::map<std::string, std::string> metadata) {

@@ -13,32 +13,29 @@ namespace ddp {
 namespace {
 
 // What is wrong with this rank's arguments; empty if nothing.
-std::string find_fault(std::span<const Tensor> parameters) {
+std::string find_parameter_fault(std::span<const Tensor> parameters) {
   if (parameters.empty()) return "DistributedDataParallel: no parameters";
   for (const Tensor& tensor : parameters) {
-    const auto elements =
-        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
-    const std::string who = "parameter " + describe(tensor);
     if (tensor.data.type != DataType::f32 && tensor.data.type != DataType::f64) {
-      return who + " is not of a floating-point type";
+      return "parameter " + describe(tensor) + " is not of a floating-point type";
     }
-    if (elements != static_cast<std::int64_t>(tensor.data.count)) {
-      return who + " has " + base::counted(static_cast<std::int64_t>(tensor.data.count), "element") +
-             "; its shape says " + std::to_string(elements);
-    }
-    if (tensor.data.device != DeviceType::cpu) return who + " is in GPU memory; buckets are in host memory so far";
   }
-  return "";
+  return find_fault(parameters);
 }
 
 // Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
-void check_parameters(ProcessGroup& group, std::span<const Tensor> parameters) {
-  const std::string fault = find_fault(parameters);
+void check_parameters(ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
+  const std::string fault = find_parameter_fault(parameters);
   const auto disagreement = first_disagreement(group, fault.empty() ? describe_all(parameters) : "a fault: " + fault);
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
-  if (!disagreement) return;
-  throw Error(ErrorKind::mismatch, "the ranks' models differ: " + *disagreement +
-                                       ". All ranks must register the same parameters in the same order.");
+  if (disagreement) {
+    throw Error(ErrorKind::mismatch, "the ranks' models differ: " + *disagreement +
+                                         ". All ranks must register the same parameters in the same order.");
+  }
+  const auto different_options = first_disagreement(
+      group, std::to_string(options.first_bucket_bytes) + " and " + std::to_string(options.bucket_bytes));
+  if (!different_options) return;
+  throw Error(ErrorKind::mismatch, "the ranks' bucket sizes (DataParallelOptions) differ: " + *different_options);
 }
 
 std::vector<ParameterSize> sizes(std::span<const Tensor> parameters) {
@@ -56,14 +53,21 @@ class DistributedDataParallel::Implementation {
         parameters(std::move(parameters_)),
         reducer(group, sizes(parameters), {options.first_bucket_bytes, options.bucket_bytes}) {}
 
+  void require_parameter(std::size_t index, const char* function) const {
+    if (index < parameters.size()) return;
+    throw Error(ErrorKind::invalid_argument,
+                std::string(function) + ": there is no parameter " + std::to_string(index));
+  }
+
   ProcessGroup& group;
   const std::vector<Tensor> parameters;
   Reducer reducer;
+  std::exception_ptr failure;  // of a finish(): the object is of no use after it
 };
 
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters,
                                                  DataParallelOptions options) {
-  check_parameters(group, parameters);
+  check_parameters(group, parameters, options);
   implementation_ = std::make_unique<Implementation>(group, std::move(parameters), options);
   for (const Tensor& tensor : implementation_->parameters) group.broadcast(tensor.data, 0).wait();
 }
@@ -75,6 +79,7 @@ std::span<const Tensor> DistributedDataParallel::parameters() const {
 }
 
 Buffer DistributedDataParallel::gradient(std::size_t index) const {
+  implementation_->require_parameter(index, "gradient");
   return implementation_->reducer.gradient(index);
 }
 
@@ -83,9 +88,8 @@ void DistributedDataParallel::zero_gradients() {
 }
 
 void DistributedDataParallel::ready(std::size_t index) {
-  if (index >= implementation_->parameters.size()) {
-    throw Error(ErrorKind::invalid_argument, "ready: there is no parameter " + std::to_string(index));
-  }
+  implementation_->require_parameter(index, "ready");
+  if (implementation_->failure) std::rethrow_exception(implementation_->failure);
   if (!implementation_->reducer.ready(index)) {
     throw Error(ErrorKind::invalid_argument, "ready: the gradient of " + describe(implementation_->parameters[index]) +
                                                  " was ready before in this step. Call finish() between steps.");
@@ -100,7 +104,12 @@ void DistributedDataParallel::finish() {
     throw Error(ErrorKind::invalid_argument, "finish: these parameters were never ready in this step: " +
                                                  base::join(names, ", ") + ". Every rank must call ready() for each.");
   }
-  implementation_->reducer.finish();
+  try {
+    implementation_->reducer.finish();
+  } catch (...) {
+    implementation_->failure = std::current_exception();
+    throw;
+  }
 }
 
 std::size_t DistributedDataParallel::bucket_count() const {

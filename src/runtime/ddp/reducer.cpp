@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <new>
 
 #include "base/check.h"
@@ -34,6 +35,14 @@ Reducer::Reducer(ProcessGroup& group, std::span<const ParameterSize> parameters,
 }
 
 Reducer::~Reducer() {
+  if (std::uncaught_exceptions() > 0) {
+    // Peers may never answer a rank that leaves; the exception must be heard all the same. A reduction that is still
+    // under way keeps its memory, for the rest of the process's life.
+    for (std::size_t i = 0; i < started_.size(); ++i) {
+      if (!started_[i].done()) static_cast<void>(buckets_[i].memory.release());
+    }
+    return;
+  }
   for (Work& work : started_) {
     try {
       work.wait();

@@ -34,6 +34,27 @@ std::string describe_all(std::span<const Tensor> tensors) {
   return text;
 }
 
+std::string find_fault(std::span<const Tensor> tensors) {
+  for (const Tensor& tensor : tensors) {
+    std::uint64_t elements = 1;
+    bool possible = true;
+    for (const std::int64_t size : tensor.shape) {
+      possible =
+          possible && size >= 0 && !__builtin_mul_overflow(elements, static_cast<std::uint64_t>(size), &elements);
+    }
+    if (!possible) return "tensor " + describe(tensor) + " has an impossible shape";
+    if (elements != tensor.data.count) {
+      return "tensor " + describe(tensor) + " has " +
+             base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + "; its shape says " +
+             std::to_string(elements);
+    }
+    if (tensor.data.device != DeviceType::cpu) {
+      return "tensor " + describe(tensor) + " is in GPU memory; only host memory can be used here so far";
+    }
+  }
+  return "";
+}
+
 std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text) {
   base::Fnv1a64 hash;
   hash.update(text);

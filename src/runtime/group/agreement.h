@@ -16,6 +16,10 @@ std::string describe(const Tensor& tensor);
 // One line a tensor: what must be equal on all ranks.
 std::string describe_all(std::span<const Tensor> tensors);
 
+// What is wrong with tensors that are to be sent or saved: a shape that is not that of the data, GPU memory. Empty if
+// nothing.
+std::string find_fault(std::span<const Tensor> tensors);
+
 // Collective. Nothing if all ranks have the same text, else, the same on every rank, the first line in which a rank
 // differs from rank 0: "rank 0 has 'head' f32[10x64], rank 2 has 'head' f32[12x64]". Ranks exchange hashes first: eight
 // bytes each, and only those that differ pay for the texts.

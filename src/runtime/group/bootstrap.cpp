@@ -26,6 +26,13 @@ std::shared_ptr<Store> reach_store(const InitOptions& options, const Environment
   return connect_tcp_store(environment.master_addr, environment.master_port, options.store_timeout);
 }
 
+// A view of the store for this group alone: a program may call init() again, on all ranks equally often.
+std::shared_ptr<Store> enter_store(const std::shared_ptr<Store>& store, const Environment& environment) {
+  const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
+  const std::int64_t count = store->add(attempt + "/init/" + std::to_string(environment.rank), 1);
+  return make_prefix_store(attempt + "/" + std::to_string(count), store);
+}
+
 // Every rank's offer, in rank order.
 std::vector<BackendOffer> exchange_offers(Store& store, const Environment& environment, const BackendOffer& own) {
   store.set("offer/" + std::to_string(environment.rank), own.encode());
@@ -62,7 +69,7 @@ ProcessGroup connect(const InitOptions& options, const Environment& environment)
   std::shared_ptr<Store> store;
   std::vector<BackendOffer> offers = {own};
   if (requested != "mpi") {
-    store = make_prefix_store("ddp/" + std::to_string(environment.restart_count), reach_store(options, environment));
+    store = enter_store(reach_store(options, environment), environment);
     offers = exchange_offers(*store, environment, own);
   }
   BackendChoice choice = choose_backend(offers);

@@ -17,7 +17,9 @@ namespace ddp {
 class OperationQueue {
  public:
   OperationQueue();
-  // Lets the running operation end; those not begun fail with `aborted`.
+  // Lets the running operation end; those not begun fail with `aborted`. While an exception unwinds the stack it waits
+  // for a second only and then leaves the operation to itself: peers that wait for this rank would hold it until the
+  // time-out, and nobody would hear of the exception.
   ~OperationQueue();
   OperationQueue(const OperationQueue&) = delete;
   OperationQueue& operator=(const OperationQueue&) = delete;
@@ -32,15 +34,21 @@ class OperationQueue {
     std::shared_ptr<WorkState> state;
   };
 
-  void run();
-  void execute(Operation& operation);
+  // Shared with the thread, which may outlive the queue.
+  struct State {
+    void run();
+    void execute(Operation& operation);
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Operation> waiting_;
-  bool closing_ = false;
-  std::string broken_by_;  // the queue's thread only
-  std::thread thread_;     // last: starts when all else is there
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Operation> waiting;
+    bool closing = false;
+    bool ended = false;
+    std::string broken_by;  // the queue's thread only
+  };
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;
 };
 
 }  // namespace ddp

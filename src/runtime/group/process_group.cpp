@@ -48,9 +48,9 @@ class ProcessGroup::Implementation {
     const std::uint64_t number = next_number_.fetch_add(1);
     std::string description = "rank " + std::to_string(rank_) + ": " + operation + " #" + std::to_string(number);
     if (!subject.empty()) description += " of " + subject;
-    return queue_.push(description, [this, description, run = std::move(run)] {
+    return queue_.push(description, [backend = backend_, description, run = std::move(run)] {
       try {
-        run(*backend_);
+        run(*backend);
       } catch (const Error& error) {
         // So that the launcher can tell a victim from the rank that failed first.
         record_error(error.kind(), description + ": " + error.what());
@@ -70,9 +70,9 @@ class ProcessGroup::Implementation {
   const std::string reason_;
 
  private:
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;  // shared with the operations under way
   std::atomic<std::uint64_t> next_number_ = 1;
-  OperationQueue queue_;  // destroyed first: its thread uses the backend
+  OperationQueue queue_;
 };
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, int rank, int size, std::string backend_reason)

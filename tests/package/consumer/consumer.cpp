@@ -13,7 +13,7 @@ int main() {
     store->set("k", ddp::to_string(ddp::ErrorKind::timeout));
     const ddp::DistributedSampler sampler(10, world);
     ddp::DistributedDataParallel data_parallel(world, {{"sum", sum, {1}}});
-    ddp::Checkpoint checkpoint("/no/such/file", world);
+    ddp::Checkpoint checkpoint("/no-such-file", world);
     if (store->get("k") != "timeout" || sampler.indices().empty() || checkpoint.exists()) return 1;
     try {
       ddp::connect_tcp_store("127.0.0.1", 1, std::chrono::milliseconds(1));
@@ -21,6 +21,8 @@ int main() {
     } catch (const ddp::Error& error) {
       if (error.kind() != ddp::ErrorKind::unavailable) return 1;
     }
+    ddp::ProcessGroup again = ddp::init();  // a second group, in the same store
+    again.barrier().wait();
     if (world.rank() == 0) std::printf("sum of %d ranks: %.0f\n", world.size(), static_cast<double>(sum[0]));
     return 0;
   } catch (const ddp::Error& error) {

@@ -61,6 +61,11 @@ auto guarded(Function&& function) {
     return function();
   } catch (const gloo::Exception& exception) {
     translate(exception);
+  } catch (const Error&) {
+    throw;  // of our store
+  } catch (const std::exception& exception) {
+    throw Error(ErrorKind::unavailable,
+                std::string("gloo: ") + exception.what() + " (if GLOO_SOCKET_IFNAME is set, is it an interface here?)");
   }
 }
 

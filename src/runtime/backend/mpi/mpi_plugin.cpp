@@ -95,8 +95,11 @@ MPI_Op theirs(ReduceOp op) {
 }
 
 void divide(const Buffer& buffer, int divisor) {
-  for (float& value : buffer.as<float>()) value /= static_cast<float>(divisor);
-  for (double& value : buffer.as<double>()) value /= divisor;
+  if (buffer.type == DataType::f32) {
+    for (float& value : buffer.as<float>()) value /= static_cast<float>(divisor);
+  } else {
+    for (double& value : buffer.as<double>()) value /= divisor;
+  }
 }
 
 // `count` elements that MPI takes for one element of `extent` bytes.

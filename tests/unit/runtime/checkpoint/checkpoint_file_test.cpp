@@ -3,6 +3,9 @@
 #include <ddp/error.h>
 
 #include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -200,4 +203,25 @@ TEST_CASE("tensors without elements and no tensors at all can be saved") {
   CHECK(read_checkpoint_file(model.path(), empty).empty());
   write_checkpoint_file(model.path(), {}, {{"step", "1"}});
   CHECK(read_checkpoint_file(model.path(), {}).at("step") == "1");
+}
+
+TEST_CASE("what an interrupted save left is overwritten by the next one") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  std::ofstream(path + ".tmp") << std::string(100'000, 'x');
+  write_checkpoint_file(path, {}, {{"step", "1"}});
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+  CHECK(read_checkpoint_file(path, {}).at("step") == "1");
+}
+
+TEST_CASE("two processes do not write one checkpoint at once") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  const int other = ::open((path + ".tmp").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  REQUIRE(::flock(other, LOCK_EX) == 0);
+  expect_error(ErrorKind::unavailable, {path, "another process"}, [&] { write_checkpoint_file(path, {}, {}); });
+  CHECK(std::filesystem::exists(path + ".tmp"));
+  ::close(other);
+  write_checkpoint_file(path, {}, {});
+  CHECK(checkpoint_file_exists(path));
 }

@@ -79,6 +79,34 @@ TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
   }
 }
 
+TEST_CASE("a tensor whose shape is not that of its data is neither saved nor loaded") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
+    std::vector<float> full(6, 1.0F);
+    std::vector<float> small(2, -1.0F);
+    Checkpoint checkpoint(path, self.group());
+    const std::vector<Tensor> good = {{"w", full, {2, 3}}};
+    checkpoint.save(good, {});
+    const std::vector<Tensor> wrong = {{"w", small, {2, 3}}};
+    const std::vector<Tensor> negative = {{"w", full, {-2, -3}}};
+    for (const auto& tensors : {wrong, negative}) {
+      const RankOutcome loaded = outcome_of([&] { checkpoint.load(tensors); });
+      require(loaded.kind == ErrorKind::invalid_argument, "loaded: " + loaded.message);
+      const RankOutcome saved = outcome_of([&] { checkpoint.save(tensors, {}); });
+      require(saved.kind == ErrorKind::invalid_argument, "saved: " + saved.message);
+    }
+    require(small[0] == -1.0F, "untouched");
+    checkpoint.load(good);
+  });
+}
+
+TEST_CASE("a missing directory is known before anything is saved") {
+  GlooRanks(2).all_fail(ErrorKind::unavailable, {"there is no directory /no/such"}, [](GlooRanks::Rank& self) {
+    static_cast<void>(Checkpoint("/no/such/file", self.group()).exists());
+  });
+}
+
 TEST_CASE("a group goes on after a checkpoint failed") {
   const TemporaryDirectory directory;
   GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {

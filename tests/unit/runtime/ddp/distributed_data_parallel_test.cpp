@@ -91,6 +91,15 @@ TEST_CASE("a rank with another model is named with the first difference on every
   }
 }
 
+TEST_CASE("ranks with other bucket sizes are told so") {
+  GlooRanks(2).all_fail(ErrorKind::mismatch, {"bucket sizes", "rank 1 has 16 and 26214400"}, [](GlooRanks::Rank& self) {
+    std::vector<float> values(3);
+    DataParallelOptions options;
+    if (self.rank() == 1) options.first_bucket_bytes = 16;
+    DistributedDataParallel(self.group(), {{"bias", values, {3}}}, options);
+  });
+}
+
 TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
   GlooRanks(2, 200ms).all_succeed([](GlooRanks::Rank& self) {
     Model model;
@@ -189,7 +198,8 @@ TEST_CASE("gradients have their parameter's size and can be zeroed") {
   CHECK(data_parallel.parameters().size() == 3);
   CHECK(data_parallel.gradient(0).count == 12);
   CHECK(data_parallel.gradient(2).type == DataType::f64);
-  CHECK(data_parallel.gradient<double>(0).empty());  // not its type
+  expect_error(ErrorKind::invalid_argument, {"f32", "f64"}, [&] { (void)data_parallel.gradient<double>(0); });
+  expect_error(ErrorKind::invalid_argument, {"no parameter 99"}, [&] { (void)data_parallel.gradient(99); });
   fill_gradient(data_parallel, 0, 5.0F);
   data_parallel.zero_gradients();
   CHECK(data_parallel.gradient<float>(0)[11] == 0.0F);

@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "support/expect_error.h"
 
@@ -54,6 +56,33 @@ TEST_CASE("a destroyed queue leaves no operation running and none undone") {
   CHECK(ended);
   running.wait();
   CHECK(waiting.done());  // aborted, or run if the destruction came late
+}
+
+TEST_CASE("an exception is not held up by an operation that nobody answers") {
+  struct Shared {
+    std::promise<void> begun;
+    std::promise<void> answer;
+    std::promise<void> ended;
+  };
+  const auto shared = std::make_shared<Shared>();
+  bool heard = false;
+  try {
+    OperationQueue queue;
+    static_cast<void>(queue.push("an operation", [shared] {
+      shared->begun.set_value();
+      shared->answer.get_future().wait();
+      shared->ended.set_value();
+    }));
+    shared->begun.get_future().wait();
+    throw std::runtime_error("bad sample");
+  } catch (const std::runtime_error&) {
+    heard = true;
+  }
+  CHECK(heard);
+  auto ended = shared->ended.get_future();
+  CHECK(ended.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  shared->answer.set_value();
+  ended.wait();
 }
 
 TEST_CASE("operations run in the order of their calls and one at a time") {
