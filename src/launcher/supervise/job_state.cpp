@@ -199,6 +199,7 @@ JobOutcome JobState::outcome() const {
     outcome.exit_code = spawn_failure_->failure.exit_code;
   } else if (cause != nullptr) {
     outcome.culprit = *cause;
+    outcome.run_time = cause->when - start_;  // not the end of a victim's wait
     outcome.exit_code = cause->status.shell_code();
   }
   for (const WorkerEnd& end : ends_) {

@@ -173,6 +173,7 @@ TEST_CASE("after a victim the others have a moment to say what happened") {
     CHECK(job.signals_to(1) == kAskedToEnd);
     job.killed(1, SIGTERM).killed(2, SIGTERM);
     CHECK(job.outcome().culprit->rank == 0);
+    CHECK(job.outcome().run_time == 0s);
   }
 }
 
