@@ -43,8 +43,8 @@ BigramScore best_bigram(const Corpus& corpus) {
     firsts[corpus.train[i - 1]] += 1;
   }
   BigramScore best{std::numeric_limits<double>::infinity(), 0};
-  for (int i = 0; i < 236; ++i) {
-    const double smoothing = 1e-4 * std::pow(1.05, i);  // up to 10
+  for (int grid = 0; grid < 236; ++grid) {
+    const double smoothing = 1e-4 * std::pow(1.05, grid);  // up to 10
     double nats = 0;
     for (std::size_t i = 1; i < corpus.valid.size(); ++i) {
       const std::size_t current = corpus.valid[i - 1];
