@@ -33,12 +33,8 @@ inline constexpr auto kQuietEnding = 1s;       // longer than this and the conso
 inline constexpr auto kLeftoverWait = 2s;      // for descendants that outlive their worker
 inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
 
-// Runtime.
-inline constexpr auto kDefaultGroupTimeout = 10min;  // a collective
-inline constexpr auto kUnwindingWait = 1s;           // for a collective under way when an exception ends its group
-inline constexpr auto kDefaultStoreTimeout = 5min;   // a store call and the rendezvous, as in PyTorch
-inline constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
-inline constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
+// Runtime. What a program can choose (time-outs, bucket sizes) has its default in the public headers.
+inline constexpr auto kUnwindingWait = 1s;  // for a collective under way when an exception ends its group
 inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit
 
 }  // namespace ddp::limits

@@ -7,7 +7,6 @@
 
 #include "base/exit_code.h"
 #include "base/limits.h"
-#include "base/text.h"
 #include "launcher/cli/parse.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
@@ -66,7 +65,7 @@ int launch(const LaunchPlan& plan, LogSink& log) {
   for (const std::string& line : failure_summary(outcome, plan)) log.error(line);
   const std::vector<pid_t> leftovers = processes->end_leftovers();
   if (!leftovers.empty()) {
-    log.error(base::counted(std::ssize(leftovers), "process") + " of the job cannot be killed, first pid " +
+    log.error(std::to_string(leftovers.size()) + " of the job's processes cannot be killed, first pid " +
               std::to_string(leftovers.front()));
   }
   return outcome.exit_code;

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/unique_fd.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/group/agreement.h"
 
 namespace ddp {
 namespace {
@@ -101,13 +102,6 @@ void flush_directory(const std::string& path) {
   if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL) fail("flush", path, errno);
 }
 
-std::string shape_text(DataType type, const std::vector<std::int64_t>& shape) {
-  std::string text(to_string(type));
-  text += "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? "x" : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 const StoredTensor& find_tensor(const SafetensorsHeader& header, const Tensor& wanted, const std::string& path) {
   const auto stored = std::find_if(header.tensors.begin(), header.tensors.end(),
                                    [&](const StoredTensor& tensor) { return tensor.name == wanted.name; });
@@ -115,9 +109,8 @@ const StoredTensor& find_tensor(const SafetensorsHeader& header, const Tensor& w
     throw Error(ErrorKind::mismatch, "checkpoint " + path + " has no tensor '" + wanted.name + "'");
   }
   if (stored->type != wanted.data.type || stored->shape != wanted.shape) {
-    throw Error(ErrorKind::mismatch, "tensor '" + wanted.name + "' is " + shape_text(stored->type, stored->shape) +
-                                         " in checkpoint " + path + " but " +
-                                         shape_text(wanted.data.type, wanted.shape) +
+    throw Error(ErrorKind::mismatch, "tensor '" + wanted.name + "' is " + describe(stored->type, stored->shape) +
+                                         " in checkpoint " + path + " but " + describe(wanted.data.type, wanted.shape) +
                                          " in this program. Was it written by a model of another size?");
   }
   return *stored;
@@ -174,10 +167,12 @@ std::map<std::string, std::string> read_checkpoint_file(const std::string& path,
     }
     header.metadata.erase(kChecksum);
 
-    for (const Tensor& tensor : tensors) find_tensor(header, tensor, path);
-    for (const Tensor& tensor : tensors) {
-      const StoredTensor& stored = find_tensor(header, tensor, path);
-      if (stored.bytes > 0) std::memcpy(tensor.data.data, data.data() + stored.first, stored.bytes);
+    // All are found before any is filled.
+    std::vector<const StoredTensor*> found;
+    for (const Tensor& tensor : tensors) found.push_back(&find_tensor(header, tensor, path));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const StoredTensor& stored = *found[i];
+      if (stored.bytes > 0) std::memcpy(tensors[i].data.data, data.data() + stored.first, stored.bytes);
     }
     return header.metadata;
   } catch (const Error& error) {

@@ -122,9 +122,7 @@ std::uint64_t DistributedDataParallel::verify_parameters() {
     hash.update({static_cast<const std::byte*>(tensor.data.data), tensor.data.bytes()});
   }
   ProcessGroup& group = implementation_->group;
-  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(hash.value())};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(all, mine).wait();
+  const std::vector<std::int64_t> all = gather_hashes(group, hash.value());
   std::vector<int> different;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (all[static_cast<std::size_t>(rank)] != all[0]) different.push_back(rank);

@@ -22,10 +22,14 @@ std::string first_difference(const std::string& ours, const std::string& theirs,
 
 }  // namespace
 
-std::string describe(const Tensor& tensor) {
+std::string describe(DataType type, std::span<const std::int64_t> shape) {
   std::vector<std::string> sizes;
-  for (const std::int64_t size : tensor.shape) sizes.push_back(std::to_string(size));
-  return "'" + tensor.name + "' " + std::string(to_string(tensor.data.type)) + "[" + base::join(sizes, "x") + "]";
+  for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
+  return std::string(to_string(type)) + "[" + base::join(sizes, "x") + "]";
+}
+
+std::string describe(const Tensor& tensor) {
+  return "'" + tensor.name + "' " + describe(tensor.data.type, tensor.shape);
 }
 
 std::string describe_all(std::span<const Tensor> tensors) {
@@ -55,12 +59,17 @@ std::string find_fault(std::span<const Tensor> tensors) {
   return "";
 }
 
+std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t hash) {
+  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(hash)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(all, mine).wait();
+  return all;
+}
+
 std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text) {
   base::Fnv1a64 hash;
   hash.update(text);
-  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(hash.value())};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(all, mine).wait();
+  const std::vector<std::int64_t> all = gather_hashes(group, hash.value());
   if (std::all_of(all.begin(), all.end(), [&](std::int64_t other) { return other == all[0]; })) return std::nullopt;
 
   const std::vector<std::string> texts = group.all_gather_bytes(text);

@@ -4,13 +4,16 @@
 
 #include <ddp/process_group.h>
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ddp {
 
-// "'weight' f32[64x32]".
+// "f32[64x32]", and with its name "'weight' f32[64x32]".
+std::string describe(DataType type, std::span<const std::int64_t> shape);
 std::string describe(const Tensor& tensor);
 
 // One line a tensor: what must be equal on all ranks.
@@ -19,6 +22,9 @@ std::string describe_all(std::span<const Tensor> tensors);
 // What is wrong with tensors that are to be sent or saved: a shape that is not that of the data, GPU memory. Empty if
 // nothing.
 std::string find_fault(std::span<const Tensor> tensors);
+
+// Collective. The hash of every rank, in rank order.
+std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t hash);
 
 // Collective. Nothing if all ranks have the same text, else, the same on every rank, the first line in which a rank
 // differs from rank 0: "rank 0 has 'head' f32[10x64], rank 2 has 'head' f32[12x64]". Ranks exchange hashes first: eight

@@ -101,7 +101,7 @@ class GlooBackend : public Backend {
     if (context_->size == 1) return;
     guarded([&] {
       gloo::AllreduceOptions options(context_);
-      // Small messages are ruled by latency, large ones by bandwidth: measured in docs/performance.md.
+      // Small messages are ruled by latency, large ones by bandwidth. The border is a guess until it is measured.
       options.setAlgorithm(buffer.bytes() <= kBcubeBytes ? gloo::AllreduceOptions::Algorithm::BCUBE
                                                          : gloo::AllreduceOptions::Algorithm::RING);
       with_element_type(buffer, [&](auto* elements) { options.setOutput(elements, buffer.count); });
