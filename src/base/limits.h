@@ -23,6 +23,7 @@ inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one tu
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;
 inline constexpr auto kDefaultGrace = 5s;      // SIGTERM to SIGKILL
+inline constexpr auto kDefaultExitTimeout = 5min;  // a rank that ended with 0 while others run
 inline constexpr auto kUnkillableWait = 5s;    // SIGKILL to "cannot be killed"
 inline constexpr auto kSecondRequest = 500ms;  // a signal that comes later than this while ending kills at once
 inline constexpr auto kGroupPoll = 10ms;       // is the group of an ended leader empty?
@@ -31,6 +32,7 @@ inline constexpr int kStoreWarnings = 20;      // lines about misbehaving store 
 inline constexpr auto kSettleTime = 500ms;     // the first cause and its victims exit within this
 inline constexpr auto kQuietEnding = 1s;       // longer than this and the console says what it waits for
 inline constexpr auto kLeftoverWait = 2s;      // for descendants that outlive their worker
+inline constexpr auto kCollapseWindow = 200ms;  // the same line of several ranks within this is shown once
 inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
 
 // Runtime. What a program can choose (time-outs, bucket sizes) has its default in the public headers.

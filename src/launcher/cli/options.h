@@ -2,6 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,18 +13,91 @@
 
 namespace ddp::launcher {
 
+// Whose manners: our own, or those of torchrun (called under that name), or those of python -m torch.distributed.launch
+// (`ddplaunch launch …`). docs/reference/cli.md lists what differs.
+enum class Manner { native, torchrun, torch_launch };
+
+// Which of a worker's streams, as torchrun's "3" or "0:1,1:3": a mask of kStdout and kStderr by local rank.
+struct StreamSelection {
+  static constexpr int kStdout = 1;
+  static constexpr int kStderr = 2;
+
+  int all = 0;
+  std::map<int, int> by_local_rank;  // not empty: `all` is 0; ranks that are not named select nothing
+
+  int of(int local_rank) const {
+    const auto entry = by_local_rank.find(local_rank);
+    return entry == by_local_rank.end() ? all : entry->second;
+  }
+  bool any() const { return all != 0 || !by_local_rank.empty(); }
+  friend bool operator==(const StreamSelection&, const StreamSelection&) = default;
+};
+
 struct Options {
-  std::string nproc_per_node;             // a number, "auto", "gpu" or "cpu"; empty: one a visible GPU, 1 without
-  std::string backend;                    // "", "gloo", "nccl" or "mpi"
-  std::string device_visibility = "own";  // "own": each worker sees its GPU; "all": every worker sees all of them
-  bool oversubscribe = false;             // several workers on one GPU
-  std::chrono::milliseconds grace = limits::kDefaultGrace;
-  std::string run_id;  // --rdzv-id; empty: a random one
+  Manner manner = Manner::native;
+
+  // Workers and nodes.
+  std::string nproc_per_node;  // a number, "auto", "gpu" or "cpu"; empty: the manner's default
+  int min_nodes = 1;           // --nnodes MIN:MAX
+  int max_nodes = 1;
+  std::optional<int> node_rank;
   std::string role = "default";
+
+  // Rendezvous.
+  std::string run_id;         // --rdzv-id; empty: a random one
+  std::string rdzv_backend;   // "", "static" or "c10d"
+  std::string rdzv_endpoint;  // "", "host" or "host:port"
+  std::map<std::string, std::string> rdzv_conf;
+  bool standalone = false;
+  std::string master_addr;
+  std::optional<std::uint16_t> master_port;
+  std::string local_addr;
+
+  // Program.
+  bool module = false;                  // -m: the first word of the command is a Python module
+  bool no_python = false;               // run the command as it is, also a .py file
+  bool run_path = false;                // --run-path
+  bool local_rank_argument = false;     // --local_rank=N is the script's first argument (torch.distributed.launch)
+  std::vector<std::string> command;     // program and its arguments, verbatim
+  std::optional<int> stdin_local_rank;  // this worker reads our standard input; the others read nothing
+
+  // Devices.
+  std::optional<std::string> gpus;  // --gpus: indices, UUIDs, MIG names, separated by commas
+  std::string device_visibility;    // "own", "all"; empty: own for native programs, all for Python and torchrun
+  bool virtual_local_rank = false;  // LOCAL_RANK is 0 everywhere, each worker sees its GPU
+  bool oversubscribe = false;       // several workers on one GPU
+  std::string numa_binding;         // "", "node", "socket", "exclusive" or "core-complex"
+  std::string backend;              // "", "gloo", "nccl" or "mpi"
+
+  // Supervision.
+  int max_restarts = 0;
+  std::chrono::milliseconds grace = limits::kDefaultGrace;               // --grace, --shutdown-timeout
+  std::chrono::milliseconds exit_timeout = limits::kDefaultExitTimeout;  // 0: off
+  std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};  // --signals-to-handle
+  std::string core = "inherit";                                          // RLIMIT_CORE: "inherit", "off", "unlimited"
+
+  // Output.
+  StreamSelection redirects;                // to the file instead of the console
+  StreamSelection tee;                      // to both
+  std::optional<std::string> log_dir;       // "/dev/null": no files at all
+  std::vector<int> console_local_ranks;     // --local-ranks-filter; empty: all
+  std::vector<std::string> stdout_filters;  // --duplicate-stdout-filters
+  std::vector<std::string> stderr_filters;
+  std::optional<std::string> tag;      // template of the mark before each line; "": none
+  std::optional<bool> collapse;        // the same line of several ranks once
+  bool lossless = false;               // a slow console slows the workers
+  bool end_on_closed_console = false;  // --on-sigpipe=end
+  std::string color = "auto";          // "auto", "always", "never"
+
+  // Reports.
+  std::string summary_file;  // --summary
+  std::string event_log;
   bool quiet = false;
   bool dry_run = false;
+  bool json = false;  // with --dry-run
 
-  std::vector<std::string> command;  // program and its arguments, verbatim
+  // Said once at the start: what was asked for and has no effect here.
+  std::vector<std::string> warnings;
 };
 
 }  // namespace ddp::launcher

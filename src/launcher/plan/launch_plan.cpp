@@ -56,7 +56,7 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
   const auto workers = count_workers(options.nproc_per_node, static_cast<int>(gpus.size()), facts.cpu_count);
   if (!workers) return workers.error();
 
-  auto devices = bind_devices({workers.value(), gpus, options.device_visibility == "own", options.oversubscribe});
+  auto devices = bind_devices({workers.value(), gpus, options.device_visibility != "all", options.oversubscribe});
   // Without --backend=nccl a job on more workers than GPUs may be a CPU job; but then it should say so.
   if (!devices && options.backend != "gloo" && options.backend != "mpi") {
     return PlanFailure{kExitUsage, devices.error().message + " For a CPU job use --backend=gloo."};
@@ -80,7 +80,11 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
   }
   plan.run_id = options.run_id.empty() ? facts.random_id : options.run_id;
   plan.role = options.role;
+  plan.max_restarts = options.max_restarts;
   plan.grace = options.grace;
+  plan.exit_timeout = options.exit_timeout;
+  plan.ending_signals = options.ending_signals;
+  plan.output.workers.resize(static_cast<std::size_t>(plan.workers));
   plan.quiet = options.quiet;
   plan.inherited_environment = facts.environment;
   return plan;

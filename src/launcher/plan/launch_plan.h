@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,21 +10,55 @@
 #include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/host_facts.h"
+#include "launcher/plan/output_plan.h"
 
 namespace ddp::launcher {
 
+// Where the store listens and what the workers are told.
+struct StorePlan {
+  std::string bind_address = "127.0.0.1";
+  std::uint16_t port = 0;                // 0: one that the kernel chooses
+  std::string advertised = "127.0.0.1";  // MASTER_ADDR
+};
+
+// CPUs and memory of one worker; empty: not bound.
+struct WorkerBinding {
+  std::vector<int> cpus;          // as the kernel numbers them
+  std::vector<int> memory_nodes;  // NUMA nodes to prefer
+  std::string description;        // "NUMA node 0, CPUs 0-15 (near GPU 0)"
+};
+
 struct LaunchPlan {
   std::string host_name;
-  std::string program;                 // resolved path
-  std::vector<std::string> arguments;  // as typed, the program first
+  std::string program;                 // resolved path of what is executed (the interpreter for a script)
+  std::vector<std::string> arguments;  // argv, argv[0] first; ${local_rank} is replaced per worker where macros is set
+  bool local_rank_macro = false;       // torchrun: $local_rank, ${local_rank} and $$ in arguments
+  bool local_rank_argument = false;    // insert --local_rank=N …
+  std::size_t local_rank_argument_at = 0;  // … before this argument
+  std::string what;                        // for messages: the script, module or program, as typed
   int workers = 1;
   std::vector<std::optional<std::string>> visible_devices;  // by local rank; nothing: left alone
-  std::string backend;                                      // empty: the workers choose
-  std::optional<int> omp_threads;                           // set OMP_NUM_THREADS, unless the user did
+  std::vector<std::optional<std::string>> devices;          // by local rank: the GPU that is meant, for reports
+  std::vector<WorkerBinding> bindings;                      // by local rank; empty: none
+  bool virtual_local_rank = false;
+  std::string backend;             // empty: the workers choose
+  std::optional<int> omp_threads;  // set OMP_NUM_THREADS, unless the user did
+  StorePlan store;
+  OutputPlan output;
+  std::optional<std::string> log_dir;  // nothing: a temporary one for error files only; "/dev/null": no files
+  std::optional<int> stdin_local_rank;
   std::string run_id;
   std::string role;
+  int max_restarts = 0;
   std::chrono::milliseconds grace{0};
+  std::chrono::milliseconds exit_timeout{0};  // 0: off
+  std::vector<int> ending_signals;
+  std::string core;  // "inherit", "off" or "unlimited"
+  bool end_on_closed_console = false;
+  std::string summary_file;
+  std::string event_log;
   bool quiet = false;
+  std::vector<std::string> notes;                  // warnings and remarks, said at the start unless quiet
   std::vector<std::string> inherited_environment;  // "NAME=value"
 };
 

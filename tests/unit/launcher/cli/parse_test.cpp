@@ -88,7 +88,7 @@ TEST_CASE("options have the documented defaults") {
   CHECK(defaults.nproc_per_node.empty());
   CHECK(defaults.backend.empty());
   CHECK(defaults.grace == 5s);
-  CHECK(defaults.device_visibility == "own");
+  CHECK(defaults.device_visibility.empty());
   CHECK_FALSE(defaults.quiet);
   CHECK_FALSE(defaults.dry_run);
 }

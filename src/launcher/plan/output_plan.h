@@ -1,0 +1,35 @@
+// OutputPlan: where each worker's output goes. Part of the launch plan; a value.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddp::launcher {
+
+struct StreamPlan {
+  bool to_console = true;
+  bool to_file = false;
+
+  friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
+};
+
+struct WorkerOutputPlan {
+  StreamPlan out;
+  StreamPlan err;
+
+  friend bool operator==(const WorkerOutputPlan&, const WorkerOutputPlan&) = default;
+};
+
+struct OutputPlan {
+  std::vector<WorkerOutputPlan> workers;  // by local rank
+  // Before each line on the console: ${rank}, ${local_rank}, ${node}, ${role}, ${time}; empty: nothing. A collapsed
+  // line has a list of ranks in place of the rank.
+  std::string tag;
+  bool collapse = false;  // the same line of several ranks within limits::kCollapseWindow is shown once
+  bool lossless = false;  // a console that is too slow slows the workers, instead of losing lines (counted)
+  bool color = false;     // the tag in colours
+  std::vector<std::string> stdout_filters;  // lines with one of these words go to filtered_stdout.log as well
+  std::vector<std::string> stderr_filters;
+};
+
+}  // namespace ddp::launcher
