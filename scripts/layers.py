@@ -31,7 +31,6 @@ ROOMS = {
 THIRD_PARTIES = {
     "CLI/": ["launcher/cli/parse.cpp"],
     "spdlog/": ["launcher/report/log_sink.cpp"],
-    "boost/process": ["launcher/process/child_process.cpp"],
     "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h", "store/store_server.cpp"],
     "nlohmann/": ["launcher/supervise/error_record.cpp", "runtime/error_file.cpp", "runtime/checkpoint/checkpoint.cpp",
                   "runtime/checkpoint/safetensors.cpp"],
@@ -49,6 +48,7 @@ TESTED_ELSEWHERE = {
     "base/error.cpp": "unit/runtime",
     "launcher/commands.cpp": "integration/launch_test.cpp",
     "launcher/report/log_sink.cpp": "integration/launch_test.cpp",
+    "launcher/supervise/job.cpp": "integration/launch_test.cpp",
     "launcher/supervise/supervisor.cpp": "integration/launch_test.cpp",
     "runtime/group/bootstrap.cpp": "integration/train_test.cpp",
     "runtime/group/buffer.cpp": "unit/runtime",

@@ -22,16 +22,22 @@ inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one tu
 
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;
-inline constexpr auto kDefaultGrace = 5s;      // SIGTERM to SIGKILL
-inline constexpr auto kDefaultExitTimeout = 5min;  // a rank that ended with 0 while others run
-inline constexpr auto kUnkillableWait = 5s;    // SIGKILL to "cannot be killed"
-inline constexpr auto kSecondRequest = 500ms;  // a signal that comes later than this while ending kills at once
-inline constexpr auto kGroupPoll = 10ms;       // is the group of an ended leader empty?
-inline constexpr auto kConsoleWait = 100ms;    // for a console that does not take a line, before the line is dropped
-inline constexpr int kStoreWarnings = 20;      // lines about misbehaving store clients
-inline constexpr auto kSettleTime = 500ms;     // the first cause and its victims exit within this
-inline constexpr auto kQuietEnding = 1s;       // longer than this and the console says what it waits for
-inline constexpr auto kLeftoverWait = 2s;      // for descendants that outlive their worker
+inline constexpr std::size_t kWorkerDescriptors = 65'536;  // soft limit of a worker, as far as the hard one allows
+inline constexpr int kOomScoreRaise = 100;                 // workers go before the launcher
+inline constexpr auto kDefaultGrace = 5s;                  // SIGTERM to SIGKILL
+inline constexpr auto kDefaultExitTimeout = 5min;          // a rank that ended with 0 while others run
+inline constexpr auto kRestartDelay = 250ms;               // doubled by each attempt in a row that made no progress …
+inline constexpr auto kLongestRestartDelay = 30s;
+inline constexpr auto kProgressTime = 10s;  // … which is one that failed within this
+inline constexpr int kAttemptsWithoutProgress = 6;
+inline constexpr auto kUnkillableWait = 5s;     // SIGKILL to "cannot be killed"
+inline constexpr auto kSecondRequest = 500ms;   // a signal that comes later than this while ending kills at once
+inline constexpr auto kGroupPoll = 10ms;        // is the group of an ended leader empty?
+inline constexpr auto kConsoleWait = 100ms;     // for a console that does not take a line, before the line is dropped
+inline constexpr int kStoreWarnings = 20;       // lines about misbehaving store clients
+inline constexpr auto kSettleTime = 500ms;      // the first cause and its victims exit within this
+inline constexpr auto kQuietEnding = 1s;        // longer than this and the console says what it waits for
+inline constexpr auto kLeftoverWait = 2s;       // for descendants that outlive their worker
 inline constexpr auto kCollapseWindow = 200ms;  // the same line of several ranks within this is shown once
 inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
 

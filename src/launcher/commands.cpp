@@ -1,6 +1,9 @@
 #include "launcher/commands.h"
 
-#include <csignal>
+#include <fcntl.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -10,70 +13,96 @@
 #include "launcher/cli/parse.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/launcher_signals.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
-#include "launcher/rendezvous/rendezvous.h"
 #include "launcher/report/failure_summary.h"
 #include "launcher/report/log_sink.h"
-#include "launcher/supervise/supervisor.h"
+#include "launcher/supervise/job.h"
 
 namespace ddp::launcher {
 namespace {
 
-// Those that the launcher was started with as ignored (nohup, a shell's background job) stay ignored.
-std::vector<int> signals_to_catch() {
-  std::vector<int> signals;
-  sigset_t blocked;
-  sigemptyset(&blocked);
-  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2}) {
-    struct sigaction action {};
-    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
-    signals.push_back(signal);
-    sigaddset(&blocked, signal);
+void unblock_all_signals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_UNBLOCK, &all, nullptr);
+}
+
+// The supervisor's whole life; the guardian waits for its end.
+base::ExitStatus run_supervisor(const LaunchPlan& plan, LogSink& log, RunDirectory& directory, WorkerCgroup& cgroup,
+                                const std::vector<int>& signals, base::UniqueFd lifeline) {
+  net::EventLoop loop;
+  // Events from outside. Caught until the very end, so that neither processes nor files are left behind; acted on while
+  // the job runs.
+  std::function<void(const Event&)> inbox;
+  const auto deliver = [&](const Event& event) {
+    if (inbox) inbox(event);
+  };
+  const auto signal_watch = loop.on_signals(signals, [&](int signal) { deliver(SignalArrived{signal}); });
+  unblock_all_signals();
+  const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
+  if (const auto failure = directory.make()) {
+    log.error(failure->message);
+    return base::ExitStatus::exited(base::kExitOwnFault);
   }
-  ::sigprocmask(SIG_UNBLOCK, &blocked, nullptr);
-  return signals;
+  const auto processes = make_process_host(loop, cgroup.make() ? &cgroup : nullptr);
+  JobObserver observer;
+  observer.attempt_begins = [&](const NodeAssignment& assignment) {
+    if (assignment.restart_count == 0) log.info(start_line(plan, assignment));
+  };
+  observer.event = [](const Event&) {};
+  observer.attempt_ended = [&](const JobOutcome& outcome, const std::string& next) {
+    for (const std::string& line : failure_summary(outcome, plan)) log.error(line);
+    if (!next.empty()) log.error("  " + next);
+  };
+  observer.tell = [&](const std::string& line) { log.error(line); };
+  observer.warn = [&](const std::string& line) { log.warning(line); };
+  const auto outcome = run_job({loop, *processes, plan, directory, inbox, observer});
+  directory.remove_if_temporary();
+  cgroup.remove();
+  if (!outcome) {
+    log.error(outcome.error().message);
+    return base::ExitStatus::exited(base::kExitOwnFault);
+  }
+  if (outcome.value().signal) return base::ExitStatus::killed(*outcome.value().signal);
+  return base::ExitStatus::exited(outcome.value().exit_code);
+}
+
+// Whether the supervisor has ended by a signal because somebody asked it to.
+bool is_request(const base::ExitStatus& end, const LaunchPlan& plan) {
+  const auto is_meant = [&](int signal) { return end.was_killed_by(signal); };
+  return std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(), is_meant) || end.was_killed_by(SIGPIPE);
 }
 
 int launch(const LaunchPlan& plan, LogSink& log) {
-  net::EventLoop loop;
-  // Caught until the very end, so that neither processes nor files are left behind; acted on while the job runs.
-  std::function<void(int)> on_signal;
-  const auto signal_watch = loop.on_signals(signals_to_catch(), [&](int signal) {
-    if (on_signal) on_signal(signal);
+  const std::vector<int> signals = signals_to_care_for();
+  // Named before the processes part, so that either of them can remove what the other has made.
+  RunDirectory directory(plan.log_dir, plan.run_id);
+  WorkerCgroup cgroup;
+  const base::ExitStatus end = run_guarded({signals, plan.ending_signals, &cgroup}, [&](base::UniqueFd lifeline) {
+    return run_supervisor(plan, log, directory, cgroup, signals, std::move(lifeline));
   });
-  int warnings = 0;
-  const auto rendezvous = Rendezvous::open(loop, plan, [&](const std::string& peer, const std::string& reason) {
-    if (++warnings <= limits::kStoreWarnings) log.warning("the store sent " + peer + " away: " + reason);
-    if (warnings == limits::kStoreWarnings) log.warning("more of these are not shown");
-  });
-  if (!rendezvous) {
-    log.error(rendezvous.error().message);
+  directory.remove_if_temporary();
+  cgroup.remove();
+  if (end.was_killed() && !is_request(end, plan)) {
+    log.error("the supervising process of ddplaunch was " + end.describe() + "; everything it had started was ended");
     return base::kExitOwnFault;
   }
-  const auto directory = RunDirectory::create(plan.workers);
-  if (!directory) {
-    log.error(directory.error().message);
-    return base::kExitOwnFault;
-  }
-  const NodeAssignment& assignment = rendezvous.value()->assignment();
-  const auto processes = make_process_host(loop);
-  log.info(start_line(plan, assignment));
-  const JobOutcome outcome = supervise({loop, *processes, plan, assignment, *directory.value(),
-                                        [&](const std::string& line) { log.error(line); }, on_signal});
-
-  for (const std::string& line : failure_summary(outcome, plan)) log.error(line);
-  const std::vector<pid_t> leftovers = processes->end_leftovers();
-  if (!leftovers.empty()) {
-    log.error(std::to_string(leftovers.size()) + " of the job's processes cannot be killed, first pid " +
-              std::to_string(leftovers.front()));
-  }
-  return outcome.exit_code;
+  return end_like(end);
 }
 
 int print(const std::string& text) {
   const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return written ? 0 : base::kExitOwnFault;
+}
+
+// A pipe that were made as descriptor 1 would be lost in the worker that gets it.
+void open_standard_descriptors() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY));
+  }
 }
 
 int run(int argc, const char* const* argv) {
@@ -103,6 +132,7 @@ int run(int argc, const char* const* argv) {
 int run_command(int argc, const char* const* argv) {
   // A closed terminal or pipe must not end the launcher while workers run.
   std::signal(SIGPIPE, SIG_IGN);
+  open_standard_descriptors();
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -93,12 +93,14 @@ std::unique_ptr<Watch> EventLoop::on_signals(std::span<const int> signals, std::
 
 void EventLoop::run() {
   const auto guard = asio::make_work_guard(asio_->context);
+  asio_->context.restart();
   asio_->context.run();
 }
 
 void EventLoop::poll() {
   // Without work poll() would mark the context as stopped, as stop() does.
   const auto guard = asio::make_work_guard(asio_->context);
+  asio_->context.restart();
   asio_->context.poll();
 }
 

@@ -34,10 +34,11 @@ class EventLoop {
   // Calls `arrived` each time one of `signals` arrives.
   [[nodiscard]] std::unique_ptr<Watch> on_signals(std::span<const int> signals, std::function<void(int)> arrived);
 
-  // Runs callbacks until stop().
+  // Runs callbacks until one of them calls stop(). May be called again.
   void run();
-  // Runs the callbacks that are due now; none after stop().
+  // Runs the callbacks that are due now; none after one has called stop().
   void poll();
+  // Ends the run() or poll() that is under way; with none under way, nothing.
   void stop();
 
   // For net/event_loop_asio.h only.

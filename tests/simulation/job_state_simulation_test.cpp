@@ -35,7 +35,8 @@ class RandomJob {
     REQUIRE(job_.state().finished());
     CHECK(job_.finishes() == 1);
     const JobOutcome outcome = job_.outcome();
-    const int causes = outcome.culprit.has_value() + outcome.spawn_failure.has_value() + outcome.signal.has_value();
+    const int causes = outcome.culprit.has_value() + outcome.spawn_failure.has_value() + outcome.signal.has_value() +
+                       outcome.guardian_lost + outcome.exit_timed_out;
     CHECK(causes <= 1);
     CHECK((outcome.exit_code == 0) == (causes == 0));
     CHECK_FALSE(job_.state().alarm().has_value());
@@ -57,7 +58,14 @@ class RandomJob {
   void something_happens() {
     const int i = pick(workers_);
     const auto index = static_cast<std::size_t>(i);
-    switch (pick(12)) {
+    switch (pick(14)) {
+      case 12:
+        job_.launcher_gets(pick(2) == 0 ? SIGTSTP : SIGCONT);
+        break;
+      case 13:
+        if (pick(10) == 0) job_.guardian_dies();
+        if (pick(10) == 0) job_.passes(6min);
+        break;
       case 0:
         job_.launcher_gets(pick(2) == 0 ? SIGINT : SIGUSR1);
         break;

@@ -15,7 +15,9 @@ class JobFixture {
  public:
   static constexpr auto kGrace = std::chrono::milliseconds(5000);
 
-  explicit JobFixture(int workers) : state_({workers, 0, kGrace}, now_), workers_(workers) {}
+  static constexpr auto kExitTimeout = std::chrono::minutes(5);
+
+  explicit JobFixture(int workers) : state_({workers, 0, kGrace, kExitTimeout}, now_), workers_(workers) {}
 
   JobFixture& start() {
     for (int i = 0; i < workers_; ++i) start_worker(i);
@@ -28,6 +30,8 @@ class JobFixture {
   JobFixture& exits_as_victim(int i, int code) {
     return step(WorkerEnded{i, base::ExitStatus::exited(code), ErrorRecord{"lost a peer", true}});
   }
+  JobFixture& guardian_dies() { return step(GuardianLost{}); }
+  JobFixture& console_closes() { return step(ConsoleClosed{}); }
   JobFixture& launcher_gets(int signal) { return step(SignalArrived{signal}); }
   // Lets time pass and rings the alarm whenever it is due.
   JobFixture& passes(std::chrono::milliseconds duration) {

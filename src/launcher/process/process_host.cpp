@@ -1,7 +1,7 @@
 #include "launcher/process/process_host.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,17 +9,14 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <map>
 #include <optional>
 
 #include "base/check.h"
-#include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/unique_fd.h"
 #include "launcher/process/process_tree.h"
 
-// glibc 2.36's <sys/pidfd.h> lacks extern "C", and waitid's P_PIDFD is an enumerator there; the raw calls serve both.
 namespace ddp::launcher {
 namespace {
 
@@ -30,6 +27,7 @@ struct Child {
   bool asked_to_end = false;
   // Set once the leader is reaped; the worker has ended when its group is empty too.
   std::optional<base::ExitStatus> status;
+  std::uint64_t peak_rss_bytes = 0;
 };
 
 base::ExitStatus status_from(const siginfo_t& info) {
@@ -48,27 +46,28 @@ rlimit raise_descriptor_limit() {
 
 class LinuxProcessHost : public ProcessHost {
  public:
-  explicit LinuxProcessHost(net::EventLoop& loop) : loop_(loop), inherited_descriptors_(raise_descriptor_limit()) {
+  LinuxProcessHost(net::EventLoop& loop, const WorkerCgroup* cgroup)
+      : loop_(loop),
+        cgroup_(cgroup),
+        inherited_descriptors_(raise_descriptor_limit()),
+        nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     become_subreaper();
     // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
     for (const pid_t pid : descendants(::getpid(), {})) strangers_.insert(pid);
     const std::array signals = {SIGCHLD};
-    orphan_watch_ = loop_.on_signals(signals, [this](int) { reap(); });
+    orphan_watch_ = loop_.on_signals(signals, [this](int) { child_ended(); });
   }
   ~LinuxProcessHost() override { ::setrlimit(RLIMIT_NOFILE, &inherited_descriptors_); }
 
-  base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec) override {
-    auto pid = spawn_child(spec, inherited_descriptors_);
-    if (!pid) return pid;
-    base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid.value(), 0)));
-    if (!pidfd) {
-      SpawnFailure failure{base::kExitOwnFault, "cannot watch " + spec.program + ": " + std::strerror(errno) + "."};
-      ::killpg(pid.value(), SIGKILL);
-      ::waitpid(pid.value(), nullptr, 0);
-      return failure;
+  base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
+    const int in = spec.reads_stdin ? -1 : nothing_.get();
+    auto spawned = spawn_worker(spec, {in, out, err, cgroup_ == nullptr ? -1 : cgroup_->procs_fd()});
+    if (!spawned) return spawned.error();
+    const pid_t pid = spawned.value().pid;
+    Child child{pid, std::move(spawned.value().pidfd), nullptr, false, std::nullopt, 0};
+    if (child.pidfd) {
+      child.watch = loop_.watch_readable(child.pidfd.get(), [this, local_rank] { leader_ended(local_rank); });
     }
-    Child child{pid.value(), std::move(pidfd), nullptr, false, std::nullopt};
-    child.watch = loop_.watch_readable(child.pidfd.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
     return pid;
   }
@@ -85,24 +84,42 @@ class LinuxProcessHost : public ProcessHost {
     } else if (target == SignalTarget::group) {
       ::killpg(child.pid, signal);
     } else {
-      ::syscall(SYS_pidfd_send_signal, child.pidfd.get(), signal, nullptr, 0);
+      ::kill(child.pid, signal);  // its own, since we have not reaped it yet
     }
   }
 
   std::vector<pid_t> end_leftovers() override {
     std::set<pid_t> except = strangers_;
     for (const auto& [local_rank, child] : children_) except.insert(child.pid);  // unkillable, reported already
+    if (cgroup_ != nullptr && children_.empty()) cgroup_->kill_all(limits::kLeftoverWait);
     return kill_descendants(except, limits::kLeftoverWait);
   }
 
  private:
+  // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.
+  void child_ended() {
+    reap();
+    std::vector<int> leaders;
+    std::vector<int> groups;
+    for (const auto& [local_rank, child] : children_) {
+      if (child.status) {
+        groups.push_back(local_rank);
+      } else if (!child.pidfd && !child.watch) {
+        leaders.push_back(local_rank);
+      }
+    }
+    for (const int local_rank : groups) await_group(local_rank);
+    for (const int local_rank : leaders) leader_ended(local_rank);
+  }
+
   void leader_ended(int local_rank) {
     Child& child = children_.at(local_rank);
     siginfo_t info{};
-    const auto pidfd = static_cast<id_t>(child.pidfd.get());
-    const int error = ::waitid(P_PIDFD, pidfd, &info, WEXITED | WNOHANG | WNOWAIT);
+    const auto pid = static_cast<id_t>(child.pid);
+    const int error = ::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT);
     DDP_CHECK(error == 0, errno);
     if (info.si_pid == 0) {
+      if (!child.pidfd) return;  // some other child was meant
       // Dead, but a tracer (gdb, strace) has not let go of it yet: the pidfd is readable, the status not there.
       child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { leader_ended(local_rank); });
       return;
@@ -116,7 +133,9 @@ class LinuxProcessHost : public ProcessHost {
     } else if (!child.status->success()) {
       ::killpg(child.pid, SIGKILL);
     }
-    ::waitid(P_PIDFD, pidfd, &info, WEXITED);
+    rusage usage{};
+    ::wait4(child.pid, nullptr, 0, &usage);
+    child.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
     await_group(local_rank);
   }
 
@@ -127,9 +146,9 @@ class LinuxProcessHost : public ProcessHost {
       child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { await_group(local_rank); });
       return;
     }
-    const base::ExitStatus status = *child.status;
+    const WorkerExit exit{*child.status, child.peak_rss_bytes};
     children_.erase(local_rank);
-    if (on_exit_) on_exit_(local_rank, status);
+    if (on_exit_) on_exit_(local_rank, exit);
   }
 
   // Descendants of ours in that group: after its leader is gone its number alone proves nothing.
@@ -152,7 +171,9 @@ class LinuxProcessHost : public ProcessHost {
   using Clock = std::chrono::steady_clock;
 
   net::EventLoop& loop_;
+  const WorkerCgroup* const cgroup_;
   const rlimit inherited_descriptors_;
+  const base::UniqueFd nothing_;
   std::set<pid_t> strangers_;
   std::map<int, Child> children_;  // by local rank; erased when ended
   std::unique_ptr<net::Watch> orphan_watch_;
@@ -161,8 +182,8 @@ class LinuxProcessHost : public ProcessHost {
 
 }  // namespace
 
-std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop) {
-  return std::make_unique<LinuxProcessHost>(loop);
+std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop, const WorkerCgroup* cgroup) {
+  return std::make_unique<LinuxProcessHost>(loop, cgroup);
 }
 
 }  // namespace ddp::launcher

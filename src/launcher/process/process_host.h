@@ -3,12 +3,14 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
 #include "base/exit_status.h"
 #include "base/result.h"
-#include "launcher/process/child_process.h"
+#include "launcher/process/spawn.h"
+#include "launcher/process/worker_cgroup.h"
 #include "launcher/process/worker_spec.h"
 #include "net/event_loop.h"
 
@@ -16,15 +18,21 @@ namespace ddp::launcher {
 
 enum class SignalTarget { leader, group };
 
+struct WorkerExit {
+  base::ExitStatus status;
+  std::uint64_t peak_rss_bytes = 0;  // of the largest of its processes that it waited for
+};
+
 class ProcessHost {
  public:
-  using ExitCallback = std::function<void(int local_rank, base::ExitStatus status)>;
+  using ExitCallback = std::function<void(int local_rank, const WorkerExit& exit)>;
 
   virtual ~ProcessHost() = default;
 
-  // Starts the worker. Its end is told to the callback, once: when its first process has ended and, if it had been
-  // asked to end (SIGTERM), the others of its process group too. Those get SIGTERM when the first one is gone.
-  virtual base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec) = 0;
+  // Starts the worker, whose output goes to these descriptors (-1: to ours). Its end is told to the callback, once:
+  // when its first process has ended and, if it had been asked to end (SIGTERM), the others of its process group too.
+  // Those get SIGTERM when the first one is gone.
+  virtual base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) = 0;
   virtual void on_exit(ExitCallback callback) = 0;
 
   // Nothing happens if the worker has ended: a pid is signalled only while it cannot belong to anybody else.
@@ -34,7 +42,8 @@ class ProcessHost {
   virtual std::vector<pid_t> end_leftovers() = 0;
 };
 
-// Processes of this machine, waited for by pidfd on `loop`.
-std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop);
+// Processes of this machine, waited for by pidfd on `loop` (by SIGCHLD where the kernel has no pidfds). They join
+// `cgroup`, unless it is null.
+std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop, const WorkerCgroup* cgroup);
 
 }  // namespace ddp::launcher

@@ -1,23 +1,44 @@
 #include "launcher/process/process_tree.h"
 
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "base/text.h"
+#include "base/unique_fd.h"
+
 namespace ddp::launcher {
 namespace {
 
-std::vector<pid_t> children_of(pid_t pid) {
-  // A process that forks from several threads has a list for each of them; ours and nearly all have one thread that
-  // does.
+namespace fs = std::filesystem;
+
+// The parent that /proc/PID/stat names: the fourth field, the second after the name, which may hold anything.
+pid_t parent_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(") ");
+  if (name_end == std::string::npos || line.size() < name_end + 5) return 0;
+  return static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10));
+}
+
+// For a kernel that keeps no lists of children.
+std::vector<pid_t> children_by_search(pid_t pid) {
   std::vector<pid_t> result;
-  std::ifstream file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
-  for (pid_t child = 0; file >> child;) result.push_back(child);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+    const auto candidate = base::parse_integer(entry.path().filename().string(), 1, 1 << 30);
+    if (candidate && parent_of(static_cast<pid_t>(*candidate)) == pid) result.push_back(static_cast<pid_t>(*candidate));
+  }
   return result;
 }
 
@@ -29,10 +50,48 @@ void collect(pid_t pid, const std::set<pid_t>& except, std::vector<pid_t>& resul
   }
 }
 
+void kill_child_of(pid_t parent, pid_t pid) {
+  const base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd) {
+    // Without pidfds only our own children are safe from a change of owner; the others become ours one by one.
+    if (parent == ::getpid()) ::kill(pid, SIGKILL);
+    return;
+  }
+  const std::vector<pid_t> now = children_of(parent);
+  if (std::find(now.begin(), now.end(), pid) == now.end()) return;
+  ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+bool has_no_children() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+}
+
+void kill_tree(pid_t root, const std::set<pid_t>& except) {
+  for (const pid_t child : children_of(root)) {
+    if (except.contains(child)) continue;
+    // The children first: once their parent is dead, they are found elsewhere.
+    kill_tree(child, except);
+    kill_child_of(root, child);
+  }
+}
+
 }  // namespace
 
 void become_subreaper() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  static const bool kernel_lists_children = fs::exists("/proc/thread-self/children");
+  if (!kernel_lists_children) return children_by_search(pid);
+  std::vector<pid_t> result;
+  std::error_code ignored;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) result.push_back(child);
+  }
+  return result;
 }
 
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except) {
@@ -55,13 +114,19 @@ std::vector<pid_t> reap_orphans(const std::function<bool(pid_t)>& is_known) {
 
 std::vector<pid_t> kill_descendants(const std::set<pid_t>& except, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (true) {
-    std::vector<pid_t> left = descendants(::getpid(), except);
-    if (left.empty() || std::chrono::steady_clock::now() > deadline) return left;
-    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+  int empty_scans = 0;
+  for (auto pause = std::chrono::microseconds(100);; pause = std::min(2 * pause, std::chrono::microseconds(5000))) {
+    kill_tree(::getpid(), except);
     // Those whose parent died are ours to reap; the others' turn comes when theirs has.
-    for (const pid_t pid : left) ::waitpid(pid, nullptr, WNOHANG);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const pid_t pid : children_of(::getpid())) {
+      if (!except.contains(pid)) ::waitpid(pid, nullptr, WNOHANG);
+    }
+    std::vector<pid_t> left = descendants(::getpid(), except);
+    if (std::chrono::steady_clock::now() > deadline) return left;
+    // A list of children is not exact while some of them die. That there are none at all is.
+    empty_scans = left.empty() ? empty_scans + 1 : 0;
+    if (left.empty() && (empty_scans == 3 || has_no_children())) return left;
+    std::this_thread::sleep_for(pause);
   }
 }
 

@@ -1,14 +1,18 @@
 #include "launcher/process/run_directory.h"
 
 #include <fcntl.h>
-#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp is POSIX
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+
+#include "base/hash.h"
 
 namespace ddp::launcher {
 
@@ -41,42 +45,71 @@ void remove_leftovers(const std::string& root) {
     const bool ours = entry.path().filename().string().starts_with(kPrefix) &&
                       ::lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
                       status.st_uid == ::geteuid();
-    if (ours && take_lock(entry.path(), 0)) fs::remove_all(entry.path(), ignored);
+    if (!ours) continue;
+    if (take_lock(entry.path(), 0)) fs::remove_all(entry.path(), ignored);
+    // Killed before it made its lock; a living launcher has long passed that moment. Nothing but an empty one goes.
+    if (::time(nullptr) - status.st_mtime > 60) ::rmdir(entry.path().c_str());
   }
+}
+
+std::string random_name() {
+  std::uint64_t value = 0;
+  if (::getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<std::uint64_t>(::getpid());
+  return base::hex64(value).substr(0, 12);
 }
 
 }  // namespace
 
-base::Result<std::unique_ptr<RunDirectory>> RunDirectory::create(int workers) {
-  remove_leftovers(temporary_root());
-  std::string path;
-  base::UniqueFd lock;
-  // Another launcher may take a directory for a leftover in the moment before it is locked: then make another.
-  for (int tries = 0; tries < 10 && !(lock && fs::exists(fs::path(path) / kLockName)); ++tries) {
-    path = temporary_root() + "/" + kPrefix + "XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) {
-      return base::Failure{"cannot make the temporary directory " + path + ": " + std::strerror(errno) +
-                           ". Set TMPDIR to a directory that can be written."};
-    }
-    lock = take_lock(path, O_CREAT);
+RunDirectory::RunDirectory(const std::optional<std::string>& log_dir, const std::string& run_id) {
+  if (log_dir == "/dev/null") return;
+  temporary_ = !log_dir;
+  if (temporary_) {
+    path_ = temporary_root() + "/" + kPrefix + random_name();
+    return;
   }
-  if (!lock) return base::Failure{"cannot lock the temporary directory " + path + ". Set TMPDIR to another directory."};
-  std::unique_ptr<RunDirectory> directory(new RunDirectory(path, std::move(lock)));
-  for (int local_rank = 0; local_rank < workers; ++local_rank) {
-    std::error_code error;
-    fs::create_directories(fs::path(directory->error_file(local_rank)).parent_path(), error);
-    if (error) return base::Failure{"cannot make a directory in " + path + ": " + error.message() + "."};
-  }
-  return directory;
-}
-
-RunDirectory::~RunDirectory() {
+  std::string name = run_id;
+  std::replace(name.begin(), name.end(), '/', '_');
+  // Absolute, since a worker may change its directory.
   std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  path_ = (fs::absolute(*log_dir, ignored) / (name + "_" + random_name())).string();
 }
 
-std::string RunDirectory::error_file(int local_rank) const {
-  return path_ + "/attempt_0/" + std::to_string(local_rank) + "/error.json";
+std::optional<base::Failure> RunDirectory::make() {
+  if (path_.empty()) return std::nullopt;
+  std::error_code error;
+  if (temporary_) {
+    remove_leftovers(temporary_root());
+  } else {
+    fs::create_directories(fs::path(path_).parent_path(), error);
+  }
+  if (::mkdir(path_.c_str(), temporary_ ? 0700 : 0777) != 0) {
+    return base::Failure{"cannot make the directory " + path_ + ": " + std::strerror(errno) +
+                         (temporary_ ? ". Set TMPDIR to a directory that can be written." : ". See --log-dir.")};
+  }
+  if (!temporary_) return std::nullopt;
+  lock_ = take_lock(path_, O_CREAT);
+  if (lock_) return std::nullopt;
+  return base::Failure{"cannot lock the temporary directory " + path_ + ". Set TMPDIR to another directory."};
+}
+
+std::optional<base::Failure> RunDirectory::begin_attempt(int attempt, int workers) {
+  attempt_ = attempt;
+  for (int local_rank = 0; local_rank < workers && !path_.empty(); ++local_rank) {
+    std::error_code error;
+    fs::create_directories(fs::path(file(local_rank, "x")).parent_path(), error);
+    if (error) return base::Failure{"cannot make a directory in " + path_ + ": " + error.message() + "."};
+  }
+  return std::nullopt;
+}
+
+std::string RunDirectory::file(int local_rank, const std::string& name) const {
+  if (path_.empty()) return "";
+  return path_ + "/attempt_" + std::to_string(attempt_) + "/" + std::to_string(local_rank) + "/" + name;
+}
+
+void RunDirectory::remove_if_temporary() {
+  std::error_code ignored;
+  if (temporary_ && !path_.empty()) fs::remove_all(path_, ignored);
 }
 
 }  // namespace ddp::launcher

@@ -1,7 +1,7 @@
-// RunDirectory: the temporary files of one run, removed with it, or at a later run's start if the launcher was killed.
+// RunDirectory: the files of one run: what workers say about their errors, and the logs that were asked for.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -11,22 +11,35 @@ namespace ddp::launcher {
 
 class RunDirectory {
  public:
-  // Makes a private directory under TMPDIR (default /tmp) with one folder a local rank. Removes those that killed
-  // launchers of this user have left: a living one holds a lock on its own.
-  static base::Result<std::unique_ptr<RunDirectory>> create(int workers);
+  // Chooses the name only. Without `log_dir`: a private directory under TMPDIR (default /tmp), removed with this
+  // object, or at a later run's start if the launcher was killed: a living one holds a lock on its own. With it:
+  // <log_dir>/<run id>_<random>, which stays. "/dev/null": no directory at all, and the names of files are empty.
+  RunDirectory(const std::optional<std::string>& log_dir, const std::string& run_id);
 
-  ~RunDirectory();
+  ~RunDirectory() { remove_if_temporary(); }
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  // Where the worker may leave its error (TORCHELASTIC_ERROR_FILE), in torchrun's layout: attempt_0/<local rank>.
-  std::string error_file(int local_rank) const;
+  // Makes it. The reason, if it cannot be made.
+  std::optional<base::Failure> make();
+
+  // Makes the folders of an attempt, attempt_<n>/<local rank>, as torchrun has them. The reason, if they cannot be
+  // made.
+  std::optional<base::Failure> begin_attempt(int attempt, int workers);
+
+  // A worker's file in the current attempt: "error.json" (TORCHELASTIC_ERROR_FILE), "stdout.log", "stderr.log".
+  std::string file(int local_rank, const std::string& name) const;
+
+  // Empty without a directory.
+  const std::string& path() const { return path_; }
+  bool temporary() const { return temporary_; }
+  void remove_if_temporary();
 
  private:
-  RunDirectory(std::string path, base::UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
-
   std::string path_;
+  bool temporary_ = false;
   base::UniqueFd lock_;
+  int attempt_ = 0;
 };
 
 }  // namespace ddp::launcher

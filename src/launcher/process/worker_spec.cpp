@@ -8,8 +8,8 @@ namespace ddp::launcher {
 
 namespace env = wire::env;
 
-WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assignment, int local_rank,
-                            const std::string& error_file) {
+WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assignment, const WorkerContext& context) {
+  const int local_rank = context.local_rank;
   std::map<std::string, std::string> variables;
   for (const std::string& line : plan.inherited_environment) {
     const std::size_t equals = line.find('=');
@@ -40,7 +40,7 @@ WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assign
   set(env::kMaxRestarts, assignment.max_restarts);
   set(env::kRunId, plan.run_id);
   set(env::kUseAgentStore, "True");
-  set(env::kErrorFile, error_file);
+  set(env::kErrorFile, context.error_file);
   set_default(env::kSignalsToHandle, "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
   set_default(env::kNcclAsyncErrorHandling, "1");
   if (plan.omp_threads) set(env::kOmpNumThreads, *plan.omp_threads);
@@ -49,7 +49,9 @@ WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assign
   if (!plan.backend.empty()) set(env::kBackend, plan.backend);
   if (plan.quiet) set(env::kQuiet, "1");
 
-  WorkerSpec spec{plan.program, plan.arguments, {}};
+  WorkerSpec spec;
+  spec.program = plan.program;
+  spec.arguments = plan.arguments;
   for (const auto& [name, value] : variables) spec.environment.push_back(name + "=" + value);
   return spec;
 }

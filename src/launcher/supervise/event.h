@@ -3,11 +3,13 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
 
 #include "base/exit_status.h"
+#include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/supervise/error_record.h"
 
@@ -27,17 +29,26 @@ struct WorkerEnded {
   int local_rank;
   base::ExitStatus status;
   std::optional<ErrorRecord> error;
+  std::uint64_t peak_rss_bytes = 0;
+  std::optional<OomKill> oom;  // the kernel killed something for want of memory
 };
 
-// A signal to the launcher.
+// A signal to the launcher, which is also told to stop (SIGTSTP) and to go on (SIGCONT).
 struct SignalArrived {
   int signal;
 };
 
+// The process that watches over this one is gone: nobody else would clean up.
+struct GuardianLost {};
+
+// Nobody reads our output any more, and the user wants the job to end then.
+struct ConsoleClosed {};
+
 // The alarm that the state asked for is due.
 struct AlarmRang {};
 
-using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang>;
+using Event =
+    std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost, ConsoleClosed>;
 
 struct SendSignal {
   int local_rank;

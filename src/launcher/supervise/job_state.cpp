@@ -4,14 +4,20 @@
 #include <csignal>
 
 #include "base/check.h"
+#include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
 
 namespace ddp::launcher {
 
-bool ends_the_job(int signal) {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+std::string describe_failure(const JobOutcome& outcome) {
+  if (outcome.signal) return "ended by " + base::signal_name(*outcome.signal);
+  if (outcome.spawn_failure) return outcome.spawn_failure->failure.message;
+  if (outcome.guardian_lost) return "the launcher's first process was killed";
+  if (outcome.exit_timed_out) return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
+  if (!outcome.culprit) return "";
+  return "rank " + std::to_string(outcome.culprit->rank) + ": " + outcome.culprit->status.describe();
 }
 
 JobState::JobState(const JobOptions& options, TimePoint now)
@@ -26,7 +32,8 @@ std::vector<Action> JobState::step(const Event& event, TimePoint now) {
 
 std::optional<TimePoint> JobState::alarm() const {
   std::optional<TimePoint> next;
-  for (const auto& when : {settle_at_, tell_at_, escalate_at_}) {
+  if (paused_at_) return next;
+  for (const auto& when : {settle_at_, tell_at_, escalate_at_, left_alone_at_}) {
     if (when && (!next || *when < *next)) next = when;
   }
   return next;
@@ -50,8 +57,11 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(worker.alive, event.local_rank);
   worker.alive = false;
-  ends_.push_back(
-      {event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now, worker.signalled});
+  ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
+                   worker.signalled, event.peak_rss_bytes, event.oom});
+  if (phase_ == Phase::running && event.status.success() && options_.exit_timeout.count() > 0) {
+    left_alone_at_ = now + options_.exit_timeout;
+  }
   if (phase_ == Phase::running && !event.status.success()) {
     if (!event.error || !event.error->is_victim) {
       begin_ending(now, actions);
@@ -63,13 +73,11 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
 }
 
 void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
-  if (!ends_the_job(event.signal)) {
-    for (int i = 0; i < options_.workers; ++i) {
-      if (workers_[static_cast<std::size_t>(i)].alive) {
-        actions.emplace_back(SendSignal{i, event.signal, SignalTarget::leader});
-      }
-    }
-    return;
+  if (event.signal == SIGTSTP) return pause(now, actions);
+  if (event.signal == SIGCONT) return resume(now, actions);
+  const auto& ending = options_.ending_signals;
+  if (std::find(ending.begin(), ending.end(), event.signal) == ending.end()) {
+    return signal_workers(event.signal, SignalTarget::leader, actions);
   }
   if (phase_ == Phase::running) {
     signal_ = event.signal;
@@ -78,12 +86,55 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
   } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
     // Somebody asks again: no more patience. Signals close together are one request: a terminal that goes away and
     // some service managers send several.
+    resume(now, actions);
     begin_killing(now, actions);
   }
 }
 
+void JobState::handle(const GuardianLost&, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) {
+    guardian_lost_ = true;
+    begin_ending(now, actions);
+  }
+  if (phase_ == Phase::ending) begin_killing(now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running) return;
+  signal_ = SIGPIPE;
+  begin_ending(now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::pause(TimePoint now, std::vector<Action>& actions) {
+  if (paused_at_) return;
+  paused_at_ = now;
+  signal_workers(SIGSTOP, SignalTarget::group, actions);
+}
+
+void JobState::resume(TimePoint now, std::vector<Action>& actions) {
+  if (!paused_at_) return;
+  for (auto* when : {&settle_at_, &tell_at_, &escalate_at_, &left_alone_at_}) {
+    if (*when) **when += now - *paused_at_;
+  }
+  paused_at_.reset();
+  signal_workers(SIGCONT, SignalTarget::group, actions);
+}
+
+void JobState::signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const {
+  for (int i = 0; i < options_.workers; ++i) {
+    if (workers_[static_cast<std::size_t>(i)].alive) actions.emplace_back(SendSignal{i, signal, target});
+  }
+}
+
 void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
+  if (paused_at_) return;
   if (settle_at_ && now >= *settle_at_) begin_ending(now, actions);
+  if (left_alone_at_ && now >= *left_alone_at_) {
+    exit_timed_out_ = true;
+    begin_ending(now, actions);
+  }
   if (escalate_at_ && now >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
     begin_killing(now, actions);
@@ -99,15 +150,19 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
 
 std::string JobState::describe_cause() const {
   if (signal_) return base::signal_name(*signal_);
+  if (guardian_lost_) return "the launcher's first process was killed";
+  if (exit_timed_out_) return "the others have ended long ago";
   const WorkerEnd* cause = culprit();
   if (cause == nullptr) return "a worker could not be started";
   return "rank " + std::to_string(cause->rank) + " failed (" + cause->status.describe() + ")";
 }
 
 void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
+  resume(now, actions);
   phase_ = Phase::ending;
   cause_time_ = now;
   settle_at_.reset();
+  left_alone_at_.reset();
   tell_at_ = now + limits::kQuietEnding;
   escalate_at_ = now + options_.grace;
   for (int i = 0; i < options_.workers; ++i) {
@@ -124,11 +179,7 @@ void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
   phase_ = Phase::killing;
   needed_kill_ = true;
   escalate_at_ = now + limits::kUnkillableWait;
-  for (int i = 0; i < options_.workers; ++i) {
-    if (workers_[static_cast<std::size_t>(i)].alive) {
-      actions.emplace_back(SendSignal{i, SIGKILL, SignalTarget::group});
-    }
-  }
+  signal_workers(SIGKILL, SignalTarget::group, actions);
 }
 
 void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
@@ -145,6 +196,8 @@ void JobState::finish(TimePoint now, std::vector<Action>& actions) {
   settle_at_.reset();
   tell_at_.reset();
   escalate_at_.reset();
+  left_alone_at_.reset();
+  paused_at_.reset();
   actions.emplace_back(Finish{});
 }
 
@@ -183,6 +236,7 @@ std::vector<int> JobState::alive_ranks() const {
 
 JobOutcome JobState::outcome() const {
   JobOutcome outcome;
+  outcome.ends = ends_;
   outcome.run_time = cause_time_ - start_;
   outcome.ending_time = end_time_ - cause_time_;
   outcome.needed_kill = needed_kill_;
@@ -197,6 +251,12 @@ JobOutcome JobState::outcome() const {
   } else if (spawn_failure_) {
     outcome.spawn_failure = spawn_failure_;
     outcome.exit_code = spawn_failure_->failure.exit_code;
+  } else if (guardian_lost_) {
+    outcome.guardian_lost = true;
+    outcome.exit_code = base::kExitOwnFault;
+  } else if (exit_timed_out_) {
+    outcome.exit_timed_out = true;
+    outcome.exit_code = base::kExitHung;
   } else if (cause != nullptr) {
     outcome.culprit = *cause;
     outcome.run_time = cause->when - start_;  // not the end of a victim's wait
@@ -209,7 +269,7 @@ JobOutcome JobState::outcome() const {
       outcome.also_failed.push_back(end);
     } else if (end.after_signal) {
       outcome.ended_ranks.push_back(end.rank);
-    } else if (cause != nullptr) {
+    } else if (cause != nullptr || exit_timed_out_) {
       outcome.left_early.push_back(end.rank);
     }
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +18,8 @@ struct JobOptions {
   int workers = 1;
   int first_rank = 0;
   std::chrono::milliseconds grace{0};
+  std::chrono::milliseconds exit_timeout{0};  // 0: off
+  std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 };
 
 // How one worker ended.
@@ -27,6 +31,8 @@ struct WorkerEnd {
   std::optional<ErrorRecord> error;
   TimePoint when;
   bool after_signal = false;  // we had asked it to end
+  std::uint64_t peak_rss_bytes = 0;
+  std::optional<OomKill> oom;
 };
 
 struct RankAndPid {
@@ -36,22 +42,31 @@ struct RankAndPid {
 
 struct JobOutcome {
   int exit_code = 0;
-  // At most one of the next three is the cause; none: success.
+  // At most one of the next five is the cause; none: success.
   std::optional<WorkerEnd> culprit;
   std::optional<SpawnFailed> spawn_failure;
   std::optional<int> signal;
+  bool guardian_lost = false;
+  bool exit_timed_out = false;  // left_early left, ended_ranks did not follow
 
   std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
   std::vector<int> ended_ranks;        // by us
-  std::vector<int> left_early;         // with exit code 0 before the culprit failed, in that order
+  std::vector<int> left_early;         // with exit code 0 before the job was ended, in that order
   bool needed_kill = false;            // SIGTERM was not enough for some of them
   std::vector<RankAndPid> unkillable;
+  std::vector<pid_t> leftovers;             // other processes of the job that cannot be killed
   std::chrono::nanoseconds run_time{0};     // start to the first cause, or to the end
   std::chrono::nanoseconds ending_time{0};  // first cause to the end
+  std::vector<WorkerEnd> ends;              // of all workers, in the order in which they were seen
 };
 
+// The cause in a few words: "rank 1: killed by SIGSEGV". Empty after success.
+std::string describe_failure(const JobOutcome& outcome);
+
 // Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
-// A signal within limits::kSecondRequest of the beginning of the end belongs to the first request.
+// A signal within limits::kSecondRequest of the beginning of the end belongs to the first request. A rank that exits
+// with 0 while others run starts the exit timeout; the last one to do so counts. SIGTSTP stops the workers and all
+// clocks, SIGCONT continues both; whatever ends the job continues them as well.
 //
 // The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a
 // victim: the others are then left alone for limits::kSettleTime, so that the one that was lost can say why, and if one
@@ -85,7 +100,12 @@ class JobState {
   void handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions);
   void handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
   void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const ConsoleClosed& event, TimePoint now, std::vector<Action>& actions);
 
+  void pause(TimePoint now, std::vector<Action>& actions);
+  void resume(TimePoint now, std::vector<Action>& actions);
+  void signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const;
   void begin_ending(TimePoint now, std::vector<Action>& actions);
   void begin_killing(TimePoint now, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
@@ -102,15 +122,16 @@ class JobState {
   std::vector<WorkerEnd> ends_;  // in the order in which they were seen
   std::optional<SpawnFailed> spawn_failure_;
   std::optional<int> signal_;
+  bool guardian_lost_ = false;
+  bool exit_timed_out_ = false;
   bool needed_kill_ = false;
   TimePoint cause_time_;
   TimePoint end_time_;
-  std::optional<TimePoint> settle_at_;    // end of the wait for the one that a victim lost
-  std::optional<TimePoint> tell_at_;      // say what is waited for
-  std::optional<TimePoint> escalate_at_;  // end of the grace, then of the wait after SIGKILL
+  std::optional<TimePoint> settle_at_;      // end of the wait for the one that a victim lost
+  std::optional<TimePoint> tell_at_;        // say what is waited for
+  std::optional<TimePoint> escalate_at_;    // end of the grace, then of the wait after SIGKILL
+  std::optional<TimePoint> left_alone_at_;  // end of the exit timeout
+  std::optional<TimePoint> paused_at_;
 };
-
-// Signals to the launcher that end the job; all others that it receives are passed on to the workers.
-bool ends_the_job(int signal);
 
 }  // namespace ddp::launcher

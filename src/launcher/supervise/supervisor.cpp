@@ -7,38 +7,44 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorParts& parts)
       : parts_(parts),
-        state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace}, std::chrono::steady_clock::now()) {}
+        state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace, parts.plan.exit_timeout,
+                parts.plan.ending_signals},
+               std::chrono::steady_clock::now()) {}
 
   JobOutcome run() {
-    parts_.on_signal = [this](int signal) { step(SignalArrived{signal}); };
-    parts_.processes.on_exit([this](int local_rank, base::ExitStatus status) {
-      step(WorkerEnded{local_rank, status, read_error(local_rank, status)});
-    });
+    parts_.inbox = [this](const Event& event) { step(event); };
+    parts_.processes.on_exit([this](int local_rank, const WorkerExit& exit) { step(describe_end(local_rank, exit)); });
     for (int i = 0; i < parts_.plan.workers && !state_.ending(); ++i) {
       start(i);
       // A worker may fail, or ask the store, while the others are still being started.
       parts_.loop.poll();
     }
     if (!state_.finished()) parts_.loop.run();
-    parts_.on_signal = nullptr;
+    parts_.inbox = nullptr;
+    parts_.processes.on_exit(nullptr);
     return state_.outcome();
   }
 
  private:
   void start(int local_rank) {
-    const WorkerSpec spec =
-        make_worker_spec(parts_.plan, parts_.assignment, local_rank, parts_.directory.error_file(local_rank));
-    const auto pid = parts_.processes.spawn(local_rank, spec);
+    const WorkerSpec spec = make_worker_spec(parts_.plan, parts_.assignment,
+                                             {local_rank, parts_.directory.file(local_rank, "error.json"),
+                                              parts_.assignment.restart_count, parts_.last_failure});
+    const auto pid = parts_.processes.spawn(local_rank, spec, -1, -1);
     if (pid) return step(WorkerStarted{local_rank, pid.value()});
     step(SpawnFailed{local_rank, pid.error()});
   }
 
-  std::optional<ErrorRecord> read_error(int local_rank, base::ExitStatus status) const {
-    if (status.success()) return std::nullopt;
-    return read_error_record(parts_.directory.error_file(local_rank));
+  WorkerEnded describe_end(int local_rank, const WorkerExit& exit) {
+    WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt};
+    if (exit.status.success()) return event;
+    event.error = read_error_record(parts_.directory.file(local_rank, "error.json"));
+    if (exit.status.was_killed_by(SIGKILL)) event.oom = oom_.new_kill();
+    return event;
   }
 
   void step(const Event& event) {
+    parts_.observe(event);
     for (const Action& action : state_.step(event, std::chrono::steady_clock::now())) {
       std::visit([this](const auto& specific) { carry_out(specific); }, action);
     }
@@ -52,6 +58,7 @@ class Supervisor {
 
   const SupervisorParts& parts_;
   JobState state_;
+  OomWatch oom_;
   std::unique_ptr<net::Watch> alarm_;
 };
 

@@ -1,10 +1,10 @@
-// Supervisor: the thin driver between JobState and the world.
+// Supervisor: the thin driver between JobState and the world, for one attempt.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 
+#include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/supervise/job_state.h"
@@ -18,8 +18,10 @@ struct SupervisorParts {
   const LaunchPlan& plan;
   const NodeAssignment& assignment;
   const RunDirectory& directory;
+  const std::string& last_failure;  // of the attempt before, for the workers; empty: this is the first
   std::function<void(const std::string& line)> tell;
-  std::function<void(int signal)>& on_signal;  // set here while the job runs; called for each signal to the launcher
+  std::function<void(const Event& event)> observe;  // every event, before it is acted on
+  std::function<void(const Event& event)>& inbox;   // set here while the attempt runs; takes events from outside
 };
 
 // Starts all workers, waits, and returns when every one of them has ended or cannot be killed.

@@ -20,15 +20,20 @@ namespace {
 
 class Host {
  public:
-  Host() : processes_(make_process_host(loop_)) {
-    processes_->on_exit([this](int local_rank, ExitStatus status) {
-      ends_.emplace(local_rank, status);
+  Host() : processes_(make_process_host(loop_, nullptr)) {
+    processes_->on_exit([this](int local_rank, const WorkerExit& exit) {
+      ends_.emplace(local_rank, exit.status);
+      peaks_.emplace(local_rank, exit.peak_rss_bytes);
       if (ends_.size() == expected_) loop_.stop();
     });
   }
 
   pid_t start(int local_rank, const std::string& script) {
-    const auto pid = processes_->spawn(local_rank, {"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}});
+    WorkerSpec spec;
+    spec.program = "/bin/sh";
+    spec.arguments = {"sh", "-c", script};
+    spec.environment = {"PATH=/usr/bin:/bin"};
+    const auto pid = processes_->spawn(local_rank, spec, -1, -1);
     if (!pid) FAIL(pid.error().message);
     ++expected_;
     return pid.value();
@@ -41,12 +46,14 @@ class Host {
     return ends_;
   }
 
+  std::uint64_t peak_of(int local_rank) const { return peaks_.at(local_rank); }
   ProcessHost& processes() { return *processes_; }
 
  private:
   ddp::net::EventLoop loop_;
   std::unique_ptr<ProcessHost> processes_;
   std::map<int, ExitStatus> ends_;
+  std::map<int, std::uint64_t> peaks_;
   std::size_t expected_ = 0;
 };
 
@@ -138,4 +145,14 @@ TEST_CASE("children from before the launcher are left alone") {
   CHECK(::waitpid(stranger, nullptr, WNOHANG) == 0);
   ::kill(stranger, SIGKILL);
   ::waitpid(stranger, nullptr, 0);
+}
+
+TEST_CASE("the most memory that a worker held is known at its end") {
+  Host host;
+  host.start(0, "exit 0");
+  host.start(1, "head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null");
+  host.run();
+  CHECK(host.peak_of(0) > 100'000);
+  CHECK(host.peak_of(0) < 20'000'000);
+  CHECK(host.peak_of(1) > 40'000'000);
 }

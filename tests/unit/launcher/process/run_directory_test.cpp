@@ -22,23 +22,26 @@ class TmpdirIs {
 
 TEST_CASE("a directory that cannot be made is a failure that names TMPDIR") {
   const TmpdirIs tmpdir("/no/such/place");
-  const auto result = RunDirectory::create(1);
-  REQUIRE_FALSE(result.ok());
-  CHECK(result.error().message.find("TMPDIR") != std::string::npos);
+  RunDirectory directory(std::nullopt, "run");
+  const auto failure = directory.make();
+  REQUIRE(failure);
+  CHECK(failure->message.find("TMPDIR") != std::string::npos);
 }
 
 TEST_CASE("each rank can write its error file and all is removed in the end") {
   const TemporaryDirectory parent;
   const TmpdirIs tmpdir(parent.path());
   {
-    const auto directory = RunDirectory::create(3);
-    REQUIRE(directory.ok());
+    RunDirectory directory(std::nullopt, "run");
+    CHECK(std::filesystem::is_empty(parent.path()));
+    REQUIRE_FALSE(directory.make());
+    REQUIRE_FALSE(directory.begin_attempt(2, 3));
     for (int rank = 0; rank < 3; ++rank) {
-      std::ofstream file(directory.value()->error_file(rank));
+      std::ofstream file(directory.file(rank, "error.json"));
       CHECK(file.is_open());
       file << "{}";
     }
-    CHECK(directory.value()->error_file(2).ends_with("/attempt_0/2/error.json"));
+    CHECK(directory.file(2, "error.json").ends_with("/attempt_2/2/error.json"));
   }
   CHECK(std::filesystem::is_empty(parent.path()));
 }
@@ -55,14 +58,42 @@ TEST_CASE("what a killed launcher left is removed by the next one and what a liv
   fs::create_directories(parent.path() + "/other");
   std::ofstream(parent.path() + "/ddplaunch-file") << "";
 
-  const auto living = RunDirectory::create(1);
-  const auto next = RunDirectory::create(1);
-  REQUIRE(living.ok());
-  REQUIRE(next.ok());
+  RunDirectory living(std::nullopt, "run");
+  RunDirectory next(std::nullopt, "run");
+  for (RunDirectory* directory : {&living, &next}) {
+    REQUIRE_FALSE(directory->make());
+    REQUIRE_FALSE(directory->begin_attempt(0, 1));
+  }
   CHECK_FALSE(fs::exists(parent.path() + "/ddplaunch-dead"));
   CHECK(fs::exists(parent.path() + "/ddplaunch-young"));
   CHECK(fs::exists(parent.path() + "/other"));
   CHECK(fs::exists(parent.path() + "/ddplaunch-file"));
-  CHECK(std::ofstream(living.value()->error_file(0)).is_open());
-  CHECK(std::ofstream(next.value()->error_file(0)).is_open());
+  CHECK(std::ofstream(living.file(0, "error.json")).is_open());
+  CHECK(std::ofstream(next.file(0, "error.json")).is_open());
+}
+
+TEST_CASE("a log directory has the run's name and stays") {
+  const TemporaryDirectory parent;
+  const std::string logs = parent.path() + "/a/b";
+  std::string file;
+  {
+    RunDirectory directory(logs, "job/7");
+    REQUIRE_FALSE(directory.make());
+    REQUIRE_FALSE(directory.begin_attempt(1, 1));
+    file = directory.file(0, "stdout.log");
+    CHECK(std::ofstream(file).is_open());
+  }
+  CHECK(file.find(logs + "/job_7_") == 0);
+  CHECK(file.ends_with("/attempt_1/0/stdout.log"));
+  CHECK(std::filesystem::exists(file));
+  RunDirectory impossible(file + "/x", "run");
+  REQUIRE(impossible.make());
+  CHECK(impossible.make()->message.find("--log-dir") != std::string::npos);
+}
+
+TEST_CASE("with the log directory /dev/null there are no files") {
+  RunDirectory directory("/dev/null", "run");
+  CHECK_FALSE(directory.make());
+  CHECK_FALSE(directory.begin_attempt(0, 2));
+  CHECK(directory.file(0, "error.json").empty());
 }

@@ -32,7 +32,7 @@ NodeAssignment assignment_of(int workers) {
 
 Variables variables(const LaunchPlan& plan, int local_rank) {
   Variables result;
-  const WorkerSpec spec = make_worker_spec(plan, assignment_of(plan.workers), local_rank, "/tmp/error.json");
+  const WorkerSpec spec = make_worker_spec(plan, assignment_of(plan.workers), {local_rank, "/tmp/error.json", 0, ""});
   for (const std::string& line : spec.environment) {
     const std::size_t equals = line.find('=');
     CHECK(result.emplace(line.substr(0, equals), line.substr(equals + 1)).second);
@@ -98,7 +98,7 @@ TEST_CASE("ranks on a later node begin where the earlier nodes end") {
   assignment.node_rank = 1;
   assignment.node_count = 2;
   assignment.first_rank = 2;
-  const WorkerSpec spec = make_worker_spec(plan_of(3), assignment, 2, "");
+  const WorkerSpec spec = make_worker_spec(plan_of(3), assignment, {2, "", 0, ""});
   const auto has = [&](const std::string& line) {
     return std::find(spec.environment.begin(), spec.environment.end(), line) != spec.environment.end();
   };

@@ -100,7 +100,7 @@ TEST_CASE("a rank that turns SIGTERM into a code long after the victim is not th
 
 TEST_CASE("ranks that end by themselves with 0 are not ended and the job goes on") {
   JobFixture job(2);
-  job.start().exits(0, 0).passes(1h);
+  job.start().exits(0, 0).passes(4min);
   CHECK_FALSE(job.state().finished());
   CHECK(job.signals_to(1).empty());
   job.exits(1, 0);
@@ -206,4 +206,77 @@ TEST_CASE("a signal before the first worker finishes the job at once") {
   JobFixture job(2);
   job.launcher_gets(SIGTERM);
   CHECK(job.outcome().exit_code == 143);
+}
+
+TEST_CASE("a rank that does not follow the others to the end is given the exit timeout") {
+  JobFixture job(3);
+  job.start().exits(0, 0).passes(2min).exits(2, 0).passes(299s);
+  CHECK_FALSE(job.state().ending());
+  job.passes(2s);
+  CHECK(job.signals_to(1) == "15 18");
+  job.killed(1, SIGTERM);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.exit_timed_out);
+  CHECK(outcome.exit_code == 124);
+  CHECK(outcome.left_early == std::vector<int>{0, 2});
+  CHECK(outcome.ended_ranks == std::vector<int>{1});
+}
+
+TEST_CASE("ranks that follow in time are a success") {
+  JobFixture job(2);
+  job.start().exits(0, 0).passes(4min).exits(1, 0);
+  CHECK(job.outcome().exit_code == 0);
+}
+
+TEST_CASE("Ctrl-Z stops the workers with their groups and every clock") {
+  JobFixture job(2);
+  job.start().exits(0, 0).passes(4min).launcher_gets(SIGTSTP).passes(1h);
+  CHECK(job.signals_to(1) == "g19");
+  job.launcher_gets(SIGCONT).passes(59s);
+  CHECK(job.signals_to(1) == "g19 g18");
+  CHECK_FALSE(job.state().ending());
+  job.passes(2s);
+  CHECK(job.state().ending());
+}
+
+TEST_CASE("a request to end reaches stopped workers") {
+  JobFixture job(1);
+  job.start().launcher_gets(SIGTSTP).launcher_gets(SIGINT);
+  CHECK(job.signals_to(0) == "g19 g18 15 18");
+  job.passes(5s);
+  CHECK(job.signals_to(0) == "g19 g18 15 18 g9");
+}
+
+TEST_CASE("without its guardian a job is killed at once") {
+  JobFixture job(2);
+  job.start().guardian_dies();
+  CHECK(job.signals_to(0) == "15 18 g9");
+  job.killed(0, SIGKILL).killed(1, SIGKILL);
+  CHECK(job.outcome().guardian_lost);
+  CHECK(job.outcome().exit_code == 125);
+}
+
+TEST_CASE("a guardian that dies while the job is being ended shortens the grace") {
+  JobFixture job(1);
+  job.start().launcher_gets(SIGTERM).guardian_dies();
+  CHECK(job.signals_to(0) == "15 18 g9");
+  job.killed(0, SIGKILL);
+  CHECK(job.outcome().exit_code == 143);
+}
+
+TEST_CASE("a job may end with its reader") {
+  JobFixture job(1);
+  job.start().console_closes();
+  CHECK(job.signals_to(0) == "15 18");
+  job.killed(0, SIGTERM);
+  CHECK(job.outcome().exit_code == 141);
+}
+
+TEST_CASE("signals that the user took from the ending ones are passed on") {
+  JobState state({1, 0, 5s, 0s, {SIGUSR1}}, {});
+  state.step(WorkerStarted{0, 1000}, {});
+  CHECK(state.step(SignalArrived{SIGTERM}, {}) == std::vector<Action>{SendSignal{0, SIGTERM, SignalTarget::leader}});
+  CHECK_FALSE(state.ending());
+  state.step(SignalArrived{SIGUSR1}, {});
+  CHECK(state.ending());
 }

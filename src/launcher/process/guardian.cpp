@@ -1,0 +1,142 @@
+// The guardian does nothing but wait, so that there is nothing in it that can fail: no threads, no sockets, no memory
+// taken after the start. It has to be the ancestor: a guardian that were a child of the supervisor would adopt nothing.
+#include "launcher/process/guardian.h"
+
+#include <fcntl.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "base/limits.h"
+#include "launcher/process/launcher_signals.h"
+#include "launcher/process/process_tree.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+sigset_t set_of(const std::vector<int>& signals) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : signals) ::sigaddset(&set, signal);
+  return set;
+}
+
+class Guardian {
+ public:
+  Guardian(const GuardianOptions& options, pid_t supervisor, std::set<pid_t> strangers)
+      : options_(options), supervisor_(supervisor), strangers_(std::move(strangers)) {}
+
+  base::ExitStatus watch() {
+    std::vector<int> expected = options_.signals;
+    expected.push_back(SIGCHLD);
+    const sigset_t set = set_of(expected);
+    while (true) {
+      siginfo_t info{};
+      const int signal = ::sigwaitinfo(&set, &info);
+      if (signal == SIGCHLD) {
+        if (const auto end = reap()) return *end;
+      } else if (signal == SIGTSTP) {
+        stop_together();
+      } else if (signal > 0) {
+        pass_on(signal);
+      }
+    }
+  }
+
+  void sweep() {
+    if (options_.cgroup != nullptr) options_.cgroup->kill_all(limits::kLeftoverWait);
+    kill_descendants(strangers_, limits::kLeftoverWait);
+  }
+
+ private:
+  // The supervisor's end, if that is what happened. Reaps everybody else: as process 1 of a container we are given all
+  // of its orphans.
+  std::optional<base::ExitStatus> reap() {
+    std::optional<base::ExitStatus> end;
+    while (true) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid <= 0) return end;
+      strangers_.erase(pid);
+      if (pid != supervisor_) continue;
+      end = WIFSIGNALED(status) ? base::ExitStatus::killed(WTERMSIG(status), WCOREDUMP(status))
+                                : base::ExitStatus::exited(WEXITSTATUS(status));
+    }
+  }
+
+  void pass_on(int signal) {
+    ::kill(supervisor_, signal);
+    const auto& ending = options_.ending_signals;
+    if (std::find(ending.begin(), ending.end(), signal) == ending.end()) return;
+    ::kill(supervisor_, SIGCONT);  // a stopped supervisor could not obey
+    const auto now = Clock::now();
+    if (requests_ > 0 && now - last_request_ < limits::kSecondRequest) return;
+    last_request_ = now;
+    // The first one ends the workers, the second one kills them; whoever asks again wants the terminal back.
+    if (++requests_ == 3) ::kill(supervisor_, SIGKILL);
+  }
+
+  void stop_together() {
+    ::kill(supervisor_, SIGTSTP);
+    // With its default meaning, which is nothing where no shell could continue us.
+    const sigset_t stop = set_of({SIGTSTP});
+    ::kill(::getpid(), SIGTSTP);
+    ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);
+    ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+    ::kill(supervisor_, SIGCONT);
+  }
+
+  const GuardianOptions& options_;
+  const pid_t supervisor_;
+  std::set<pid_t> strangers_;
+  int requests_ = 0;
+  Clock::time_point last_request_;
+};
+
+[[noreturn]] void be_supervisor(const std::function<base::ExitStatus(base::UniqueFd)>& supervise,
+                                base::UniqueFd lifeline) {
+  // Out of reach of the terminal's signals: each comes once, through the guardian.
+  ::setsid();
+  const int code = end_like(supervise(std::move(lifeline)));
+  std::exit(code);  // NOLINT(concurrency-mt-unsafe): the last act of the process
+}
+
+}  // namespace
+
+base::ExitStatus run_guarded(const GuardianOptions& options,
+                             const std::function<base::ExitStatus(base::UniqueFd lifeline)>& supervise) {
+  std::vector<int> signals = options.signals;
+  signals.push_back(SIGCHLD);
+  const sigset_t blocked = set_of(signals);
+  ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
+  become_subreaper();
+  // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
+  const std::vector<pid_t> before = children_of(::getpid());
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::system_category(), "pipe");
+  base::UniqueFd lifeline(ends[0]);
+  base::UniqueFd life(ends[1]);
+  const pid_t supervisor = ::fork();
+  if (supervisor < 0) throw std::system_error(errno, std::system_category(), "fork");
+  if (supervisor == 0) {
+    life.reset();
+    be_supervisor(supervise, std::move(lifeline));
+  }
+  lifeline.reset();
+  Guardian guardian(options, supervisor, {before.begin(), before.end()});
+  const base::ExitStatus end = guardian.watch();
+  guardian.sweep();
+  return end;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,35 @@
+#include "launcher/process/launcher_signals.h"
+
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace ddp::launcher {
+
+std::vector<int> signals_to_care_for() {
+  std::vector<int> candidates = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGUSR1,   SIGUSR2, SIGALRM, SIGVTALRM,
+                                 SIGPROF, SIGPOLL, SIGPWR,  SIGXCPU, SIGSTKFLT, SIGTSTP, SIGCONT};
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) candidates.push_back(signal);
+  std::vector<int> signals;
+  for (const int signal : candidates) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
+    signals.push_back(signal);
+  }
+  return signals;
+}
+
+int end_like(const base::ExitStatus& status) {
+  if (!status.was_killed()) return status.shell_code();
+  const int signal = status.shell_code() - 128;
+  ::prctl(PR_SET_DUMPABLE, 0);
+  ::signal(signal, SIG_DFL);
+  sigset_t only;
+  ::sigemptyset(&only);
+  ::sigaddset(&only, signal);
+  ::kill(::getpid(), signal);
+  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  return status.shell_code();
+}
+
+}  // namespace ddp::launcher

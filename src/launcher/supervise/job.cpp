@@ -1,0 +1,92 @@
+#include "launcher/supervise/job.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "base/text.h"
+#include "launcher/supervise/restart_policy.h"
+#include "launcher/supervise/supervisor.h"
+
+namespace ddp::launcher {
+namespace {
+
+class Job {
+ public:
+  explicit Job(const JobParts& parts) : parts_(parts) {}
+
+  base::Result<JobOutcome> run() {
+    while (true) {
+      auto outcome = attempt();
+      if (!outcome) return outcome;
+      const RestartDecision decision = decide_restart(outcome.value(), run_times_, parts_.plan.max_restarts);
+      if (const auto* none = std::get_if<NoRestart>(&decision)) {
+        parts_.observer.attempt_ended(outcome.value(), none->reason);
+        return outcome;
+      }
+      const auto delay = std::get<RestartAfter>(decision).delay;
+      parts_.observer.attempt_ended(outcome.value(), "restart " + std::to_string(run_times_.size()) + " of " +
+                                                         std::to_string(parts_.plan.max_restarts) + " in " +
+                                                         base::human_duration(delay));
+      last_failure_ = describe_failure(outcome.value());
+      if (const auto ended = wait(delay)) return *ended;
+    }
+  }
+
+ private:
+  base::Result<JobOutcome> attempt() {
+    const auto number = static_cast<int>(run_times_.size());
+    int warnings = 0;
+    const auto rendezvous = Rendezvous::open(parts_.loop, parts_.plan, [&](const auto& peer, const auto& reason) {
+      if (++warnings <= limits::kStoreWarnings) parts_.observer.warn("the store sent " + peer + " away: " + reason);
+      if (warnings == limits::kStoreWarnings) parts_.observer.warn("more of these are not shown");
+    });
+    if (!rendezvous) return rendezvous.error();
+    if (auto failure = parts_.directory.begin_attempt(number, parts_.plan.workers)) return *failure;
+    NodeAssignment assignment = rendezvous.value()->assignment();
+    assignment.restart_count = number;
+    assignment.max_restarts = parts_.plan.max_restarts;
+    parts_.observer.attempt_begins(assignment);
+    const auto start = std::chrono::steady_clock::now();
+    JobOutcome outcome = supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory,
+                                    last_failure_, parts_.observer.tell, parts_.observer.event, parts_.inbox});
+    run_times_.push_back(std::chrono::steady_clock::now() - start);
+    outcome.leftovers = parts_.processes.end_leftovers();
+    return outcome;
+  }
+
+  // The delay before a restart; an outcome if somebody ends the job meanwhile.
+  std::optional<JobOutcome> wait(std::chrono::milliseconds delay) {
+    std::optional<JobOutcome> ended;
+    parts_.inbox = [&](const Event& event) {
+      parts_.observer.event(event);
+      const auto* signal = std::get_if<SignalArrived>(&event);
+      const auto& ending = parts_.plan.ending_signals;
+      const bool request = signal != nullptr && std::find(ending.begin(), ending.end(), signal->signal) != ending.end();
+      if (!request && !std::holds_alternative<GuardianLost>(event)) return;
+      ended = JobOutcome{};
+      if (request) {
+        ended->signal = signal->signal;
+        ended->exit_code = 128 + signal->signal;
+      } else {
+        ended->guardian_lost = true;
+      }
+      parts_.loop.stop();
+    };
+    const auto timer = parts_.loop.at(std::chrono::steady_clock::now() + delay, [this] { parts_.loop.stop(); });
+    parts_.loop.run();
+    parts_.inbox = nullptr;
+    return ended;
+  }
+
+  const JobParts& parts_;
+  std::vector<std::chrono::nanoseconds> run_times_;  // of each attempt
+  std::string last_failure_;
+};
+
+}  // namespace
+
+base::Result<JobOutcome> run_job(const JobParts& parts) {
+  return Job(parts).run();
+}
+
+}  // namespace ddp::launcher

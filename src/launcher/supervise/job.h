@@ -1,0 +1,37 @@
+// Job: attempt after attempt, each with a store of its own, until one succeeds or no more are to be made.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "launcher/process/process_host.h"
+#include "launcher/process/run_directory.h"
+#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/supervise/job_state.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+// What the console, the event log and the summary are told. All are called on the loop's thread and must not block.
+struct JobObserver {
+  std::function<void(const NodeAssignment& assignment)> attempt_begins;
+  std::function<void(const Event& event)> event;
+  // All of the attempt's processes are gone. `restart` says what comes next: "" for nothing.
+  std::function<void(const JobOutcome& outcome, const std::string& next)> attempt_ended;
+  std::function<void(const std::string& line)> tell;
+  std::function<void(const std::string& line)> warn;
+};
+
+struct JobParts {
+  net::EventLoop& loop;
+  ProcessHost& processes;
+  const LaunchPlan& plan;
+  RunDirectory& directory;
+  std::function<void(const Event& event)>& inbox;  // set here; takes events from outside, at any time
+  JobObserver observer;
+};
+
+// Returns the last attempt's outcome, or why an attempt could not begin. Nothing of the job runs any more.
+base::Result<JobOutcome> run_job(const JobParts& parts);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,85 @@
+#include "launcher/process/guardian.h"
+
+#include <catch2/catch.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "launcher/process/launcher_signals.h"
+
+using namespace ddp::launcher;
+using ddp::base::ExitStatus;
+
+namespace {
+
+// A guardian needs a process of its own. Returns how it ended, the raw status of waitpid.
+int run_guardian(const std::function<ExitStatus(ddp::base::UniqueFd)>& supervise, std::vector<int> signals = {}) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    const GuardianOptions options{std::move(signals), {SIGTERM}, nullptr};
+    ::_exit(end_like(run_guarded(options, supervise)));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(process, &status, 0) == process);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("a guardian ends as its supervisor does") {
+  const int exited = run_guardian([](auto) { return ExitStatus::exited(7); });
+  CHECK(WIFEXITED(exited));
+  CHECK(WEXITSTATUS(exited) == 7);
+  const int killed = run_guardian([](auto) { return ExitStatus::killed(SIGTERM); });
+  CHECK(WIFSIGNALED(killed));
+  CHECK(WTERMSIG(killed) == SIGTERM);
+}
+
+TEST_CASE("what a killed supervisor leaves is killed with it in whatever session it is") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const int status = run_guardian([&](auto) -> ExitStatus {
+    if (::fork() == 0) {
+      ::setsid();
+      while (true) ::pause();
+    }
+    ::kill(::getpid(), SIGKILL);
+    return ExitStatus::exited(0);
+  });
+  CHECK(WIFSIGNALED(status));
+  ::close(ends[1]);
+  char byte = 0;
+  CHECK(::read(ends[0], &byte, 1) == 0);  // the last holder of the other end is gone
+  ::close(ends[0]);
+}
+
+TEST_CASE("a supervisor sees the end of its guardian") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  run_guardian([&](ddp::base::UniqueFd lifeline) {
+    ::kill(::getppid(), SIGKILL);
+    char byte = 0;
+    static_cast<void>(!::read(lifeline.get(), &byte, 1));
+    static_cast<void>(!::write(ends[1], "x", 1));
+    return ExitStatus::exited(0);
+  });
+  char byte = 0;
+  CHECK(::read(ends[0], &byte, 1) == 1);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_CASE("the third request ends a supervisor that does not obey") {
+  const int status = run_guardian(
+      [](auto) -> ExitStatus {
+        while (true) {
+          ::kill(::getppid(), SIGTERM);
+          ::usleep(600'000);
+        }
+      },
+      {SIGTERM});
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGKILL);
+}

@@ -1,0 +1,52 @@
+#include "launcher/process/launcher_signals.h"
+
+#include <catch2/catch.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+using namespace ddp::launcher;
+
+namespace {
+
+bool cares_for(int signal) {
+  const std::vector<int> signals = signals_to_care_for();
+  return std::find(signals.begin(), signals.end(), signal) != signals.end();
+}
+
+}  // namespace
+
+TEST_CASE("a signal that was ignored at the start stays ignored") {
+  CHECK(cares_for(SIGHUP));
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  CHECK_FALSE(cares_for(SIGHUP));
+  std::signal(SIGHUP, before);
+}
+
+TEST_CASE("faults of the launcher itself keep their meaning") {
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE}) {
+    CHECK_FALSE(cares_for(signal));
+  }
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGINT, SIGQUIT, SIGTSTP, SIGRTMIN, SIGRTMAX}) CHECK(cares_for(signal));
+}
+
+TEST_CASE("a process can end like another even with the signal blocked and caught") {
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGPIPE}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_IGN);
+      sigset_t all;
+      ::sigfillset(&all);
+      ::sigprocmask(SIG_SETMASK, &all, nullptr);
+      ::_exit(end_like(ddp::base::ExitStatus::killed(signal)));
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == signal);
+    CHECK_FALSE(WCOREDUMP(status));
+  }
+  CHECK(end_like(ddp::base::ExitStatus::exited(9)) == 9);
+}

@@ -1,0 +1,60 @@
+#include "launcher/process/memory_events.h"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/temporary_directory.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+void write(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path) << text;
+}
+
+}  // namespace
+
+TEST_CASE("an out-of-memory kill is told with the cgroup's limit and peak") {
+  const TemporaryDirectory root;
+  const std::string job = root.path() + "/pod/job";
+  write(job + "/memory.events", "low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\n");
+  write(job + "/memory.max", "67108864\n");
+  write(job + "/memory.peak", "67000000\n");
+  OomWatch watch({{job, true}, {root.path() + "/pod", true}}, root.path() + "/none");
+  CHECK_FALSE(watch.new_kill());
+  write(job + "/memory.events", "max 9\noom_kill 4\n");
+  const auto kill = watch.new_kill();
+  REQUIRE(kill);
+  CHECK(*kill == OomKill{job, 67108864, 67000000});
+  CHECK_FALSE(watch.new_kill());
+}
+
+TEST_CASE("the counters of version 1 and of the machine count too") {
+  const TemporaryDirectory root;
+  const std::string job = root.path() + "/job";
+  write(job + "/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
+  write(job + "/memory.limit_in_bytes", "9223372036854771712\n");
+  write(root.path() + "/vmstat", "nr_free_pages 1\noom_kill 7\n");
+  OomWatch watch({{job, false}}, root.path() + "/vmstat");
+  write(root.path() + "/vmstat", "nr_free_pages 1\noom_kill 8\n");
+  CHECK(watch.new_kill() == OomKill{});
+  write(job + "/memory.oom_control", "oom_kill 1\n");
+  CHECK(watch.new_kill() == OomKill{job, 0, 0});
+}
+
+TEST_CASE("memory cgroups are those of the process and those above it") {
+  const auto version2 = memory_cgroups("0::/a/b\n", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  REQUIRE(version2.size() == 2);
+  CHECK(version2[0].folder == "/sys/fs/cgroup/a/b");
+  CHECK(version2[1].folder == "/sys/fs/cgroup/a");
+  const auto version1 = memory_cgroups("5:cpu:/x\n4:memory:/docker/1\n",
+                                       "31 24 0:27 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  REQUIRE(version1.size() == 1);
+  CHECK(version1[0].folder == "/sys/fs/cgroup/memory");
+  CHECK_FALSE(version1[0].version2);
+  CHECK(memory_cgroups("", "garbage").empty());
+}

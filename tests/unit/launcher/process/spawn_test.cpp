@@ -1,0 +1,213 @@
+#include "launcher/process/spawn.h"
+
+#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "base/limits.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+WorkerSpec program(const std::string& path, std::vector<std::string> arguments,
+                   std::vector<std::string> environment = {}) {
+  WorkerSpec spec;
+  spec.program = path;
+  spec.arguments = std::move(arguments);
+  spec.environment = std::move(environment);
+  return spec;
+}
+
+WorkerSpec shell(const std::string& script) {
+  return program("/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"});
+}
+
+ddp::base::Result<Spawned, SpawnFailure> start(const WorkerSpec& spec, SpawnContext context = {}) {
+  const ddp::base::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (context.in < 0) context.in = nothing.get();
+  return spawn_worker(spec, context);
+}
+
+// Runs to the end; the raw status of waitpid.
+int run(const WorkerSpec& spec, const SpawnContext& context = {}) {
+  const auto spawned = start(spec, context);
+  if (!spawned) FAIL(spawned.error().message);
+  int status = 0;
+  REQUIRE(::waitpid(spawned.value().pid, &status, 0) == spawned.value().pid);
+  return status;
+}
+
+std::string output_of(const std::string& script) {
+  const TemporaryDirectory directory;
+  REQUIRE(run(shell("{ " + script + "; } > " + directory.path() + "/out 2>&1")) == 0);
+  std::ifstream file(directory.path() + "/out");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void make_script(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+  ::chmod(path.c_str(), 0755);
+}
+
+}  // namespace
+
+TEST_CASE("a missing interpreter is not found and says so") {
+  const TemporaryDirectory directory;
+  make_script(directory.path() + "/x", "#!/no/such/interpreter\n");
+  const auto pid = start(program(directory.path() + "/x", {"x"}));
+  REQUIRE_FALSE(pid.ok());
+  CHECK(pid.error().exit_code == 127);
+  CHECK(pid.error().message.find("interpreter") != std::string::npos);
+}
+
+TEST_CASE("a file that is no program for this machine is not executable") {
+  const TemporaryDirectory directory;
+  make_script(directory.path() + "/x",
+              "\x7f"
+              "ELFgarbage");
+  const auto pid = start(program(directory.path() + "/x", {"x"}));
+  REQUIRE_FALSE(pid.ok());
+  CHECK(pid.error().exit_code == 126);
+}
+
+TEST_CASE("a failed start leaves no zombie that the caller cannot reap") {
+  static_cast<void>(start(program("/no/such/program", {"x"})));
+  while (::waitpid(-1, nullptr, 0) > 0) {
+  }
+  CHECK(errno == ECHILD);
+}
+
+TEST_CASE("exit codes and signals arrive as they are") {
+  for (const int code : {0, 1, 11, 127, 255}) {
+    const int status = run(shell("exit " + std::to_string(code)));
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == code);
+  }
+  const int status = run(shell("kill -SEGV $$"));
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGSEGV);
+}
+
+TEST_CASE("a child has only its own environment") {
+  WorkerSpec spec = shell("test \"$X\" = 'a=b c' && test -z \"$HOME\"");
+  spec.environment.emplace_back("X=a=b c");
+  CHECK(run(spec) == 0);
+}
+
+TEST_CASE("arguments arrive verbatim") {
+  CHECK(run(program("/bin/sh", {"sh", "-c", "test \"$1\" = '' && test \"$2\" = 'a b' && test \"$3\" = '$X'", "sh", "",
+                                "a b", "$X"})) == 0);
+}
+
+TEST_CASE("a child leads its own session and group") {
+  CHECK(run(shell("set -- $(cat /proc/$$/stat); test $5 = $$ && test $6 = $$")) == 0);
+}
+
+TEST_CASE("a child inherits no descriptor but the first three") {
+  const int leaky = ::open("/dev/null", O_RDONLY);  // NOLINT: meant to be inheritable
+  REQUIRE(leaky > 2);
+  // ls itself opens the directory it lists.
+  CHECK(output_of("ls /proc/self/fd | tr '\\n' ' '") == "0 1 2 3 ");
+  ::close(leaky);
+}
+
+TEST_CASE("a child inherits no blocked or ignored signal") {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);
+  const auto old_pipe = std::signal(SIGPIPE, SIG_IGN);
+  const auto old_usr1 = std::signal(SIGUSR1, SIG_IGN);
+  const std::string masks = output_of("grep -E 'SigBlk|SigIgn' /proc/self/status");
+  std::signal(SIGPIPE, old_pipe);
+  std::signal(SIGUSR1, old_usr1);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  CHECK(masks == "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+}
+
+TEST_CASE("a child's input is empty") {
+  CHECK(run(shell("test -z \"$(cat)\"")) == 0);
+}
+
+TEST_CASE("a child's descriptors are those that it is given") {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  SpawnContext context;
+  context.out = ends[1];
+  context.err = ends[1];
+  CHECK(run(shell("echo out; echo err >&2"), context) == 0);
+  ::close(ends[1]);
+  char text[64] = {};
+  CHECK(::read(ends[0], text, sizeof text) == 8);
+  CHECK(std::string(text) == "out\nerr\n");
+  ::close(ends[0]);
+}
+
+TEST_CASE("a child's soft limit of descriptors is raised and its core limit as asked") {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit low{64, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &low);
+  const std::string expected = std::to_string(std::min<rlim_t>(before.rlim_max, ddp::limits::kWorkerDescriptors));
+  CHECK(run(shell("test $(ulimit -Sn) = " + expected)) == 0);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  WorkerSpec spec = shell("test $(ulimit -Sc) = 0");
+  spec.core = "off";
+  CHECK(run(spec) == 0);
+  spec = shell("test $(ulimit -Sc) = $(ulimit -Hc)");
+  spec.core = "unlimited";
+  CHECK(run(spec) == 0);
+}
+
+TEST_CASE("a child runs on the CPUs that it is bound to") {
+  WorkerSpec spec = shell("grep -q 'Cpus_allowed_list:.0$' /proc/self/status");
+  spec.cpus = {0};
+  spec.memory_nodes = {0};
+  CHECK(run(spec) == 0);
+  spec.cpus = {1000};
+  const auto failed = start(spec);
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().exit_code == 125);
+  CHECK(failed.error().message.find("--numa-binding") != std::string::npos);
+}
+
+TEST_CASE("the kernel's out-of-memory killer prefers a child to us") {
+  int own = 0;
+  std::ifstream("/proc/self/oom_score_adj") >> own;
+  const int raised = std::min(1000, own + ddp::limits::kOomScoreRaise);
+  CHECK(run(shell("test $(cat /proc/self/oom_score_adj) = " + std::to_string(raised))) == 0);
+}
+
+TEST_CASE("a thread that holds the allocator's lock does not hold a child") {
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {
+    while (!stop) std::vector<char>(100'000).swap(*std::make_unique<std::vector<char>>(1000));
+  });
+  for (int i = 0; i < 300; ++i) REQUIRE(run(program("/bin/true", {"true"})) == 0);
+  stop = true;
+  busy.join();
+}
+
+TEST_CASE("a child outlives a helper thread of the launcher") {
+  const auto spawned = start(shell("read line || sleep 1000"));
+  REQUIRE(spawned.ok());
+  std::thread([] {}).join();
+  CHECK(::waitpid(spawned.value().pid, nullptr, WNOHANG) == 0);
+  ::killpg(spawned.value().pid, SIGKILL);
+  ::waitpid(spawned.value().pid, nullptr, 0);
+}

@@ -1,0 +1,74 @@
+#include "launcher/supervise/restart_policy.h"
+
+#include <catch2/catch.hpp>
+
+#include "base/limits.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+JobOutcome failure() {
+  JobOutcome outcome;
+  outcome.culprit = WorkerEnd{};
+  outcome.exit_code = 1;
+  return outcome;
+}
+
+// The delay in ms; -1: no restart.
+std::int64_t delay_after(const JobOutcome& outcome, const std::vector<std::chrono::nanoseconds>& run_times,
+                         int max_restarts) {
+  const RestartDecision decision = decide_restart(outcome, run_times, max_restarts);
+  const auto* restart = std::get_if<RestartAfter>(&decision);
+  return restart == nullptr ? -1 : restart->delay.count();
+}
+
+std::string reason_after(const JobOutcome& outcome, const std::vector<std::chrono::nanoseconds>& run_times,
+                         int max_restarts) {
+  const RestartDecision decision = decide_restart(outcome, run_times, max_restarts);
+  return std::get<NoRestart>(decision).reason;
+}
+
+}  // namespace
+
+TEST_CASE("a failure is worth as many restarts as were asked for") {
+  CHECK(delay_after(failure(), {1h}, 0) == -1);
+  CHECK(delay_after(failure(), {1h}, 1) == 250);
+  CHECK(delay_after(failure(), {1h, 1h}, 1) == -1);
+  CHECK(reason_after(failure(), {1h}, 0).empty());
+  CHECK(reason_after(failure(), {1h, 1h}, 1) == "given up after 1 restart");
+}
+
+TEST_CASE("success and requests and programs that cannot be started are not repeated") {
+  CHECK(delay_after(JobOutcome{}, {1h}, 3) == -1);
+  JobOutcome request;
+  request.signal = 15;
+  CHECK(delay_after(request, {1h}, 3) == -1);
+  JobOutcome no_program;
+  no_program.spawn_failure = SpawnFailed{0, {127, "x"}};
+  CHECK(delay_after(no_program, {1s}, 3) == -1);
+  JobOutcome late;
+  late.exit_timed_out = true;
+  CHECK(delay_after(late, {1h}, 3) == 250);
+}
+
+TEST_CASE("attempts in vain double the delay and progress resets it") {
+  CHECK(delay_after(failure(), {1s}, 100) == 250);
+  CHECK(delay_after(failure(), {1s, 1s}, 100) == 500);
+  CHECK(delay_after(failure(), {1s, 1s, 1s}, 100) == 1000);
+  CHECK(delay_after(failure(), {1s, 1s, 1s, 1h}, 100) == 250);
+  CHECK(delay_after(failure(), {1s, 1s, 1h, 1s}, 100) == 250);
+}
+
+TEST_CASE("a job that never gets anywhere is given up") {
+  const std::vector<std::chrono::nanoseconds> in_vain(ddp::limits::kAttemptsWithoutProgress, 1s);
+  CHECK(delay_after(failure(), in_vain, 100) == -1);
+  CHECK(reason_after(failure(), in_vain, 100).find("6 attempts in a row") != std::string::npos);
+}
+
+TEST_CASE("nothing is started beside processes that cannot be killed") {
+  JobOutcome outcome = failure();
+  outcome.unkillable.push_back({0, 1});
+  CHECK(delay_after(outcome, {1h}, 3) == -1);
+}
