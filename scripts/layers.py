@@ -32,7 +32,7 @@ THIRD_PARTIES = {
     "CLI/": ["launcher/cli/parse.cpp"],
     "spdlog/": ["launcher/report/log_sink.cpp"],
     "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h", "store/store_server.cpp"],
-    "nlohmann/": ["launcher/supervise/error_record.cpp", "runtime/error_file.cpp", "runtime/checkpoint/checkpoint.cpp",
+    "nlohmann/": ["launcher/supervise/error_record.cpp", "launcher/report/job_json.cpp", "runtime/error_file.cpp", "runtime/checkpoint/checkpoint.cpp",
                   "runtime/checkpoint/safetensors.cpp"],
     "gloo/": ["runtime/backend/gloo/gloo_backend.cpp"],
     "nccl.h": ["runtime/backend/nccl/nccl_plugin.cpp"],

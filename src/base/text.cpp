@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -104,8 +105,20 @@ std::string human_duration(std::chrono::nanoseconds duration) {
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  std::array<char, 32> text{};
+  const bool whole = value >= 10 || value == std::floor(value);
+  std::snprintf(text.data(), text.size(), whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text.data();
+}
+
 std::string counted(std::int64_t count, std::string_view noun) {
-  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+  const char* plural = noun.ends_with("s") ? "es" : "s";
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : plural);
 }
 
 }  // namespace ddp::base

@@ -30,7 +30,10 @@ std::string rank_list(std::span<const int> ranks);
 // A duration with a unit that fits: "85 ms", "3.2 s", "3 min 12 s", "2 h 5 min".
 std::string human_duration(std::chrono::nanoseconds duration);
 
-// "1 worker", "2 workers".
+// A size with a unit that fits: "512 B", "64 MiB", "1.5 GiB".
+std::string human_bytes(std::uint64_t bytes);
+
+// "1 worker", "2 workers", "2 processes".
 std::string counted(std::int64_t count, std::string_view noun);
 
 }  // namespace ddp::base

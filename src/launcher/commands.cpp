@@ -54,7 +54,7 @@ base::ExitStatus run_supervisor(const LaunchPlan& plan, LogSink& log, RunDirecto
   };
   observer.event = [](const Event&) {};
   observer.attempt_ended = [&](const JobOutcome& outcome, const std::string& next) {
-    for (const std::string& line : failure_summary(outcome, plan)) log.error(line);
+    for (const std::string& line : failure_summary(outcome, plan, {})) log.error(line);
     if (!next.empty()) log.error("  " + next);
   };
   observer.tell = [&](const std::string& line) { log.error(line); };

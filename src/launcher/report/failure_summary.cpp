@@ -29,19 +29,42 @@ std::vector<std::string> quote(const std::string& message) {
   return lines;
 }
 
-std::string why_killed_hint(const base::ExitStatus& status) {
-  if (status.was_killed_by(9))
-    return "  SIGKILL came from outside: the kernel's out-of-memory killer (see dmesg) or an operator";
+// The GPU that is meant; those that are visible if nothing is known about that.
+std::string gpu_of(const LaunchPlan& plan, int local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  for (const auto* devices : {&plan.devices, &plan.visible_devices}) {
+    if (index < devices->size() && (*devices)[index]) return *(*devices)[index];
+  }
   return "";
 }
 
-void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, std::vector<std::string>& lines) {
+std::string describe_oom(const OomKill& oom) {
+  std::string text = "the kernel's out-of-memory killer struck";
+  if (oom.where.empty()) return text + ": the machine had no memory left";
+  text += " in cgroup " + oom.where;
+  if (oom.limit_bytes > 0) text += ", limit " + base::human_bytes(oom.limit_bytes);
+  if (oom.peak_bytes > 0) text += ", peak " + base::human_bytes(oom.peak_bytes);
+  return text;
+}
+
+std::string why_killed_hint(const WorkerEnd& end) {
+  if (!end.status.was_killed_by(9)) return "";
+  const std::string peak = end.peak_rss_bytes > 0 ? "; its peak was " + base::human_bytes(end.peak_rss_bytes) : "";
+  if (end.oom) return "  " + describe_oom(*end.oom) + peak;
+  return "  SIGKILL came from outside: an operator, a resource manager or a memory limit that is not visible here" +
+         peak;
+}
+
+void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
+                      std::vector<std::string>& lines) {
   const WorkerEnd& end = *outcome.culprit;
   lines.push_back("rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) + ") failed: " +
                   end.status.describe() + ", " + base::human_duration(outcome.run_time) + " after the start");
-  const auto& device = plan.visible_devices.at(static_cast<std::size_t>(end.local_rank));
-  lines.push_back("  node " + plan.host_name + (device ? ", GPU " + *device : "") + ", program " + plan.program);
-  if (const std::string hint = why_killed_hint(end.status); !hint.empty()) lines.push_back(hint);
+  const std::string device = gpu_of(plan, end.local_rank);
+  lines.push_back("  node " + plan.host_name + (device.empty() ? "" : ", GPU " + device) + ", program " +
+                  (plan.what.empty() ? plan.program : plan.what));
+  if (const std::string hint = why_killed_hint(end); !hint.empty()) lines.push_back(hint);
+  if (!evidence.core.empty()) lines.push_back("  core: " + evidence.core);
   if (end.error && end.error->is_victim) {
     lines.push_back(outcome.left_early.empty() ? "  it lost another rank, but none has failed by itself"
                                                : "  it lost another rank: " + ranks_text(outcome.left_early) +
@@ -51,6 +74,9 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, std::ve
     lines.emplace_back("  its error:");
     for (std::string& line : quote(end.error->message)) lines.push_back(std::move(line));
   }
+  if (!evidence.last_lines.empty()) lines.emplace_back("  its last lines:");
+  for (const std::string& line : evidence.last_lines) lines.push_back("  | " + line);
+  if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 
 void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vector<std::string>& lines) {
@@ -74,6 +100,10 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vec
                     ") survives SIGKILL: it is stuck in the kernel. See /proc/" + std::to_string(worker.pid) +
                     "/status and wchan; it may hold its GPU until it ends");
   }
+  if (!outcome.leftovers.empty()) {
+    lines.push_back("  " + base::counted(std::ssize(outcome.leftovers), "other process") +
+                    " of the job cannot be killed, first pid " + std::to_string(outcome.leftovers.front()));
+  }
 }
 
 }  // namespace
@@ -88,15 +118,21 @@ std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment)
          assignment.master_addr + ":" + std::to_string(assignment.master_port);
 }
 
-std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan) {
+std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan,
+                                         const FailureEvidence& evidence) {
   std::vector<std::string> lines;
   if (outcome.signal) {
     lines.push_back("ended by " + base::signal_name(*outcome.signal) + ", " + base::human_duration(outcome.run_time) +
                     " after the start");
   } else if (outcome.spawn_failure) {
     lines.push_back(outcome.spawn_failure->failure.message);
+  } else if (outcome.guardian_lost) {
+    lines.emplace_back("the first process of ddplaunch was killed; the job was ended");
+  } else if (outcome.exit_timed_out) {
+    lines.push_back(ranks_text(outcome.ended_ranks) + " had not ended " + base::human_duration(plan.exit_timeout) +
+                    " after " + ranks_text(outcome.left_early) + " had, with exit code 0 (--exit-timeout)");
   } else if (outcome.culprit) {
-    describe_culprit(outcome, plan, lines);
+    describe_culprit(outcome, plan, evidence, lines);
   }
   describe_others(outcome, plan, lines);
   return lines;

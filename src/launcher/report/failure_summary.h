@@ -13,8 +13,16 @@ namespace ddp::launcher {
 // "2 workers on node a (GPU 0, 1), store 127.0.0.1:41873": said once before the workers start.
 std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment);
 
+// What the summary shows beside the outcome, gathered where it is known.
+struct FailureEvidence {
+  std::string core;                     // describe_core()
+  std::vector<std::string> last_lines;  // of the culprit's output
+  std::string log_file;                 // that holds all of them; empty: none
+};
+
 // First line: what happened to whom; then where, its own words, and what was done about it. Empty after success, unless
 // something could not be killed.
-std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan);
+std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan,
+                                         const FailureEvidence& evidence);
 
 }  // namespace ddp::launcher

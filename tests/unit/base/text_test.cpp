@@ -109,4 +109,13 @@ TEST_CASE("one thing is singular and all other counts are plural") {
   CHECK(counted(0, "worker") == "0 workers");
   CHECK(counted(1, "worker") == "1 worker");
   CHECK(counted(2, "worker") == "2 workers");
+  CHECK(counted(2, "process") == "2 processes");
+}
+
+TEST_CASE("a size has a unit that fits") {
+  CHECK(human_bytes(0) == "0 B");
+  CHECK(human_bytes(1023) == "1023 B");
+  CHECK(human_bytes(1536) == "1.5 KiB");
+  CHECK(human_bytes(64 << 20) == "64 MiB");
+  CHECK(human_bytes(std::uint64_t{3} << 40) == "3 TiB");
 }

@@ -23,7 +23,7 @@ LaunchPlan plan_of(int workers) {
 }
 
 std::string summary(const JobOutcome& outcome) {
-  return ddp::base::join(failure_summary(outcome, plan_of(4)), "\n");
+  return ddp::base::join(failure_summary(outcome, plan_of(4), {}), "\n");
 }
 
 WorkerEnd end_of(int rank, ExitStatus status) {

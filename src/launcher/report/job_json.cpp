@@ -1,0 +1,220 @@
+#include "launcher/report/job_json.h"
+
+#include <ddp/version.h>
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <ctime>
+
+#include "base/signals.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(std::chrono::nanoseconds duration) {
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
+}
+
+// Workers' words may be any bytes; JSON is UTF-8.
+std::string dump(const Json& document, int indent = -1) {
+  return document.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Json begin(const char* event, WallTime now) {
+  return {{"time", iso_time(now)}, {"event", event}};
+}
+
+void add_status(Json& json, const base::ExitStatus& status) {
+  if (!status.was_killed()) {
+    json["exit_code"] = status.shell_code();
+    return;
+  }
+  json["signal"] = base::signal_name(status.shell_code() - 128);
+  json["core_dumped"] = status.dumped_core();
+}
+
+void add_evidence(Json& json, const std::optional<ErrorRecord>& error, std::uint64_t peak_rss_bytes,
+                  const std::optional<OomKill>& oom) {
+  json["peak_rss_bytes"] = peak_rss_bytes;
+  if (error) {
+    json["error"] = error->message;
+    json["victim"] = error->is_victim;
+  }
+  if (oom) json["oom"] = {{"cgroup", oom->where}, {"limit_bytes", oom->limit_bytes}, {"peak_bytes", oom->peak_bytes}};
+}
+
+Json describe_end(const WorkerEnd& end) {
+  Json json = {{"rank", end.rank}, {"local_rank", end.local_rank}, {"pid", end.pid}};
+  add_status(json, end.status);
+  json["ended_by_launcher"] = end.after_signal;
+  add_evidence(json, end.error, end.peak_rss_bytes, end.oom);
+  return json;
+}
+
+Json describe_cause(const JobOutcome& outcome) {
+  Json cause = nullptr;
+  if (outcome.culprit) {
+    cause = describe_end(*outcome.culprit);
+    cause["kind"] = "worker_failed";
+  } else if (outcome.signal) {
+    cause = {{"kind", "signal"}, {"signal", base::signal_name(*outcome.signal)}};
+  } else if (outcome.spawn_failure) {
+    cause = {{"kind", "cannot_start"}, {"message", outcome.spawn_failure->failure.message}};
+  } else if (outcome.guardian_lost) {
+    cause = {{"kind", "launcher_killed"}};
+  } else if (outcome.exit_timed_out) {
+    cause = {{"kind", "exit_timeout"}, {"ended", outcome.left_early}, {"waited_for", outcome.ended_ranks}};
+  }
+  return cause;
+}
+
+struct EventToJson {
+  const LaunchPlan& plan;
+  const NodeAssignment& assignment;
+  WallTime now;
+
+  Json of_worker(const char* event, int local_rank) const {
+    Json json = begin(event, now);
+    json["attempt"] = assignment.restart_count;
+    json["rank"] = assignment.first_rank + local_rank;
+    json["local_rank"] = local_rank;
+    return json;
+  }
+
+  Json operator()(const WorkerStarted& event) const {
+    Json json = of_worker("worker_started", event.local_rank);
+    json["pid"] = event.pid;
+    const auto index = static_cast<std::size_t>(event.local_rank);
+    if (index < plan.devices.size() && plan.devices[index]) json["gpu"] = *plan.devices[index];
+    return json;
+  }
+  Json operator()(const SpawnFailed& event) const {
+    Json json = of_worker("worker_not_started", event.local_rank);
+    json["exit_code"] = event.failure.exit_code;
+    json["message"] = event.failure.message;
+    return json;
+  }
+  Json operator()(const WorkerEnded& event) const {
+    Json json = of_worker("worker_ended", event.local_rank);
+    add_status(json, event.status);
+    add_evidence(json, event.error, event.peak_rss_bytes, event.oom);
+    return json;
+  }
+  Json operator()(const SignalArrived& event) const {
+    Json json = begin("signal", now);
+    json["signal"] = base::signal_name(event.signal);
+    return json;
+  }
+  Json operator()(const GuardianLost&) const { return begin("launcher_killed", now); }
+  Json operator()(const ConsoleClosed&) const { return begin("console_closed", now); }
+  Json operator()(const AlarmRang&) const { return nullptr; }
+};
+
+}  // namespace
+
+std::string iso_time(WallTime time) {
+  const std::time_t whole = std::chrono::system_clock::to_time_t(time);
+  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  std::tm parts{};
+  ::gmtime_r(&whole, &parts);
+  std::array<char, 32> text{};
+  const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text.data() + size, text.size() - size, ".%03dZ", static_cast<int>(since % 1000));
+  return text.data();
+}
+
+std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now) {
+  Json json = begin("job_started", now);
+  json["schema"] = 1;
+  json["version"] = DDP_VERSION_STRING;
+  json["run_id"] = plan.run_id;
+  json["node"] = plan.host_name;
+  json["program"] = plan.program;
+  json["arguments"] = plan.arguments;
+  json["workers"] = plan.workers;
+  json["max_restarts"] = plan.max_restarts;
+  if (!log_directory.empty()) json["log_directory"] = log_directory;
+  return dump(json);
+}
+
+std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now) {
+  Json json = begin("attempt_started", now);
+  json["attempt"] = assignment.restart_count;
+  json["world_size"] = assignment.world_size;
+  json["first_rank"] = assignment.first_rank;
+  json["workers"] = plan.workers;
+  json["master_addr"] = assignment.master_addr;
+  json["master_port"] = assignment.master_port;
+  return dump(json);
+}
+
+std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now) {
+  const Json json = std::visit(EventToJson{plan, assignment, now}, event);
+  return json.is_null() ? "" : dump(json);
+}
+
+std::string attempt_ended_line(const NodeAssignment& assignment, const JobOutcome& outcome, const std::string& next,
+                               WallTime now) {
+  Json json = begin("attempt_ended", now);
+  json["attempt"] = assignment.restart_count;
+  json["exit_code"] = outcome.exit_code;
+  json["cause"] = describe_cause(outcome);
+  json["ended_ranks"] = outcome.ended_ranks;
+  json["run_seconds"] = seconds(outcome.run_time);
+  json["ending_seconds"] = seconds(outcome.ending_time);
+  if (!next.empty()) json["next"] = next;
+  return dump(json);
+}
+
+std::string job_ended_line(const base::ExitStatus& end, std::chrono::nanoseconds run_time, WallTime now) {
+  Json json = begin("job_ended", now);
+  json["exit_code"] = end.shell_code();
+  json["run_seconds"] = seconds(run_time);
+  return dump(json);
+}
+
+std::string summary_document(const SummaryInput& input) {
+  const JobOutcome& outcome = input.outcome;
+  Json json = {{"schema", 1},
+               {"version", DDP_VERSION_STRING},
+               {"run_id", input.plan.run_id},
+               {"node", input.plan.host_name},
+               {"program", input.plan.program},
+               {"arguments", input.plan.arguments},
+               {"workers", input.plan.workers},
+               {"exit_code", outcome.exit_code},
+               {"attempts", input.attempts},
+               {"cause", describe_cause(outcome)},
+               {"run_seconds", seconds(outcome.run_time)},
+               {"ending_seconds", seconds(outcome.ending_time)}};
+  if (!input.core.empty()) json["core"] = input.core;
+  if (!input.log_directory.empty()) json["log_directory"] = input.log_directory;
+  json["last_lines"] = input.last_lines;
+  json["ended_ranks"] = outcome.ended_ranks;
+  json["left_early"] = outcome.left_early;
+  json["unkillable"] = Json::array();
+  for (const RankAndPid& worker : outcome.unkillable) {
+    json["unkillable"].push_back({{"rank", worker.rank}, {"pid", worker.pid}});
+  }
+  json["workers_ended"] = Json::array();
+  for (const WorkerEnd& end : outcome.ends) json["workers_ended"].push_back(describe_end(end));
+  json["text"] = input.text;
+  return dump(json, 2) + "\n";
+}
+
+std::string error_record_document(const std::string& message, const std::vector<std::string>& last_lines, int exit_code,
+                                  WallTime now) {
+  const auto since = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+  const Json json = {
+      {"message",
+       {{"message", message},
+        {"errorCode", exit_code},
+        {"extraInfo", {{"py_callstack", base::join(last_lines, "\n")}, {"timestamp", std::to_string(since)}}}}}};
+  return dump(json) + "\n";
+}
+
+}  // namespace ddp::launcher

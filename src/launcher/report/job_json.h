@@ -1,0 +1,44 @@
+// The launcher's reports for machines, as JSON texts (docs/reference/event-log.md). Pure.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/launch_plan.h"
+#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/supervise/event.h"
+#include "launcher/supervise/job_state.h"
+
+namespace ddp::launcher {
+
+using WallTime = std::chrono::system_clock::time_point;
+
+// One line each, without its end. An event that says nothing to a reader (an alarm) is "".
+std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now);
+std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now);
+std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now);
+std::string attempt_ended_line(const NodeAssignment& assignment, const JobOutcome& outcome, const std::string& next,
+                               WallTime now);
+std::string job_ended_line(const base::ExitStatus& end, std::chrono::nanoseconds run_time, WallTime now);
+
+// The failure summary, or that there is none, as a document of its own.
+struct SummaryInput {
+  const LaunchPlan& plan;
+  const JobOutcome& outcome;
+  int attempts = 1;
+  std::string log_directory;            // empty: none
+  std::string core;                     // describe_core()
+  std::vector<std::string> last_lines;  // of the culprit
+  std::vector<std::string> text;        // failure_summary()
+};
+std::string summary_document(const SummaryInput& input);
+
+// torchelastic's error record for a whole job, for a launcher above us.
+std::string error_record_document(const std::string& message, const std::vector<std::string>& last_lines, int exit_code,
+                                  WallTime now);
+
+// "2026-11-21T08:43:22.123Z".
+std::string iso_time(WallTime time);
+
+}  // namespace ddp::launcher

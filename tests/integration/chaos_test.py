@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Kills a random process of a job (guardian, supervisor, worker, grandchild) at a random moment, many times.
+
+One second later nothing of the job may be left: no process, no zombie, no temporary file, no cgroup.
+
+    chaos_test.py DDPLAUNCH [RUNS] [SEED]
+"""
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MARK = "DDP_CHAOS_RUN"
+
+# Every worker has a child in its group, one in a session of its own, and an orphan (forked twice) that ignores SIGTERM.
+WORKER = """
+sleep 30 & setsid sleep 30 &
+(setsid sh -c 'trap "" TERM; while :; do sleep 1; done' &)
+[ "$LAST" = 1 ] && { sleep 0.$RANDOM_MS; exit 0; }
+sleep 30
+"""
+
+
+def processes(mark: str) -> dict[int, tuple[str, int]]:
+    """State and parent of each process that carries the mark in its environment."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if mark.encode() not in (entry / "environ").read_bytes().split(b"\0"):
+                continue
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            found[int(entry.name)] = (fields[0], int(fields[1]))
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+def command_of(pid: int) -> str:
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def zombies() -> set[int]:
+    """Those whose parent neglects them: neither the first process nor we."""
+    found = set()
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            name, _, rest = (entry / "stat").read_text().rpartition(")")
+            fields = rest.split()
+        except OSError:
+            continue
+        if fields[0] == "Z" and int(fields[1]) not in (1, os.getpid()) and name.split("(")[1] in ("sh", "sleep", "ddplaunch"):
+            found.add(int(entry.name))
+    return found
+
+
+def cgroups() -> list[str]:
+    return [str(path) for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+            for path in pathlib.Path(root).glob("**/ddplaunch-*") if path.is_dir()]
+
+
+def pick(role: str, guardian: int, found: dict[int, tuple[str, int]]) -> int | None:
+    supervisors = [pid for pid, (_, parent) in found.items() if parent == guardian]
+    # The supervisor has adopted orphans as well.
+    workers = [pid for pid, (_, parent) in found.items() if parent in supervisors and "$LAST" in command_of(pid)]
+    others = [pid for pid in found if pid != guardian and pid not in supervisors and pid not in workers]
+    candidates = {"guardian": [guardian], "supervisor": supervisors, "worker": workers, "grandchild": others}[role]
+    return random.choice(candidates) if candidates else None
+
+
+def one_run(program: str, number: int, temporary: str) -> str:
+    """Returns what was killed; raises AssertionError with what survived."""
+    mark = f"{MARK}={os.getpid()}.{number}"
+    role = random.choice(["guardian", "supervisor", "worker", "grandchild"])
+    moment = random.choice([random.uniform(0, 0.01), random.uniform(0, 0.1), random.uniform(0, 0.4)])
+    last = number % 4 == 0  # the job ends by itself, so that its end is hit as well
+    environment = dict(os.environ, TMPDIR=temporary, LAST=str(int(last)), RANDOM_MS=str(random.randint(10, 99)),
+                       **dict([mark.split("=")]))
+    command = [program, "-q", "--grace=0.2", f"--nproc-per-node={random.randint(1, 4)}", "sh", "-c", WORKER]
+    job = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+    time.sleep(moment)
+    victim = pick(role, job.pid, processes(mark)) if role != "guardian" else job.pid
+    # The guardian is our child and not reaped yet, the others are of the job or gone.
+    if victim is not None and (job.poll() is None or role != "guardian"):
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    killed = f"{role} (pid {victim}) {moment * 1e3:.1f} ms after the start"
+    if victim is None or role == "grandchild":
+        # A job does not end with a grandchild: let it, by a request.
+        time.sleep(0.01)
+        if job.poll() is None and not last:
+            job.terminate()
+    try:
+        job.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"killed {killed}: the job does not end") from None
+    deadline = time.monotonic() + 1
+    while (left := processes(mark)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    if left:
+        names = [command_of(pid).replace("\0", " ") for pid in left]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        raise AssertionError(f"killed {killed}: one second later there are {left} {names}")
+    files = os.listdir(temporary)
+    assert not files, f"killed {killed}: left in the temporary directory: {files}"
+    return role if victim is not None else "nobody"
+
+
+def main() -> int:
+    program = sys.argv[1]
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}, {runs} runs", flush=True)
+    random.seed(seed)
+    temporary = tempfile.mkdtemp(prefix="chaos")
+    counts: dict[str, int] = {}
+    before = zombies()
+    try:
+        for number in range(runs):
+            role = one_run(program, number, temporary)
+            counts[role] = counts.get(role, 0) + 1
+            if number % 100 == 99:
+                print(f"{number + 1} runs", flush=True)
+    except AssertionError as error:
+        print(f"FAILED (seed {seed}): {error}")
+        return 1
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    neglected = zombies() - before
+    folders = [folder for folder in cgroups() if not os.path.exists("/proc/" + folder.rpartition("-")[2])]
+    print("killed:", ", ".join(f"{count} x {role}" for role, count in sorted(counts.items())))
+    print(f"survivors 0, zombies {len(neglected)}, files 0, cgroups {len(folders)}")
+    return 1 if neglected or folders else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
