@@ -1,5 +1,7 @@
 #include "launcher/commands.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -77,7 +79,9 @@ int print(const std::string& text) {
 }
 
 int run(int argc, const char* const* argv) {
-  const auto parsed = parse_command_line(argc, argv);
+  std::vector<std::string> environment;
+  for (char** line = environ; line != nullptr && *line != nullptr; ++line) environment.emplace_back(*line);
+  const auto parsed = parse_command_line(argc, argv, environment);
   if (const auto* information = std::get_if<Information>(&parsed)) {
     return print(information->text);
   }
