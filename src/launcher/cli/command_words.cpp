@@ -88,8 +88,8 @@ class Reader {
       const std::string typed = std::string("-") + word[i];
       const std::string rest = word.substr(i + 1);
       if (rest.starts_with("=")) return add(*option, typed, rest.substr(1));
-      if (option->kind == OptionKind::value) return add(*option, typed, rest.empty() ? std::nullopt : Value(rest));
-      if (auto mistake = add(*option, typed, std::nullopt)) return mistake;
+      if (option->kind == OptionKind::value && !rest.empty()) return add(*option, typed, rest);
+      if (Mistake mistake = add(*option, typed, std::nullopt)) return mistake;
     }
     return std::nullopt;
   }

@@ -49,8 +49,9 @@ std::string option_synopsis(const OptionSpec& option) {
 
 std::string help_text(const std::string& name) {
   std::string text = "Usage: " + name + " [options] program [arguments ...]\n";
-  if (name == "ddplaunch")
-    text += "       ddplaunch launch [options] script [arguments ...]   as torch.distributed.launch\n";
+  if (name == "ddplaunch") {
+    text += "       ddplaunch launch [options] script [arguments ...]  (torch.distributed.launch)\n";
+  }
   text += "\n" + paragraph(kDescription, 0);
   for (const OptionGroupTitle& group : option_groups()) {
     text += "\n" + std::string(group.title) + "\n";

@@ -27,8 +27,8 @@ using enum OptionGroup;
 // One option, one block.
 // clang-format off
 const std::vector<OptionSpec> kOptions = {
-    {.name = "nproc-per-node", .value_name = "N", .choices = "auto gpu cpu", .choices_are_examples = true, .group =
-     workers, .of_torchrun = true,
+    {.name = "nproc-per-node", .value_name = "N", .choices = "auto gpu cpu", .choices_are_examples = true,
+     .group = workers, .of_torchrun = true,
      .help = "Workers: a number, auto, gpu (one a GPU) or cpu (one a CPU). Default: one a visible GPU, 1 without "
              "GPUs; as torchrun: 1."},
     {.name = "nnodes", .value_name = "N|MIN:MAX", .group = workers, .of_torchrun = true,
@@ -46,16 +46,16 @@ const std::vector<OptionSpec> kOptions = {
      .help = "The program is a Python script, whatever its name."},
     {.name = "use-env", .kind = flag, .group = program, .of_torchrun = true,
      .help = "With ddplaunch launch: the script gets no --local_rank argument and reads LOCAL_RANK."},
-    {.name = "start-method", .value_name = "HOW", .choices = "spawn fork forkserver", .group = program, .of_torchrun =
-     true,
+    {.name = "start-method", .value_name = "HOW", .choices = "spawn fork forkserver", .group = program,
+     .of_torchrun = true,
      .help = "Accepted for torchrun's sake; no effect: workers are always separate processes."},
     {.name = "stdin", .value_name = "LOCAL_RANK", .group = program,
      .help = "This worker reads our standard input. Default: none does."},
 
     {.name = "standalone", .kind = flag, .group = rendezvous, .of_torchrun = true,
      .help = "One node, a free port, a fresh run id."},
-    {.name = "rdzv-backend", .value_name = "NAME", .choices = "static c10d", .choices_are_examples = true, .group =
-     rendezvous, .of_torchrun = true,
+    {.name = "rdzv-backend", .value_name = "NAME", .choices = "static c10d", .choices_are_examples = true,
+     .group = rendezvous, .of_torchrun = true,
      .help = "How nodes meet: static or c10d."},
     {.name = "rdzv-endpoint", .value_name = "HOST[:PORT]", .group = rendezvous, .of_torchrun = true,
      .help = "Where nodes meet; [ADDRESS]:PORT for IPv6. Port 0: a free one."},
@@ -89,8 +89,8 @@ const std::vector<OptionSpec> kOptions = {
 
     {.name = "max-restarts", .value_name = "N", .group = supervision, .of_torchrun = true,
      .help = "How often all workers are started again after a failure. Default: 0."},
-    {.name = "grace", .second_name = "shutdown-timeout", .value_name = "SECONDS", .group = supervision, .of_torchrun =
-     true,
+    {.name = "grace", .second_name = "shutdown-timeout", .value_name = "SECONDS", .group = supervision,
+     .of_torchrun = true,
      .help = "Time between SIGTERM and SIGKILL when workers are ended. Default: 5; as torchrun: "
              "TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30."},
     {.name = "exit-timeout", .value_name = "SECONDS", .group = supervision,
@@ -128,16 +128,16 @@ const std::vector<OptionSpec> kOptions = {
      .help = "When nobody reads our output any more: ignore it, or end the job. Default: ignore."},
     {.name = "color", .value_name = "WHEN", .choices = "auto always never", .group = output,
      .help = "Colours in the tags. auto: in a terminal, unless NO_COLOR is set. Default: auto."},
-    {.name = "logs-specs", .value_name = "NAME", .group = output, .sources = OptionSources::no_variable, .of_torchrun =
-     true,
+    {.name = "logs-specs", .value_name = "NAME", .group = output, .sources = OptionSources::no_variable,
+     .of_torchrun = true,
      .help = "Refused: names Python code that lays out torchrun's logs. Use --log-dir, --redirects and --tee."},
 
     {.name = "summary", .value_name = "FILE", .group = reports,
      .help = "Write what became of the run as JSON."},
     {.name = "event-log", .value_name = "FILE", .group = reports,
      .help = "Write every event of the run as a line of JSON."},
-    {.name = "event-log-handler", .value_name = "NAME", .choices = "null console", .group = reports, .of_torchrun =
-     true,
+    {.name = "event-log-handler", .value_name = "NAME", .choices = "null console", .group = reports,
+     .of_torchrun = true,
      .help = "Accepted for torchrun's sake; console has no effect: use --event-log."},
     {.name = "quiet", .short_name = 'q', .kind = flag, .group = reports,
      .help = "No line of ours unless something goes wrong."},
