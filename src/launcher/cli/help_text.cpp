@@ -50,7 +50,7 @@ std::string option_synopsis(const OptionSpec& option) {
 std::string help_text(const std::string& name) {
   std::string text = "Usage: " + name + " [options] program [arguments ...]\n";
   if (name == "ddplaunch") {
-    text += "       ddplaunch launch [options] script [arguments ...]  (torch.distributed.launch)\n";
+    text += "       ddplaunch launch [options] script [arguments ...]\n";
   }
   text += "\n" + paragraph(kDescription, 0);
   for (const OptionGroupTitle& group : option_groups()) {

@@ -45,7 +45,8 @@ const std::vector<OptionSpec> kOptions = {
     {.name = "run-path", .kind = flag, .group = program, .of_torchrun = true,
      .help = "The program is a Python script, whatever its name."},
     {.name = "use-env", .kind = flag, .group = program, .of_torchrun = true,
-     .help = "With ddplaunch launch: the script gets no --local_rank argument and reads LOCAL_RANK."},
+     .help = "With ddplaunch launch (as torch.distributed.launch): the script gets no --local_rank argument and "
+             "reads LOCAL_RANK."},
     {.name = "start-method", .value_name = "HOW", .choices = "spawn fork forkserver", .group = program,
      .of_torchrun = true,
      .help = "Accepted for torchrun's sake; no effect: workers are always separate processes."},
