@@ -2,6 +2,7 @@
 """The reference pages against the program: options, environment variables, exit codes, limits. argv[1]: ddplaunch."""
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -69,6 +70,14 @@ def torchrun_options_are_accepted_or_refused_as_documented() -> None:
                     assert "unknown option" not in answer.stderr, (words, answer)
 
 
+def manual_page_is_well_formed() -> None:
+    page = ddplaunch("--man").stdout
+    assert page.startswith(".TH DDPLAUNCH 1 ")
+    if shutil.which("groff"):
+        result = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8"], input=page, capture_output=True, text=True)
+        assert result.returncode == 0 and not result.stderr, result.stderr
+
+
 def variables_are_documented() -> None:
     known = set(re.findall(r'= "([A-Z_]+)";', read("src/wire/worker_env.h")))
     listed = set(re.findall(r"`([A-Z][A-Z_]+)`", (REFERENCE / "environment.md").read_text()))
@@ -105,7 +114,7 @@ def requests_are_documented() -> None:
 
 
 CHECKS = [options_are_documented, torchrun_options_are_accepted_or_refused_as_documented,
-          variables_are_documented, workers_get_what_is_documented, exit_codes_are_documented,
+          manual_page_is_well_formed, variables_are_documented, workers_get_what_is_documented, exit_codes_are_documented,
           requests_are_documented]
 for check in CHECKS:
     check()

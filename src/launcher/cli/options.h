@@ -101,6 +101,8 @@ struct Options {
 
   // Said once at the start: what was asked for and has no effect here.
   std::vector<std::string> warnings;
+
+  friend bool operator==(const Options&, const Options&) = default;
 };
 
 }  // namespace ddp::launcher

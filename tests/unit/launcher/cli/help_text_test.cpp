@@ -24,8 +24,10 @@ TEST_CASE("help names every option and every group, in at most 80 columns") {
 }
 
 TEST_CASE("help speaks under the name that it was called by") {
+  const std::string usage_of_launch = "\n       ddplaunch launch [options]";
+  CHECK(help_text("ddplaunch").find(usage_of_launch) != std::string::npos);
   CHECK(help_text("torchrun").starts_with("Usage: torchrun [options] program"));
-  CHECK(help_text("torchrun").find("ddplaunch launch") == help_text("torchrun").find("ddplaunch launch:"));
+  CHECK(help_text("torchrun").find(usage_of_launch) == std::string::npos);
 }
 
 TEST_CASE("text is wrapped between words") {
