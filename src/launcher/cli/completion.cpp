@@ -104,7 +104,7 @@ std::string brief(const OptionSpec& option) {
 std::string zsh() {
   std::string script =
       "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
-      "_arguments -S \\\n";
+      "_arguments -S -A '-*' \\\n";
   for (const OptionSpec& option : option_table()) {
     std::vector<std::string> words;
     if (option.short_name != '\0') words.push_back(std::string("-") + option.short_name);

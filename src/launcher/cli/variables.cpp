@@ -82,7 +82,7 @@ base::Result<VariableSettings> settings_of_variables(std::span<const std::string
 }
 
 bool wants_no_color(std::span<const std::string> environment) {
-  return value_of(environment, "NO_COLOR").value_or("") != "";
+  return !value_of(environment, "NO_COLOR").value_or("").empty();
 }
 
 }  // namespace ddp::launcher
