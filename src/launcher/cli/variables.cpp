@@ -82,7 +82,8 @@ base::Result<VariableSettings> settings_of_variables(std::span<const std::string
 }
 
 bool wants_no_color(std::span<const std::string> environment) {
-  return !value_of(environment, "NO_COLOR").value_or("").empty();
+  const auto value = value_of(environment, "NO_COLOR");
+  return value && !value->empty();
 }
 
 }  // namespace ddp::launcher

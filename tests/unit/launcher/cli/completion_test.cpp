@@ -73,8 +73,9 @@ TEST_CASE("the scripts for all shells name every option and every choice") {
 
 TEST_CASE("quotes are balanced in each line of the zsh and fish scripts") {
   for (const char* shell : {"zsh", "fish"}) {
+    const std::string script = completion_script(shell).value();
     std::string line;
-    for (const char c : completion_script(shell).value()) {
+    for (const char c : script) {
       if (c != '\n') {
         line += c;
         continue;
