@@ -4,6 +4,31 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddplaunch)
 
 install(TARGETS ddplaunch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# The manual page and the completions are what the program says of itself.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(share_dir ${CMAKE_BINARY_DIR}/share)
+  file(MAKE_DIRECTORY ${share_dir})
+  add_custom_command(
+    OUTPUT ${share_dir}/ddplaunch.1 ${share_dir}/ddplaunch ${share_dir}/_ddplaunch ${share_dir}/ddplaunch.fish
+    COMMAND ddplaunch --man > ${share_dir}/ddplaunch.1
+    COMMAND ddplaunch --completion bash > ${share_dir}/ddplaunch
+    COMMAND ddplaunch --completion zsh > ${share_dir}/_ddplaunch
+    COMMAND ddplaunch --completion fish > ${share_dir}/ddplaunch.fish
+    DEPENDS ddplaunch VERBATIM)
+  add_custom_target(ddp_share ALL DEPENDS ${share_dir}/ddplaunch.1)
+  install(FILES ${share_dir}/ddplaunch.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${share_dir}/ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${share_dir}/_ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${share_dir}/ddplaunch.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
+# Under the name torchrun ddplaunch takes its manners. In a folder of its own: PyTorch's torchrun is not put in the shade
+# unless somebody wants that (docs/reference/cli.md).
+set(torchrun_dir ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+file(RELATIVE_PATH torchrun_target ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddplaunch ${CMAKE_INSTALL_FULL_BINDIR}/ddplaunch)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
+file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
+install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
+
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(plugin ddp_nccl ddp_mpi)
   if(TARGET ${plugin})

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -106,7 +107,9 @@ void open_standard_descriptors() {
 }
 
 int run(int argc, const char* const* argv) {
-  const auto parsed = parse_command_line(argc, argv);
+  std::vector<std::string> environment;
+  for (char** line = environ; line != nullptr && *line != nullptr; ++line) environment.emplace_back(*line);
+  const auto parsed = parse_command_line(argc, argv, environment);
   if (const auto* information = std::get_if<Information>(&parsed)) {
     return print(information->text);
   }

@@ -2,6 +2,7 @@
 """The reference pages against the program: options, environment variables, exit codes, limits. argv[1]: ddplaunch."""
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -13,11 +14,68 @@ def read(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+def ddplaunch(*words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.argv[1], *words], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
+
+
 def options_are_documented() -> None:
-    help_text = subprocess.run([sys.argv[1], "--help"], capture_output=True, text=True, check=True).stdout
-    offered = {name for name in re.findall(r"^\s+(?:-\w,)?(--[\w-]+)", help_text, re.MULTILINE)}
-    listed = set(re.findall(r"^\| (?:`-\w`, )?`(--[a-z-]+)", (REFERENCE / "cli.md").read_text(), re.MULTILINE))
+    lines = re.findall(r"^  (?:  )?  (?=-)(.*?)(?:  |$)|^  (-.*?)(?:  |$)", ddplaunch("--help").stdout, re.MULTILINE)
+    offered = names_in("\n".join(first + second for first, second in lines))
+    page = (REFERENCE / "cli.md").read_text()
+    table = page[page.index("## Options"):page.index("## Subcommands")]
+    listed = names_in("\n".join(re.findall(r"^\| (`-.*?) \| ", table, re.MULTILINE)))
+    assert len(offered) > 50, f"--help is not understood: {sorted(offered)}"
     assert offered == listed, f"--help and cli.md differ: {sorted(offered ^ listed)}"
+
+
+# Every option of torchrun -> words that it takes there. None: it takes no value.
+TORCHRUN = {
+    "--nnodes": ["1", "1:1"], "--nproc-per-node": ["2", "auto", "cpu"], "--rdzv-backend": ["static", "c10d"],
+    "--rdzv-endpoint": ["localhost:0"], "--rdzv-id": ["job"], "--rdzv-conf": ["timeout=60,is_host=true"],
+    "--standalone": None, "--max-restarts": ["3"], "--monitor-interval": ["0.1"],
+    "--start-method": ["spawn", "fork", "forkserver"], "--event-log-handler": ["null", "console"],
+    "--role": ["trainer"], "--module": None, "-m": None, "--no-python": None, "--run-path": None,
+    "--log-dir": ["/tmp"], "--redirects": ["3", "0:1,1:2"], "-r": ["3"], "--tee": ["3", "0:1,12:2"], "-t": ["3"],
+    "--local-ranks-filter": ["0,1"], "--duplicate-stdout-filters": ["a,b"], "--duplicate-stderr-filters": ["a,,b"],
+    "--node-rank": ["0"], "--master-addr": ["127.0.0.1"], "--master-port": ["29500"], "--local-addr": ["127.0.0.1"],
+    "--logs-specs": ["default"], "--numa-binding": ["node", "socket", "exclusive", "core-complex"],
+    "--signals-to-handle": ["SIGTERM,SIGINT"], "--shutdown-timeout": ["60"], "--virtual-local-rank": None,
+    "--use-env": None,
+}
+# Python, NUMA nodes and GPUs need not be here: these options are understood, and what follows may be missing.
+NEEDS_MORE = {"--module", "-m", "--run-path", "--numa-binding", "--virtual-local-rank"}
+
+
+def torchrun_options_are_accepted_or_refused_as_documented() -> None:
+    page = (REFERENCE / "cli.md").read_text()
+    table = page[page.index("| torchrun | ours"):page.index("## Devices")]
+    rows = re.findall(r"^\| (`-.*?) \| (.*?) \| (.*?) \|$", table, re.MULTILINE)
+    listed = {name for option, _, _ in rows for name in names_in(option)}
+    assert listed == set(TORCHRUN), f"cli.md and torchrun differ: {sorted(listed ^ set(TORCHRUN))}"
+    for option, _, difference in rows:
+        refusal = re.match(r"refused: `(.*)`", difference)
+        for name in names_in(option):
+            for spelling in {name, name[:2] + name[2:].replace("-", "_")}:
+                values = TORCHRUN[name]
+                for words in [[spelling]] if values is None else [[spelling, value] for value in values]:
+                    answer = ddplaunch(*words, "--dry-run", "true")
+                    if refusal:
+                        assert answer.returncode == 2 and refusal[1] in answer.stderr, (words, answer)
+                    elif name not in NEEDS_MORE:
+                        assert answer.returncode == 0, (words, answer)
+                    assert "unknown option" not in answer.stderr, (words, answer)
+
+
+def manual_page_is_well_formed() -> None:
+    page = ddplaunch("--man").stdout
+    assert page.startswith(".TH DDPLAUNCH 1 ")
+    if shutil.which("groff"):
+        result = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8"], input=page, capture_output=True, text=True)
+        assert result.returncode == 0 and not result.stderr, result.stderr
 
 
 def variables_are_documented() -> None:
@@ -55,7 +113,8 @@ def requests_are_documented() -> None:
         assert row in page, f"protocol.md lacks the row: {row}"
 
 
-CHECKS = [options_are_documented, variables_are_documented, workers_get_what_is_documented, exit_codes_are_documented,
+CHECKS = [options_are_documented, torchrun_options_are_accepted_or_refused_as_documented,
+          manual_page_is_well_formed, variables_are_documented, workers_get_what_is_documented, exit_codes_are_documented,
           requests_are_documented]
 for check in CHECKS:
     check()

@@ -15,3 +15,12 @@ cmake --build "$work/build" >"$work/build.log" || { cat "$work/build.log"; exit 
 output=$("$work/prefix/bin/ddplaunch" -q --nproc-per-node=3 --backend=gloo "$work/build/consumer")
 echo "$output"
 [ "$output" = "sum of 3 ranks: 3" ]
+
+# What the program says of itself lies where shells and man look for it; under the name torchrun it takes its manners.
+for file in man/man1/ddplaunch.1 bash-completion/completions/ddplaunch zsh/site-functions/_ddplaunch \
+            fish/vendor_completions.d/ddplaunch.fish; do
+  [ -s "$work/prefix/share/$file" ] || { echo "share/$file is missing or empty"; exit 1; }
+done
+usage=$("$work/prefix/libexec/ddplaunch/torchrun" --help | sed -n 1p)
+[ "$usage" = "Usage: torchrun [options] program [arguments ...]" ] || { echo "torchrun says: $usage"; exit 1; }
+[ ! -e "$work/prefix/bin/torchrun" ]

@@ -33,6 +33,9 @@ struct StreamSelection {
   friend bool operator==(const StreamSelection&, const StreamSelection&) = default;
 };
 
+// Between SIGTERM and SIGKILL in the manners of torchrun, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT says otherwise.
+inline constexpr auto kTorchrunGrace = std::chrono::seconds(30);
+
 struct Options {
   Manner manner = Manner::native;
 
@@ -98,6 +101,8 @@ struct Options {
 
   // Said once at the start: what was asked for and has no effect here.
   std::vector<std::string> warnings;
+
+  friend bool operator==(const Options&, const Options&) = default;
 };
 
 }  // namespace ddp::launcher

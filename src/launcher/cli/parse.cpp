@@ -5,138 +5,216 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
 #include <optional>
+#include <sstream>
 
-#include "base/text.h"
+#include "launcher/cli/command_words.h"
+#include "launcher/cli/completion.h"
+#include "launcher/cli/config_file.h"
+#include "launcher/cli/help_text.h"
+#include "launcher/cli/man_page.h"
+#include "launcher/cli/settings.h"
+#include "launcher/cli/variables.h"
 
 namespace ddp::launcher {
+
+using base::Failure;
+using base::Result;
+
 namespace {
 
-constexpr const char* kDescription =
-    "Starts one worker process per GPU (or as many as you say), gives each its rank and a rendezvous store,\n"
-    "and ends all of them when one fails.";
+using Outcome = std::variant<Options, Information, UsageError>;
 
-constexpr const char* kFooter =
-    "Options come before the program; everything after it belongs to the program.\n"
-    "Exit code: that of the rank that failed first (128 + n for signal n); 2 usage, 125 ddplaunch's own\n"
-    "fault, 126 program not executable, 127 program not found, 130 Ctrl-C, 143 SIGTERM.\n"
-    "Example: ddplaunch --nproc-per-node=2 ./train --epochs 3";
-
-// Both spellings of an option, as torchrun has them: "--nproc-per-node" is "--nproc-per-node,--nproc_per_node".
-std::string both_spellings(const std::string& name) {
-  std::string underscores = name;
-  std::replace(underscores.begin() + 2, underscores.end(), '-', '_');
-  return underscores == name ? name : name + "," + underscores;
-}
-
-class Formatter : public CLI::Formatter {
- public:
-  Formatter() { column_width(38); }
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: ddplaunch [options] program [arguments ...]\n\n";
-  }
-  // The program is in the usage line; a section of its own would say no more.
-  std::string make_positionals(const CLI::App*) const override { return ""; }
+// What the first word may ask for instead of naming a program. A program of such a name is started as ./NAME.
+enum class Subcommand { run, launch, help, not_yet };
+struct ReservedWord {
+  std::string_view word;
+  Subcommand meaning;
+};
+constexpr ReservedWord kReservedWords[] = {
+    {"run", Subcommand::run},       {"launch", Subcommand::launch},  {"help", Subcommand::help},
+    {"store", Subcommand::not_yet}, {"doctor", Subcommand::not_yet}, {"replay", Subcommand::not_yet},
 };
 
-class Parser {
+// CLI11 knows the table and sees settings in one plain form, "--name value" or "--flag": it gives an empty value, a
+// value in brackets and words after the program meanings that nobody asked for. Which value of a repeated option counts
+// is decided by it: the last.
+class TableParser {
  public:
-  Parser() : app_(kDescription, "ddplaunch") {
-    app_.footer(kFooter);
-    app_.formatter(std::make_shared<Formatter>());
-    app_.set_help_flag("-h,--help", "Print this text and exit");
-    app_.add_flag("--version", version_, "Print the version and exit");
-    option("--nproc-per-node", options_.nproc_per_node, "N",
-           "Workers: a number, auto, gpu (one a GPU) or cpu (one a CPU).\nDefault: one a visible GPU; 1 without GPUs");
-    option(
-        "--backend", options_.backend, "NAME",
-        "Backend of the runtime: nccl, gloo or mpi (DDP_BACKEND).\nDefault: nccl with a GPU for each rank, else gloo")
-        ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
-    option("--device-visibility", options_.device_visibility, "WHICH",
-           "own: each worker sees its own GPU only; all: every worker\nsees all of them and LOCAL_RANK selects. "
-           "Default: own")
-        ->check(CLI::IsMember({"own", "all"}));
-    app_.add_flag("--oversubscribe", options_.oversubscribe, "Allow more workers than GPUs; they share");
-    option("--grace", grace_, "SECONDS", "Time between SIGTERM and SIGKILL when the job is ended. Default: 5");
-    option("--rdzv-id", options_.run_id, "ID", "Name of this run (TORCHELASTIC_RUN_ID). Default: a random one");
-    option("--role", options_.role, "NAME", "Role of the workers (ROLE_NAME). Default: default");
-    app_.add_flag("-q,--quiet", options_.quiet, "No line of ours unless something goes wrong");
-    app_.add_flag(both_spellings("--dry-run"), options_.dry_run, "Print the launch plan and exit");
+  TableParser() {
+    app_.set_help_flag();
+    for (const OptionSpec& spec : option_table()) {
+      const std::string name = "--" + std::string(spec.name);
+      CLI::Option* option = spec.kind == OptionKind::flag ? app_.add_flag(name) : app_.add_option(name);
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      options_.emplace(&spec, option);
+    }
   }
 
-  // CLI11 sees the words before the program only: it gives brackets and the like in a program's arguments a meaning.
-  std::variant<Options, Information, UsageError> parse(int argc, const char* const* argv) {
-    int program = 1;
-    if (auto mistake = find_program(argc, argv, program)) return *mistake;
+  Result<std::vector<Setting>> parse(const std::vector<Setting>& given) {
+    std::vector<std::string> words;  // backwards, as CLI11 wants them
+    for (auto setting = given.rbegin(); setting != given.rend(); ++setting) {
+      const std::string name = "--" + std::string(setting->option->name);
+      if (setting->option->kind == OptionKind::flag) {
+        words.push_back(name + "=" + (setting->value == "1" ? "true" : "false"));
+      } else {
+        words.insert(words.end(), {setting->value, name});
+      }
+    }
     try {
-      app_.parse(program, argv);
-    } catch (const CLI::CallForHelp&) {
-      return Information{app_.help()};
+      app_.parse(std::move(words));
     } catch (const CLI::ParseError& error) {
-      return UsageError{std::string(error.what()) + ". See ddplaunch --help"};
+      return Failure{error.what()};
     }
-    if (version_) return Information{"ddplaunch " DDP_VERSION_STRING "\n"};
-    if (program < argc && std::string_view(argv[program]) == "--") ++program;
-    if (program == argc) {
-      return UsageError{"no program given. Usage: ddplaunch [options] program [arguments ...]. See ddplaunch --help"};
+    std::vector<Setting> settings;
+    for (const auto& [spec, option] : options_) {
+      if (option->count() == 0) continue;
+      const auto last = std::find_if(given.rbegin(), given.rend(),
+                                     [&spec = spec](const Setting& setting) { return setting.option == spec; });
+      const std::string& value = option->results().back();
+      const bool is_flag = spec->kind == OptionKind::flag;
+      settings.push_back({spec, is_flag ? (value == "true" ? "1" : "0") : value, last->subject});
     }
-    options_.command.assign(argv + program, argv + argc);
-    if (grace_.empty()) return options_;
-    const auto seconds = base::parse_number(grace_);
-    if (!seconds || *seconds > 1e6) {
-      return UsageError{"--grace=" + grace_ + " is not a number of seconds. Example: --grace=30"};
-    }
-    options_.grace = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
-    return options_;
+    return settings;
   }
 
  private:
-  CLI::Option* option(const std::string& name, std::string& value, const char* type, const char* help) {
-    return app_.add_option(both_spellings(name), value, help)->type_name(type);
-  }
-
-  // Sets `program` to the index of the first word that is neither an option of ours nor an option's value.
-  std::optional<UsageError> find_program(int argc, const char* const* argv, int& program) {
-    for (; program < argc; ++program) {
-      const std::string word = argv[program];
-      if (word.size() < 2 || word[0] != '-' || word == "--") return std::nullopt;
-      const std::size_t equals = word.find('=');
-      const CLI::Option* known = app_.get_option_no_throw(word.substr(0, equals));
-      if (known == nullptr) return UsageError{explain_unknown(word.substr(0, equals))};
-      const bool has_value = known->get_expected_max() > 0;
-      if (!has_value && equals != std::string::npos) {
-        return UsageError{word.substr(0, equals) + " takes no value. See ddplaunch --help"};
-      }
-      if (has_value && equals == std::string::npos) ++program;
-    }
-    program = argc;
-    return std::nullopt;
-  }
-
-  std::string explain_unknown(const std::string& word) {
-    std::vector<std::string> names;
-    for (const CLI::Option* known : app_.get_options()) {
-      for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
-    }
-    // A word that was cut short, as torchrun allows; else the nearest in the user's own spelling of dashes.
-    auto nearest = base::nearest_match(word, names);
-    for (const std::string& name : names) {
-      if (name.starts_with(word)) nearest = name;
-    }
-    return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "") +
-           " See ddplaunch --help";
-  }
-
   CLI::App app_;
-  Options options_;
-  std::string grace_;
-  bool version_ = false;
+  std::map<const OptionSpec*, CLI::Option*> options_;
+};
+
+Result<std::vector<ConfigEntry>> read_toml(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<ConfigEntry> entries;
+  try {
+    for (CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
+      entries.push_back({std::move(item.name), std::move(item.inputs), !item.parents.empty()});
+    }
+  } catch (const CLI::Error& error) {
+    return Failure{std::string("cannot be understood: ") + error.what()};
+  }
+  return entries;
+}
+
+Result<std::vector<Setting>> read_config(const Setting& config) {
+  errno = 0;
+  std::ifstream file(config.value);
+  std::ostringstream text;
+  // A folder can be opened, but not read.
+  if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  if (!file.is_open() || file.bad() || (errno != 0 && text.str().empty())) {
+    return Failure{config.subject + ": the file cannot be read (" + std::strerror(errno) + "). Check its name."};
+  }
+  return settings_of_config(config.value, text.str(), read_toml);
+}
+
+const Setting* find(const std::vector<Setting>& settings, std::string_view name) {
+  const auto found = std::find_if(settings.begin(), settings.end(),
+                                  [&](const Setting& setting) { return setting.option->name == name; });
+  return found == settings.end() ? nullptr : &*found;
+}
+
+class CommandLine {
+ public:
+  CommandLine(std::vector<std::string> words, std::span<const std::string> environment)
+      : words_(std::move(words)), environment_(environment) {
+    const std::string& path = words_.front();
+    if (path.substr(path.rfind('/') + 1) == "torchrun") {
+      manner_ = Manner::torchrun;
+      name_ = "torchrun";
+    }
+  }
+
+  Outcome parse() {
+    std::size_t first = 1;
+    if (const auto* reserved = subcommand()) {
+      ++first;
+      if (reserved->meaning == Subcommand::help) return Information{help_text(name_)};
+      if (reserved->meaning == Subcommand::not_yet) return not_yet(std::string(reserved->word));
+      if (reserved->meaning == Subcommand::launch) {
+        manner_ = Manner::torch_launch;
+        name_ += " launch";
+      }
+    }
+    auto words = read_words(std::span(words_).subspan(first), manner_);
+    if (!words) return mistake(words.error().message);
+    if (words.value().help) return Information{help_text(name_)};
+    const auto settings = TableParser().parse(words.value().settings);
+    if (!settings) return mistake(settings.error().message);
+    if (auto information = about_itself(settings.value())) return *information;
+    return options(settings.value(), std::move(words.value().program));
+  }
+
+ private:
+  const ReservedWord* subcommand() const {
+    if (manner_ != Manner::native || words_.size() < 2) return nullptr;
+    const auto* found = std::find_if(std::begin(kReservedWords), std::end(kReservedWords),
+                                     [&](const ReservedWord& reserved) { return reserved.word == words_[1]; });
+    return found == std::end(kReservedWords) ? nullptr : found;
+  }
+
+  UsageError mistake(const std::string& what) const {
+    return UsageError{what + (what.ends_with('.') || what.ends_with('?') ? "" : ".") + " See " + name_ + " --help"};
+  }
+
+  static UsageError not_yet(const std::string& word) {
+    return UsageError{"ddplaunch " + word +
+                      " is reserved and does nothing yet. To start a program of that name, write " + "./" + word +
+                      " or its path."};
+  }
+
+  std::optional<Outcome> about_itself(const std::vector<Setting>& settings) const {
+    if (find(settings, "version") != nullptr) return Information{"ddplaunch " DDP_VERSION_STRING "\n"};
+    if (find(settings, "man") != nullptr) return Information{man_page()};
+    const Setting* completion = find(settings, "completion");
+    if (completion == nullptr) return std::nullopt;
+    if (auto script = completion_script(completion->value)) return Information{*script};
+    return mistake(completion->subject + " is not a shell that ddplaunch knows. Use bash, zsh or fish");
+  }
+
+  Outcome options(const std::vector<Setting>& from_words, std::vector<std::string> program) {
+    auto variables = settings_of_variables(environment_, manner_);
+    if (!variables) return mistake(variables.error().message);
+    std::vector<Setting> all = std::move(variables.value().defaults);
+    if (const Setting* config = find(from_words, "config")) {
+      const auto from_file = read_config(*config);
+      if (!from_file) return mistake(from_file.error().message);
+      all.insert(all.end(), from_file.value().begin(), from_file.value().end());
+    }
+    const auto& from_variables = variables.value().settings;
+    all.insert(all.end(), from_variables.begin(), from_variables.end());
+    all.insert(all.end(), from_words.begin(), from_words.end());
+
+    auto made = make_options(all, manner_);
+    if (!made) return mistake(made.error().message);
+    if (program.empty()) {
+      return UsageError{"no program given. Usage: " + name_ + " [options] program [arguments ...]. See " + name_ +
+                        " --help"};
+    }
+    Options result = std::move(made).value();
+    result.command = std::move(program);
+    if (result.color == "auto" && wants_no_color(environment_)) result.color = "never";
+    const auto& warnings = variables.value().warnings;
+    result.warnings.insert(result.warnings.end(), warnings.begin(), warnings.end());
+    return result;
+  }
+
+  std::vector<std::string> words_;
+  std::span<const std::string> environment_;
+  Manner manner_ = Manner::native;
+  std::string name_ = "ddplaunch";
 };
 
 }  // namespace
 
-std::variant<Options, Information, UsageError> parse_command_line(int argc, const char* const* argv) {
-  return Parser().parse(argc, argv);
+Outcome parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment) {
+  std::vector<std::string> words(argv, argv + argc);
+  if (words.empty()) words.emplace_back("ddplaunch");  // execve allows that
+  return CommandLine(std::move(words), environment).parse();
 }
 
 }  // namespace ddp::launcher

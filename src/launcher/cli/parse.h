@@ -1,6 +1,7 @@
-// From argv to Options. The only file pair that knows CLI11.
+// From the command line, the environment and a configuration file to Options. The only file pair that knows CLI11.
 #pragma once
 
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -9,7 +10,7 @@
 
 namespace ddp::launcher {
 
-// --help or --version: print this and leave with 0.
+// --help, --version and the like: print this and leave with 0.
 struct Information {
   std::string text;
 };
@@ -19,6 +20,9 @@ struct UsageError {
   std::string message;
 };
 
-std::variant<Options, Information, UsageError> parse_command_line(int argc, const char* const* argv);
+// The command line wins over PET_* variables, these over --config, that over the defaults. The name in argv[0] decides
+// the manner: torchrun is torchrun. `environment` has lines "NAME=value". Reads no file but that of --config.
+std::variant<Options, Information, UsageError> parse_command_line(int argc, const char* const* argv,
+                                                                  std::span<const std::string> environment);
 
 }  // namespace ddp::launcher

@@ -2,27 +2,53 @@
 
 #include <catch2/catch.hpp>
 
+#include <fstream>
+
+#include "support/temporary_directory.h"
+
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
 namespace {
 
-std::variant<Options, Information, UsageError> parse(std::vector<const char*> words) {
-  words.insert(words.begin(), "ddplaunch");
-  return parse_command_line(static_cast<int>(words.size()), words.data());
+using Words = std::vector<std::string>;
+using Outcome = std::variant<Options, Information, UsageError>;
+
+Outcome parse_as(const std::string& name, const Words& words, const Words& environment = {}) {
+  std::vector<const char*> argv{name.c_str()};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return parse_command_line(static_cast<int>(argv.size()), argv.data(), environment);
 }
 
-Options options(const std::vector<const char*>& words) {
-  const auto result = parse(words);
+Options options(const Words& words, const Words& environment = {}, const std::string& name = "ddplaunch") {
+  const auto result = parse_as(name, words, environment);
   if (const auto* error = std::get_if<UsageError>(&result)) FAIL(error->message);
   return std::get<Options>(result);
 }
 
-std::string mistake(const std::vector<const char*>& words) {
-  const auto result = parse(words);
+std::string mistake(const Words& words, const Words& environment = {}, const std::string& name = "ddplaunch") {
+  const auto result = parse_as(name, words, environment);
   REQUIRE(std::holds_alternative<UsageError>(result));
   return std::get<UsageError>(result).message;
 }
+
+std::string information(const Words& words, const std::string& name = "ddplaunch") {
+  const auto result = parse_as(name, words);
+  REQUIRE(std::holds_alternative<Information>(result));
+  return std::get<Information>(result).text;
+}
+
+class ConfigFile {
+ public:
+  ConfigFile(const std::string& name, const std::string& text) : path_(directory_.path() + "/" + name) {
+    std::ofstream(path_) << text;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  TemporaryDirectory directory_;
+  std::string path_;
+};
 
 }  // namespace
 
@@ -33,75 +59,170 @@ TEST_CASE("an unknown option is refused with the nearest match") {
         "unknown option --nproc_per_nod. Did you mean --nproc_per_node? See ddplaunch --help");
   CHECK(mistake({"--quite", "./train"}) == "unknown option --quite. Did you mean --quiet? See ddplaunch --help");
   CHECK(mistake({"--zzzzzzzz", "./train"}) == "unknown option --zzzzzzzz. See ddplaunch --help");
-}
-
-TEST_CASE("an option that is cut short is completed in the message") {
-  CHECK(mistake({"--nproc=2", "./train"}).find("Did you mean --nproc") != std::string::npos);
-}
-
-TEST_CASE("an option without its value is told") {
-  CHECK(mistake({"--grace"}).find("--grace") != std::string::npos);
-  CHECK(mistake({"--quiet=7x", "p"}).find("quiet") != std::string::npos);
-}
-
-TEST_CASE("an unknown option after known ones with values is the one that is named") {
   CHECK(mistake({"--nproc-per-node", "2", "--bakend=gloo", "./train"}).find("--backend?") != std::string::npos);
 }
 
 TEST_CASE("a missing program is told with the usage") {
   CHECK(mistake({}).starts_with("no program given. Usage: ddplaunch [options] program"));
   CHECK(mistake({"--nproc-per-node=2"}).starts_with("no program given."));
-}
-
-TEST_CASE("an unknown backend is refused") {
-  CHECK(mistake({"--backend=ncll", "./train"}).find("ncll") != std::string::npos);
-}
-
-TEST_CASE("a grace that is no number of seconds is refused") {
-  for (const char* grace : {"--grace=soon", "--grace=-1", "--grace=nan", "--grace=1e9", "--grace=5s"}) {
-    CAPTURE(grace);
-    CHECK(mistake({grace, "./train"}).starts_with("--grace="));
-  }
-}
-
-TEST_CASE("both spellings of an option mean the same") {
-  CHECK(options({"--nproc-per-node=2", "p"}).nproc_per_node == "2");
-  CHECK(options({"--nproc_per_node=2", "p"}).nproc_per_node == "2");
-  CHECK(options({"--nproc_per_node", "2", "p"}).nproc_per_node == "2");
-  CHECK(options({"--rdzv_id=a", "p"}).run_id == "a");
+  CHECK(mistake({"--"}).starts_with("no program given."));
+  CHECK(std::holds_alternative<UsageError>(parse_command_line(0, nullptr, {})));
 }
 
 TEST_CASE("everything after the program belongs to the program") {
-  using Words = std::vector<std::string>;
   CHECK(options({"--nproc-per-node=2", "p", "--nproc-per-node=9", "-q", "--help"}).command ==
         Words{"p", "--nproc-per-node=9", "-q", "--help"});
   CHECK(options({"p", "--", "-x"}).command == Words{"p", "--", "-x"});
   CHECK(options({"--", "p", "--version"}).command == Words{"p", "--version"});
-  CHECK(options({"-q", "p", "", "a b", "--x=y=z"}).command == Words{"p", "", "a b", "--x=y=z"});
-  CHECK(options({"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-"}).command ==
-        Words{"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-"});
+  CHECK(options({"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-", "", "a b", "--x=y=z"}).command ==
+        Words{"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-", "", "a b", "--x=y=z"});
   CHECK(options({"--grace", "7", "--", "-weird", "-q"}).command == Words{"-weird", "-q"});
+}
+
+TEST_CASE("values reach the Options untouched, whatever characters they have") {
+  for (const char* value : {"[a,b]", "[]", "{}", "%%", "'q'", "a b", "x=y", "--quiet", "++", "/a"}) {
+    CAPTURE(value);
+    CHECK(options({std::string("--gpus=") + value, "p"}).gpus == value);
+  }
+  CHECK(options({"--tag=[${rank}]", "p"}).tag == "[${rank}]");
+  CHECK(options({"--tag=", "p"}).tag == "");
+  CHECK(options({"--tag=x", "--no-tag", "p"}).tag == "");
+  CHECK(options({"--no-tag", "--tag", "x", "p"}).tag == "x");
+}
+
+TEST_CASE("the last of a repeated option wins, in whatever spelling") {
+  CHECK(options({"--rdzv-id=a", "--rdzv_id", "b", "p"}).run_id == "b");
+  CHECK(options({"--collapse", "--no-collapse", "p"}).collapse == false);
+  CHECK(options({"--no_collapse", "--collapse", "p"}).collapse == true);
+  CHECK(options({"--grace=1", "--shutdown-timeout=2", "p"}).grace == 2s);
+  CHECK(options({"-t", "0", "--tee=3", "p"}).tee.all == 3);
 }
 
 TEST_CASE("options have the documented defaults") {
   const Options defaults = options({"p"});
+  CHECK(defaults.manner == Manner::native);
   CHECK(defaults.nproc_per_node.empty());
   CHECK(defaults.backend.empty());
   CHECK(defaults.grace == 5s);
   CHECK(defaults.device_visibility.empty());
+  CHECK(defaults.color == "auto");
+  CHECK_FALSE(defaults.tag.has_value());
+  CHECK_FALSE(defaults.collapse.has_value());
   CHECK_FALSE(defaults.quiet);
-  CHECK_FALSE(defaults.dry_run);
+  CHECK(defaults.warnings.empty());
 }
 
-TEST_CASE("a fraction of a second is a grace") {
-  CHECK(options({"--grace=0.25", "p"}).grace == 250ms);
+TEST_CASE("the command line wins over variables, these over the file, that over the default") {
+  const ConfigFile file("job.toml", "grace = 3\nrole = \"file\"\nquiet\nmax_restarts = 1\n");
+  const Words config = {"--config", file.path(), "p"};
+  const Words environment = {"PET_GRACE=4", "PET_ROLE=variable", "PET_QUIET=0"};
+  CHECK(options(config).grace == 3s);
+  CHECK(options(config).quiet);
+  CHECK(options(config, environment).grace == 4s);
+  CHECK_FALSE(options(config, environment).quiet);
+  CHECK(options(config, environment).max_restarts == 1);
+  CHECK(options({"--grace=5", "--config", file.path(), "p"}, environment).grace == 5s);
+  CHECK(options({"--grace=5", "--config", file.path(), "p"}, environment).role == "variable");
+  CHECK(options({"--quiet", "p"}, environment).quiet);
 }
 
-TEST_CASE("help and version are information and not mistakes") {
-  const auto help = parse({"--help"});
-  REQUIRE(std::holds_alternative<Information>(help));
-  CHECK(std::get<Information>(help).text.find("--nproc-per-node") != std::string::npos);
-  const auto version = parse({"--version"});
-  REQUIRE(std::holds_alternative<Information>(version));
-  CHECK(std::get<Information>(version).text.starts_with("ddplaunch "));
+TEST_CASE("a TOML file says what the command line would") {
+  const ConfigFile file("job.toml",
+                        "# a job\n\nnproc_per_node = 4\ntag = \"[${rank}] a, b\"  # before each line\nrole = 'x'\n"
+                        "tee = [\"0:1\",\n  \"12:3\"]\nlocal-ranks-filter = 0,1\nlossless = true\nno-python = false\n"
+                        "rdzv-conf = \"timeout=3,is_host=1\"\nduplicate-stdout-filters = \"a,,b,c\"\n");
+  const Options read = options({"--config=" + file.path(), "p"});
+  CHECK(read.nproc_per_node == "4");
+  CHECK(read.tag == "[${rank}] a, b");
+  CHECK(read.role == "x");
+  CHECK(read.tee.of(12) == 3);
+  CHECK(read.console_local_ranks == std::vector{0, 1});
+  CHECK(read.lossless);
+  CHECK_FALSE(read.no_python);
+  CHECK(read.rdzv_conf.at("is_host") == "1");
+  CHECK(read.stdout_filters == Words{"a,b", "c"});
+}
+
+TEST_CASE("a JSON file says the same, and an empty TOML file nothing") {
+  const ConfigFile json("job.json", R"({"nproc-per-node": 4, "tag": "", "collapse": false})");
+  CHECK(options({"--config", json.path(), "p"}).nproc_per_node == "4");
+  CHECK(options({"--config", json.path(), "p"}).tag == "");
+  CHECK(options({"--config", json.path(), "p"}).collapse == false);
+  CHECK(options({"--config", ConfigFile("a.toml", "").path(), "p"}).grace == 5s);
+}
+
+TEST_CASE("mistakes name the variable or the line of the file") {
+  CHECK(mistake({"p"}, {"PET_NNODES=x"}).starts_with("PET_NNODES=x is not a number of nodes."));
+  CHECK(mistake({"p"}, {"PET_DEVICE_VISIBILITY=one"}) ==
+        "PET_DEVICE_VISIBILITY=one is not known. Use own or all. See ddplaunch --help");
+  CHECK(mistake({"p"}, {"PET_STANDALONE=yes"}).starts_with("PET_STANDALONE=yes is not a whole number."));
+  const ConfigFile file("job.ini", "quiet\ngrace = soon\n");
+  CHECK(
+      mistake({"--config", file.path(), "p"}).starts_with(file.path() + ":2: grace=soon is not a number of seconds."));
+  const ConfigFile section("job.toml", "[workers]\ngrace = 1\n");
+  CHECK(mistake({"--config", section.path(), "p"}).find("sections have no meaning") != std::string::npos);
+  CHECK(mistake({"--config", "/nonexistent.toml", "p"}) ==
+        "--config=/nonexistent.toml: the file cannot be read (No such file or directory). Check its name. See "
+        "ddplaunch --help");
+  CHECK(mistake({"--config", "/", "p"}).find("cannot be read (Is a directory)") != std::string::npos);
+}
+
+TEST_CASE("unknown variables of ours are warnings") {
+  CHECK(options({"p"}, {"PET_NPROC_PER_NOD=2"}).warnings.at(0).starts_with("PET_NPROC_PER_NOD has no effect"));
+  CHECK(options({"p"}, {"PET_CONFIG=x"}).warnings.at(0).starts_with("PET_CONFIG has no effect"));
+}
+
+TEST_CASE("under the name torchrun its manners hold") {
+  const std::string name = GENERATE("torchrun", "/usr/libexec/ddplaunch/torchrun", "./torchrun");
+  const Options read = options({"--nproc", "2", "run", "--x"}, {}, name);
+  CHECK(read.manner == Manner::torchrun);
+  CHECK(read.nproc_per_node == "2");
+  CHECK(read.command == Words{"run", "--x"});
+  CHECK(read.grace == 30s);
+  CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}, name).grace == 60s);
+  CHECK(options({"--grace=1", "p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"}, name).grace == 1s);
+  CHECK(mistake({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"}, name)
+            .starts_with("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x is not a number of seconds."));
+  CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}).grace == 5s);
+  CHECK(information({"--help"}, name).starts_with("Usage: torchrun "));
+  CHECK(mistake({"--zzzzzz", "p"}, {}, name).ends_with("See torchrun --help"));
+  CHECK(options({"p"}, {}, "torchrunner").manner == Manner::native);
+}
+
+TEST_CASE("the first word may be a reserved one, and a path never is") {
+  CHECK(options({"run", "-q", "p"}).command == Words{"p"});
+  CHECK(options({"run", "store"}).command == Words{"store"});
+  const Options launch = options({"launch", "--nproc_per", "2", "train.py"});
+  CHECK(launch.manner == Manner::torch_launch);
+  CHECK(launch.local_rank_argument);
+  CHECK_FALSE(options({"launch", "--use_env", "train.py"}).local_rank_argument);
+  CHECK(mistake({"launch", "--no-python", "p"}).ends_with("See ddplaunch launch --help"));
+  for (const char* word : {"store", "doctor", "replay"}) {
+    CHECK(mistake({word, "-q"}) == std::string("ddplaunch ") + word +
+                                       " is reserved and does nothing yet. To start a program of that name, write ./" +
+                                       word + " or its path.");
+    CHECK(options({std::string("./") + word}).command == Words{std::string("./") + word});
+  }
+  CHECK(options({"--", "run"}).command == Words{"run"});
+  CHECK(options({"-q", "launch"}).command == Words{"launch"});
+  CHECK(information({"help"}) == information({"--help"}));
+}
+
+TEST_CASE("colours are off with NO_COLOR unless they are asked for") {
+  CHECK(options({"p"}, {"NO_COLOR=1"}).color == "never");
+  CHECK(options({"p"}, {"NO_COLOR="}).color == "auto");
+  CHECK(options({"--color=auto", "p"}, {"NO_COLOR=1"}).color == "never");
+  CHECK(options({"--color=always", "p"}, {"NO_COLOR=1"}).color == "always");
+}
+
+TEST_CASE("what ddplaunch says about itself is information and not a mistake") {
+  CHECK(information({"--help"}).find("--nproc-per-node") != std::string::npos);
+  CHECK(information({"-h", "--no-such"}).starts_with("Usage: ddplaunch"));
+  CHECK(information({"--version"}).starts_with("ddplaunch "));
+  CHECK(information({"--man"}).starts_with(".TH DDPLAUNCH 1"));
+  CHECK(information({"--completion", "bash"}).find("complete -o") != std::string::npos);
+  CHECK(information({"--completion=zsh"}).starts_with("#compdef ddplaunch"));
+  CHECK(information({"--completion=fish"}).find("complete -c ddplaunch") != std::string::npos);
+  CHECK(mistake({"--completion=tcsh"}) ==
+        "--completion=tcsh is not a shell that ddplaunch knows. Use bash, zsh or fish. See ddplaunch --help");
 }

@@ -1,0 +1,163 @@
+#include "launcher/cli/completion.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "launcher/cli/option_table.h"
+
+namespace ddp::launcher {
+namespace {
+
+bool is_path(const OptionSpec& option) {
+  return option.value_name == "FILE" || option.value_name == "DIR";
+}
+
+std::string with_underscores(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// "--a|--b|-c": the names of an option that take a value, in both spellings.
+std::vector<std::string> value_words(const OptionSpec& option) {
+  std::vector<std::string> words;
+  if (option.short_name != '\0') words.push_back(std::string("-") + option.short_name);
+  for (const std::string& name : names_of(option)) {
+    if (is_negation(option, name)) continue;
+    words.push_back("--" + name);
+    if (with_underscores(name) != name) words.push_back("--" + with_underscores(name));
+  }
+  return words;
+}
+
+std::string bash() {
+  std::string dashes;
+  std::string underscores;
+  std::string cases;
+  std::string with_value;
+  for (const OptionSpec& option : option_table()) {
+    if (option.short_name != '\0') dashes += std::string(" -") + option.short_name;
+    for (const std::string& name : names_of(option)) {
+      dashes += " --" + name;
+      underscores += " --" + with_underscores(name);
+    }
+    if (option.kind != OptionKind::value) continue;
+    const std::string pattern = base::join(value_words(option), "|");
+    with_value += (with_value.empty() ? "" : "|") + pattern;
+    if (!option.choices.empty()) {
+      cases += "    " + pattern + ") COMPREPLY=($(compgen -W '" + std::string(option.choices) + "' -- \"$cur\")) ;;\n";
+    } else if (is_path(option)) {
+      cases += "    " + pattern + ") COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n";
+    }
+  }
+  return R"(# bash completion for ddplaunch. Put it into bash-completion's folder, or: source <(ddplaunch --completion bash)
+_ddplaunch() {
+  local cur=${COMP_WORDS[COMP_CWORD]} option= i word
+  COMPREPLY=()
+  # bash takes --name=value for three words.
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    word=${COMP_WORDS[i]}
+    if [[ $word == = ]]; then continue; fi
+    if [[ -n $option ]]; then option=; continue; fi
+    case $word in
+    run|launch) ((i == 1)) || return ;;
+    )" + with_value +
+         R"() option=$word ;;
+    -*) ;;
+    *) return ;;  # the program: files
+    esac
+  done
+  if [[ $cur == = ]]; then cur=; fi
+  case $option in
+)" + cases +
+         R"(    '') if [[ $cur == --*_* ]]; then
+        COMPREPLY=($(compgen -W ')" +
+         underscores.substr(1) + R"(' -- "$cur"))
+      elif [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W ')" +
+         dashes.substr(1) + R"(' -- "$cur"))
+      else
+        COMPREPLY=($(compgen -f -c -- "$cur"))
+      fi ;;
+  esac
+}
+complete -o filenames -o bashdefault -F _ddplaunch ddplaunch
+)";
+}
+
+// Help as one word of a shell: in single quotes, with what zsh's _arguments gives a meaning taken away.
+std::string brief(const OptionSpec& option) {
+  std::string text(option.help.substr(0, option.help.find(". ")));
+  std::string result;
+  for (const char c : text) {
+    if (c == '\'') {
+      result += "’";
+    } else if (c == '[' || c == ']' || c == ':') {
+      result += std::string("\\") + c;
+    } else {
+      result += c;
+    }
+  }
+  if (result.ends_with('.')) result.pop_back();
+  return result;
+}
+
+std::string zsh() {
+  std::string script =
+      "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
+      "_arguments -S -A '-*' \\\n";
+  for (const OptionSpec& option : option_table()) {
+    std::vector<std::string> words;
+    if (option.short_name != '\0') words.push_back(std::string("-") + option.short_name);
+    for (const std::string& name : names_of(option)) {
+      words.push_back("--" + name);
+      if (with_underscores(name) != name) words.push_back("--" + with_underscores(name));
+    }
+    for (const std::string& word : words) {
+      const bool long_name = word.starts_with("--");
+      const bool takes_value = option.kind == OptionKind::value && !is_negation(option, word.substr(long_name ? 2 : 1));
+      script += "  '*" + word + (takes_value && long_name ? "=" : "") + "[" + brief(option) + "]";
+      if (takes_value) {
+        script += ":" + with_dashes(base::split(option.value_name, ':').front()) + ":";
+        if (!option.choices.empty()) {
+          script += "(" + std::string(option.choices) + ")";
+        } else if (is_path(option)) {
+          script += "_files";
+        }
+      }
+      script += "' \\\n";
+    }
+  }
+  return script + "  '1:program:_command_names -e' \\\n  '*::arguments:_files'\n";
+}
+
+std::string fish() {
+  std::string script = "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n";
+  for (const OptionSpec& option : option_table()) {
+    for (const std::string& name : names_of(option)) {
+      const bool takes_value = option.kind == OptionKind::value && !is_negation(option, name);
+      std::vector<std::string> spellings{name};
+      if (with_underscores(name) != name) spellings.push_back(with_underscores(name));
+      for (const std::string& spelling : spellings) {
+        script += "complete -c ddplaunch -l " + spelling;
+        if (spelling == option.name && option.short_name != '\0') script += std::string(" -s ") + option.short_name;
+        if (takes_value) script += is_path(option) ? " -r -F" : " -x";
+        if (takes_value && !option.choices.empty()) script += " -a '" + std::string(option.choices) + "'";
+        std::string help = brief(option);
+        std::erase(help, '\\');
+        script += " -d '" + help + "'\n";
+      }
+    }
+  }
+  return script;
+}
+
+}  // namespace
+
+std::optional<std::string> completion_script(const std::string& shell) {
+  if (shell == "bash") return bash();
+  if (shell == "zsh") return zsh();
+  if (shell == "fish") return fish();
+  return std::nullopt;
+}
+
+}  // namespace ddp::launcher

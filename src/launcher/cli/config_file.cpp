@@ -1,0 +1,169 @@
+#include "launcher/cli/config_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "launcher/cli/command_words.h"
+#include "launcher/cli/variables.h"
+
+namespace ddp::launcher {
+
+using base::Failure;
+using base::Result;
+using nlohmann::json;
+
+namespace {
+
+// "true", "3", "0.5" and texts; nothing for null, lists and objects.
+std::optional<std::string> scalar(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean() || value.is_number()) return value.dump();
+  return std::nullopt;
+}
+
+Result<std::vector<ConfigEntry>> read_json(const std::string& text) {
+  std::set<std::string> keys;
+  std::string repeated;
+  const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
+    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
+      repeated = parsed.get<std::string>();
+    }
+    return true;
+  };
+  json document;
+  try {
+    document = json::parse(text, watch);
+  } catch (const json::exception& error) {
+    return Failure{std::string("is not JSON: ") + error.what()};
+  }
+  if (!document.is_object()) return Failure{"is not a JSON object. Example: {\"nproc-per-node\": 2}"};
+  if (!repeated.empty()) return Failure{"gives " + repeated + " twice. Keep one"};
+  std::vector<ConfigEntry> entries;
+  for (const auto& [key, value] : document.items()) {
+    ConfigEntry entry{key, {}, false};
+    const json list = value.is_array() ? value : json::array({value});
+    for (const json& element : list) {
+      const auto word = scalar(element);
+      if (!word) return Failure{"gives " + key + " a value that is neither a text, a number, true, false nor a list"};
+      entry.values.push_back(*word);
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+bool has_hash_in_quotes(const std::string& line) {
+  char quote = '\0';
+  for (const char c : line) {
+    if (c == '#') return quote != '\0';
+    if (quote == '\0' && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = '\0';
+    }
+  }
+  return false;
+}
+
+// The lines on which a key stands, from 1.
+std::vector<std::size_t> lines_of(const std::string& key, const std::vector<std::string>& lines) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::string name = trimmed(lines[i].substr(0, lines[i].find('=')));
+    if (name.size() > 1 && (name.front() == '"' || name.front() == '\'') && name.front() == name.back()) {
+      name = name.substr(1, name.size() - 2);
+    }
+    if (name == key) found.push_back(i + 1);
+  }
+  return found;
+}
+
+// What CLI11's reader passes over or cuts without a word.
+std::optional<std::string> overlooked(const std::string& path, const std::vector<std::string>& lines) {
+  bool in_list = false;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string line = trimmed(lines[i]);
+    const std::string where = path + ":" + std::to_string(i + 1) + ": ";
+    if (has_hash_in_quotes(line)) return where + "a # within quotes is not understood here. Use a JSON file for it.";
+    if (line.empty() || line.front() == '#' || line.front() == ';') continue;
+    if (!in_list && line.size() < 3) return where + "\"" + line + "\" is not understood. Write NAME = VALUE.";
+    const std::string value = trimmed(line.substr(line.find('=') + 1));
+    in_list = in_list || (line.find('=') != std::string::npos && value.starts_with("["));
+    if (in_list && line.substr(0, line.find('#')).find(']') != std::string::npos) in_list = false;
+  }
+  if (in_list) return path + ": a list that begins with [ does not end.";
+  return std::nullopt;
+}
+
+// "1" or "0", or what comes after "name=value".
+Result<std::string> config_flag(const std::string& value) {
+  if (value == "true") return std::string("1");
+  if (value == "false") return std::string("0");
+  auto number = parse_variable_flag(value);
+  if (!number) return Failure{" is neither true nor false."};
+  return number;
+}
+
+Result<Setting> setting_of(const ConfigEntry& entry, const std::string& where) {
+  if (entry.in_section) return Failure{where + "sections have no meaning. Write all options without one."};
+  const OptionSpec* option = find_option(entry.key);
+  if (option != nullptr && (option->sources == OptionSources::command_line || is_negation(*option, entry.key))) {
+    return Failure{where + entry.key + " cannot be set in a file." +
+                   (is_negation(*option, entry.key) ? " Use " + std::string(option->name) + "." : "")};
+  }
+  if (option == nullptr) {
+    const auto nearest = nearest_option(entry.key);
+    return Failure{where + "unknown option " + entry.key + "." + (nearest ? " Did you mean " + *nearest + "?" : "")};
+  }
+  if (entry.values.size() > 1) {
+    for (const std::string& value : entry.values) {
+      if (value.find(',') == std::string::npos) continue;
+      return Failure{where + entry.key +
+                     " has a comma within a part of its list. Write one text: a,,b is a and a "
+                     "comma and b, where an option allows that."};
+    }
+  }
+  std::string value = base::join(entry.values, ",");
+  const std::string subject = where + entry.key + "=" + value;
+  if (option->kind == OptionKind::flag) {
+    auto on = config_flag(value);
+    if (!on) return Failure{subject + on.error().message};
+    value = on.value();
+  }
+  return Setting{option, value, subject};
+}
+
+}  // namespace
+
+Result<std::vector<Setting>> settings_of_config(const std::string& path, const std::string& text,
+                                                const TomlReader& read_toml) {
+  const bool is_json = path.ends_with(".json");
+  const std::vector<std::string> lines = is_json ? std::vector<std::string>{} : base::split(text, '\n');
+  if (auto mistake = overlooked(path, lines)) return Failure{*mistake};
+  const auto entries = is_json ? read_json(text) : read_toml(text);
+  if (!entries) return Failure{path + " " + entries.error().message + "."};
+
+  std::vector<Setting> settings;
+  std::set<const OptionSpec*> given;
+  for (const ConfigEntry& entry : entries.value()) {
+    const auto at = lines_of(entry.key, lines);
+    const std::string where = path + ":" + (at.empty() ? "" : std::to_string(at.back()) + ":") + " ";
+    auto setting = setting_of(entry, where);
+    if (!setting) return setting.error();
+    if (at.size() > 1 || !given.insert(setting.value().option).second) {
+      return Failure{where + std::string(setting.value().option->name) + " is given twice. Keep one."};
+    }
+    settings.push_back(std::move(setting).value());
+  }
+  return settings;
+}
+
+}  // namespace ddp::launcher

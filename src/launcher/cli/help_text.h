@@ -1,0 +1,21 @@
+// What --help prints. Made from the option table.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/cli/option_table.h"
+
+namespace ddp::launcher {
+
+// At most 80 columns. `name` is how the launcher was called: "ddplaunch", "torchrun", "ddplaunch launch".
+std::string help_text(const std::string& name);
+
+// "-r, --redirects STREAMS"; names that have no short one are indented as if they had.
+std::string option_synopsis(const OptionSpec& option);
+
+// Words of `text` in lines of at most `width` columns; a longer word has a line of its own.
+std::vector<std::string> wrapped(std::string_view text, std::size_t width);
+
+}  // namespace ddp::launcher

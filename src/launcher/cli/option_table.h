@@ -1,0 +1,62 @@
+// The one table of options. The parser, --help, the man page and the shell completions are all made from it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launcher {
+
+enum class OptionKind { flag, value };
+enum class OptionGroup { workers, program, rendezvous, devices, supervision, output, reports, information };
+// What may set an option besides the command line.
+enum class OptionSources { all, no_variable, command_line };
+
+struct OptionSpec {
+  std::string_view name;              // "nproc-per-node": with dashes; underscores mean the same everywhere
+  char short_name = '\0';             // 'm' for -m
+  std::string_view second_name = {};  // another name of the same thing
+  OptionKind kind = OptionKind::value;
+  bool negatable = false;             // --no-NAME exists: off for a flag, empty for a value
+  std::string_view value_name = {};   // "SECONDS"; FILE, DIR: a path
+  std::string_view choices = {};      // separated by blanks; empty: any value
+  bool choices_are_examples = false;  // other values exist
+  OptionGroup group = OptionGroup::information;
+  OptionSources sources = OptionSources::all;
+  bool of_torchrun = false;  // torchrun has an option of this name
+  std::string_view help;     // one paragraph of plain text
+};
+
+const std::vector<OptionSpec>& option_table();
+
+// The options of a group have this title in --help and the man page.
+struct OptionGroupTitle {
+  OptionGroup group;
+  std::string_view title;
+};
+const std::vector<OptionGroupTitle>& option_groups();
+
+// Dashes in place of underscores: the spelling of the table.
+std::string with_dashes(std::string_view name);
+
+// By name, second name or "no-" with the name of a negatable one; without leading dashes, in either spelling.
+// Nothing for any other word.
+const OptionSpec* find_option(std::string_view name);
+const OptionSpec* find_option(char short_name);
+
+// Whether `name` is the "--no-…" form of `option`.
+bool is_negation(const OptionSpec& option, std::string_view name);
+
+// All names, with dashes: name, second name, negation.
+std::vector<std::string> names_of(const OptionSpec& option);
+std::vector<std::string> choices_of(const OptionSpec& option);
+
+// "PET_NPROC_PER_NODE" for "nproc-per-node".
+std::string variable_of(std::string_view option_name);
+
+// What --help, the man page and the messages say besides the options.
+extern const char* const kDescription;
+extern const char* const kProgramRule;
+extern const char* const kExitCodes;
+
+}  // namespace ddp::launcher

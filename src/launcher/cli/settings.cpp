@@ -1,0 +1,280 @@
+#include "launcher/cli/settings.h"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "launcher/cli/values.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Mistake = std::optional<std::string>;
+using Set = std::function<Mistake(Options&, const std::string&)>;
+
+template <typename Target, typename T>
+Mistake store(Target& target, base::Result<T> parsed) {
+  if (!parsed) return parsed.error().message;
+  target = std::move(parsed).value();
+  return std::nullopt;
+}
+
+Set flag(bool Options::*member) {
+  return [member](Options& options, const std::string& value) {
+    options.*member = value == "1";
+    return Mistake();
+  };
+}
+
+template <typename Text>
+Set any_text(Text Options::*member) {
+  return [member](Options& options, const std::string& value) {
+    options.*member = value;
+    return Mistake();
+  };
+}
+
+// `what` the value is: "a file".
+template <typename Text>
+Set some_text(Text Options::*member, const char* what) {
+  return [member, what](Options& options, const std::string& value) {
+    if (value.empty()) return Mistake(std::string(" is empty. Name ") + what + ".");
+    options.*member = value;
+    return Mistake();
+  };
+}
+
+template <typename T, typename Parsed>
+Set parsed(T Options::*member, base::Result<Parsed> (*parse)(const std::string&)) {
+  return [member, parse](Options& options, const std::string& value) { return store(options.*member, parse(value)); };
+}
+
+void assign(int& target, std::int64_t number) {
+  target = static_cast<int>(number);
+}
+
+template <typename Number>
+void assign(std::optional<Number>& target, std::int64_t number) {
+  target = static_cast<Number>(number);
+}
+
+template <typename T>
+Set integer(T Options::*member, int minimum, int maximum) {
+  return [=](Options& options, const std::string& value) {
+    const auto number = base::parse_integer(value, minimum, maximum);
+    if (!number) {
+      return Mistake(" is not a number from " + std::to_string(minimum) + " to " + std::to_string(maximum) + ".");
+    }
+    assign(options.*member, *number);
+    return Mistake();
+  };
+}
+
+Mistake set_workers(Options& options, const std::string& value) {
+  const bool word = value == "auto" || value == "gpu" || value == "cpu";
+  if (!word && !base::parse_integer(value, 1, limits::kWorkersPerNode)) {
+    return " is not a number from 1 to " + std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu.";
+  }
+  options.nproc_per_node = value;
+  return std::nullopt;
+}
+
+Mistake set_nodes(Options& options, const std::string& value) {
+  const auto nodes = parse_nodes(value);
+  if (!nodes) return nodes.error().message;
+  std::tie(options.min_nodes, options.max_nodes) = nodes.value();
+  return std::nullopt;
+}
+
+Mistake set_run_id(Options& options, const std::string& value) {
+  if (value.empty()) return " is empty. Name the run, or leave the option out for a random name.";
+  // It becomes part of a folder's name.
+  if (value.find('/') != std::string::npos) return " has a slash. Use a name without one.";
+  options.run_id = value;
+  return std::nullopt;
+}
+
+Mistake set_rendezvous_backend(Options& options, const std::string& value) {
+  if (value.starts_with("etcd")) return " needs an etcd server, which ddplaunch does not use. Use c10d.";
+  if (value != "static" && value != "c10d") return " is not a rendezvous that ddplaunch knows. Use static or c10d.";
+  options.rdzv_backend = value;
+  return std::nullopt;
+}
+
+Mistake refuse_logs_specs(Options&, const std::string&) {
+  return " names Python code that lays out torchrun's logs, which ddplaunch cannot load. Use --log-dir, --redirects, "
+         "--tee and --local-ranks-filter instead.";
+}
+
+Mistake set_use_env(Options& options, const std::string& value) {
+  options.local_rank_argument = options.manner == Manner::torch_launch && value == "0";
+  return std::nullopt;
+}
+
+Mistake set_on_sigpipe(Options& options, const std::string& value) {
+  options.end_on_closed_console = value == "end";
+  return std::nullopt;
+}
+
+Mistake accept(Options&, const std::string&) {
+  return std::nullopt;
+}
+
+Mistake check_seconds(Options&, const std::string& value) {
+  const auto seconds = parse_seconds(value);
+  return seconds ? std::nullopt : Mistake(seconds.error().message);
+}
+
+struct Setter {
+  std::string_view option;
+  Set set;
+};
+
+const std::vector<Setter>& setters() {
+  constexpr int kMost = 1'000'000;
+  static const std::vector<Setter> kSetters = {
+      {"nproc-per-node", set_workers},
+      {"nnodes", set_nodes},
+      {"node-rank", integer(&Options::node_rank, 0, kMost)},
+      {"role", some_text(&Options::role, "the role")},
+      {"module", flag(&Options::module)},
+      {"no-python", flag(&Options::no_python)},
+      {"run-path", flag(&Options::run_path)},
+      {"use-env", set_use_env},
+      {"start-method", accept},
+      {"stdin", integer(&Options::stdin_local_rank, 0, limits::kWorkersPerNode - 1)},
+      {"standalone", flag(&Options::standalone)},
+      {"rdzv-backend", set_rendezvous_backend},
+      {"rdzv-endpoint", parsed(&Options::rdzv_endpoint, parse_endpoint)},
+      {"rdzv-id", set_run_id},
+      {"rdzv-conf", parsed(&Options::rdzv_conf, parse_rendezvous_settings)},
+      {"master-addr", some_text(&Options::master_addr, "the address of node 0")},
+      {"master-port", integer(&Options::master_port, 0, 65'535)},
+      {"local-addr", some_text(&Options::local_addr, "an address of this node")},
+      {"gpus", any_text(&Options::gpus)},
+      {"device-visibility", any_text(&Options::device_visibility)},
+      {"virtual-local-rank", flag(&Options::virtual_local_rank)},
+      {"oversubscribe", flag(&Options::oversubscribe)},
+      {"numa-binding", any_text(&Options::numa_binding)},
+      {"backend", any_text(&Options::backend)},
+      {"max-restarts", integer(&Options::max_restarts, 0, kMost)},
+      {"grace", parsed(&Options::grace, parse_seconds)},
+      {"exit-timeout", parsed(&Options::exit_timeout, parse_seconds)},
+      {"signals-to-handle", parsed(&Options::ending_signals, parse_signals)},
+      {"core", any_text(&Options::core)},
+      {"monitor-interval", check_seconds},
+      {"log-dir", some_text(&Options::log_dir, "a folder")},
+      {"redirects", parsed(&Options::redirects, parse_streams)},
+      {"tee", parsed(&Options::tee, parse_streams)},
+      {"local-ranks-filter", parsed(&Options::console_local_ranks, parse_local_ranks)},
+      {"duplicate-stdout-filters", parsed(&Options::stdout_filters, parse_filters)},
+      {"duplicate-stderr-filters", parsed(&Options::stderr_filters, parse_filters)},
+      {"tag", parsed(&Options::tag, parse_tag)},
+      {"collapse",
+       [](Options& options, const std::string& value) -> Mistake {
+         options.collapse = value == "1";
+         return std::nullopt;
+       }},
+      {"lossless", flag(&Options::lossless)},
+      {"on-sigpipe", set_on_sigpipe},
+      {"color", any_text(&Options::color)},
+      {"logs-specs", refuse_logs_specs},
+      {"summary", some_text(&Options::summary_file, "a file")},
+      {"event-log", some_text(&Options::event_log, "a file")},
+      {"event-log-handler", accept},
+      {"quiet", flag(&Options::quiet)},
+      {"dry-run", flag(&Options::dry_run)},
+      {"json", flag(&Options::json)},
+  };
+  return kSetters;
+}
+
+// Options that are understood and change nothing.
+struct WithoutEffect {
+  std::string_view option;
+  std::string_view value;  // empty: any
+  const char* reason;
+};
+
+constexpr WithoutEffect kWithoutEffect[] = {
+    {"monitor-interval", "", "ddplaunch does not poll, it learns of a worker's end at once"},
+    {"start-method", "", "workers are always separate processes"},
+    {"event-log-handler", "console", "use --event-log=FILE for a record of the run"},
+};
+
+Mistake check_choice(const Setting& setting) {
+  const OptionSpec& option = *setting.option;
+  if (option.choices.empty() || option.choices_are_examples) return std::nullopt;
+  const std::vector<std::string> choices = choices_of(option);
+  if (std::find(choices.begin(), choices.end(), setting.value) != choices.end()) return std::nullopt;
+  const auto last = std::span(choices).last(1).front();
+  return " is not known. Use " + base::join(std::span(choices).first(choices.size() - 1), ", ") + " or " + last + ".";
+}
+
+Mistake apply(const Setting& setting, Options& options) {
+  if (auto mistake = check_choice(setting)) return setting.subject + *mistake;
+  const auto setter = std::find_if(setters().begin(), setters().end(),
+                                   [&](const Setter& each) { return each.option == setting.option->name; });
+  DDP_CHECK(setter != setters().end());
+  if (auto mistake = setter->set(options, setting.value)) return setting.subject + *mistake;
+  for (const WithoutEffect& entry : kWithoutEffect) {
+    if (entry.option == setting.option->name && (entry.value.empty() || entry.value == setting.value)) {
+      options.warnings.push_back(setting.subject + " has no effect: " + entry.reason);
+    }
+  }
+  if (setting.option->name == "use-env" && setting.value == "1" && options.manner != Manner::torch_launch) {
+    options.warnings.push_back(setting.subject +
+                               " has no effect: only ddplaunch launch passes --local_rank to the script");
+  }
+  return std::nullopt;
+}
+
+// What is wrong with the options together.
+Mistake check_together(Options& options) {
+  if (options.module && options.no_python) {
+    return "--no-python and -m exclude one another: a module needs Python. Leave one out.";
+  }
+  if (options.module && options.run_path) {
+    return "--run-path and -m exclude one another: is it a script or a module? Leave one out.";
+  }
+  if (options.no_python && options.local_rank_argument) {
+    return "--no-python needs --use-env with ddplaunch launch: a program that is not a Python script gets no "
+           "--local_rank argument. Add --use-env.";
+  }
+  if (options.json && !options.dry_run) return "--json is the form of --dry-run. Add --dry-run, or leave --json out.";
+  if (options.no_python && options.run_path) {
+    options.no_python = false;
+    options.warnings.emplace_back("--no-python has no effect: --run-path asks for Python");
+  }
+  if (options.max_nodes > 1) return std::nullopt;
+  for (const auto& [key, value] : options.rdzv_conf) {
+    if (!is_for_several_nodes(key)) continue;
+    options.warnings.push_back("--rdzv-conf " + key + "=" + value + " has no effect: there are no other nodes");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+base::Result<Options> make_options(std::span<const Setting> settings, Manner manner) {
+  Options options;
+  options.manner = manner;
+  if (manner != Manner::native) options.grace = kTorchrunGrace;
+  options.local_rank_argument = manner == Manner::torch_launch;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const OptionSpec* option = settings[i].option;
+    if (option->sources == OptionSources::command_line) continue;
+    const auto again = std::find_if(settings.begin() + static_cast<std::ptrdiff_t>(i) + 1, settings.end(),
+                                    [&](const Setting& later) { return later.option == option; });
+    if (again != settings.end()) continue;
+    if (auto mistake = apply(settings[i], options)) return base::Failure{*mistake};
+  }
+  if (auto mistake = check_together(options)) return base::Failure{*mistake};
+  return options;
+}
+
+}  // namespace ddp::launcher

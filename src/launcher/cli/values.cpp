@@ -1,0 +1,267 @@
+#include "launcher/cli/values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <optional>
+
+#include "base/signals.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+
+using base::Failure;
+using base::Result;
+
+namespace {
+
+constexpr int kMaxNodes = 65'536;
+constexpr double kMaxSeconds = 1e6;
+
+std::optional<int> local_rank(const std::string& text) {
+  const auto number = base::parse_integer(text, 0, limits::kWorkersPerNode - 1);
+  if (!number) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+std::optional<int> signal_of(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
+  if (!name.starts_with("SIG")) name = "SIG" + name;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (base::signal_name(signal) == name) return signal;
+  }
+  return std::nullopt;
+}
+
+// Why a signal cannot end a job on its way through ddplaunch; nullptr: it can.
+const char* why_not_handled(int signal) {
+  switch (signal) {
+    case SIGKILL:
+    case SIGSTOP:
+      return "cannot be caught";
+    case SIGCHLD:
+      return "comes whenever a worker ends";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+      return "means that ddplaunch itself is broken";
+    default:
+      return nullptr;
+  }
+}
+
+enum class RendezvousValue { seconds, count, yes_or_no, store_type };
+
+struct RendezvousKey {
+  const char* name;
+  RendezvousValue value;
+  bool for_several_nodes;
+};
+
+constexpr RendezvousKey kRendezvousKeys[] = {
+    {"timeout", RendezvousValue::seconds, true},
+    {"join_timeout", RendezvousValue::seconds, true},
+    {"last_call_timeout", RendezvousValue::seconds, true},
+    {"close_timeout", RendezvousValue::seconds, true},
+    {"heartbeat_timeout", RendezvousValue::seconds, true},
+    {"read_timeout", RendezvousValue::seconds, true},
+    {"keep_alive_interval", RendezvousValue::seconds, true},
+    {"keep_alive_max_attempt", RendezvousValue::count, true},
+    {"is_host", RendezvousValue::yes_or_no, false},
+    {"store_type", RendezvousValue::store_type, false},
+    {"rank", RendezvousValue::count, false},
+};
+
+const RendezvousKey* find_rendezvous_key(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kRendezvousKeys), std::end(kRendezvousKeys),
+                                   [&](const RendezvousKey& key) { return name == key.name; });
+  return found == std::end(kRendezvousKeys) ? nullptr : found;
+}
+
+// What a value should have been; nothing if it is fine.
+std::optional<std::string> wrong_rendezvous_value(RendezvousValue kind, const std::string& value) {
+  static const std::vector<std::string> kYesOrNo = {"0", "1", "false", "true", "False", "True", "no", "yes"};
+  switch (kind) {
+    case RendezvousValue::seconds:
+      if (parse_seconds(value)) return std::nullopt;
+      return "a number of seconds";
+    case RendezvousValue::count:
+      if (base::parse_integer(value, 0, kMaxNodes)) return std::nullopt;
+      return "a number from 0";
+    case RendezvousValue::yes_or_no:
+      if (std::find(kYesOrNo.begin(), kYesOrNo.end(), value) != kYesOrNo.end()) return std::nullopt;
+      return "true or false";
+    case RendezvousValue::store_type:
+      if (value == "tcp") return std::nullopt;
+      return "tcp, the only store there is";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::pair<int, int>> parse_nodes(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const auto minimum = base::parse_integer(text.substr(0, colon), 1, kMaxNodes);
+  const auto maximum = colon == std::string::npos ? minimum : base::parse_integer(text.substr(colon + 1), 1, kMaxNodes);
+  if (!minimum || !maximum || *minimum > *maximum) {
+    return Failure{
+        " is not a number of nodes. Use N or MIN:MAX with 0 < MIN <= MAX, as in --nnodes=2 or --nnodes=1:4."};
+  }
+  return std::pair(static_cast<int>(*minimum), static_cast<int>(*maximum));
+}
+
+Result<StreamSelection> parse_streams(const std::string& text) {
+  const Failure wrong{
+      " does not say which streams. Use 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one of these by local rank, as "
+      "in 0:1,12:3."};
+  StreamSelection selection;
+  if (text.find(':') == std::string::npos) {
+    const auto all = base::parse_integer(text, 0, 3);
+    if (!all) return wrong;
+    selection.all = static_cast<int>(*all);
+    return selection;
+  }
+  for (const std::string& entry : base::split(text, ',')) {
+    const std::size_t colon = entry.find(':');
+    if (colon == std::string::npos) return wrong;
+    const auto rank = local_rank(entry.substr(0, colon));
+    const auto streams = base::parse_integer(entry.substr(colon + 1), 0, 3);
+    if (!rank || !streams) return wrong;
+    if (!selection.by_local_rank.emplace(*rank, static_cast<int>(*streams)).second) {
+      return Failure{" names local rank " + std::to_string(*rank) + " twice. Name each rank once, as in 0:1,12:3."};
+    }
+  }
+  return selection;
+}
+
+Result<std::vector<int>> parse_local_ranks(const std::string& text) {
+  std::vector<int> ranks;
+  if (text.empty()) return ranks;
+  for (const std::string& part : base::split(text, ',')) {
+    const auto rank = local_rank(part);
+    if (!rank) return Failure{" is not a list of local ranks. Use numbers from 0, separated by commas, as in 0,1."};
+    ranks.push_back(*rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+Result<std::vector<std::string>> parse_filters(const std::string& text) {
+  std::vector<std::string> filters;
+  if (text.empty()) return filters;
+  filters.emplace_back();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool comma = text[i] == ',';
+    const bool doubled = comma && i + 1 < text.size() && text[i + 1] == ',';
+    if (comma && !doubled) {
+      filters.emplace_back();
+      continue;
+    }
+    filters.back() += text[i];
+    if (doubled) ++i;
+  }
+  if (std::find(filters.begin(), filters.end(), "") != filters.end()) {
+    return Failure{
+        " has an empty text, which every line contains. Separate texts by one comma; ,, is a comma in a text."};
+  }
+  return filters;
+}
+
+Result<std::vector<int>> parse_signals(const std::string& text) {
+  std::vector<int> signals;
+  for (const std::string& name : base::split(text, ',')) {
+    const auto signal = signal_of(name);
+    if (!signal) {
+      return Failure{": " + (name.empty() ? "an empty name" : name) +
+                     " is not a signal. Use names separated by commas, as in SIGTERM,SIGINT."};
+    }
+    if (const char* why = why_not_handled(*signal)) {
+      return Failure{": " + base::signal_name(*signal) + " " + why + ". Leave it out."};
+    }
+    if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) signals.push_back(*signal);
+  }
+  return signals;
+}
+
+Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text) {
+  std::map<std::string, std::string> settings;
+  if (text.empty()) return settings;
+  for (const std::string& entry : base::split(text, ',')) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return Failure{" is not a list of settings. Use KEY=VALUE,KEY=VALUE, as in timeout=60,is_host=true."};
+    }
+    const std::string name = entry.substr(0, equals);
+    const std::string value = entry.substr(equals + 1);
+    const RendezvousKey* key = find_rendezvous_key(name);
+    if (key == nullptr) {
+      std::vector<std::string> known;
+      for (const RendezvousKey& each : kRendezvousKeys) known.emplace_back(each.name);
+      const auto nearest = base::nearest_match(name, known);
+      return Failure{": unknown key " + name + "." +
+                     (nearest ? " Did you mean " + *nearest + "?" : " Known are " + base::join(known, ", ") + ".")};
+    }
+    if (const auto wanted = wrong_rendezvous_value(key->value, value)) {
+      return Failure{": " + name + " is not " + *wanted + "."};
+    }
+    settings[name] = value;
+  }
+  return settings;
+}
+
+bool is_for_several_nodes(const std::string& rendezvous_key) {
+  const RendezvousKey* key = find_rendezvous_key(rendezvous_key);
+  return key != nullptr && key->for_several_nodes;
+}
+
+Result<std::string> parse_endpoint(const std::string& text) {
+  if (text.empty()) return text;
+  const Failure wrong{" is not an endpoint. Use HOST, HOST:PORT or [ADDRESS]:PORT, as in node0:29400 or [::1]:29400."};
+  std::string host = text;
+  std::string port;
+  bool has_port = false;
+  if (text.front() == '[') {
+    const std::size_t end = text.find(']');
+    if (end == std::string::npos) return wrong;
+    host = text.substr(1, end - 1);
+    const std::string rest = text.substr(end + 1);
+    if (!rest.empty() && rest.front() != ':') return wrong;
+    has_port = !rest.empty();
+    if (has_port) port = rest.substr(1);
+  } else if (const std::size_t colon = text.find(':'); colon != std::string::npos && colon == text.rfind(':')) {
+    // More than one colon without brackets: an IPv6 address without a port.
+    host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+    has_port = true;
+  }
+  if (host.empty() || host.find_first_of(" /[]") != std::string::npos) return wrong;
+  if (has_port && !base::parse_integer(port, 0, 65'535)) return wrong;
+  return text;
+}
+
+Result<std::string> parse_tag(const std::string& text) {
+  static const std::vector<std::string> kFields = {"rank", "local_rank", "node", "role", "time"};
+  for (std::size_t at = text.find("${"); at != std::string::npos; at = text.find("${", at + 2)) {
+    const std::size_t end = text.find('}', at);
+    if (end == std::string::npos) return Failure{" has a ${ without }. A field is ${rank}, say."};
+    const std::string field = text.substr(at + 2, end - at - 2);
+    if (std::find(kFields.begin(), kFields.end(), field) == kFields.end()) {
+      return Failure{" has an unknown field ${" + field + "}. Known are ${" + base::join(kFields, "}, ${") + "}."};
+    }
+  }
+  return text;
+}
+
+Result<std::chrono::milliseconds> parse_seconds(const std::string& text) {
+  const auto seconds = base::parse_number(text);
+  if (!seconds || *seconds > kMaxSeconds)
+    return Failure{" is not a number of seconds. Use a number such as 30 or 0.5."};
+  // Upwards: 0 has a meaning of its own, and a tenth of a millisecond is not 0.
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000.0)));
+}
+
+}  // namespace ddp::launcher

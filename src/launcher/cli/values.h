@@ -1,0 +1,45 @@
+// Values of options that have a form of their own. Pure. A failure is what comes after "--name=value": " is not …".
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/cli/options.h"
+
+namespace ddp::launcher {
+
+// "2" or "1:4", with 0 < MIN <= MAX.
+base::Result<std::pair<int, int>> parse_nodes(const std::string& text);
+
+// "3", or "0:1,12:3" by local rank.
+base::Result<StreamSelection> parse_streams(const std::string& text);
+
+// "0,1,12": ascending, each once. Empty: none.
+base::Result<std::vector<int>> parse_local_ranks(const std::string& text);
+
+// "a,b,,c" is "a" and "b,c". Empty: none.
+base::Result<std::vector<std::string>> parse_filters(const std::string& text);
+
+// "SIGTERM,INT": those that can be caught and do not mean that ddplaunch itself is broken.
+base::Result<std::vector<int>> parse_signals(const std::string& text);
+
+// "k=v,k=v" with torchrun's keys; each value is checked. Empty: none.
+base::Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text);
+
+// Whether a key of parse_rendezvous_settings is about waiting for other nodes.
+bool is_for_several_nodes(const std::string& rendezvous_key);
+
+// "host", "host:port", "address", "[address]:port". Empty: none.
+base::Result<std::string> parse_endpoint(const std::string& text);
+
+// Any text whose ${…} are known fields.
+base::Result<std::string> parse_tag(const std::string& text);
+
+// A number of seconds, fractions included.
+base::Result<std::chrono::milliseconds> parse_seconds(const std::string& text);
+
+}  // namespace ddp::launcher

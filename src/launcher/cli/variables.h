@@ -1,0 +1,29 @@
+// What the environment says about options: PET_* variables and a few others. Pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/cli/options.h"
+#include "launcher/cli/setting.h"
+
+namespace ddp::launcher {
+
+// "1" for a whole number that is not zero, "0" for zero; for other text what comes after "NAME=text".
+base::Result<std::string> parse_variable_flag(const std::string& text);
+
+struct VariableSettings {
+  std::vector<Setting> defaults;  // give way to everything else
+  std::vector<Setting> settings;
+  std::vector<std::string> warnings;  // variables that look like ours and are not
+};
+
+// `environment` has lines "NAME=value". The failure is a sentence for the user.
+base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment, Manner manner);
+
+// NO_COLOR is set, and not empty.
+bool wants_no_color(std::span<const std::string> environment);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,125 @@
+#include "launcher/cli/command_words.h"
+
+#include <catch2/catch.hpp>
+
+using namespace ddp::launcher;
+using Words = std::vector<std::string>;
+
+namespace {
+
+CommandWords read(const Words& words, Manner manner = Manner::native) {
+  auto result = read_words(words, manner);
+  if (!result) FAIL(result.error().message);
+  return std::move(result).value();
+}
+
+std::string mistake(const Words& words, Manner manner = Manner::native) {
+  const auto result = read_words(words, manner);
+  REQUIRE_FALSE(result.ok());
+  return result.error().message;
+}
+
+void expect_one(const Words& words, const std::string& name, const std::string& value, Manner manner = Manner::native) {
+  CAPTURE(words);
+  const CommandWords result = read(words, manner);
+  REQUIRE(result.settings.size() == 1);
+  CHECK(result.settings[0].option->name == name);
+  CHECK(result.settings[0].value == value);
+  CHECK(result.program == Words{"p"});
+}
+
+std::string underscores(std::string name) {
+  for (char& c : name) c = c == '-' ? '_' : c;
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("every option is read in both spellings and both forms of a value") {
+  for (const OptionSpec& option : option_table()) {
+    if (option.name == "help") continue;
+    for (const std::string& name : names_of(option)) {
+      for (const std::string& word : {"--" + name, "--" + underscores(name)}) {
+        if (is_negation(option, name)) {
+          expect_one({word, "p"}, std::string(option.name), option.kind == OptionKind::flag ? "0" : "");
+        } else if (option.kind == OptionKind::flag) {
+          expect_one({word, "p"}, std::string(option.name), "1");
+          CHECK(mistake({word + "=1", "p"}) == word + " takes no value. Write " + word + " alone.");
+        } else {
+          expect_one({word, "v", "p"}, std::string(option.name), "v");
+          expect_one({word + "=v", "p"}, std::string(option.name), "v");
+          expect_one({word + "=", "p"}, std::string(option.name), "");
+          expect_one({word, "", "p"}, std::string(option.name), "");
+          expect_one({word + "=[a=b],{}", "p"}, std::string(option.name), "[a=b],{}");
+          CHECK(mistake({word}) == word + " needs a value: " + word + "=" + std::string(option.value_name) + ".");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("short options are read alone, together and with their value attached") {
+  expect_one({"-m", "p"}, "module", "1");
+  expect_one({"-r", "3", "p"}, "redirects", "3");
+  expect_one({"-r3", "p"}, "redirects", "3");
+  expect_one({"-r=3", "p"}, "redirects", "3");
+  const CommandWords together = read({"-qmt", "0:1,12:3", "p"});
+  REQUIRE(together.settings.size() == 3);
+  CHECK(together.settings[2].value == "0:1,12:3");
+  CHECK(mistake({"-r"}) == "-r needs a value: -r STREAMS.");
+  CHECK(mistake({"-x", "p"}) == "unknown option -x.");
+  CHECK(mistake({"-qx", "p"}) == "unknown option -x in -qx.");
+  CHECK(mistake({"-q=1", "p"}) == "-q takes no value. Write -q alone.");
+}
+
+TEST_CASE("an option where a value belongs is told, unless it is attached") {
+  CHECK(mistake({"--rdzv-id", "--standalone", "p"}) ==
+        "--rdzv-id needs a value, but the option --standalone comes next. If that is the value, write "
+        "--rdzv-id=--standalone.");
+  CHECK(mistake({"--rdzv-id", "-q", "p"}).find("the option -q comes next") != std::string::npos);
+  expect_one({"--rdzv-id=--standalone", "p"}, "rdzv-id", "--standalone");
+  expect_one({"--node-rank", "-1", "p"}, "node-rank", "-1");
+}
+
+TEST_CASE("everything from the program on is left alone") {
+  CHECK(read({"p", "--grace", "x", "--", "-q"}).program == Words{"p", "--grace", "x", "--", "-q"});
+  CHECK(read({"-q", "--", "-p", "--", "a"}).program == Words{"-p", "--", "a"});
+  CHECK(read({"--", "--", "a"}).program == Words{"--", "a"});
+  CHECK(read({"-", "a"}).program == Words{"-", "a"});
+  CHECK(read({"", "a"}).program == Words{"", "a"});
+  CHECK(read({}).program.empty());
+}
+
+TEST_CASE("help ends the reading, but a mistake before it comes first") {
+  CHECK(read({"-h", "--no-such"}).help);
+  CHECK(read({"-qh"}).help);
+  CHECK_FALSE(read({"p", "--help"}).help);
+  CHECK(mistake({"--no-such", "--help"}).starts_with("unknown option"));
+}
+
+TEST_CASE("torchrun's manners take an option that is cut short but clear, our own do not") {
+  const Manner torchrun = GENERATE(Manner::torchrun, Manner::torch_launch);
+  expect_one({"--nproc", "2", "p"}, "nproc-per-node", "2", torchrun);
+  expect_one({"--nproc_per=2", "p"}, "nproc-per-node", "2", torchrun);
+  expect_one({"--nproc-per=2", "p"}, "nproc-per-node", "2", torchrun);
+  expect_one({"--stand", "p"}, "standalone", "1", torchrun);
+  // Names of ours do not make those of torchrun ambiguous.
+  expect_one({"--no-", "p"}, "no-python", "1", torchrun);
+  expect_one({"--shut=3", "p"}, "grace", "3", torchrun);
+  expect_one({"--overs", "p"}, "oversubscribe", "1", torchrun);
+  expect_one({"--no-coll", "p"}, "collapse", "0", torchrun);
+  CHECK(mistake({"--st", "p"}, torchrun) == "--st may mean --start-method or --standalone. Write it out.");
+  CHECK(mistake({"--nproc=2", "p"}) == "unknown option --nproc. Did you mean --nproc-per-node?");
+}
+
+TEST_CASE("the nearest option is in the user's own spelling") {
+  CHECK(nearest_option("--nproc_per_nod").value() == "--nproc_per_node");
+  CHECK(nearest_option("grcae").value() == "grace");
+  CHECK_FALSE(nearest_option("--zzzzzzzz").has_value());
+  CHECK_FALSE(nearest_option("").has_value());
+}
+
+TEST_CASE("messages name an option as it was typed") {
+  CHECK(read({"--rdzv_id=a", "p"}).settings[0].subject == "--rdzv_id=a");
+  CHECK(read({"-t", "3", "p"}).settings[0].subject == "-t=3");
+}

@@ -1,0 +1,88 @@
+#include "launcher/cli/completion.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "launcher/cli/option_table.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+// What bash offers for the last of `words`, one line each. The words are bash's own: --color=a is three.
+std::string offered(const std::string& words) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/completion";
+  std::ofstream(path) << completion_script("bash").value()
+                      << "cd \"$(dirname \"$0\")\" && touch job.toml && COMP_WORDS=(ddplaunch " << words
+                      << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_ddplaunch\nprintf '%s ' \"${COMPREPLY[@]}\"\n";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(("bash " + path + " 2>&1").c_str(), "r"), ::pclose);
+  REQUIRE(pipe);
+  std::string output;
+  for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) output += static_cast<char>(c);
+  return output;
+}
+
+}  // namespace
+
+TEST_CASE("bash completes names of options in both spellings") {
+  CHECK(offered("--nproc") == "--nproc-per-node ");
+  CHECK(offered("--nproc_") == "--nproc_per_node ");
+  CHECK(offered("-q --dry") == "--dry-run ");
+  CHECK(offered("--grace 3 --no-t") == "--no-tag ");
+  CHECK(offered("launch --use") == "--use-env ");
+}
+
+TEST_CASE("bash completes choices, attached or not") {
+  CHECK(offered("--color ''") == "auto always never ");
+  CHECK(offered("--color al") == "always ");
+  CHECK(offered("--color =") == "auto always never ");
+  CHECK(offered("--color = ne") == "never ");
+  CHECK(offered("--rdzv_backend c") == "c10d ");
+  CHECK(offered("--color never --nproc-per-node g") == "gpu ");
+}
+
+TEST_CASE("bash completes files, and leaves words after the program to the shell") {
+  CHECK(offered("--config j") == "job.toml ");
+  CHECK(offered("--grace ''") == " ");
+  CHECK(offered("./train --co") == " ");
+  CHECK(offered("--color never ./train --co") == " ");
+}
+
+TEST_CASE("the scripts for all shells name every option and every choice") {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = completion_script(shell).value();
+    const std::string prefix = std::string(shell) == "fish" ? "-l " : "--";
+    for (const OptionSpec& option : option_table()) {
+      for (std::string name : names_of(option)) {
+        CAPTURE(shell, name);
+        CHECK(script.find(prefix + name) != std::string::npos);
+        std::replace(name.begin(), name.end(), '-', '_');
+        CHECK(script.find(prefix + name) != std::string::npos);
+      }
+      if (!option.choices.empty()) CHECK(script.find(std::string(option.choices)) != std::string::npos);
+    }
+  }
+  CHECK_FALSE(completion_script("tcsh").has_value());
+}
+
+TEST_CASE("quotes are balanced in each line of the zsh and fish scripts") {
+  for (const char* shell : {"zsh", "fish"}) {
+    const std::string script = completion_script(shell).value();
+    std::string line;
+    for (const char c : script) {
+      if (c != '\n') {
+        line += c;
+        continue;
+      }
+      CAPTURE(line);
+      if (!line.starts_with('#')) CHECK(std::count(line.begin(), line.end(), '\'') % 2 == 0);
+      line.clear();
+    }
+  }
+}

@@ -1,0 +1,96 @@
+#include "launcher/cli/config_file.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+
+using namespace ddp;
+using namespace ddp::launcher;
+
+namespace {
+
+base::Result<std::vector<Setting>> read_json(const std::string& text) {
+  const auto no_toml = [](const std::string&) -> base::Result<std::vector<ConfigEntry>> {
+    FAIL("a JSON file was read as TOML");
+    return std::vector<ConfigEntry>{};
+  };
+  return settings_of_config("job.json", text, no_toml);
+}
+
+std::string json_mistake(const std::string& text) {
+  const auto result = read_json(text);
+  REQUIRE_FALSE(result.ok());
+  return result.error().message;
+}
+
+// The text with what a TOML reader made of it.
+std::string toml_mistake(const std::string& text, const std::vector<ConfigEntry>& entries) {
+  const auto result = settings_of_config("job.toml", text, [&](const std::string&) { return entries; });
+  REQUIRE_FALSE(result.ok());
+  return result.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("JSON values of every sort become settings") {
+  const auto settings = read_json(R"({"nproc_per_node": 2, "grace": 0.5, "quiet": true, "lossless": 0,
+      "tee": ["0:1", "12:3"], "tag": "[${rank}] #, "})")
+                            .value();
+  std::map<std::string, std::string> values;
+  for (const Setting& setting : settings) values[std::string(setting.option->name)] = setting.value;
+  CHECK(values == std::map<std::string, std::string>{{"nproc-per-node", "2"},
+                                                     {"grace", "0.5"},
+                                                     {"quiet", "1"},
+                                                     {"lossless", "0"},
+                                                     {"tee", "0:1,12:3"},
+                                                     {"tag", "[${rank}] #, "}});
+}
+
+TEST_CASE("every option but those about ddplaunch itself is read from JSON in both spellings") {
+  for (const OptionSpec& option : option_table()) {
+    const std::string name(option.name);
+    std::string underscores = name;
+    for (char& c : underscores) c = c == '-' ? '_' : c;
+    for (const std::string& key : {name, underscores}) {
+      const auto result = read_json("{\"" + key + "\": 1}");
+      CAPTURE(key);
+      if (option.sources == OptionSources::command_line) {
+        CHECK(result.error().message == "job.json: " + key + " cannot be set in a file.");
+      } else {
+        REQUIRE(result.ok());
+        CHECK(result.value().at(0).option == &option);
+        CHECK(result.value().at(0).value == "1");
+        CHECK(result.value().at(0).subject == "job.json: " + key + "=1");
+      }
+    }
+  }
+}
+
+TEST_CASE("mistakes in a JSON file are told") {
+  CHECK(json_mistake("{").starts_with("job.json is not JSON: "));
+  CHECK(json_mistake("").starts_with("job.json is not JSON: "));
+  CHECK(json_mistake("[1]").starts_with("job.json is not a JSON object. Example: "));
+  CHECK(json_mistake(R"({"grcae": 1})") == "job.json: unknown option grcae. Did you mean grace?");
+  CHECK(json_mistake(R"({"nproc_per_nod": 1})").ends_with("Did you mean nproc_per_node?"));
+  CHECK(json_mistake(R"({"zzzzzzzzz": 1})") == "job.json: unknown option zzzzzzzzz.");
+  CHECK(json_mistake(R"({"grace": 1, "grace": 2})") == "job.json gives grace twice. Keep one.");
+  CHECK(json_mistake(R"({"rdzv-id": "a", "rdzv_id": "b"})") == "job.json: rdzv-id is given twice. Keep one.");
+  CHECK(json_mistake(R"({"grace": null})").starts_with("job.json gives grace a value that is neither"));
+  CHECK(json_mistake(R"({"rdzv-conf": {"timeout": 1}})").starts_with("job.json gives rdzv-conf a value"));
+  CHECK(json_mistake(R"({"quiet": "loud"})") == "job.json: quiet=loud is neither true nor false.");
+  CHECK(json_mistake(R"({"no-tag": true})") == "job.json: no-tag cannot be set in a file. Use tag.");
+  CHECK(json_mistake(R"({"duplicate-stdout-filters": ["a,b", "c"]})").find("comma within a part") != std::string::npos);
+}
+
+TEST_CASE("what the reader of TOML would pass over is told with its line") {
+  CHECK(toml_mistake("quiet\nm\n", {}) == "job.toml:2: \"m\" is not understood. Write NAME = VALUE.");
+  CHECK(toml_mistake("tag = \"#${rank}\"\n", {}).starts_with("job.toml:1: a # within quotes"));
+  CHECK(toml_mistake("tee = [1,\n 2\n", {}) == "job.toml: a list that begins with [ does not end.");
+  CHECK(toml_mistake("# x\n\ngrcae = 1", {{"grcae", {"1"}}}) ==
+        "job.toml:3: unknown option grcae. Did you mean grace?");
+  CHECK(toml_mistake("grace = 1\nquiet\ngrace=2", {{"grace", {"1", "2"}}}) ==
+        "job.toml:3: grace is given twice. Keep one.");
+  CHECK(toml_mistake("[a]\ngrace = 1", {{"++", {}, true}})
+            .ends_with("sections have no meaning. Write all options "
+                       "without one."));
+}

@@ -1,0 +1,147 @@
+// The same option by every route: both spellings, both forms of a value, a variable, a TOML and a JSON file.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "launcher/cli/option_table.h"
+#include "launcher/cli/parse.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp::launcher;
+using Words = std::vector<std::string>;
+
+namespace {
+
+// A value that is not the default, by option.
+const std::map<std::string, std::string> kValues = {
+    {"nproc-per-node", "3"},
+    {"nnodes", "2:3"},
+    {"node-rank", "1"},
+    {"role", "trainer"},
+    {"start-method", "fork"},
+    {"stdin", "1"},
+    {"rdzv-backend", "c10d"},
+    {"rdzv-endpoint", "[::1]:29400"},
+    {"rdzv-id", "run 7"},
+    {"rdzv-conf", "timeout=3,is_host=1"},
+    {"master-addr", "node0"},
+    {"master-port", "29500"},
+    {"local-addr", "10.0.0.1"},
+    {"gpus", "0,GPU-5f1c,MIG-7"},
+    {"device-visibility", "all"},
+    {"numa-binding", "core-complex"},
+    {"backend", "gloo"},
+    {"max-restarts", "3"},
+    {"grace", "0.5"},
+    {"exit-timeout", "0"},
+    {"signals-to-handle", "SIGTERM,INT"},
+    {"core", "unlimited"},
+    {"monitor-interval", "5"},
+    {"log-dir", "/a b/c"},
+    {"redirects", "0:1,12:3"},
+    {"tee", "3"},
+    {"local-ranks-filter", "0,12"},
+    {"duplicate-stdout-filters", "loss,,x,step"},
+    {"duplicate-stderr-filters", "error"},
+    {"tag", "[${node}/${rank}] "},
+    {"on-sigpipe", "end"},
+    {"color", "always"},
+    {"summary", "s.json"},
+    {"event-log", "e.jsonl"},
+    {"event-log-handler", "console"},
+};
+
+// What warnings say depends on the route; that there is one does not.
+Options parse(const Words& words, const Words& environment = {}) {
+  std::vector<const char*> argv{"ddplaunch"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const auto result = parse_command_line(static_cast<int>(argv.size()), argv.data(), environment);
+  if (const auto* error = std::get_if<UsageError>(&result)) FAIL(error->message);
+  Options options = std::get<Options>(result);
+  for (std::string& warning : options.warnings) warning = "a warning";
+  return options;
+}
+
+Options parse_file(const std::string& name, const std::string& text, const Words& more) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory.path() + "/" + name) << text;
+  Words words = {"--config", directory.path() + "/" + name};
+  words.insert(words.end(), more.begin(), more.end());
+  return parse(words);
+}
+
+std::string underscores(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("an option with a value means the same by every route") {
+  for (const OptionSpec& option : option_table()) {
+    if (option.kind != OptionKind::value || option.sources == OptionSources::command_line) continue;
+    if (option.name == "logs-specs") continue;  // always refused
+    const std::string name(option.name);
+    CAPTURE(name);
+    REQUIRE(kValues.count(name) == 1);
+    const std::string& value = kValues.at(name);
+
+    const Options expected = parse({"--" + name + "=" + value, "p"});
+    CHECK_FALSE(expected == parse({"p"}));
+    CHECK(expected == parse({"--" + name, value, "p"}));
+    CHECK(expected == parse({"--" + underscores(name) + "=" + value, "p"}));
+    CHECK(expected == parse({"--" + underscores(name), value, "p"}));
+    if (option.sources == OptionSources::all) CHECK(expected == parse({"p"}, {variable_of(name) + "=" + value}));
+    for (const std::string& key : {name, underscores(name)}) {
+      CHECK(expected == parse_file("a.toml", key + " = \"" + value + "\"\n", {"p"}));
+      CHECK(expected == parse_file("a.ini", key + "='" + value + "'\n", {"p"}));
+      CHECK(expected == parse_file("a.json", "{\"" + key + "\": \"" + value + "\"}", {"p"}));
+    }
+  }
+}
+
+TEST_CASE("an option without a value means the same by every route") {
+  for (const OptionSpec& option : option_table()) {
+    if (option.kind != OptionKind::flag || option.sources == OptionSources::command_line) continue;
+    const std::string name(option.name);
+    CAPTURE(name);
+    // --json is an error without it.
+    const Words rest = name == "json" ? Words{"--dry-run", "p"} : Words{"p"};
+    const auto with = [&](const std::string& word) {
+      Words words = rest;
+      words.insert(words.begin(), word);
+      return words;
+    };
+
+    const Options expected = parse(with("--" + name));
+    CHECK_FALSE(expected == parse(rest));
+    CHECK(expected == parse(with("--" + underscores(name))));
+    CHECK(expected == parse(rest, {variable_of(name) + "=1"}));
+    for (const std::string& key : {name, underscores(name)}) {
+      CHECK(expected == parse_file("a.toml", key + " = true\n", rest));
+      CHECK(expected == parse_file("a.ini", key + "\n", rest));
+      CHECK(expected == parse_file("a.json", "{\"" + key + "\": true}", rest));
+    }
+    // Off is the default, but for --collapse, of which off is an answer too.
+    if (name == "collapse") continue;
+    CHECK(parse(rest) == parse(rest, {variable_of(name) + "=0"}));
+    CHECK(parse(rest) == parse_file("a.toml", name + " = false\n", rest));
+    CHECK(parse(rest) == parse_file("a.json", "{\"" + name + "\": 0}", rest));
+  }
+}
+
+TEST_CASE("a refused option is refused by every route") {
+  const std::vector<std::pair<Words, Words>> routes = {
+      {{"--logs-specs=x", "p"}, {}},      {{"--logs_specs", "x", "p"}, {}},     {{"--rdzv-backend=etcd", "p"}, {}},
+      {{"p"}, {"PET_RDZV_BACKEND=etcd"}}, {{"p"}, {"PET_START_METHOD=thread"}},
+  };
+  for (const auto& [words, environment] : routes) {
+    std::vector<const char*> argv{"ddplaunch"};
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    CAPTURE(words, environment);
+    CHECK(std::holds_alternative<UsageError>(
+        parse_command_line(static_cast<int>(argv.size()), argv.data(), environment)));
+  }
+}

@@ -1,0 +1,215 @@
+#include "launcher/cli/settings.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <functional>
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+base::Result<Options> make(const Pairs& pairs, Manner manner = Manner::native) {
+  std::vector<Setting> settings;
+  for (const auto& [name, value] : pairs) settings.push_back({find_option(name), value, "--" + name + "=" + value});
+  return make_options(settings, manner);
+}
+
+Options options(const Pairs& pairs, Manner manner = Manner::native) {
+  auto result = make(pairs, manner);
+  if (!result) FAIL(result.error().message);
+  return std::move(result).value();
+}
+
+std::string mistake(const Pairs& pairs, Manner manner = Manner::native) {
+  const auto result = make(pairs, manner);
+  REQUIRE_FALSE(result.ok());
+  return result.error().message;
+}
+
+struct Row {
+  std::string option;
+  std::string value;
+  std::function<bool(const Options&)> arrived;
+};
+
+const std::vector<Row> kRows = {
+    {"nproc-per-node", "2", [](const Options& o) { return o.nproc_per_node == "2"; }},
+    {"nproc-per-node", "gpu", [](const Options& o) { return o.nproc_per_node == "gpu"; }},
+    {"nnodes", "2:3", [](const Options& o) { return o.min_nodes == 2 && o.max_nodes == 3; }},
+    {"node-rank", "1", [](const Options& o) { return o.node_rank == 1; }},
+    {"role", "trainer", [](const Options& o) { return o.role == "trainer"; }},
+    {"module", "1", [](const Options& o) { return o.module; }},
+    {"no-python", "1", [](const Options& o) { return o.no_python; }},
+    {"run-path", "1", [](const Options& o) { return o.run_path; }},
+    {"use-env", "1", [](const Options& o) { return o.warnings.size() == 1; }},
+    {"start-method", "fork", [](const Options& o) { return o.warnings.size() == 1; }},
+    {"stdin", "0", [](const Options& o) { return o.stdin_local_rank == 0; }},
+    {"standalone", "1", [](const Options& o) { return o.standalone; }},
+    {"rdzv-backend", "c10d", [](const Options& o) { return o.rdzv_backend == "c10d"; }},
+    {"rdzv-endpoint", "a:1", [](const Options& o) { return o.rdzv_endpoint == "a:1"; }},
+    {"rdzv-id", "7", [](const Options& o) { return o.run_id == "7"; }},
+    {"rdzv-conf", "is_host=1", [](const Options& o) { return o.rdzv_conf.at("is_host") == "1"; }},
+    {"master-addr", "a", [](const Options& o) { return o.master_addr == "a"; }},
+    {"master-port", "65535", [](const Options& o) { return o.master_port == 65'535; }},
+    {"local-addr", "b", [](const Options& o) { return o.local_addr == "b"; }},
+    {"gpus", "0,3", [](const Options& o) { return o.gpus == "0,3"; }},
+    {"device-visibility", "all", [](const Options& o) { return o.device_visibility == "all"; }},
+    {"virtual-local-rank", "1", [](const Options& o) { return o.virtual_local_rank; }},
+    {"oversubscribe", "1", [](const Options& o) { return o.oversubscribe; }},
+    {"numa-binding", "core-complex", [](const Options& o) { return o.numa_binding == "core-complex"; }},
+    {"backend", "gloo", [](const Options& o) { return o.backend == "gloo"; }},
+    {"max-restarts", "3", [](const Options& o) { return o.max_restarts == 3; }},
+    {"grace", "0.5", [](const Options& o) { return o.grace == 500ms; }},
+    {"exit-timeout", "0", [](const Options& o) { return o.exit_timeout == 0ms; }},
+    {"signals-to-handle", "INT", [](const Options& o) { return o.ending_signals == std::vector{SIGINT}; }},
+    {"core", "off", [](const Options& o) { return o.core == "off"; }},
+    {"monitor-interval", "0.1", [](const Options& o) { return o.warnings.size() == 1; }},
+    {"log-dir", "/l", [](const Options& o) { return o.log_dir == "/l"; }},
+    {"redirects", "1", [](const Options& o) { return o.redirects.all == 1; }},
+    {"tee", "12:3", [](const Options& o) { return o.tee.of(12) == 3; }},
+    {"local-ranks-filter", "1", [](const Options& o) { return o.console_local_ranks == std::vector{1}; }},
+    {"duplicate-stdout-filters", "a", [](const Options& o) { return o.stdout_filters.at(0) == "a"; }},
+    {"duplicate-stderr-filters", "b", [](const Options& o) { return o.stderr_filters.at(0) == "b"; }},
+    {"tag", "", [](const Options& o) { return o.tag == ""; }},
+    {"collapse", "0", [](const Options& o) { return o.collapse == false; }},
+    {"collapse", "1", [](const Options& o) { return o.collapse == true; }},
+    {"lossless", "1", [](const Options& o) { return o.lossless; }},
+    {"on-sigpipe", "end", [](const Options& o) { return o.end_on_closed_console; }},
+    {"color", "never", [](const Options& o) { return o.color == "never"; }},
+    {"summary", "s", [](const Options& o) { return o.summary_file == "s"; }},
+    {"event-log", "e", [](const Options& o) { return o.event_log == "e"; }},
+    {"event-log-handler", "console", [](const Options& o) { return o.warnings.size() == 1; }},
+    {"quiet", "1", [](const Options& o) { return o.quiet; }},
+    {"dry-run", "1", [](const Options& o) { return o.dry_run; }},
+};
+
+}  // namespace
+
+TEST_CASE("every option changes the Options or says why not") {
+  for (const Row& row : kRows) {
+    CAPTURE(row.option, row.value);
+    CHECK(row.arrived(options({{row.option, row.value}})));
+  }
+  const auto tested = [](std::string_view name) {
+    return std::any_of(kRows.begin(), kRows.end(), [&](const Row& row) { return row.option == name; });
+  };
+  for (const OptionSpec& option : option_table()) {
+    CAPTURE(option.name);
+    // json needs dry-run, logs-specs is always refused; both have tests of their own.
+    const bool elsewhere = option.name == "json" || option.name == "logs-specs";
+    CHECK((option.sources == OptionSources::command_line || elsewhere || tested(option.name)));
+  }
+}
+
+TEST_CASE("each wrong value is refused by a message that begins with who gave it") {
+  const Pairs wrong = {
+      {"nproc-per-node", "x"},
+      {"nproc-per-node", "0"},
+      {"nproc-per-node", ""},
+      {"nnodes", "0"},
+      {"node-rank", "-1"},
+      {"role", ""},
+      {"start-method", "thread"},
+      {"stdin", "x"},
+      {"rdzv-backend", "zookeeper"},
+      {"rdzv-endpoint", ":"},
+      {"rdzv-id", ""},
+      {"rdzv-id", "a/b"},
+      {"rdzv-conf", "x"},
+      {"master-addr", ""},
+      {"master-port", "65536"},
+      {"local-addr", ""},
+      {"device-visibility", "one"},
+      {"numa-binding", "cpu"},
+      {"backend", "ncll"},
+      {"max-restarts", "-1"},
+      {"grace", "soon"},
+      {"exit-timeout", "-1"},
+      {"signals-to-handle", ""},
+      {"core", "big"},
+      {"monitor-interval", "x"},
+      {"log-dir", ""},
+      {"redirects", "4"},
+      {"tee", "x"},
+      {"local-ranks-filter", "x"},
+      {"duplicate-stdout-filters", ","},
+      {"duplicate-stderr-filters", ","},
+      {"tag", "${x}"},
+      {"on-sigpipe", "die"},
+      {"color", "blue"},
+      {"logs-specs", "mine"},
+      {"summary", ""},
+      {"event-log", ""},
+      {"event-log-handler", "syslog"},
+  };
+  for (const auto& [name, value] : wrong) {
+    CAPTURE(name, value);
+    const std::string message = mistake({{name, value}});
+    CHECK(message.starts_with("--" + name + "=" + value));
+    CHECK(message.ends_with('.'));
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("messages say what to do") {
+  CHECK(mistake({{"backend", "ncll"}}) == "--backend=ncll is not known. Use nccl, gloo or mpi.");
+  CHECK(mistake({{"nproc-per-node", "x"}}) == "--nproc-per-node=x is not a number from 1 to 4096, auto, gpu or cpu.");
+  CHECK(mistake({{"master-port", "x"}}) == "--master-port=x is not a number from 0 to 65535.");
+  CHECK(mistake({{"log-dir", ""}}) == "--log-dir= is empty. Name a folder.");
+  CHECK(mistake({{"rdzv-backend", "etcd-v2"}}).find("etcd server") != std::string::npos);
+  CHECK(mistake({{"rdzv-backend", "etcd"}}).ends_with("Use c10d."));
+  CHECK(mistake({{"logs-specs", "x"}}).find("Use --log-dir, --redirects") != std::string::npos);
+}
+
+TEST_CASE("the last setting of an option wins, and what loses is not looked at") {
+  CHECK(options({{"grace", "soon"}, {"quiet", "1"}, {"grace", "3"}}).grace == 3s);
+  CHECK(options({{"quiet", "1"}, {"quiet", "0"}}).quiet == false);
+  CHECK(options({{"grace", "1"}, {"shutdown-timeout", "2"}}).grace == 2s);
+}
+
+TEST_CASE("options that exclude one another are refused") {
+  CHECK(mistake({{"module", "1"}, {"no-python", "1"}}).starts_with("--no-python and -m exclude one another"));
+  CHECK(mistake({{"module", "1"}, {"run-path", "1"}}).starts_with("--run-path and -m exclude one another"));
+  CHECK(mistake({{"json", "1"}}).ends_with("Add --dry-run, or leave --json out."));
+  CHECK(options({{"json", "1"}, {"dry-run", "1"}}).json);
+  CHECK_FALSE(options({{"module", "1"}, {"no-python", "0"}}).no_python);
+}
+
+TEST_CASE("run-path wins over no-python and says so") {
+  const Options both = options({{"run-path", "1"}, {"no-python", "1"}});
+  CHECK_FALSE(both.no_python);
+  CHECK(both.warnings == std::vector<std::string>{"--no-python has no effect: --run-path asks for Python"});
+}
+
+TEST_CASE("torch.distributed.launch passes the local rank unless use-env is given") {
+  CHECK(options({}, Manner::torch_launch).local_rank_argument);
+  CHECK_FALSE(options({{"use-env", "1"}}, Manner::torch_launch).local_rank_argument);
+  CHECK(options({{"use-env", "1"}}, Manner::torch_launch).warnings.empty());
+  CHECK_FALSE(options({}, Manner::torchrun).local_rank_argument);
+  CHECK(mistake({{"no-python", "1"}}, Manner::torch_launch).starts_with("--no-python needs --use-env"));
+  CHECK(options({{"no-python", "1"}, {"use-env", "1"}}, Manner::torch_launch).no_python);
+}
+
+TEST_CASE("the grace is 5 s, and 30 s in torchrun's manners") {
+  CHECK(options({}).grace == 5s);
+  CHECK(options({}, Manner::torchrun).grace == 30s);
+  CHECK(options({}, Manner::torch_launch).grace == 30s);
+  CHECK(options({{"grace", "1"}}, Manner::torchrun).grace == 1s);
+}
+
+TEST_CASE("what has no effect is said with its reason") {
+  CHECK(
+      options({{"monitor-interval", "5"}}).warnings.at(0).starts_with("--monitor-interval=5 has no effect: ddplaunch"));
+  CHECK(options({{"event-log-handler", "null"}}).warnings.empty());
+  const auto alone = options({{"rdzv-conf", "join_timeout=3,is_host=1"}}).warnings;
+  REQUIRE(alone.size() == 1);
+  CHECK(alone[0] == "--rdzv-conf join_timeout=3 has no effect: there are no other nodes");
+  CHECK(options({{"rdzv-conf", "join_timeout=3"}, {"nnodes", "2"}}).warnings.empty());
+  CHECK(options({}).warnings.empty());
+}

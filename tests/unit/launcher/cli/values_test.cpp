@@ -1,0 +1,121 @@
+#include "launcher/cli/values.h"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+TEST_CASE("nodes are a number or a range") {
+  CHECK(parse_nodes("1").value() == std::pair(1, 1));
+  CHECK(parse_nodes("2:8").value() == std::pair(2, 8));
+  for (const char* wrong : {"", "0", "-1", "x", "2:1", "0:1", "1:", ":1", "1:2:3", "1 ", "1.0", "99999999999"}) {
+    CAPTURE(wrong);
+    CHECK(parse_nodes(wrong).error().message.starts_with(" is not a number of nodes. Use N or MIN:MAX"));
+  }
+}
+
+TEST_CASE("streams are a digit for all ranks or one for each that is named") {
+  CHECK(parse_streams("3").value().of(7) == 3);
+  CHECK_FALSE(parse_streams("0").value().any());
+  const StreamSelection map = parse_streams("0:1,12:3").value();
+  CHECK(map.of(0) == 1);
+  CHECK(map.of(12) == 3);
+  CHECK(map.of(1) == 0);
+  for (const char* wrong : {"", "4", "-1", "x", "0:", ":1", "0:4", "0:1,", "0:1,1", "0:1 1:1", "9999:1"}) {
+    CAPTURE(wrong);
+    CHECK(parse_streams(wrong).error().message.find("as in 0:1,12:3") != std::string::npos);
+  }
+  CHECK(parse_streams("3:1,3:2").error().message.starts_with(" names local rank 3 twice"));
+}
+
+TEST_CASE("local ranks are a list, each counted once") {
+  CHECK(parse_local_ranks("12,0,0").value() == std::vector{0, 12});
+  CHECK(parse_local_ranks("").value().empty());
+  for (const char* wrong : {",", "0,", "x", "-1", "0 1", "0-3"}) {
+    CAPTURE(wrong);
+    CHECK(parse_local_ranks(wrong).error().message.find("as in 0,1") != std::string::npos);
+  }
+}
+
+TEST_CASE("filters are separated by one comma, and two are a comma") {
+  using Texts = std::vector<std::string>;
+  CHECK(parse_filters("").value().empty());
+  CHECK(parse_filters("loss").value() == Texts{"loss"});
+  CHECK(parse_filters("a,b c").value() == Texts{"a", "b c"});
+  CHECK(parse_filters("a,,b").value() == Texts{"a,b"});
+  CHECK(parse_filters(",,").value() == Texts{","});
+  CHECK(parse_filters("a,,,b").value() == Texts{"a,", "b"});
+  for (const char* wrong : {",", "a,", ",a"}) {
+    CAPTURE(wrong);
+    CHECK(parse_filters(wrong).error().message.find("empty text") != std::string::npos);
+  }
+}
+
+TEST_CASE("signals are names with or without SIG") {
+  CHECK(parse_signals("SIGTERM,int,Usr1,SIGTERM").value() == std::vector{SIGTERM, SIGINT, SIGUSR1});
+  CHECK(parse_signals("").error().message.starts_with(": an empty name is not a signal"));
+  CHECK(parse_signals("SIGTERM,").error().message.starts_with(": an empty name is not a signal"));
+  CHECK(parse_signals("SIGFOO").error().message.starts_with(": SIGFOO is not a signal. Use names"));
+  CHECK(parse_signals("15").error().message.starts_with(": 15 is not a signal."));
+  CHECK(parse_signals("SIGKILL").error().message == ": SIGKILL cannot be caught. Leave it out.");
+  CHECK(parse_signals("TERM,STOP").error().message == ": SIGSTOP cannot be caught. Leave it out.");
+  CHECK(parse_signals("CHLD").error().message.find("whenever a worker ends") != std::string::npos);
+  CHECK(parse_signals("SEGV").error().message.find("broken") != std::string::npos);
+}
+
+TEST_CASE("rendezvous settings have known keys and checked values") {
+  CHECK(parse_rendezvous_settings("").value().empty());
+  const auto settings = parse_rendezvous_settings("timeout=900,is_host=true,store_type=tcp,rank=1").value();
+  CHECK(settings.at("timeout") == "900");
+  CHECK(settings.at("is_host") == "true");
+  CHECK(parse_rendezvous_settings("timeuot=3").error().message == ": unknown key timeuot. Did you mean timeout?");
+  CHECK(parse_rendezvous_settings("zzzzzzzz=3").error().message.find("Known are timeout, ") != std::string::npos);
+  CHECK(parse_rendezvous_settings("timeout=x").error().message == ": timeout is not a number of seconds.");
+  CHECK(parse_rendezvous_settings("rank=-1").error().message == ": rank is not a number from 0.");
+  CHECK(parse_rendezvous_settings("is_host=maybe").error().message == ": is_host is not true or false.");
+  CHECK(parse_rendezvous_settings("store_type=file").error().message.find("tcp, the only store") != std::string::npos);
+  for (const char* wrong : {"timeout", "=3", "timeout=3,", ","}) {
+    CAPTURE(wrong);
+    CHECK(parse_rendezvous_settings(wrong).error().message.find("Use KEY=VALUE") != std::string::npos);
+  }
+  CHECK(is_for_several_nodes("join_timeout"));
+  CHECK_FALSE(is_for_several_nodes("is_host"));
+  CHECK_FALSE(is_for_several_nodes("nonsense"));
+}
+
+TEST_CASE("an endpoint is a host with or without a port") {
+  for (const char* right :
+       {"", "node0", "node0:29400", "localhost:0", "10.0.0.1:65535", "[::1]:29400", "[fe80::1]", "::1", "fe80::1"}) {
+    CAPTURE(right);
+    CHECK(parse_endpoint(right).value() == right);
+  }
+  for (const char* wrong : {":29400", "node0:", "node0:x", "node0:65536", "node0:-1", "[::1", "[::1]x", "[]:1", "a b",
+                            "tcp://node0", "[::1]:"}) {
+    CAPTURE(wrong);
+    CHECK(parse_endpoint(wrong).error().message.find("as in node0:29400 or [::1]:29400") != std::string::npos);
+  }
+}
+
+TEST_CASE("a tag has known fields only") {
+  for (const char* right : {"", "[${rank}] ", "${node}/${local_rank} ${role} ${time}", "$rank {x} $"}) {
+    CAPTURE(right);
+    CHECK(parse_tag(right).value() == right);
+  }
+  CHECK(parse_tag("${rnak}").error().message ==
+        " has an unknown field ${rnak}. Known are ${rank}, ${local_rank}, ${node}, ${role}, ${time}.");
+  CHECK(parse_tag("[${rank").error().message.starts_with(" has a ${ without }"));
+  CHECK(parse_tag("${}").error().message.starts_with(" has an unknown field ${}"));
+}
+
+TEST_CASE("seconds may have fractions and are never rounded to nothing") {
+  CHECK(parse_seconds("0").value() == 0ms);
+  CHECK(parse_seconds("0.25").value() == 250ms);
+  CHECK(parse_seconds("0.0001").value() == 1ms);
+  CHECK(parse_seconds("1e3").value() == 1000s);
+  for (const char* wrong : {"", "soon", "-1", "nan", "inf", "1e9", "5s", " 5"}) {
+    CAPTURE(wrong);
+    CHECK(parse_seconds(wrong).error().message.starts_with(" is not a number of seconds."));
+  }
+}

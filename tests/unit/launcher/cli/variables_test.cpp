@@ -1,0 +1,72 @@
+#include "launcher/cli/variables.h"
+
+#include <catch2/catch.hpp>
+
+using namespace ddp::launcher;
+using Lines = std::vector<std::string>;
+
+namespace {
+
+VariableSettings read(const Lines& environment, Manner manner = Manner::native) {
+  auto result = settings_of_variables(environment, manner);
+  if (!result) FAIL(result.error().message);
+  return std::move(result).value();
+}
+
+}  // namespace
+
+TEST_CASE("every option with a variable is read from it") {
+  for (const OptionSpec& option : option_table()) {
+    const std::string line = variable_of(option.name) + "=1";
+    CAPTURE(line);
+    const VariableSettings result = read({line});
+    if (option.sources == OptionSources::all) {
+      REQUIRE(result.settings.size() == 1);
+      CHECK(result.settings[0].option == &option);
+      CHECK(result.settings[0].value == "1");
+      CHECK(result.settings[0].subject == line);
+      CHECK(result.warnings.empty());
+    } else {
+      CHECK(result.settings.empty());
+      REQUIRE(result.warnings.size() == 1);
+      CHECK(result.warnings[0].starts_with(variable_of(option.name) + " has no effect: --" + std::string(option.name) +
+                                           " is taken from the command line"));
+    }
+  }
+  CHECK(read({"PET_SHUTDOWN_TIMEOUT=9"}).settings.at(0).option->name == "grace");
+}
+
+TEST_CASE("the variable of a flag is a whole number") {
+  CHECK(read({"PET_STANDALONE=0"}).settings[0].value == "0");
+  CHECK(read({"PET_STANDALONE=7"}).settings[0].value == "1");
+  CHECK(read({"PET_STANDALONE=-1"}).settings[0].value == "1");
+  for (const char* text : {"true", "", "on", "1.5"}) {
+    const std::string line = std::string("PET_STANDALONE=") + text;
+    CHECK(settings_of_variables(Lines{line}, Manner::native).error().message ==
+          line + " is not a whole number. Use 1 (on) or 0 (off).");
+  }
+}
+
+TEST_CASE("a variable that looks like ours and is not is told") {
+  CHECK(read({"PET_NPROC_PER_NOD=2"}).warnings ==
+        Lines{"PET_NPROC_PER_NOD has no effect: no option has this name; did you mean PET_NPROC_PER_NODE?"});
+  CHECK(read({"PET_nproc_per_node=2"}).warnings.size() == 1);
+  CHECK(read({"PET_NO_TAG=1"}).warnings.size() == 1);
+  CHECK(read({"CARPET_NNODES=2", "PETRA=1", "NNODES=x", "nonsense"}).warnings.empty());
+}
+
+TEST_CASE("torchrun's shutdown timeout is a default in its manners only") {
+  const Lines environment = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"};
+  CHECK(read(environment).defaults.empty());
+  const auto defaults = read(environment, Manner::torchrun).defaults;
+  REQUIRE(defaults.size() == 1);
+  CHECK(defaults[0].option->name == "grace");
+  CHECK(defaults[0].value == "60");
+  CHECK(defaults[0].subject == environment[0]);
+}
+
+TEST_CASE("NO_COLOR counts when it is not empty") {
+  CHECK(wants_no_color(Lines{"NO_COLOR=1"}));
+  CHECK_FALSE(wants_no_color(Lines{"NO_COLOR="}));
+  CHECK_FALSE(wants_no_color(Lines{"NO_COLORS=1", "XNO_COLOR=1"}));
+}
