@@ -87,13 +87,13 @@ int run(int argc, const char* const* argv) {
   }
   const auto& options = std::get<Options>(parsed);
   LogSink log(options.quiet);
-  const auto plan = make_launch_plan(options, gather_host_facts(options.command.front()));
+  const auto plan = make_launch_plan(options, gather_host_facts(options));
   if (!plan) {
     log.error(plan.error().message);
     return plan.error().exit_code;
   }
   if (options.dry_run) {
-    return print(describe(plan.value()));
+    return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
   }
   return launch(plan.value(), log);
 }

@@ -27,7 +27,7 @@ class Supervisor {
  private:
   void start(int local_rank) {
     const WorkerSpec spec =
-        make_worker_spec(parts_.plan, parts_.assignment, local_rank, parts_.directory.error_file(local_rank));
+        make_worker_spec(parts_.plan, parts_.assignment, {local_rank, parts_.directory.error_file(local_rank)});
     const auto pid = parts_.processes.spawn(local_rank, spec);
     if (pid) return step(WorkerStarted{local_rank, pid.value()});
     step(SpawnFailed{local_rank, pid.error()});
