@@ -49,6 +49,7 @@ TESTED_ELSEWHERE = {
     "base/check.cpp": "it aborts; every DDP_CHECK runs it",
     "base/error.cpp": "unit/runtime",
     "launcher/commands.cpp": "integration/launch_test.cpp",
+    "launcher/plan/worker_variables.cpp": "unit/launcher/process/worker_environment_test.cpp",
     "launcher/report/log_sink.cpp": "integration/launch_test.cpp",
     "launcher/supervise/supervisor.cpp": "integration/launch_test.cpp",
     "runtime/group/bootstrap.cpp": "integration/train_test.cpp",

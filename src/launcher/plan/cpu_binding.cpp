@@ -47,13 +47,20 @@ std::vector<Places> caches(const Places& node) {
   return groups;
 }
 
+// "0-3,8", as taskset and lscpu write it.
+std::string number_list(const std::vector<int>& numbers) {
+  std::string text = base::rank_list(numbers);
+  std::erase(text, ' ');
+  return text;
+}
+
 WorkerBinding describe(const Places& places, const WorkerPlace& worker) {
   WorkerBinding binding;
   for (const CpuPlace& place : places) binding.cpus.push_back(place.cpu);
   const std::set<int> nodes = values(places, &CpuPlace::numa_node);
   binding.memory_nodes.assign(nodes.begin(), nodes.end());
   binding.description = std::string(nodes.size() == 1 ? "NUMA node " : "NUMA nodes ") +
-                        base::rank_list(binding.memory_nodes) + ", CPUs " + base::rank_list(binding.cpus);
+                        number_list(binding.memory_nodes) + ", CPUs " + number_list(binding.cpus);
   if (worker.numa_node) binding.description += " (near GPU " + worker.gpu + ")";
   if (!worker.gpu.empty() && !worker.numa_node) binding.description += " (where GPU " + worker.gpu + " is, is unknown)";
   return binding;

@@ -160,7 +160,8 @@ ProgramFacts examine(const std::string& path) {
 }
 
 bool worth_suggesting(const ProgramFacts& facts, ProgramKind kind) {
-  return kind == ProgramKind::script ? facts.readable && facts.is_regular : facts.executable;
+  const bool script = facts.readable && facts.is_regular;
+  return kind == ProgramKind::script ? script : facts.executable || (script && facts.path.ends_with(".py"));
 }
 
 // A file with a similar name in the same directory.
@@ -176,7 +177,8 @@ std::string similar_file(const std::string& path, ProgramKind kind) {
   const auto nearest = base::nearest_match(wanted.filename().string(), names);
   if (!nearest) return "";
   if (wanted.has_parent_path()) return (wanted.parent_path() / *nearest).string();
-  return kind == ProgramKind::script ? *nearest : "./" + *nearest;
+  const bool script = kind == ProgramKind::script || nearest->ends_with(".py");
+  return script ? *nearest : "./" + *nearest;
 }
 
 }  // namespace
