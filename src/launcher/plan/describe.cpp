@@ -84,7 +84,8 @@ std::string output_rows(const LaunchPlan& plan) {
   std::string text;
   for (const auto& [way, list] : ranks) {
     const bool all = list.size() == plan.output.workers.size();
-    text += row("output", way + (all ? "" : ", local ranks " + base::rank_list(list)));
+    const std::string whose = list.size() == 1 ? "local rank " : "local ranks ";
+    text += row("output", (all ? "" : whose + base::rank_list(list) + ": ") + way);
   }
   const bool tagged = std::ranges::any_of(
       plan.output.workers, [](const WorkerOutputPlan& worker) { return worker.out.tagged || worker.err.tagged; });

@@ -123,6 +123,7 @@ bool kernel_knows_more_formats() {
 
 void examine_contents(const std::vector<std::string>& environment, ProgramFacts& facts) {
   std::ifstream file(facts.path, std::ios::binary);
+  if (!file) return;  // a program may be executable without being readable
   std::string head(kHeadBytes, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<std::size_t>(file.gcount()));
