@@ -57,7 +57,7 @@ base::Result<std::vector<std::string>> look_up(const std::string& address) {
 }  // namespace
 
 base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                           RejectionCallback on_rejection) {
+                                                           const RejectionCallback& on_rejection) {
   const auto addresses = look_up(plan.store.bind_address);
   if (!addresses) return addresses.error();
   std::string why;

@@ -31,7 +31,7 @@ class Rendezvous {
   // One node: the store is served where LaunchPlan::store says. An address that is a name is looked up, which may take
   // as long as the resolver takes; the first of its addresses that belongs to this machine is used.
   static base::Result<std::unique_ptr<Rendezvous>> open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                        RejectionCallback on_rejection);
+                                                        const RejectionCallback& on_rejection);
 
   virtual ~Rendezvous() = default;
 
