@@ -10,6 +10,8 @@ find_package(CLI11 REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Gloo REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc>=2.1)
 
 # Debian's Gloo target names no include directory of its own; /usr/include is searched anyway.
 set(DDP_HAVE_NCCL OFF)

@@ -28,6 +28,8 @@ inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 // Ours.
 inline constexpr const char* kBackend = "DDP_BACKEND";
 inline constexpr const char* kQuiet = "DDP_QUIET";
+inline constexpr const char* kAttempt = "DDP_ATTEMPT";
+inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
 inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 
 // Set by mpirun; read when RANK is absent.

@@ -1,39 +1,175 @@
 #include "launcher/plan/device_binding.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace ddp::launcher {
+namespace {
 
-std::vector<std::string> visible_gpus(const std::optional<std::string>& cuda_visible_devices, int gpu_count) {
-  std::vector<std::string> gpus;
+bool is_device_name(const std::string& name) {
+  return name.starts_with("GPU-") || name.starts_with("MIG-");
+}
+
+// The words between the commas, without blanks around them.
+std::vector<std::string> names_of(const std::string& list) {
+  std::vector<std::string> names = base::split(list, ',');
+  for (std::string& name : names) {
+    const std::size_t first = std::min(name.find_first_not_of(' '), name.size());
+    name = name.substr(first, name.find_last_not_of(' ') + 1 - first);
+  }
+  return names;
+}
+
+// The GPUs of the machine whose UUID begins so.
+std::vector<int> with_uuid(const std::string& beginning, const std::vector<GpuFacts>& machine) {
+  std::vector<int> found;
+  for (const GpuFacts& gpu : machine) {
+    if (!gpu.uuid.empty() && gpu.uuid.starts_with(beginning)) found.push_back(gpu.index);
+  }
+  return found;
+}
+
+bool uuids_known(const std::vector<GpuFacts>& machine) {
+  return std::ranges::all_of(machine, [](const GpuFacts& gpu) { return !gpu.uuid.empty(); });
+}
+
+// One word of CUDA_VISIBLE_DEVICES; nothing where CUDA would stop.
+std::optional<VisibleGpu> resolve(const std::string& name, const std::vector<GpuFacts>& machine) {
+  if (const auto index = base::parse_integer(name, 0, std::ssize(machine) - 1)) {
+    return VisibleGpu{name, static_cast<int>(*index)};
+  }
+  // The parts of a GPU cannot be listed without the driver's library; they are believed.
+  if (name.starts_with("MIG-")) return VisibleGpu{name, std::nullopt};
+  if (!name.starts_with("GPU-")) return std::nullopt;
+  const std::vector<int> found = with_uuid(name, machine);
+  if (found.size() == 1) return VisibleGpu{name, found.front()};
+  if (found.empty() && !uuids_known(machine)) return VisibleGpu{name, std::nullopt};
+  return std::nullopt;
+}
+
+base::Failure unknown_gpu(const std::string& asked, const std::string& name, const std::string& why,
+                          const std::vector<VisibleGpu>& visible) {
+  return {"--gpus=" + asked + ": " + name + " " + why + ". Visible: " + gpu_names(visible) +
+          ". Use indices from 0 to " + std::to_string(visible.size() - 1) +
+          " (they count among the visible GPUs), UUIDs or MIG names, separated by commas."};
+}
+
+base::Result<VisibleGpu> choose_one(const std::string& asked, const std::string& name,
+                                    const std::vector<VisibleGpu>& visible, const std::vector<GpuFacts>& machine) {
+  if (!is_device_name(name)) {
+    const auto index = base::parse_integer(name, 0, std::ssize(visible) - 1);
+    if (index) return visible[static_cast<std::size_t>(*index)];
+    const std::string what = name.empty() ? "an empty name" : name;
+    return unknown_gpu(asked, what, "is no index of a visible GPU", visible);
+  }
+  const std::vector<int> found = with_uuid(name, machine);
+  if (found.size() > 1) return unknown_gpu(asked, name, "is the beginning of several UUIDs", visible);
+  const auto same = std::ranges::find_if(visible, [&](const VisibleGpu& gpu) {
+    return gpu.name == name || (!found.empty() && gpu.machine == found.front());
+  });
+  if (same != visible.end()) return VisibleGpu{name, same->machine};
+  // A MIG name belongs to one of the machine's GPUs if all of those are visible; a UUID where the driver shows none.
+  const bool inherited_names = std::ranges::any_of(visible, [](const VisibleGpu& gpu) { return !gpu.machine; });
+  const bool all_visible = !inherited_names && visible.size() == machine.size();
+  const bool believed = name.starts_with("MIG-") || !uuids_known(machine);
+  if (all_visible && believed) return VisibleGpu{name, std::nullopt};
+  return unknown_gpu(asked, name, found.empty() ? "is no GPU of this job" : "is not visible here", visible);
+}
+
+base::Result<DeviceBinding> without_gpus(const DeviceRequest& request) {
+  const auto workers = static_cast<std::size_t>(request.workers);
+  DeviceBinding binding{std::vector<std::optional<std::string>>(workers), {}, ""};
+  binding.meant.resize(workers);
+  if (!request.virtual_local_rank || !request.inherited) return binding;
+  std::vector<std::string> names;
+  if (!request.inherited->empty()) names = names_of(*request.inherited);
+  if (names.size() < workers) {
+    return base::Failure{"--virtual-local-rank gives each worker a GPU of its own, but CUDA_VISIBLE_DEVICES=" +
+                         *request.inherited + " names " + std::to_string(names.size()) + " for " +
+                         base::counted(request.workers, "worker") + ". Lengthen the list, or unset it for a CPU job."};
+  }
+  std::copy_n(names.begin(), workers, binding.visible.begin());
+  return binding;
+}
+
+}  // namespace
+
+std::vector<VisibleGpu> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
+                                     const std::vector<GpuFacts>& machine) {
+  std::vector<VisibleGpu> gpus;
   if (!cuda_visible_devices) {
-    for (int i = 0; i < gpu_count; ++i) gpus.push_back(std::to_string(i));
+    for (const GpuFacts& gpu : machine) gpus.push_back({std::to_string(gpu.index), gpu.index});
     return gpus;
   }
-  if (gpu_count == 0) return gpus;
-  for (const std::string& name : base::split(*cuda_visible_devices, ',')) {
-    if (name.empty()) break;
-    const bool is_name = name.starts_with("GPU-") || name.starts_with("MIG-");
-    if (!is_name && !base::parse_integer(name, 0, gpu_count - 1)) break;
-    gpus.push_back(name);
+  if (machine.empty()) return gpus;
+  for (const std::string& name : names_of(*cuda_visible_devices)) {
+    const auto gpu = resolve(name, machine);
+    if (!gpu) break;
+    gpus.push_back(*gpu);
   }
   return gpus;
 }
 
-base::Result<std::vector<std::optional<std::string>>> bind_devices(const DeviceBindingInput& input) {
-  using Bindings = std::vector<std::optional<std::string>>;
-  const auto workers = static_cast<std::size_t>(input.workers);
-  if (input.gpus.empty()) return Bindings(workers);
-  if (workers > input.gpus.size() && !input.oversubscribe) {
-    const std::string list = base::join(input.gpus, ",");
-    return base::Failure{
-        base::counted(input.workers, "worker") + " but " + base::counted(std::ssize(input.gpus), "GPU") + " (" + list +
-        "). Use --nproc-per-node=" + std::to_string(input.gpus.size()) + ", or share GPUs with --oversubscribe."};
+base::Result<std::vector<VisibleGpu>> choose_gpus(const std::string& asked, const std::vector<VisibleGpu>& visible,
+                                                  const std::vector<GpuFacts>& machine) {
+  if (visible.empty()) {
+    const std::string why =
+        machine.empty() ? "this machine shows no GPU" : "CUDA_VISIBLE_DEVICES hides all GPUs of this machine";
+    return base::Failure{"--gpus=" + asked + ": " + why + ". Leave the option out for a CPU job."};
   }
-  if (!input.own_only) return Bindings(workers, base::join(input.gpus, ","));
-  Bindings bindings;
-  for (std::size_t i = 0; i < workers; ++i) bindings.emplace_back(input.gpus[i % input.gpus.size()]);
-  return bindings;
+  std::vector<VisibleGpu> chosen;
+  for (const std::string& name : names_of(asked)) {
+    const auto gpu = choose_one(asked, name, visible, machine);
+    if (!gpu) return gpu.error();
+    const bool again = std::ranges::any_of(chosen, [&](const VisibleGpu& other) {
+      return other.name == gpu.value().name || (other.machine && other.machine == gpu.value().machine);
+    });
+    if (again) {
+      return base::Failure{"--gpus=" + asked + " names a GPU twice (" + name +
+                           "). Name each once; for several workers on one GPU add --oversubscribe."};
+    }
+    chosen.push_back(gpu.value());
+  }
+  return chosen;
+}
+
+std::string gpu_names(const std::vector<VisibleGpu>& gpus) {
+  std::vector<std::string> names;
+  for (const VisibleGpu& gpu : gpus) names.push_back(gpu.name);
+  return base::join(names, ",");
+}
+
+base::Result<DeviceBinding> bind_devices(const DeviceRequest& request) {
+  if (request.gpus.empty()) return without_gpus(request);
+  const std::size_t workers = static_cast<std::size_t>(request.workers);
+  const std::size_t count = request.gpus.size();
+  const bool own = request.own || request.virtual_local_rank;
+  DeviceBinding binding{std::vector<std::optional<std::string>>(workers), {}, ""};
+  binding.meant.resize(workers);
+  if (workers > count && !request.oversubscribe) {
+    const std::string numbers = base::counted(request.workers, "worker") + " but " +
+                                base::counted(static_cast<std::int64_t>(count), "GPU") + " (" +
+                                gpu_names(request.gpus) + ")";
+    const std::string remedy =
+        ". Use --nproc-per-node=" + std::to_string(count) + ", or share GPUs with --oversubscribe.";
+    const bool insists = request.chosen || request.virtual_local_rank || request.backend == "nccl";
+    const bool cpu_job = request.backend == "gloo" || request.backend == "mpi";
+    if (insists) return base::Failure{numbers + remedy};
+    if (own && !cpu_job) return base::Failure{numbers + remedy + " For a CPU job use --backend=gloo."};
+    if (!cpu_job) binding.note = numbers + ": right for a CPU job only; the workers see all GPUs";
+    return binding;
+  }
+  for (std::size_t i = 0; i < workers; ++i) {
+    const VisibleGpu& gpu = request.gpus[i % count];
+    binding.meant[i] = gpu;
+    if (own) {
+      binding.visible[i] = gpu.name;
+    } else if (request.chosen) {
+      binding.visible[i] = gpu_names(request.gpus);
+    }
+  }
+  return binding;
 }
 
 }  // namespace ddp::launcher

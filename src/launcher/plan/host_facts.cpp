@@ -1,99 +1,36 @@
 #include "launcher/plan/host_facts.h"
 
-#include <sched.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
+#include <cstring>
 
 #include "base/hash.h"
-#include "base/text.h"
+#include "launcher/plan/cpu_limit.h"
+#include "launcher/plan/worker_command.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace ddp::launcher {
 namespace {
 
-namespace fs = std::filesystem;
-
-int count_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
+std::array<std::uint64_t, 2> random_numbers() {
+  std::array<std::uint64_t, 2> numbers{};
+  if (::getrandom(numbers.data(), sizeof numbers, 0) != sizeof numbers) {
+    numbers = {static_cast<std::uint64_t>(::getpid()), static_cast<std::uint64_t>(::getppid())};
+  }
+  return numbers;
 }
 
-// The driver lists GPUs in /proc; in containers without that, by their device files /dev/nvidia0, /dev/nvidia1, …
-int count_gpus() {
-  std::error_code ignored;
-  int listed = 0;
-  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", ignored)) {
-    static_cast<void>(entry);
-    ++listed;
-  }
-  int devices = 0;
-  for (const auto& entry : fs::directory_iterator("/dev", ignored)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("nvidia") && base::parse_integer(name.substr(6), 0, 1 << 20)) ++devices;
-  }
-  // A container may show all GPUs in /proc but only its own device files.
-  return devices > 0 ? devices : listed;
-}
-
-ProgramFacts examine(const std::string& path) {
-  ProgramFacts facts;
-  facts.path = path;
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return facts;
-  facts.found = true;
-  facts.is_directory = S_ISDIR(status.st_mode);
-  facts.executable = S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0;
-  return facts;
-}
-
-// A file with a similar name in the same directory.
-std::string similar_file(const std::string& path) {
-  const fs::path wanted(path);
-  const fs::path directory = wanted.has_parent_path() ? wanted.parent_path() : fs::path(".");
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
-    if (names.size() > 10'000) break;
-    const std::string name = entry.path().filename();
-    if (examine(entry.path()).executable) names.push_back(name);
-  }
-  const auto nearest = base::nearest_match(wanted.filename().string(), names);
-  if (!nearest) return "";
-  return wanted.has_parent_path() ? (wanted.parent_path() / *nearest).string() : "./" + *nearest;
-}
-
-// As execvp looks: a name with a slash is a path, any other is searched for in PATH.
-ProgramFacts find_program(const std::string& program, const std::vector<std::string>& environment) {
-  if (program.find('/') != std::string::npos) {
-    ProgramFacts facts = examine(program);
-    if (!facts.found) facts.suggestion = similar_file(program);
-    return facts;
-  }
-  ProgramFacts best;
-  const std::string path = find_variable(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin");
-  for (const std::string& directory : base::split(path, ':')) {
-    ProgramFacts facts = examine((directory.empty() ? "." : directory) + "/" + program);
-    if (facts.executable) return facts;
-    if (facts.found && !facts.is_directory && !best.found) best = facts;
-  }
-  if (best.found) return best;
-  // "train" for "./train" is the most common slip.
-  if (examine("./" + program).executable) best.suggestion = "./" + program;
-  if (best.suggestion.empty()) best.suggestion = similar_file(program);
-  return best;
-}
-
-std::string random_id() {
-  std::uint64_t value = 0;
-  if (::getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<std::uint64_t>(::getpid());
-  return base::hex64(value);
+// Version 4 of RFC 4122: random but for the version and two bits of the variant.
+std::string random_uuid() {
+  auto [high, low] = random_numbers();
+  high = (high & ~0xf000ULL) | 0x4000ULL;
+  low = (low & ~(3ULL << 62)) | (2ULL << 62);
+  const std::string digits = base::hex64(high) + base::hex64(low);
+  return digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" + digits.substr(16, 4) +
+         "-" + digits.substr(20);
 }
 
 std::string host_name() {
@@ -102,16 +39,44 @@ std::string host_name() {
   return name.data();
 }
 
+ProgramFacts first_found(const std::vector<std::string>& candidates, const std::vector<std::string>& environment) {
+  ProgramFacts first;
+  for (const std::string& candidate : candidates) {
+    ProgramFacts facts = find_program(candidate, environment);
+    if (facts.found) return facts;
+    if (first.path.empty()) first = std::move(facts);
+  }
+  return first;
+}
+
 }  // namespace
 
-HostFacts gather_host_facts(const std::string& program) {
+HostFacts gather_host_facts(const Options& options) {
   HostFacts facts;
   facts.host_name = host_name();
-  facts.cpu_count = count_cpus();
-  facts.gpu_count = count_gpus();
+  const std::vector<int> cpus = affinity_cpus();
+  facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit("/"));
+  facts.gpus = find_gpus("/");
   for (char** line = environ; *line != nullptr; ++line) facts.environment.emplace_back(*line);
-  facts.program = find_program(program, facts.environment);
-  facts.random_id = random_id();
+
+  const ProgramKind kind = program_kind(options);
+  const std::string& command = options.command.front();
+  if (kind == ProgramKind::executable) facts.program = find_program(command, facts.environment);
+  if (kind == ProgramKind::script) facts.program = find_script(command);
+  if (kind != ProgramKind::executable) {
+    facts.interpreter = first_found(interpreter_candidates(facts.environment), facts.environment);
+  }
+  facts.random_id = base::hex64(random_numbers()[0]);
+  facts.random_uuid = random_uuid();
+  facts.console_is_terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  if (!options.numa_binding.empty()) {
+    auto topology = read_cpu_topology(cpus);
+    if (topology) {
+      facts.topology = std::move(topology).value();
+    } else {
+      facts.topology_failure = topology.error().message;
+    }
+  }
   return facts;
 }
 

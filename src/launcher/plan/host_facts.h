@@ -5,28 +5,30 @@
 #include <string>
 #include <vector>
 
-namespace ddp::launcher {
+#include "launcher/cli/options.h"
+#include "launcher/plan/cpu_topology.h"
+#include "launcher/plan/gpu_facts.h"
+#include "launcher/plan/program_facts.h"
 
-// Where a program is, or why it cannot be started.
-struct ProgramFacts {
-  std::string path;  // resolved; empty if not found
-  bool found = false;
-  bool executable = false;  // an executable regular file
-  bool is_directory = false;
-  std::string suggestion;  // a file that was probably meant
-};
+namespace ddp::launcher {
 
 struct HostFacts {
   std::string host_name;
-  int cpu_count = 1;                     // those this process may run on
-  int gpu_count = 0;                     // NVIDIA GPUs of the machine
+  int cpu_count = 1;                     // those this process may use: affinity and control groups
+  std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the machine
   std::vector<std::string> environment;  // "NAME=value"
-  ProgramFacts program;
-  std::string random_id;  // for a run without a name
+  ProgramFacts program;                  // of the command's first word; untouched for a Python module
+  ProgramFacts interpreter;              // Python; untouched if the program runs without
+  std::string random_id;                 // for a run without a name
+  std::string random_uuid;               // the same as torchrun writes it
+  bool console_is_terminal = false;      // standard output and standard error are both terminals
+  CpuTopology topology;                  // read only where the options ask for it
+  std::string topology_failure;          // why there is none
 };
 
-// Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU.
-HostFacts gather_host_facts(const std::string& program);
+// Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU. The options say
+// what to look for.
+HostFacts gather_host_facts(const Options& options);
 
 // The value of `name` in "NAME=value" lines.
 std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name);

@@ -5,22 +5,24 @@
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "launcher/plan/cpu_binding.h"
 #include "launcher/plan/device_binding.h"
+#include "launcher/plan/rendezvous_plan.h"
+#include "launcher/plan/worker_command.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
 
-using base::kExitNotExecutable;
-using base::kExitNotFound;
 using base::kExitUsage;
 
 namespace {
 
-base::Result<int, PlanFailure> count_workers(const std::string& asked, int gpus, int cpus) {
-  if (asked.empty() || asked == "auto") {
-    if (gpus > 0) return gpus;
-    return asked.empty() ? 1 : cpus;
-  }
+constexpr std::size_t kMostBindingNotes = 4;
+
+base::Result<int, PlanFailure> count_workers(const Options& options, int gpus, int cpus) {
+  const std::string& asked = options.nproc_per_node;
+  if (asked.empty()) return options.manner == Manner::native && gpus > 0 ? gpus : 1;
+  if (asked == "auto") return gpus > 0 ? gpus : cpus;
   if (asked == "cpu") return cpus;
   if (asked == "gpu") {
     if (gpus > 0) return gpus;
@@ -32,85 +34,157 @@ base::Result<int, PlanFailure> count_workers(const std::string& asked, int gpus,
                                      std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu."};
 }
 
-std::optional<PlanFailure> check_program(const std::string& name, const ProgramFacts& program) {
-  const std::string start = "cannot start " + name + ": ";
-  if (!program.found) {
-    const std::string where = name.find('/') == std::string::npos ? "not found in PATH" : "no such file";
-    return PlanFailure{
-        kExitNotFound,
-        start + where + "." + (program.suggestion.empty() ? "" : " Did you mean " + program.suggestion + "?")};
+struct Devices {
+  int workers = 1;
+  DeviceBinding binding;
+};
+
+base::Result<Devices, PlanFailure> plan_devices(const Options& options, const HostFacts& facts) {
+  const auto inherited = find_variable(facts.environment, wire::env::kCudaVisibleDevices);
+  std::vector<VisibleGpu> gpus = visible_gpus(inherited, facts.gpus);
+  if (options.gpus) {
+    auto chosen = choose_gpus(*options.gpus, gpus, facts.gpus);
+    if (!chosen) return PlanFailure{kExitUsage, chosen.error().message};
+    gpus = std::move(chosen).value();
   }
-  if (program.is_directory) return PlanFailure{kExitNotExecutable, start + "it is a directory."};
-  if (program.executable) return std::nullopt;
-  const bool python = name.ends_with(".py");
-  return PlanFailure{
-      kExitNotExecutable,
-      start + "not executable. " + (python ? "Use ddplaunch … python3 -u " + name : "Try chmod +x " + name) + "."};
-}
-
-}  // namespace
-
-base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, const HostFacts& facts) {
-  const auto inherited = [&](const char* name) { return find_variable(facts.environment, name); };
-  const std::vector<std::string> gpus = visible_gpus(inherited(wire::env::kCudaVisibleDevices), facts.gpu_count);
-  const auto workers = count_workers(options.nproc_per_node, static_cast<int>(gpus.size()), facts.cpu_count);
+  const auto workers = count_workers(options, static_cast<int>(gpus.size()), facts.cpu_count);
   if (!workers) return workers.error();
-
-  auto devices = bind_devices({workers.value(), gpus, options.device_visibility != "all", options.oversubscribe});
-  // Without --backend=nccl a job on more workers than GPUs may be a CPU job; but then it should say so.
-  if (!devices && options.backend != "gloo" && options.backend != "mpi") {
-    return PlanFailure{kExitUsage, devices.error().message + " For a CPU job use --backend=gloo."};
-  }
   if (options.backend == "nccl" && gpus.empty()) {
     return PlanFailure{kExitUsage,
                        "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=gloo."};
   }
-  if (auto failure = check_program(options.command.front(), facts.program)) return *failure;
+  DeviceRequest request;
+  request.workers = workers.value();
+  request.gpus = std::move(gpus);
+  request.inherited = inherited;
+  request.chosen = options.gpus.has_value();
+  request.own = options.device_visibility.empty()
+                    ? program_kind(options) == ProgramKind::executable && options.manner == Manner::native
+                    : options.device_visibility == "own";
+  request.virtual_local_rank = options.virtual_local_rank;
+  request.oversubscribe = options.oversubscribe;
+  request.backend = options.backend;
+  auto binding = bind_devices(request);
+  if (!binding) return PlanFailure{kExitUsage, binding.error().message};
+  return Devices{workers.value(), std::move(binding).value()};
+}
 
-  LaunchPlan plan;
-  plan.host_name = facts.host_name;
-  plan.program = facts.program.path;
-  plan.arguments = options.command;
-  plan.workers = workers.value();
-  plan.visible_devices = devices ? std::move(devices).value()
-                                 : std::vector<std::optional<std::string>>(static_cast<std::size_t>(plan.workers));
-  plan.backend = options.backend;
-  if (plan.workers > 1 && !inherited(wire::env::kOmpNumThreads)) {
-    plan.omp_threads = std::max(1, facts.cpu_count / plan.workers);
+base::Result<std::vector<WorkerBinding>, PlanFailure> plan_cpus(const Options& options, const HostFacts& facts,
+                                                                const DeviceBinding& devices) {
+  if (!facts.topology_failure.empty()) {
+    return PlanFailure{base::kExitOwnFault, "--numa-binding=" + options.numa_binding + ": " + facts.topology_failure +
+                                                ". Leave the option out."};
   }
-  plan.run_id = options.run_id.empty() ? facts.random_id : options.run_id;
+  const std::vector<CpuPlace>& cpus = facts.topology.cpus;
+  const int first_node = cpus.front().numa_node;
+  const bool one_node = std::ranges::all_of(cpus, [&](const CpuPlace& place) { return place.numa_node == first_node; });
+  std::vector<WorkerPlace> places;
+  for (const std::optional<VisibleGpu>& gpu : devices.meant) {
+    WorkerPlace place;
+    if (gpu) place.gpu = gpu->name;
+    if (gpu && gpu->machine) place.numa_node = facts.gpus.at(static_cast<std::size_t>(*gpu->machine)).numa_node;
+    // With one node the kernel says nothing about devices, and there is nothing to say.
+    if (gpu && !place.numa_node && one_node) place.numa_node = first_node;
+    places.push_back(std::move(place));
+  }
+  auto bindings = bind_cpus(options.numa_binding, facts.topology, places);
+  if (!bindings) return PlanFailure{kExitUsage, bindings.error().message};
+  return std::move(bindings).value();
+}
+
+void note_bindings(const std::string& mode, LaunchPlan& plan) {
+  if (plan.bindings.size() > kMostBindingNotes) {
+    plan.notes.push_back(base::counted(plan.workers, "worker") + " bound to CPUs and memory (--numa-binding=" + mode +
+                         "); --dry-run shows where");
+    return;
+  }
+  for (std::size_t i = 0; i < plan.bindings.size(); ++i) {
+    plan.notes.push_back("local rank " + std::to_string(i) + ": " + plan.bindings[i].description);
+  }
+}
+
+void choose_omp_threads(const HostFacts& facts, LaunchPlan& plan) {
+  if (plan.workers <= 1 || find_variable(facts.environment, wire::env::kOmpNumThreads)) return;
+  int threads = std::max(1, facts.cpu_count / plan.workers);
+  for (const WorkerBinding& binding : plan.bindings) threads = std::min(threads, static_cast<int>(binding.cpus.size()));
+  plan.omp_threads = threads;
+  plan.notes.push_back("OMP_NUM_THREADS=" + std::to_string(threads) + " a worker (" +
+                       base::counted(facts.cpu_count, "CPU") + " / " + std::to_string(plan.workers) +
+                       "); set it to choose");
+}
+
+void take_over(const Options& options, LaunchPlan& plan) {
+  plan.virtual_local_rank = options.virtual_local_rank;
+  plan.backend = options.backend;
+  plan.stdin_local_rank = options.stdin_local_rank;
   plan.role = options.role;
   plan.max_restarts = options.max_restarts;
   plan.grace = options.grace;
   plan.exit_timeout = options.exit_timeout;
   plan.ending_signals = options.ending_signals;
-  plan.output.workers.resize(static_cast<std::size_t>(plan.workers));
+  plan.core = options.core;
+  plan.end_on_closed_console = options.end_on_closed_console;
+  plan.summary_file = options.summary_file;
+  plan.event_log = options.event_log;
   plan.quiet = options.quiet;
-  plan.inherited_environment = facts.environment;
-  return plan;
+  plan.notes = options.warnings;
 }
 
-std::string describe(const LaunchPlan& plan) {
-  std::string text = "program      " + plan.program + "\n";
-  text += "arguments    " + base::join(std::span(plan.arguments).subspan(1), " ") + "\n";
-  text += "node         " + plan.host_name + "\n";
-  text += "workers      " + std::to_string(plan.workers) + "\n";
-  text += "backend      " + (plan.backend.empty() ? "chosen by the workers" : plan.backend) + "\n";
-  text +=
-      "omp threads  " + (plan.omp_threads ? std::to_string(*plan.omp_threads) + " a worker" : "as inherited") + "\n";
-  text += "run id       " + plan.run_id + "\n";
-  text += "role         " + plan.role + "\n";
-  text += "grace        " + base::human_duration(plan.grace) + "\n";
-  text += "store        127.0.0.1, a free port, served by ddplaunch\n";
-  for (std::size_t i = 0; i < plan.visible_devices.size(); ++i) {
-    text += "rank " + std::to_string(i) +
-            std::string(i < 10    ? 7
-                        : i < 100 ? 6
-                                  : 5,
-                        ' ') +
-            "GPU " + plan.visible_devices[i].value_or("none") + "\n";
+void take_over(WorkerCommand command, LaunchPlan& plan) {
+  plan.program = std::move(command.program);
+  plan.arguments = std::move(command.arguments);
+  plan.local_rank_macro = command.local_rank_macro;
+  plan.local_rank_argument = command.local_rank_argument;
+  plan.local_rank_argument_at = command.local_rank_argument_at;
+  plan.what = std::move(command.what);
+}
+
+}  // namespace
+
+base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, const HostFacts& facts) {
+  const auto devices = plan_devices(options, facts);
+  if (!devices) return devices.error();
+  auto command = make_worker_command(options, facts);
+  if (!command) return command.error();
+  auto rendezvous = plan_rendezvous(options, facts);
+  if (!rendezvous) return rendezvous.error();
+
+  LaunchPlan plan;
+  take_over(options, plan);
+  take_over(std::move(command).value(), plan);
+  plan.host_name = facts.host_name;
+  plan.workers = devices.value().workers;
+  if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
+    return PlanFailure{kExitUsage, "standard input is meant for local rank " + std::to_string(*plan.stdin_local_rank) +
+                                       ", but there " + (plan.workers == 1 ? "is " : "are ") +
+                                       base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
   }
-  return text;
+  const DeviceBinding& binding = devices.value().binding;
+  plan.visible_devices = binding.visible;
+  for (const std::optional<VisibleGpu>& gpu : binding.meant) {
+    plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
+  }
+  const auto add_notes = [&](const std::vector<std::string>& notes) {
+    plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  };
+  if (!binding.note.empty()) plan.notes.push_back(binding.note);
+  plan.store = rendezvous.value().store;
+  plan.run_id = rendezvous.value().run_id;
+  add_notes(rendezvous.value().notes);
+
+  OutputDecision output = plan_output(options, facts, plan.workers);
+  plan.output = std::move(output.output);
+  plan.log_dir = std::move(output.log_dir);
+  add_notes(output.notes);
+  if (!options.numa_binding.empty()) {
+    auto bindings = plan_cpus(options, facts, binding);
+    if (!bindings) return bindings.error();
+    plan.bindings = std::move(bindings).value();
+    note_bindings(options.numa_binding, plan);
+  }
+  choose_omp_threads(facts, plan);
+  plan.inherited_environment = facts.environment;
+  return plan;
 }
 
 }  // namespace ddp::launcher

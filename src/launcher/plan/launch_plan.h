@@ -70,7 +70,8 @@ struct PlanFailure {
 
 base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, const HostFacts& facts);
 
-// What --dry-run prints.
+// What --dry-run prints, and with --json.
 std::string describe(const LaunchPlan& plan);
+std::string describe_json(const LaunchPlan& plan);
 
 }  // namespace ddp::launcher

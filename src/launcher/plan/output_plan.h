@@ -1,14 +1,20 @@
 // OutputPlan: where each worker's output goes. Part of the launch plan; a value.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/cli/options.h"
+
 namespace ddp::launcher {
+
+struct HostFacts;
 
 struct StreamPlan {
   bool to_console = true;
   bool to_file = false;
+  bool tagged = true;  // on the console; torchrun tags only what it copies from a file
 
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
@@ -31,5 +37,14 @@ struct OutputPlan {
   std::vector<std::string> stdout_filters;  // lines with one of these words go to filtered_stdout.log as well
   std::vector<std::string> stderr_filters;
 };
+
+struct OutputDecision {
+  OutputPlan output;
+  std::optional<std::string> log_dir;  // see LaunchPlan
+  std::vector<std::string> notes;
+};
+
+// A pure function; the manner decides what is said on the console when nothing is asked for.
+OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers);
 
 }  // namespace ddp::launcher

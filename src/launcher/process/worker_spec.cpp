@@ -2,57 +2,67 @@
 
 #include <map>
 
+#include "launcher/plan/worker_command.h"
+#include "launcher/plan/worker_variables.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
+namespace {
 
-namespace env = wire::env;
+// The true local rank, also with --virtual-local-rank, as under torchrun: files are named by it.
+std::vector<std::string> arguments_of(const LaunchPlan& plan, int local_rank) {
+  std::vector<std::string> arguments = plan.arguments;
+  if (plan.local_rank_macro) {
+    for (std::size_t i = 1; i < arguments.size(); ++i) arguments[i] = substitute_local_rank(arguments[i], local_rank);
+  }
+  if (plan.local_rank_argument) {
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(plan.local_rank_argument_at),
+                     "--local_rank=" + std::to_string(local_rank));
+  }
+  return arguments;
+}
 
-WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assignment, const WorkerContext& context) {
-  const int local_rank = context.local_rank;
-  std::map<std::string, std::string> variables;
+std::vector<std::string> environment_of(const LaunchPlan& plan, const WorkerPosition& position) {
+  std::map<std::string, std::string> variables = worker_variables(plan, position);
   for (const std::string& line : plan.inherited_environment) {
     const std::size_t equals = line.find('=');
-    if (equals != std::string::npos && equals > 0) variables.emplace(line.substr(0, equals), line.substr(equals + 1));
+    if (equals == std::string::npos || equals == 0) continue;
+    const std::string name = line.substr(0, equals);
+    // A launch inside a worker of another launch: that one's failure is none of this job's.
+    if (name == wire::env::kLastFailure) continue;
+    variables.emplace(name, line.substr(equals + 1));
   }
-  const auto set = [&](const char* name, auto value) {
-    if constexpr (std::is_integral_v<decltype(value)>) {
-      variables[name] = std::to_string(value);
-    } else {
-      variables[name] = value;
-    }
-  };
-  const auto set_default = [&](const char* name, const std::string& value) { variables.emplace(name, value); };
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : variables) lines.push_back(name + "=" + value);
+  return lines;
+}
 
-  const int rank = assignment.first_rank + local_rank;
-  set(env::kLocalRank, local_rank);
-  set(env::kRank, rank);
-  set(env::kWorldSize, assignment.world_size);
-  set(env::kLocalWorldSize, plan.workers);
-  set(env::kGroupRank, assignment.node_rank);
-  set(env::kGroupWorldSize, assignment.node_count);
-  set(env::kRoleName, plan.role);
-  set(env::kRoleRank, rank);
-  set(env::kRoleWorldSize, assignment.world_size);
-  set(env::kMasterAddr, assignment.master_addr);
-  set(env::kMasterPort, assignment.master_port);
-  set(env::kRestartCount, assignment.restart_count);
-  set(env::kMaxRestarts, assignment.max_restarts);
-  set(env::kRunId, plan.run_id);
-  set(env::kUseAgentStore, "True");
-  set(env::kErrorFile, context.error_file);
-  set_default(env::kSignalsToHandle, "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
-  set_default(env::kNcclAsyncErrorHandling, "1");
-  if (plan.omp_threads) set(env::kOmpNumThreads, *plan.omp_threads);
-  const auto& devices = plan.visible_devices[static_cast<std::size_t>(local_rank)];
-  if (devices) set(env::kCudaVisibleDevices, *devices);
-  if (!plan.backend.empty()) set(env::kBackend, plan.backend);
-  if (plan.quiet) set(env::kQuiet, "1");
+}  // namespace
+
+WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assignment, const WorkerContext& context) {
+  WorkerPosition position;
+  position.local_rank = context.local_rank;
+  position.first_rank = assignment.first_rank;
+  position.world_size = assignment.world_size;
+  position.node_rank = assignment.node_rank;
+  position.node_count = assignment.node_count;
+  position.master_addr = assignment.master_addr;
+  position.master_port = assignment.master_port;
+  position.error_file = context.error_file;
+  position.attempt = context.attempt;
+  position.last_failure = context.last_failure;
 
   WorkerSpec spec;
   spec.program = plan.program;
-  spec.arguments = plan.arguments;
-  for (const auto& [name, value] : variables) spec.environment.push_back(name + "=" + value);
+  spec.arguments = arguments_of(plan, context.local_rank);
+  spec.environment = environment_of(plan, position);
+  const auto i = static_cast<std::size_t>(context.local_rank);
+  if (i < plan.bindings.size()) {
+    spec.cpus = plan.bindings[i].cpus;
+    spec.memory_nodes = plan.bindings[i].memory_nodes;
+  }
+  spec.core = plan.core;
+  spec.reads_stdin = plan.stdin_local_rank == context.local_rank;
   return spec;
 }
 

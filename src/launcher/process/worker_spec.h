@@ -11,20 +11,20 @@ namespace ddp::launcher {
 
 struct WorkerSpec {
   std::string program;                   // path
-  std::vector<std::string> arguments;    // as typed, the program first
+  std::vector<std::string> arguments;    // argv, complete: macros replaced, --local_rank inserted
   std::vector<std::string> environment;  // "NAME=value", complete
-  std::vector<int> cpus;                 // it runs on these only; empty: where the launcher may
-  std::vector<int> memory_nodes;         // its memory comes from these while they have some; empty: from anywhere
-  std::string core = "inherit";  // RLIMIT_CORE: "inherit", "off" or "unlimited" (as far as the hard limit allows)
-  bool reads_stdin = false;      // our standard input is its own; else it reads nothing
+  std::vector<int> cpus;                 // to run on; empty: all
+  std::vector<int> memory_nodes;         // NUMA nodes to prefer; empty: as the kernel likes
+  std::string core = "inherit";          // RLIMIT_CORE: "inherit", "off" or "unlimited"
+  bool reads_stdin = false;              // our standard input; otherwise it has none
 };
 
-// What differs between one start of a worker and another.
+// Which of the node's workers, in which attempt.
 struct WorkerContext {
   int local_rank = 0;
   std::string error_file;
-  int attempt = 0;
-  std::string last_failure;  // of the attempt before; empty: none
+  int attempt = 0;           // 0 for the first
+  std::string last_failure;  // why the attempt before this one ended, in a line; empty in the first
 };
 
 // The worker's environment is the launcher's own plus torchrun's variables and ours; docs/reference/environment.md.

@@ -18,8 +18,7 @@ struct NodeAssignment {
   int node_count = 1;
   int first_rank = 0;  // global rank of local rank 0
   int world_size = 1;
-  int restart_count = 0;
-  int max_restarts = 0;
+  int attempt = 0;  // how often the job has been restarted
   std::string master_addr;
   std::uint16_t master_port = 0;
 };
@@ -30,9 +29,10 @@ class Rendezvous {
   // Told about a store client that was sent away: its address and the reason.
   using RejectionCallback = std::function<void(const std::string& peer, const std::string& reason)>;
 
-  // One node: the store is served on the loopback address, on a port that the kernel chooses.
+  // One node: the store is served where LaunchPlan::store says. An address that is a name is looked up, which may take
+  // as long as the resolver takes; the first of its addresses that belongs to this machine is used.
   static base::Result<std::unique_ptr<Rendezvous>> open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                        RejectionCallback on_rejection);
+                                                        const RejectionCallback& on_rejection);
 
   virtual ~Rendezvous() = default;
 

@@ -110,8 +110,9 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vec
 
 std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment) {
   std::vector<std::string> devices;
-  for (const auto& device : plan.visible_devices) {
-    if (device && (devices.empty() || devices.back() != *device)) devices.push_back(*device);
+  for (int i = 0; i < plan.workers; ++i) {
+    const std::string device = gpu_of(plan, i);
+    if (!device.empty() && (devices.empty() || devices.back() != device)) devices.push_back(device);
   }
   return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " + plan.host_name +
          (devices.empty() ? " (no GPU)" : " (GPU " + base::join(devices, ", ") + ")") + ", store " +

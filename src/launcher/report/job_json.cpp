@@ -79,7 +79,7 @@ struct EventToJson {
 
   Json of_worker(const char* event, int local_rank) const {
     Json json = begin(event, now);
-    json["attempt"] = assignment.restart_count;
+    json["attempt"] = assignment.attempt;
     json["rank"] = assignment.first_rank + local_rank;
     json["local_rank"] = local_rank;
     return json;
@@ -143,7 +143,7 @@ std::string job_started_line(const LaunchPlan& plan, const std::string& log_dire
 
 std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now) {
   Json json = begin("attempt_started", now);
-  json["attempt"] = assignment.restart_count;
+  json["attempt"] = assignment.attempt;
   json["world_size"] = assignment.world_size;
   json["first_rank"] = assignment.first_rank;
   json["workers"] = plan.workers;
@@ -160,7 +160,7 @@ std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment,
 std::string attempt_ended_line(const NodeAssignment& assignment, const JobOutcome& outcome, const std::string& next,
                                WallTime now) {
   Json json = begin("attempt_ended", now);
-  json["attempt"] = assignment.restart_count;
+  json["attempt"] = assignment.attempt;
   json["exit_code"] = outcome.exit_code;
   json["cause"] = describe_cause(outcome);
   json["ended_ranks"] = outcome.ended_ranks;

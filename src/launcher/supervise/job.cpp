@@ -43,8 +43,7 @@ class Job {
     if (!rendezvous) return rendezvous.error();
     if (auto failure = parts_.directory.begin_attempt(number, parts_.plan.workers)) return *failure;
     NodeAssignment assignment = rendezvous.value()->assignment();
-    assignment.restart_count = number;
-    assignment.max_restarts = parts_.plan.max_restarts;
+    assignment.attempt = number;
     parts_.observer.attempt_begins(assignment);
     const auto start = std::chrono::steady_clock::now();
     JobOutcome outcome = supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory,

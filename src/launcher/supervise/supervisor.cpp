@@ -27,9 +27,9 @@ class Supervisor {
 
  private:
   void start(int local_rank) {
-    const WorkerSpec spec = make_worker_spec(parts_.plan, parts_.assignment,
-                                             {local_rank, parts_.directory.file(local_rank, "error.json"),
-                                              parts_.assignment.restart_count, parts_.last_failure});
+    const WorkerSpec spec = make_worker_spec(
+        parts_.plan, parts_.assignment,
+        {local_rank, parts_.directory.file(local_rank, "error.json"), parts_.assignment.attempt, parts_.last_failure});
     const auto pid = parts_.processes.spawn(local_rank, spec, -1, -1);
     if (pid) return step(WorkerStarted{local_rank, pid.value()});
     step(SpawnFailed{local_rank, pid.error()});

@@ -4,42 +4,174 @@
 
 using namespace ddp::launcher;
 using Names = std::vector<std::string>;
-using Bindings = std::vector<std::optional<std::string>>;
+using Visible = std::vector<std::optional<std::string>>;
 
-TEST_CASE("more workers than GPUs is an error that says what to do") {
-  const auto result = bind_devices({8, {"0", "1", "2", "3"}, true, false});
-  REQUIRE_FALSE(result.ok());
-  CHECK(result.error().message ==
-        "8 workers but 4 GPUs (0,1,2,3). Use --nproc-per-node=4, or share GPUs with --oversubscribe.");
+namespace {
+
+const std::vector<GpuFacts> kMachine = {{0, "GPU-aa11", "", {}}, {1, "GPU-ab22", "", {}}, {2, "GPU-cc33", "", {}}};
+
+Names names(const std::vector<VisibleGpu>& gpus) {
+  Names result;
+  for (const VisibleGpu& gpu : gpus) result.push_back(gpu.name);
+  return result;
 }
 
-TEST_CASE("each worker gets its own GPU") {
-  CHECK(bind_devices({2, {"0", "3"}, true, false}).value() == Bindings{"0", "3"});
-  CHECK(bind_devices({1, {"0", "3"}, true, false}).value() == Bindings{"0"});
+Names visible(const std::string& list) {
+  return names(visible_gpus(list, kMachine));
 }
 
-TEST_CASE("oversubscribed workers share GPUs in turn") {
-  CHECK(bind_devices({3, {"4", "5"}, true, true}).value() == Bindings{"4", "5", "4"});
+std::string choose(const std::string& asked, const std::optional<std::string>& inherited = std::nullopt) {
+  const auto chosen = choose_gpus(asked, visible_gpus(inherited, kMachine), kMachine);
+  return chosen ? gpu_names(chosen.value()) : chosen.error().message;
 }
 
-TEST_CASE("with visibility all every worker sees all GPUs of the job") {
-  CHECK(bind_devices({2, {"0", "3"}, false, false}).value() == Bindings{"0,3", "0,3"});
+DeviceRequest request(int workers, const Names& gpus) {
+  DeviceRequest result;
+  result.workers = workers;
+  for (std::size_t i = 0; i < gpus.size(); ++i) result.gpus.push_back({gpus[i], static_cast<int>(i)});
+  return result;
 }
 
-TEST_CASE("without GPUs nothing is bound") {
-  CHECK(bind_devices({2, {}, true, false}).value() == Bindings{std::nullopt, std::nullopt});
+std::string refusal(const DeviceRequest& request) {
+  const auto result = bind_devices(request);
+  return result ? "none" : result.error().message;
 }
+
+bool contains(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+}  // namespace
 
 TEST_CASE("an inherited CUDA_VISIBLE_DEVICES is respected") {
-  CHECK(visible_gpus(std::nullopt, 3) == Names{"0", "1", "2"});
-  CHECK(visible_gpus("2,0", 3) == Names{"2", "0"});
-  CHECK(visible_gpus("GPU-5f1c,MIG-77", 3) == Names{"GPU-5f1c", "MIG-77"});
-  CHECK(visible_gpus("", 3).empty());
-  CHECK(visible_gpus("-1", 3).empty());
+  CHECK(names(visible_gpus(std::nullopt, kMachine)) == Names{"0", "1", "2"});
+  CHECK(visible("2,0") == Names{"2", "0"});
+  CHECK(visible(" 2, 0 ") == Names{"2", "0"});
+  CHECK(visible("GPU-cc33,MIG-77") == Names{"GPU-cc33", "MIG-77"});
+  CHECK(visible("").empty());
+  CHECK(visible("-1").empty());
+  CHECK(visible_gpus("0", {}).empty());
 }
 
 TEST_CASE("the list of visible GPUs ends where CUDA stops reading it") {
-  CHECK(visible_gpus("1,7,0", 3) == Names{"1"});
-  CHECK(visible_gpus("1,-1,0", 3) == Names{"1"});
-  CHECK(visible_gpus("0", 0).empty());
+  CHECK(visible("1,7,0") == Names{"1"});
+  CHECK(visible("1,-1,0") == Names{"1"});
+  CHECK(visible("1,GPU-zz,0") == Names{"1"});
+}
+
+TEST_CASE("a UUID may be cut short as long as it is unambiguous") {
+  CHECK(visible_gpus("GPU-c", kMachine) == std::vector<VisibleGpu>{{"GPU-c", 2}});
+  CHECK(visible("GPU-a,0").empty());
+  CHECK(choose("GPU-ab") == "GPU-ab");
+  CHECK(contains(choose("GPU-a"), "GPU-a is the beginning of several UUIDs"));
+}
+
+TEST_CASE("a UUID that cannot be checked is believed") {
+  const std::vector<GpuFacts> nameless = {{0, "", "", {}}, {1, "", "", {}}};
+  CHECK(visible_gpus("GPU-x,1", nameless) == std::vector<VisibleGpu>{{"GPU-x", std::nullopt}, {"1", 1}});
+  CHECK(choose_gpus("GPU-x", visible_gpus(std::nullopt, nameless), nameless).ok());
+}
+
+TEST_CASE("a chosen index counts among the visible GPUs") {
+  CHECK(choose("2,0") == "2,0");
+  CHECK(choose("0", "2,1") == "2");
+  CHECK(choose("1,0", "GPU-cc33,0") == "0,GPU-cc33");
+  CHECK(choose("MIG-5") == "MIG-5");
+  CHECK(choose("MIG-5", "MIG-4,MIG-5") == "MIG-5");
+}
+
+TEST_CASE("an unknown chosen GPU is named with what there is") {
+  CHECK(choose("0,3") ==
+        "--gpus=0,3: 3 is no index of a visible GPU. Visible: 0,1,2. Use indices from 0 to 2 (they count among the "
+        "visible GPUs), UUIDs or MIG names, separated by commas.");
+  CHECK(contains(choose("2", "1,0"), "2 is no index of a visible GPU. Visible: 1,0."));
+  CHECK(contains(choose("GPU-zz"), "GPU-zz is no GPU of this job"));
+  CHECK(contains(choose("GPU-aa", "1"), "GPU-aa is not visible here"));
+  CHECK(contains(choose("MIG-9", "MIG-4"), "MIG-9 is no GPU of this job"));
+  CHECK(contains(choose(""), "an empty name"));
+  CHECK(contains(choose("0,"), "an empty name"));
+  CHECK(contains(choose("x"), "x is no index"));
+}
+
+TEST_CASE("a GPU may be chosen once") {
+  CHECK(contains(choose("1,1"), "names a GPU twice (1)"));
+  CHECK(contains(choose("0,GPU-aa11"), "names a GPU twice (GPU-aa11)"));
+}
+
+TEST_CASE("choosing where there is nothing to choose says why") {
+  CHECK(contains(choose_gpus("0", {}, {}).error().message, "this machine shows no GPU"));
+  CHECK(contains(choose("0", ""), "CUDA_VISIBLE_DEVICES hides all GPUs"));
+}
+
+TEST_CASE("each worker gets its own GPU") {
+  const DeviceBinding binding = bind_devices(request(2, {"0", "3"})).value();
+  CHECK(binding.visible == Visible{"0", "3"});
+  CHECK(binding.meant[1]->name == "3");
+  CHECK(bind_devices(request(1, {"0", "3"})).value().visible == Visible{"0"});
+}
+
+TEST_CASE("with visibility all CUDA_VISIBLE_DEVICES is left alone unless GPUs were chosen") {
+  DeviceRequest all = request(2, {"0", "3"});
+  all.own = false;
+  CHECK(bind_devices(all).value().visible == Visible{std::nullopt, std::nullopt});
+  CHECK(bind_devices(all).value().meant[1]->name == "3");
+  all.chosen = true;
+  CHECK(bind_devices(all).value().visible == Visible{"0,3", "0,3"});
+}
+
+TEST_CASE("more workers than GPUs is an error that says what to do") {
+  const std::string message =
+      "8 workers but 4 GPUs (0,1,2,3). Use --nproc-per-node=4, or share GPUs with --oversubscribe.";
+  DeviceRequest eight = request(8, {"0", "1", "2", "3"});
+  CHECK(refusal(eight) == message + " For a CPU job use --backend=gloo.");
+  eight.own = false;
+  for (const bool chosen : {true, false}) {
+    eight.chosen = chosen;
+    eight.backend = chosen ? "" : "nccl";
+    CHECK(refusal(eight) == message);
+  }
+  eight.backend = "gloo";
+  eight.chosen = true;
+  CHECK(refusal(eight) == message);
+  eight.chosen = false;
+  eight.virtual_local_rank = true;
+  CHECK(refusal(eight) == message);
+}
+
+TEST_CASE("a CPU job may have more workers than there are GPUs") {
+  DeviceRequest job = request(3, {"0", "1"});
+  job.backend = "gloo";
+  CHECK(bind_devices(job).value().visible == Visible(3));
+  CHECK(bind_devices(job).value().note.empty());
+  job.backend = "";
+  job.own = false;
+  CHECK(bind_devices(job).value().visible == Visible(3));
+  CHECK_FALSE(bind_devices(job).value().meant[0].has_value());
+  CHECK(contains(bind_devices(job).value().note, "3 workers but 2 GPUs (0,1): right for a CPU job only"));
+}
+
+TEST_CASE("oversubscribed workers share GPUs in turn") {
+  DeviceRequest three = request(3, {"4", "5"});
+  three.oversubscribe = true;
+  CHECK(bind_devices(three).value().visible == Visible{"4", "5", "4"});
+}
+
+TEST_CASE("without GPUs nothing is bound") {
+  CHECK(bind_devices(request(2, {})).value().visible == Visible{std::nullopt, std::nullopt});
+}
+
+TEST_CASE("a virtual local rank needs a GPU each as far as somebody spoke of GPUs") {
+  DeviceRequest two = request(2, {});
+  two.virtual_local_rank = true;
+  CHECK(bind_devices(two).value().visible == Visible(2));
+  two.inherited = "3, 5,7";
+  CHECK(bind_devices(two).value().visible == Visible{"3", "5"});
+  two.inherited = "3";
+  CHECK(contains(refusal(two), "CUDA_VISIBLE_DEVICES=3 names 1 for 2 workers"));
+  two.inherited = "";
+  CHECK(contains(refusal(two), "names 0 for 2 workers"));
+  DeviceRequest shown = request(2, {"0", "1"});
+  shown.virtual_local_rank = true;
+  shown.own = false;
+  CHECK(bind_devices(shown).value().visible == Visible{"0", "1"});
 }

@@ -1,60 +1,46 @@
 #include "launcher/plan/host_facts.h"
 
 #include <catch2/catch.hpp>
-#include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
 
-namespace {
-
-void make_file(const std::string& path, int mode) {
-  std::ofstream(path) << "#!/bin/sh\n";
-  ::chmod(path.c_str(), static_cast<mode_t>(mode));
-}
-
-}  // namespace
-
-TEST_CASE("a program that does not exist is not found and a similar one is suggested") {
-  const TemporaryDirectory directory;
-  make_file(directory.path() + "/train", 0755);
-  const ProgramFacts facts = gather_host_facts(directory.path() + "/trian").program;
-  CHECK_FALSE(facts.found);
-  CHECK(facts.suggestion == directory.path() + "/train");
-}
-
-TEST_CASE("a file that is not executable is found but not executable") {
-  const TemporaryDirectory directory;
-  make_file(directory.path() + "/train.py", 0644);
-  const ProgramFacts facts = gather_host_facts(directory.path() + "/train.py").program;
-  CHECK(facts.found);
-  CHECK_FALSE(facts.executable);
-}
-
-TEST_CASE("a directory is found and is no program") {
-  const ProgramFacts facts = gather_host_facts("/tmp").program;
-  CHECK(facts.found);
-  CHECK(facts.is_directory);
-  CHECK_FALSE(facts.executable);
-}
-
-TEST_CASE("a name without a slash is searched for in PATH") {
-  CHECK(gather_host_facts("sh").program.executable);
-  CHECK(gather_host_facts("sh").program.path.ends_with("/sh"));
-  CHECK_FALSE(gather_host_facts("no-such-program-here").program.found);
-}
-
 TEST_CASE("facts of the host are plausible") {
-  const HostFacts facts = gather_host_facts("sh");
+  const Options options{.command = {"sh"}};
+  const HostFacts facts = gather_host_facts(options);
   CHECK(facts.cpu_count >= 1);
-  CHECK(facts.gpu_count >= 0);
   CHECK_FALSE(facts.host_name.empty());
   CHECK(find_variable(facts.environment, "PATH").has_value());
-  CHECK(facts.random_id != gather_host_facts("sh").random_id);
+  CHECK(facts.program.executable);
+  CHECK(facts.interpreter.path.empty());
+  CHECK(facts.topology.cpus.empty());
+  CHECK(facts.random_id != gather_host_facts(options).random_id);
+}
+
+TEST_CASE("a random UUID is one of version 4") {
+  const std::string uuid = gather_host_facts(Options{.command = {"sh"}}).random_uuid;
+  REQUIRE(uuid.size() == 36);
+  for (const std::size_t dash : {8U, 13U, 18U, 23U}) CHECK(uuid[dash] == '-');
+  CHECK(uuid[14] == '4');
+  CHECK(std::string("89ab").find(uuid[19]) != std::string::npos);
+}
+
+TEST_CASE("for a script the interpreter is looked for as well") {
+  const TemporaryDirectory directory;
+  std::ofstream(directory.path() + "/train.py") << "pass\n";
+  const HostFacts facts = gather_host_facts(Options{.command = {directory.path() + "/train.py"}});
+  CHECK(facts.program.found);
+  CHECK_FALSE(facts.interpreter.path.empty());
+}
+
+TEST_CASE("the topology is read when CPUs are to be bound") {
+  const Options options{.command = {"sh"}, .numa_binding = "node"};
+  const HostFacts facts = gather_host_facts(options);
+  CHECK(facts.topology_failure.empty());
+  CHECK_FALSE(facts.topology.cpus.empty());
 }
 
 TEST_CASE("a variable is found by its whole name") {

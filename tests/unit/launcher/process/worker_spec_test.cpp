@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <csignal>
 #include <map>
 
 using namespace ddp::launcher;
@@ -18,6 +19,7 @@ LaunchPlan plan_of(int workers) {
   plan.visible_devices.resize(static_cast<std::size_t>(workers));
   plan.run_id = "run";
   plan.role = "default";
+  plan.ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   plan.inherited_environment = {"HOME=/root", "RANK=77", "EQUALS=a=b"};
   return plan;
 }
@@ -30,14 +32,22 @@ NodeAssignment assignment_of(int workers) {
   return assignment;
 }
 
-Variables variables(const LaunchPlan& plan, int local_rank) {
+Variables variables(const LaunchPlan& plan, const WorkerContext& context) {
   Variables result;
-  const WorkerSpec spec = make_worker_spec(plan, assignment_of(plan.workers), {local_rank, "/tmp/error.json", 0, ""});
+  const WorkerSpec spec = make_worker_spec(plan, assignment_of(plan.workers), context);
   for (const std::string& line : spec.environment) {
     const std::size_t equals = line.find('=');
     CHECK(result.emplace(line.substr(0, equals), line.substr(equals + 1)).second);
   }
   return result;
+}
+
+Variables variables(const LaunchPlan& plan, int local_rank) {
+  return variables(plan, WorkerContext{local_rank, "/tmp/error.json"});
+}
+
+std::vector<std::string> arguments(const LaunchPlan& plan, int local_rank) {
+  return make_worker_spec(plan, assignment_of(plan.workers), {local_rank, ""}).arguments;
 }
 
 }  // namespace
@@ -65,6 +75,7 @@ TEST_CASE("a worker has the whole of torchrun's environment") {
                                         {"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"},
                                         {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
                                         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+                                        {"DDP_ATTEMPT", "0"},
                                         {"OMP_NUM_THREADS", "1"}});
 }
 
@@ -98,7 +109,7 @@ TEST_CASE("ranks on a later node begin where the earlier nodes end") {
   assignment.node_rank = 1;
   assignment.node_count = 2;
   assignment.first_rank = 2;
-  const WorkerSpec spec = make_worker_spec(plan_of(3), assignment, {2, "", 0, ""});
+  const WorkerSpec spec = make_worker_spec(plan_of(3), assignment, {2, ""});
   const auto has = [&](const std::string& line) {
     return std::find(spec.environment.begin(), spec.environment.end(), line) != spec.environment.end();
   };
@@ -108,4 +119,47 @@ TEST_CASE("ranks on a later node begin where the earlier nodes end") {
   CHECK(has("GROUP_WORLD_SIZE=2"));
   CHECK(has("WORLD_SIZE=5"));
   CHECK(has("LOCAL_WORLD_SIZE=3"));
+}
+
+TEST_CASE("a restarted worker knows its attempt and why the last one ended") {
+  LaunchPlan plan = plan_of(1);
+  plan.max_restarts = 3;
+  plan.inherited_environment = {"DDP_LAST_FAILURE=of another job", "DDP_ATTEMPT=9"};
+  CHECK(variables(plan, 0).at("DDP_ATTEMPT") == "0");
+  CHECK_FALSE(variables(plan, 0).contains("DDP_LAST_FAILURE"));
+  const Variables restarted = variables(plan, {0, "", 2, "rank 1 failed (exit code 3)\nTraceback"});
+  CHECK(restarted.at("DDP_ATTEMPT") == "2");
+  CHECK(restarted.at("TORCHELASTIC_RESTART_COUNT") == "2");
+  CHECK(restarted.at("TORCHELASTIC_MAX_RESTARTS") == "3");
+  CHECK(restarted.at("DDP_LAST_FAILURE") == "rank 1 failed (exit code 3)");
+}
+
+TEST_CASE("an argument has the local rank only where torchrun would put it") {
+  LaunchPlan plan = plan_of(2);
+  plan.arguments = {"/usr/bin/python3", "-u", "train.py", "--log=$local_rank", "$$"};
+  CHECK(arguments(plan, 1) == plan.arguments);
+  plan.local_rank_macro = true;
+  CHECK(arguments(plan, 1) == std::vector<std::string>{"/usr/bin/python3", "-u", "train.py", "--log=1", "$"});
+  plan.local_rank_argument = true;
+  plan.local_rank_argument_at = 3;
+  CHECK(arguments(plan, 1) ==
+        std::vector<std::string>{"/usr/bin/python3", "-u", "train.py", "--local_rank=1", "--log=1", "$"});
+  plan.arguments.resize(3);
+  CHECK(arguments(plan, 0).back() == "--local_rank=0");
+}
+
+TEST_CASE("binding, core limit and standard input reach the worker they are for") {
+  LaunchPlan plan = plan_of(2);
+  plan.bindings = {{{0, 1}, {0}, ""}, {{2, 3}, {1}, ""}};
+  plan.core = "off";
+  plan.stdin_local_rank = 1;
+  const WorkerSpec first = make_worker_spec(plan, assignment_of(2), {0, ""});
+  const WorkerSpec second = make_worker_spec(plan, assignment_of(2), {1, ""});
+  CHECK(first.cpus == std::vector{0, 1});
+  CHECK(second.memory_nodes == std::vector{1});
+  CHECK(first.core == "off");
+  CHECK_FALSE(first.reads_stdin);
+  CHECK(second.reads_stdin);
+  plan.bindings.clear();
+  CHECK(make_worker_spec(plan, assignment_of(2), {1, ""}).cpus.empty());
 }

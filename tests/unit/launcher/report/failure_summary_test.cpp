@@ -18,6 +18,7 @@ LaunchPlan plan_of(int workers) {
   plan.program = "./train";
   plan.workers = workers;
   plan.grace = 5s;
+  plan.exit_timeout = 5min;
   for (int i = 0; i < workers; ++i) plan.visible_devices.emplace_back(std::to_string(i));
   return plan;
 }
@@ -61,8 +62,31 @@ TEST_CASE("a worker's own words are quoted without control characters and not en
 
 TEST_CASE("a SIGKILL from outside is explained") {
   JobOutcome outcome;
-  outcome.culprit = end_of(1, ExitStatus::killed(SIGKILL));
-  CHECK(summary(outcome).find("out-of-memory") != std::string::npos);
+  outcome.culprit = end_of(0, ExitStatus::killed(SIGKILL));
+  outcome.culprit->peak_rss_bytes = 3ULL << 30;
+  CHECK_THAT(summary(outcome), Catch::Contains("came from outside") && Catch::Contains("its peak was 3 GiB"));
+  outcome.culprit->oom = OomKill{"/sys/fs/cgroup/job", 64 << 20, 63 << 20};
+  CHECK_THAT(summary(outcome),
+             Catch::Contains("out-of-memory killer struck in cgroup /sys/fs/cgroup/job, limit 64 MiB, "
+                             "peak 63 MiB; its peak was 3 GiB"));
+  outcome.culprit->oom = OomKill{};
+  CHECK_THAT(summary(outcome), Catch::Contains("the machine had no memory left"));
+}
+
+TEST_CASE("core and last lines and log of the culprit are told") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(2, ExitStatus::killed(SIGSEGV, true));
+  const auto lines = failure_summary(outcome, plan_of(4), {"/var/crash/core.4711", {"loading", "bad shard"}, "/l/2"});
+  CHECK_THAT(ddp::base::join(lines, "\n"), Catch::Contains("  core: /var/crash/core.4711\n  its last lines:\n"
+                                                           "  | loading\n  | bad shard\n  log: /l/2"));
+}
+
+TEST_CASE("a rank that did not follow the others is named") {
+  JobOutcome outcome;
+  outcome.exit_timed_out = true;
+  outcome.left_early = {0, 2};
+  outcome.ended_ranks = {1};
+  CHECK_THAT(summary(outcome), Catch::Contains("rank 1 had not ended 5 min after ranks 0, 2 had, with exit code 0"));
 }
 
 TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are told apart") {
@@ -102,7 +126,7 @@ TEST_CASE("a signal and a failed start are told in one line") {
 }
 
 TEST_CASE("success needs no words") {
-  CHECK(failure_summary(JobOutcome{}, plan_of(2)).empty());
+  CHECK(failure_summary(JobOutcome{}, plan_of(2), {}).empty());
 }
 
 TEST_CASE("the start line names workers and node and GPUs and store") {

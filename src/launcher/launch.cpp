@@ -1,0 +1,96 @@
+#include "launcher/launch.h"
+
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+
+#include <algorithm>
+
+#include "base/exit_code.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/launcher_signals.h"
+#include "launcher/process/process_host.h"
+#include "launcher/process/run_directory.h"
+#include "launcher/report/job_reporter.h"
+#include "launcher/supervise/job.h"
+
+namespace ddp::launcher {
+namespace {
+
+// What guardian and supervisor both know, named before they part, so that either can remove what the other has made.
+struct Shared {
+  const LaunchPlan& plan;
+  LogSink& log;
+  std::vector<int> signals;
+  RunDirectory directory;
+  WorkerCgroup cgroup;
+
+  void remove_traces() {
+    directory.remove_if_temporary();
+    cgroup.remove();
+  }
+};
+
+void unblock_all_signals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_UNBLOCK, &all, nullptr);
+}
+
+base::ExitStatus own_fault(LogSink& log, const base::Failure& failure) {
+  log.error(failure.message);
+  return base::ExitStatus::exited(base::kExitOwnFault);
+}
+
+base::ExitStatus end_of(const JobOutcome& outcome) {
+  return outcome.signal ? base::ExitStatus::killed(*outcome.signal) : base::ExitStatus::exited(outcome.exit_code);
+}
+
+// The supervisor's whole life; the guardian waits for its end.
+base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
+  LogSink& log = shared.log;
+  net::EventLoop loop;
+  // Events from outside. Caught until the very end, so that neither processes nor files are left behind; acted on while
+  // the job runs.
+  std::function<void(const Event&)> inbox;
+  const auto deliver = [&](const Event& event) {
+    if (inbox) inbox(event);
+  };
+  const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
+  unblock_all_signals();
+  const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
+
+  if (const auto failure = shared.directory.make()) return own_fault(log, *failure);
+  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.warning(line); });
+  if (!events) return own_fault(log, events.error());
+  const auto processes = make_process_host(loop, shared.cgroup.make() ? &shared.cgroup : nullptr);
+  JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
+                       [](int) { return std::vector<std::string>(); });
+  const auto outcome = run_job({loop, *processes, shared.plan, shared.directory, inbox, reporter.observer()});
+  if (!outcome) return own_fault(log, outcome.error());
+  const base::ExitStatus end = end_of(outcome.value());
+  reporter.job_ended(outcome.value(), end);
+  return end;
+}
+
+// Whether the supervisor has ended by a signal because somebody asked it to.
+bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
+  const auto is_meant = [&](int signal) { return end.was_killed_by(signal); };
+  return is_meant(SIGPIPE) || std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(), is_meant);
+}
+
+}  // namespace
+
+base::ExitStatus launch(const LaunchPlan& plan, LogSink& log) {
+  Shared shared{plan, log, signals_to_care_for(), RunDirectory(plan.log_dir, plan.run_id), {}};
+  const base::ExitStatus end =
+      run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
+        const base::ExitStatus status = supervise_job(shared, std::move(lifeline));
+        shared.remove_traces();
+        return status;
+      });
+  shared.remove_traces();
+  if (!end.was_killed() || was_requested(end, plan)) return end;
+  return own_fault(
+      log, {"the supervising process of ddplaunch was " + end.describe() + "; everything it had started was ended"});
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,13 @@
+// From a plan to the end of the job: builds guardian, supervisor and their parts and connects them. No logic.
+#pragma once
+
+#include "base/exit_status.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/report/log_sink.h"
+
+namespace ddp::launcher {
+
+// Runs the job. The result is how this process should end.
+base::ExitStatus launch(const LaunchPlan& plan, LogSink& log);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,162 @@
+// The plan for people: a table that can be read from top to bottom, one fact a line.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/signals.h"
+#include "base/text.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/plan/worker_variables.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kLabelWidth = 13;
+
+std::string row(const std::string& label, const std::string& value) {
+  const std::size_t blanks = label.size() < kLabelWidth ? kLabelWidth - label.size() : 1;
+  return label + std::string(blanks, ' ') + value + "\n";
+}
+
+// A word as one could type it in a shell.
+std::string quoted(const std::string& word) {
+  static const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%^";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string result = "'";
+  for (const char letter : word) result += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return result + "'";
+}
+
+std::string argument_list(const LaunchPlan& plan) {
+  std::vector<std::string> words;
+  for (std::size_t i = 1; i < plan.arguments.size(); ++i) {
+    if (plan.local_rank_argument && i == plan.local_rank_argument_at) words.emplace_back("--local_rank=N");
+    words.push_back(quoted(plan.arguments[i]));
+  }
+  if (plan.local_rank_argument && plan.local_rank_argument_at == plan.arguments.size()) {
+    words.emplace_back("--local_rank=N");
+  }
+  return words.empty() ? "none" : base::join(words, " ");
+}
+
+std::string gpu_of(const LaunchPlan& plan, std::size_t i) {
+  const auto& visible = plan.visible_devices[i];
+  const auto meant = i < plan.devices.size() ? plan.devices[i] : std::nullopt;
+  if (!meant) return visible ? "sees GPU " + *visible : "no GPU of its own";
+  if (!visible) return "GPU " + *meant + ", sees all";
+  return "GPU " + *meant + (visible == meant ? "" : ", sees " + *visible);
+}
+
+std::string worker_rows(const LaunchPlan& plan) {
+  std::string text;
+  for (std::size_t i = 0; i < plan.visible_devices.size(); ++i) {
+    std::string value = gpu_of(plan, i);
+    if (i < plan.bindings.size()) value += "; " + plan.bindings[i].description;
+    if (plan.stdin_local_rank == static_cast<int>(i)) value += "; reads standard input";
+    text += row("rank " + std::to_string(i), value);
+  }
+  return text;
+}
+
+std::string store_place(const StorePlan& store) {
+  const std::string port = store.port == 0 ? "a free port" : "port " + std::to_string(store.port);
+  const std::string bound = store.bind_address == store.advertised ? "" : " (listens on " + store.bind_address + ")";
+  return store.advertised + ", " + port + ", served by ddplaunch" + bound;
+}
+
+std::string stream_text(const StreamPlan& stream) {
+  if (stream.to_console && stream.to_file) return "console and file";
+  if (stream.to_console) return "console";
+  return stream.to_file ? "file" : "nowhere";
+}
+
+// "all" or the local ranks for each way that output goes.
+std::string output_rows(const LaunchPlan& plan) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (std::size_t i = 0; i < plan.output.workers.size(); ++i) {
+    const WorkerOutputPlan& worker = plan.output.workers[i];
+    const std::string way = worker.out == worker.err
+                                ? stream_text(worker.out)
+                                : "stdout to " + stream_text(worker.out) + ", stderr to " + stream_text(worker.err);
+    ranks[way].push_back(static_cast<int>(i));
+  }
+  std::string text;
+  for (const auto& [way, list] : ranks) {
+    const bool all = list.size() == plan.output.workers.size();
+    const std::string whose = list.size() == 1 ? "local rank " : "local ranks ";
+    text += row("output", (all ? "" : whose + base::rank_list(list) + ": ") + way);
+  }
+  const bool tagged = std::ranges::any_of(
+      plan.output.workers, [](const WorkerOutputPlan& worker) { return worker.out.tagged || worker.err.tagged; });
+  std::vector<std::string> manner;
+  if (tagged && !plan.output.tag.empty()) manner.push_back("tag " + quoted(plan.output.tag));
+  if (plan.output.collapse) manner.emplace_back("identical lines once");
+  if (plan.output.color) manner.emplace_back("colours");
+  if (plan.output.lossless) manner.emplace_back("lossless");
+  if (plan.end_on_closed_console) manner.emplace_back("a closed console ends the job");
+  if (!manner.empty()) text += row("lines", base::join(manner, ", "));
+  if (plan.log_dir) text += row("logs", *plan.log_dir);
+  return text;
+}
+
+std::string supervision(const LaunchPlan& plan) {
+  std::vector<std::string> names;
+  for (const int signal : plan.ending_signals) names.push_back(base::signal_name(signal));
+  std::vector<std::string> parts = {base::counted(plan.max_restarts, "restart"),
+                                    "grace " + base::human_duration(plan.grace)};
+  parts.push_back(plan.exit_timeout.count() == 0 ? "no exit timeout"
+                                                 : "exit timeout " + base::human_duration(plan.exit_timeout));
+  parts.push_back(names.empty() ? "no signal ends it" : "ended by " + base::join(names, ", "));
+  if (plan.core != "inherit") parts.push_back("core dumps " + plan.core);
+  return base::join(parts, ", ");
+}
+
+// What all workers have alike, then the names of what differs.
+std::string environment_rows(const LaunchPlan& plan) {
+  WorkerPosition position;
+  position.world_size = plan.workers;
+  position.master_addr = plan.store.advertised;
+  position.master_port = plan.store.port;
+  const auto first = worker_variables(plan, position);
+  std::set<std::string> differing = {wire::env::kErrorFile};
+  if (plan.store.port == 0) differing.insert(wire::env::kMasterPort);
+  // These are a worker's own even if there is but one.
+  differing.insert({wire::env::kRank, wire::env::kRoleRank});
+  for (position.local_rank = 1; position.local_rank < plan.workers; ++position.local_rank) {
+    for (const auto& [name, value] : worker_variables(plan, position)) {
+      if (first.at(name) != value) differing.insert(name);
+    }
+  }
+  std::string text;
+  for (const auto& [name, value] : first) {
+    if (differing.contains(name)) continue;
+    text += row(text.empty() ? "environment" : "", name + "=" + quoted(value));
+  }
+  const std::vector<std::string> names(differing.begin(), differing.end());
+  return text + row("", "set at the start or for each worker: " + base::join(names, ", "));
+}
+
+}  // namespace
+
+std::string describe(const LaunchPlan& plan) {
+  std::string text = row("program", plan.program);
+  text += row("arguments", argument_list(plan));
+  if (plan.local_rank_macro) text += row("macros", "$local_rank, ${local_rank} and $$ in arguments");
+  text += row("node", plan.host_name);
+  text += row("workers", std::to_string(plan.workers));
+  text += worker_rows(plan);
+  text += row("backend", plan.backend.empty() ? "chosen by the workers" : plan.backend);
+  text += row("store", store_place(plan.store));
+  text += row("run id", plan.run_id);
+  text += row("role", plan.role);
+  text += row("supervision", supervision(plan));
+  text += output_rows(plan);
+  if (!plan.summary_file.empty()) text += row("summary", plan.summary_file);
+  if (!plan.event_log.empty()) text += row("event log", plan.event_log);
+  text += environment_rows(plan);
+  for (const std::string& note : plan.notes) text += row("note", note);
+  return text;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,118 @@
+#include "launcher/plan/output_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "launcher/plan/host_facts.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr const char* kNoFiles = "/dev/null";
+constexpr const char* kDefaultLogs = "./ddp-logs";
+constexpr const char* kNativeTag = "[${rank}] ";
+constexpr const char* kTorchTag = "[${role}${local_rank}]:";
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// torchrun's template has ${role_name} where ours has ${role}; the rest is called alike.
+std::string torch_tag(const HostFacts& facts) {
+  auto asked = find_variable(facts.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+  if (!asked || asked->empty()) return kTorchTag;
+  replace_all(*asked, "$role_name", "${role}");
+  replace_all(*asked, "${role_name}", "${role}");
+  replace_all(*asked, "$local_rank", "${local_rank}");
+  replace_all(*asked, "$rank", "${rank}");
+  replace_all(*asked, "$$", "$");
+  return *asked;
+}
+
+bool wants_color(const Options& options, const HostFacts& facts) {
+  if (options.color != "auto") return options.color == "always";
+  const bool unwanted = !find_variable(facts.environment, "NO_COLOR").value_or("").empty() ||
+                        find_variable(facts.environment, "TERM").value_or("") == "dumb";
+  return facts.console_is_terminal && !unwanted;
+}
+
+std::optional<std::string> choose_log_dir(const Options& options, const HostFacts& facts) {
+  if (options.log_dir) return options.log_dir;
+  const bool files = options.redirects.any() || options.tee.any() || !options.stdout_filters.empty() ||
+                     !options.stderr_filters.empty();
+  if (!files) return std::nullopt;
+  if (options.manner == Manner::native) return kDefaultLogs;
+  const std::string temporary = find_variable(facts.environment, "TMPDIR").value_or("");
+  return (temporary.empty() ? "/tmp" : temporary) + "/torchelastic_" + facts.random_id.substr(0, 8);
+}
+
+void note_unknown_ranks(const std::string& option, const std::set<int>& named, int workers,
+                        std::vector<std::string>& notes) {
+  std::vector<int> unknown;
+  std::ranges::copy_if(named, std::back_inserter(unknown), [&](int rank) { return rank >= workers; });
+  if (unknown.empty()) return;
+  notes.push_back(option + " names local rank " + base::rank_list(unknown) + ", but there " +
+                  (workers == 1 ? "is " : "are ") + base::counted(workers, "worker"));
+}
+
+std::set<int> named_ranks(const StreamSelection& selection) {
+  std::set<int> ranks;
+  for (const auto& [rank, streams] : selection.by_local_rank) ranks.insert(rank);
+  return ranks;
+}
+
+// What stands before the lines of a worker's console output; "" for nothing.
+std::string choose_tag(const Options& options, const HostFacts& facts, int workers) {
+  if (options.tag) return *options.tag;
+  if (options.manner != Manner::native) return torch_tag(facts);
+  return workers > 1 ? kNativeTag : "";
+}
+
+}  // namespace
+
+OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers) {
+  const bool native = options.manner == Manner::native;
+  OutputDecision decision;
+  decision.log_dir = choose_log_dir(options, facts);
+  note_unknown_ranks("--redirects", named_ranks(options.redirects), workers, decision.notes);
+  note_unknown_ranks("--tee", named_ranks(options.tee), workers, decision.notes);
+  const std::set<int> shown(options.console_local_ranks.begin(), options.console_local_ranks.end());
+  note_unknown_ranks("--local-ranks-filter", shown, workers, decision.notes);
+
+  const bool selected = options.redirects.any() || options.tee.any();
+  const bool filtered = !options.stdout_filters.empty() || !options.stderr_filters.empty();
+  const bool no_files = decision.log_dir == kNoFiles;
+  if (no_files && (selected || filtered)) {
+    decision.notes.emplace_back(
+        "--log-dir=/dev/null: no files are written; --redirects, --tee and the filters have no effect");
+  }
+  OutputPlan& output = decision.output;
+  output.tag = choose_tag(options, facts, workers);
+  output.collapse = options.collapse.value_or(native && workers > 1 && !output.tag.empty());
+  output.lossless = options.lossless;
+  output.color = wants_color(options, facts);
+  if (!no_files) {
+    output.stdout_filters = options.stdout_filters;
+    output.stderr_filters = options.stderr_filters;
+  }
+  // A log folder alone: everything, as well as on the console. torchrun has only the error files there.
+  const bool everything = native && options.log_dir && !selected;
+  const bool tag_always = native || options.tag.has_value();
+  for (int rank = 0; rank < workers; ++rank) {
+    const bool visible = shown.empty() || shown.contains(rank);
+    const int tee = no_files ? 0 : everything ? 3 : options.tee.of(rank);
+    const int redirect = no_files ? 0 : options.redirects.of(rank);
+    const auto stream = [&](int mask) {
+      const bool both = (tee & mask) != 0;
+      const bool file_only = !both && (redirect & mask) != 0;
+      return StreamPlan{visible && !file_only, both || file_only, tag_always || both};
+    };
+    output.workers.push_back({stream(StreamSelection::kStdout), stream(StreamSelection::kStderr)});
+  }
+  return decision;
+}
+
+}  // namespace ddp::launcher

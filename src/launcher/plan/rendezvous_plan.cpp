@@ -1,0 +1,130 @@
+#include "launcher/plan/rendezvous_plan.h"
+
+#include <algorithm>
+
+#include "base/exit_code.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+// torchrun's.
+constexpr std::uint16_t kStaticPort = 29500;
+constexpr std::uint16_t kDynamicPort = 29400;
+
+struct Endpoint {
+  std::string host;
+  std::optional<std::uint16_t> port;
+};
+
+// "host", "host:port", "[::1]", "[::1]:port".
+std::optional<Endpoint> parse_endpoint(const std::string& text) {
+  Endpoint endpoint;
+  std::string rest;
+  if (text.starts_with("[")) {
+    const std::size_t close = text.find(']');
+    if (close == std::string::npos) return std::nullopt;
+    endpoint.host = text.substr(1, close - 1);
+    rest = text.substr(close + 1);
+  } else {
+    // More colons than one: an IPv6 address without brackets, whose end cannot be told from a port.
+    if (std::ranges::count(text, ':') > 1) return std::nullopt;
+    const std::size_t colon = std::min(text.find(':'), text.size());
+    endpoint.host = text.substr(0, colon);
+    rest = text.substr(colon);
+  }
+  if (endpoint.host.empty()) return std::nullopt;
+  if (rest.empty()) return endpoint;
+  const auto port = rest[0] == ':' ? base::parse_integer(rest.substr(1), 0, 65535) : std::nullopt;
+  if (!port) return std::nullopt;
+  endpoint.port = static_cast<std::uint16_t>(*port);
+  return endpoint;
+}
+
+std::optional<PlanFailure> check_nodes(const Options& options) {
+  if (options.max_nodes > 1) {
+    const std::string asked = options.min_nodes == options.max_nodes
+                                  ? std::to_string(options.max_nodes)
+                                  : std::to_string(options.min_nodes) + ":" + std::to_string(options.max_nodes);
+    return PlanFailure{
+        base::kExitUsage,
+        "--nnodes=" + asked + ": jobs over several nodes are not available in this version. Use --nnodes=1."};
+  }
+  if (options.node_rank.value_or(0) > 0) {
+    return PlanFailure{base::kExitUsage, "--node-rank=" + std::to_string(*options.node_rank) +
+                                             ": jobs over several nodes are not available in this version. Use "
+                                             "--node-rank=0 or leave it out."};
+  }
+  return std::nullopt;
+}
+
+// What the options ask for, once --standalone (said or meant) is out of the way.
+base::Result<StorePlan, PlanFailure> plan_store(const Options& options) {
+  const bool torch = options.manner != Manner::native;
+  StorePlan store;
+  if (!options.rdzv_endpoint.empty()) {
+    const auto endpoint = parse_endpoint(options.rdzv_endpoint);
+    if (!endpoint) {
+      return PlanFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
+                                               " is not an address. Use host:port, or [address]:port for IPv6."};
+    }
+    const bool is_static = options.rdzv_backend == "static" || (torch && options.rdzv_backend.empty());
+    if (is_static && !endpoint->port) {
+      return PlanFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
+                                               " has no port. Use --rdzv-endpoint=" + options.rdzv_endpoint + ":" +
+                                               std::to_string(kStaticPort) + ", or port 0 for a free one."};
+    }
+    store.advertised = endpoint->host;
+    store.port = endpoint->port.value_or(kDynamicPort);
+    return store;
+  }
+  if (torch && options.rdzv_backend == "c10d") store.advertised = "localhost";
+  if (!options.master_addr.empty()) store.advertised = options.master_addr;
+  store.port = options.master_port.value_or(torch && options.rdzv_backend == "static" ? kStaticPort : 0);
+  return store;
+}
+
+std::string bind_address(const std::string& advertised) {
+  return advertised == "localhost" ? "127.0.0.1" : advertised;
+}
+
+std::vector<std::string> without_effect(const Options& options) {
+  std::vector<std::string> notes;
+  const bool master = !options.master_addr.empty() || options.master_port.has_value();
+  if (options.standalone && (master || !options.rdzv_endpoint.empty())) {
+    notes.emplace_back("--rdzv-endpoint, --master-addr and --master-port have no effect beside --standalone");
+  } else if (master && !options.rdzv_endpoint.empty()) {
+    notes.emplace_back("--master-addr and --master-port have no effect beside --rdzv-endpoint");
+  }
+  if (options.manner != Manner::native && options.standalone && !options.run_id.empty()) {
+    notes.emplace_back("--rdzv-id has no effect beside --standalone: the run id is a random one, as under torchrun");
+  }
+  return notes;
+}
+
+}  // namespace
+
+base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options, const HostFacts& facts) {
+  if (auto failure = check_nodes(options)) return *failure;
+  const bool torch = options.manner != Manner::native;
+  // torchrun with neither backend, endpoint nor port behaves as with --standalone.
+  const bool meant = torch && options.rdzv_backend.empty() && options.rdzv_endpoint.empty() && !options.master_port;
+
+  RendezvousPlan plan;
+  plan.notes = without_effect(options);
+  if (options.standalone || meant) {
+    plan.store.advertised = !options.standalone && !options.master_addr.empty() ? options.master_addr : "localhost";
+    const bool named = !options.run_id.empty() && !(torch && options.standalone);
+    plan.run_id = named ? options.run_id : facts.random_uuid;
+  } else {
+    auto store = plan_store(options);
+    if (!store) return store.error();
+    plan.store = std::move(store).value();
+    plan.run_id = !options.run_id.empty() ? options.run_id : torch ? "none" : facts.random_id;
+  }
+  if (!options.local_addr.empty()) plan.store.advertised = options.local_addr;
+  plan.store.bind_address = bind_address(plan.store.advertised);
+  return plan;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,23 @@
+// Where the workers meet: the address and port of the store, and the name of the run. A pure function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/plan/host_facts.h"
+#include "launcher/plan/launch_plan.h"
+
+namespace ddp::launcher {
+
+struct RendezvousPlan {
+  StorePlan store;
+  std::string run_id;
+  std::vector<std::string> notes;
+};
+
+// From --standalone, --rdzv-*, --master-*, --local-addr and --nnodes. An address that is no number stays a name; it is
+// looked up when the store starts to listen.
+base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options, const HostFacts& facts);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,174 @@
+#include "launcher/plan/worker_command.h"
+
+#include <cctype>
+#include <optional>
+
+#include "base/exit_code.h"
+
+namespace ddp::launcher {
+
+using base::kExitNotExecutable;
+using base::kExitNotFound;
+using base::kExitUsage;
+
+namespace {
+
+using Refusal = std::optional<PlanFailure>;
+
+std::string non_empty(const std::vector<std::string>& environment, const char* name) {
+  return find_variable(environment, name).value_or("");
+}
+
+// A name with control characters as it should be shown: a carriage return from Windows is the usual case.
+std::string shown(const std::string& name) {
+  std::string text;
+  for (const char letter : name) {
+    if (letter == '\r') {
+      text += "\\r";
+    } else {
+      text += letter;
+    }
+  }
+  return text;
+}
+
+PlanFailure not_found(const std::string& start, const std::string& where, const std::string& suggestion) {
+  return {kExitNotFound, start + where + "." + (suggestion.empty() ? "" : " Did you mean " + suggestion + "?")};
+}
+
+// What holds for scripts and programs alike: the file is there and can be reached.
+Refusal check_reachable(const std::string& start, const std::string& name, const ProgramFacts& file, bool by_path) {
+  if (file.denied) return PlanFailure{kExitNotExecutable, start + "permission denied on a directory of its path."};
+  if (file.found) return std::nullopt;
+  const bool searched = by_path && name.find('/') == std::string::npos;
+  return not_found(start, searched ? "not found in PATH" : "no such file", file.suggestion);
+}
+
+Refusal check_format(const std::string& start, const ProgramFacts& program) {
+  if (!program.foreign_machine.empty()) {
+    return PlanFailure{kExitNotExecutable,
+                       start + "it is a program for another architecture (" + program.foreign_machine + ")."};
+  }
+  if (program.format == FileFormat::text) {
+    return PlanFailure{kExitNotExecutable,
+                       start + "it is neither a program nor a script with a #! line. Add one, such as #!/bin/sh."};
+  }
+  if (program.missing_interpreter.empty()) return std::nullopt;
+  const std::string missing = shown(program.missing_interpreter);
+  if (program.format == FileFormat::elf) {
+    return PlanFailure{kExitNotFound, start + "its dynamic loader " + missing +
+                                          " is missing (built for another system, or 32-bit libraries not installed)."};
+  }
+  const std::string ending = missing.ends_with("\\r") ? " (its lines end as on Windows; try dos2unix)" : "";
+  return PlanFailure{kExitNotFound, start + "the interpreter " + missing + " of its #! line is missing" + ending + "."};
+}
+
+Refusal check_executable(const std::string& name, const ProgramFacts& program) {
+  const std::string start = "cannot start " + name + ": ";
+  if (auto refusal = check_reachable(start, name, program, true)) return refusal;
+  if (program.is_directory) return PlanFailure{kExitNotExecutable, start + "it is a directory."};
+  if (program.executable) return check_format(start, program);
+  if (program.execute_bits) {
+    return PlanFailure{kExitNotExecutable,
+                       start + "permission denied (executable for others only, or on a file system mounted noexec)."};
+  }
+  return PlanFailure{kExitNotExecutable, start + "not executable. Try chmod +x " + program.path + "."};
+}
+
+Refusal check_script(const std::string& name, const ProgramFacts& script) {
+  const std::string start = "cannot start " + name + ": ";
+  if (auto refusal = check_reachable(start, name, script, false)) return refusal;
+  if (script.is_directory && !script.is_package) {
+    return PlanFailure{kExitNotExecutable, start + "it is a directory without a __main__.py."};
+  }
+  if (!script.readable) return PlanFailure{kExitNotExecutable, start + "permission denied (not readable)."};
+  if (script.format == FileFormat::elf) {
+    return PlanFailure{kExitNotExecutable, start + "it is a native program, not a Python script. Add --no-python."};
+  }
+  return std::nullopt;
+}
+
+Refusal check_interpreter(const std::string& name, const std::vector<std::string>& environment,
+                          const ProgramFacts& interpreter) {
+  const std::string wanted = interpreter_candidates(environment).front();
+  const bool chosen = !non_empty(environment, "PYTHON_EXEC").empty();
+  const bool virtual_environment = !chosen && !non_empty(environment, "VIRTUAL_ENV").empty();
+  const std::string origin = chosen ? " (PYTHON_EXEC)" : virtual_environment ? " (VIRTUAL_ENV)" : "";
+  if (interpreter.found || chosen || virtual_environment) return check_executable(wanted + origin, interpreter);
+  return PlanFailure{kExitNotFound, "cannot start " + name +
+                                        ": no Python: neither python3 nor python is in PATH. Install it, or name one "
+                                        "with PYTHON_EXEC."};
+}
+
+Refusal check_options(const Options& options) {
+  if (options.run_path) return std::nullopt;  // wins over both
+  if (options.module && options.no_python) {
+    return PlanFailure{kExitUsage, "--module and --no-python exclude each other: a module needs Python."};
+  }
+  if (options.local_rank_argument && options.no_python) {
+    return PlanFailure{kExitUsage, "--no-python needs --use-env: only a script takes --local_rank=N."};
+  }
+  return std::nullopt;
+}
+
+bool continues_name(char letter) {
+  return letter == '_' || std::isalnum(static_cast<unsigned char>(letter)) != 0;
+}
+
+}  // namespace
+
+std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment) {
+  const std::string chosen = non_empty(environment, "PYTHON_EXEC");
+  if (!chosen.empty()) return {chosen};
+  const std::string virtual_environment = non_empty(environment, "VIRTUAL_ENV");
+  if (!virtual_environment.empty()) return {virtual_environment + "/bin/python"};
+  return {"python3", "python"};
+}
+
+base::Result<WorkerCommand, PlanFailure> make_worker_command(const Options& options, const HostFacts& facts) {
+  if (auto refusal = check_options(options)) return *refusal;
+  const ProgramKind kind = program_kind(options);
+  WorkerCommand command;
+  command.what = options.command.front();
+  command.local_rank_macro = options.manner != Manner::native;
+  if (kind == ProgramKind::executable) {
+    if (auto refusal = check_executable(command.what, facts.program)) return *refusal;
+    command.program = facts.program.path;
+    command.arguments = options.command;
+    return command;
+  }
+  if (kind == ProgramKind::script) {
+    if (auto refusal = check_script(command.what, facts.program)) return *refusal;
+  }
+  if (auto refusal = check_interpreter(command.what, facts.environment, facts.interpreter)) return *refusal;
+  command.program = facts.interpreter.path;
+  command.arguments = {command.program, "-u"};
+  if (kind == ProgramKind::module) command.arguments.emplace_back("-m");
+  command.local_rank_argument = options.local_rank_argument;
+  command.local_rank_argument_at = command.arguments.size() + 1;
+  command.arguments.insert(command.arguments.end(), options.command.begin(), options.command.end());
+  return command;
+}
+
+std::string substitute_local_rank(const std::string& argument, int local_rank) {
+  static constexpr std::string_view kName = "local_rank";
+  std::string result;
+  for (std::size_t i = 0; i < argument.size();) {
+    const std::string_view rest = std::string_view(argument).substr(i);
+    const bool braced = rest.starts_with("${local_rank}");
+    const std::size_t end = 1 + kName.size();
+    const bool plain = rest.starts_with("$local_rank") && (rest.size() == end || !continues_name(rest[end]));
+    if (braced || plain) {
+      result += std::to_string(local_rank);
+      i += end + (braced ? 2 : 0);
+    } else if (rest.starts_with("$$")) {
+      result += '$';
+      i += 2;
+    } else {
+      result += argument[i++];
+    }
+  }
+  return result;
+}
+
+}  // namespace ddp::launcher

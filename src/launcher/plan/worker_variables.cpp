@@ -1,0 +1,62 @@
+#include "launcher/plan/worker_variables.h"
+
+#include "base/signals.h"
+#include "base/text.h"
+#include "launcher/plan/host_facts.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+namespace {
+
+namespace env = wire::env;
+
+std::string signal_names(const std::vector<int>& signals) {
+  std::vector<std::string> names;
+  for (const int signal : signals) names.push_back(base::signal_name(signal));
+  return base::join(names, ",");
+}
+
+// Of a text of several lines, the first one: a variable with line breaks breaks what people do with `env`.
+std::string one_line(const std::string& text) {
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const WorkerPosition& position) {
+  const int rank = position.first_rank + position.local_rank;
+  const std::string global_rank = std::to_string(rank);
+  const std::string world_size = std::to_string(position.world_size);
+  std::map<std::string, std::string> variables = {
+      {env::kLocalRank, std::to_string(plan.virtual_local_rank ? 0 : position.local_rank)},
+      {env::kRank, global_rank},
+      {env::kWorldSize, world_size},
+      {env::kLocalWorldSize, std::to_string(plan.workers)},
+      {env::kGroupRank, std::to_string(position.node_rank)},
+      {env::kGroupWorldSize, std::to_string(position.node_count)},
+      {env::kRoleName, plan.role},
+      {env::kRoleRank, global_rank},
+      {env::kRoleWorldSize, world_size},
+      {env::kMasterAddr, position.master_addr},
+      {env::kMasterPort, std::to_string(position.master_port)},
+      {env::kRestartCount, std::to_string(position.attempt)},
+      {env::kMaxRestarts, std::to_string(plan.max_restarts)},
+      {env::kRunId, plan.run_id},
+      {env::kUseAgentStore, "True"},
+      {env::kErrorFile, plan.log_dir == "/dev/null" ? "" : position.error_file},
+      {env::kSignalsToHandle, signal_names(plan.ending_signals)},
+      {env::kAttempt, std::to_string(position.attempt)},
+  };
+  if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
+    variables.emplace(env::kNcclAsyncErrorHandling, "1");
+  }
+  if (plan.omp_threads) variables.emplace(env::kOmpNumThreads, std::to_string(*plan.omp_threads));
+  const auto& devices = plan.visible_devices.at(static_cast<std::size_t>(position.local_rank));
+  if (devices) variables.emplace(env::kCudaVisibleDevices, *devices);
+  if (!plan.backend.empty()) variables.emplace(env::kBackend, plan.backend);
+  if (plan.quiet) variables.emplace(env::kQuiet, "1");
+  if (position.attempt > 0) variables.emplace(env::kLastFailure, one_line(position.last_failure));
+  return variables;
+}
+
+}  // namespace ddp::launcher

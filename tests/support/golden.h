@@ -1,0 +1,19 @@
+// Texts that are compared as a whole with a file under tests/golden. DDP_UPDATE_GOLDEN=1 writes the files anew.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+inline void check_golden(const std::string& name, const std::string& text) {
+  const std::string path = std::string(DDP_TEST_SOURCE_DIR) + "/tests/golden/" + name;
+  if (std::getenv("DDP_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  std::ifstream file(path);
+  std::ostringstream expected;
+  expected << file.rdbuf();
+  CAPTURE(name);
+  CHECK(text == expected.str());
+}

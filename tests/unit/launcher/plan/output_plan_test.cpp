@@ -1,0 +1,158 @@
+#include "launcher/plan/output_plan.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/situation.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+OutputDecision decide(const Situation& situation, int workers = 2) {
+  return plan_output(situation.options, situation.facts, workers);
+}
+
+// c: console, f: file, t: tagged; "-" for none of them. Standard output, then standard error.
+std::string flags(const OutputDecision& decision, std::size_t local_rank) {
+  const auto text = [](const StreamPlan& stream) {
+    std::string flags = std::string(stream.to_console ? "c" : "") + (stream.to_file ? "f" : "");
+    if (stream.to_console && stream.tagged) flags += "t";
+    return flags.empty() ? "-" : flags;
+  };
+  const WorkerOutputPlan& worker = decision.output.workers.at(local_rank);
+  return text(worker.out) + " " + text(worker.err);
+}
+
+Situation torchrun() {
+  return Situation().manner(Manner::torchrun);
+}
+
+}  // namespace
+
+TEST_CASE("several workers have a tag each and repeat themselves once, one worker has the console") {
+  CHECK(decide(Situation()).output.tag == "[${rank}] ");
+  CHECK(decide(Situation()).output.collapse);
+  CHECK(flags(decide(Situation()), 1) == "ct ct");
+  CHECK(decide(Situation(), 1).output.tag.empty());
+  CHECK_FALSE(decide(Situation(), 1).output.collapse);
+  CHECK_FALSE(decide(Situation()).log_dir.has_value());
+}
+
+TEST_CASE("tag and collapse can be chosen") {
+  Situation situation;
+  situation.options.tag = "${node}: ";
+  CHECK(decide(situation, 1).output.tag == "${node}: ");
+  situation.options.tag = "";
+  CHECK(decide(situation).output.tag.empty());
+  // Without a tag nobody could see which ranks a line is from.
+  CHECK_FALSE(decide(situation).output.collapse);
+  situation.options.collapse = true;
+  CHECK(decide(situation, 1).output.collapse);
+}
+
+TEST_CASE("a log folder alone takes everything, except under torchrun's name") {
+  Situation situation;
+  situation.options.log_dir = "logs";
+  CHECK(decide(situation).log_dir == "logs");
+  CHECK(flags(decide(situation), 0) == "cft cft");
+  situation.options.manner = Manner::torchrun;
+  CHECK(flags(decide(situation), 0) == "c c");
+}
+
+TEST_CASE("streams are redirected or teed, and tee wins on the console") {
+  Situation situation;
+  situation.options.redirects.all = 3;
+  situation.options.tee.by_local_rank = {{1, StreamSelection::kStdout}};
+  CHECK(flags(decide(situation), 0) == "f f");
+  CHECK(flags(decide(situation), 1) == "cft f");
+  CHECK(decide(situation).log_dir == "./ddp-logs");
+  situation.options.log_dir = "logs";
+  CHECK(decide(situation).log_dir == "logs");
+  CHECK(flags(decide(situation), 0) == "f f");
+}
+
+TEST_CASE("under torchrun's name only teed streams are tagged") {
+  Situation situation = torchrun();
+  CHECK(flags(decide(situation), 1) == "c c");
+  CHECK_FALSE(decide(situation).output.collapse);
+  situation.options.tee.all = StreamSelection::kStderr;
+  CHECK(flags(decide(situation), 1) == "c cft");
+  CHECK(decide(situation).output.tag == "[${role}${local_rank}]:");
+  situation.options.tag = "[${rank}] ";
+  CHECK(flags(decide(situation), 1) == "ct cft");
+}
+
+TEST_CASE("torchrun's template of the line prefix is honoured under its name") {
+  Situation situation = torchrun();
+  situation.facts.environment = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=$role_name/${rank}/$local_rank $$"};
+  CHECK(decide(situation).output.tag == "${role}/${rank}/${local_rank} $");
+  situation.options.manner = Manner::native;
+  CHECK(decide(situation).output.tag == "[${rank}] ");
+}
+
+TEST_CASE("under torchrun's name log files without a folder go to a temporary one") {
+  Situation situation = torchrun();
+  CHECK_FALSE(decide(situation).log_dir.has_value());
+  situation.options.tee.all = 3;
+  CHECK(decide(situation).log_dir == "/tmp/torchelastic_01234567");
+  situation.facts.environment = {"TMPDIR=/scratch"};
+  CHECK(decide(situation).log_dir == "/scratch/torchelastic_01234567");
+}
+
+TEST_CASE("a filter of local ranks concerns the console only") {
+  Situation situation;
+  situation.options.console_local_ranks = {1};
+  situation.options.log_dir = "logs";
+  CHECK(flags(decide(situation), 0) == "f f");
+  CHECK(flags(decide(situation), 1) == "cft cft");
+  situation.options.log_dir.reset();
+  CHECK(flags(decide(situation), 0) == "- -");
+}
+
+TEST_CASE("without a place for files nothing is written, and a note says what has no effect") {
+  Situation situation = torchrun();
+  situation.options.log_dir = "/dev/null";
+  CHECK(decide(situation).notes.empty());
+  situation.options.redirects.all = 3;
+  situation.options.stdout_filters = {"loss"};
+  CHECK(flags(decide(situation), 0) == "c c");
+  CHECK(decide(situation).output.stdout_filters.empty());
+  CHECK(mentions(decide(situation).notes, "--log-dir=/dev/null: no files are written"));
+}
+
+TEST_CASE("filters have files to write to") {
+  Situation situation;
+  situation.options.stdout_filters = {"loss"};
+  situation.options.stderr_filters = {"error"};
+  CHECK(decide(situation).output.stdout_filters == std::vector<std::string>{"loss"});
+  CHECK(decide(situation).output.stderr_filters == std::vector<std::string>{"error"});
+  CHECK(decide(situation).log_dir == "./ddp-logs");
+}
+
+TEST_CASE("local ranks that do not exist are noted") {
+  Situation situation;
+  situation.options.redirects.by_local_rank = {{1, 3}, {9, 1}};
+  situation.options.tee.by_local_rank = {{2, 1}};
+  situation.options.console_local_ranks = {0, 5};
+  const auto notes = decide(situation).notes;
+  CHECK(mentions(notes, "--redirects names local rank 9, but there are 2 workers"));
+  CHECK(mentions(notes, "--tee names local rank 2, but there are 2 workers"));
+  CHECK(mentions(notes, "--local-ranks-filter names local rank 5, but there are 2 workers"));
+}
+
+TEST_CASE("colours are for terminals unless they are asked for") {
+  Situation situation;
+  CHECK_FALSE(decide(situation).output.color);
+  situation.options.color = "always";
+  CHECK(decide(situation).output.color);
+  situation.options.color = "auto";
+  situation.facts.console_is_terminal = true;
+  CHECK(decide(situation).output.color);
+  situation.facts.environment = {"NO_COLOR=1"};
+  CHECK_FALSE(decide(situation).output.color);
+  situation.facts.environment = {"TERM=dumb"};
+  CHECK_FALSE(decide(situation).output.color);
+  situation.facts.environment = {};
+  situation.options.color = "never";
+  CHECK_FALSE(decide(situation).output.color);
+}

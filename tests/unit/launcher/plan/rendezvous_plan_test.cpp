@@ -1,0 +1,125 @@
+#include "launcher/plan/rendezvous_plan.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/situation.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+// "advertised port bind_address run_id"
+std::string planned(const Situation& situation) {
+  const auto result = plan_rendezvous(situation.options, situation.facts);
+  if (!result) return std::to_string(result.error().exit_code) + " " + result.error().message;
+  const StorePlan& store = result.value().store;
+  const std::string& id = result.value().run_id;
+  const std::string name = id == situation.facts.random_id ? "random" : id == situation.facts.random_uuid ? "uuid" : id;
+  return store.advertised + " " + std::to_string(store.port) + " " + store.bind_address + " " + name;
+}
+
+std::string with(Manner manner, void (*change)(Options&)) {
+  Situation situation;
+  situation.options.manner = manner;
+  change(situation.options);
+  return planned(situation);
+}
+
+std::string native(void (*change)(Options&)) {
+  return with(Manner::native, change);
+}
+std::string torch(void (*change)(Options&)) {
+  return with(Manner::torchrun, change);
+}
+
+std::vector<std::string> notes(const Situation& situation) {
+  return plan_rendezvous(situation.options, situation.facts).value().notes;
+}
+
+}  // namespace
+
+TEST_CASE("by default the store is on the loopback address and a free port") {
+  CHECK(native([](Options&) {}) == "127.0.0.1 0 127.0.0.1 random");
+  CHECK(native([](Options& o) { o.run_id = "me"; }) == "127.0.0.1 0 127.0.0.1 me");
+}
+
+TEST_CASE("under torchrun's name a job with no port, endpoint or backend stands alone") {
+  CHECK(torch([](Options&) {}) == "localhost 0 127.0.0.1 uuid");
+  CHECK(with(Manner::torch_launch, [](Options&) {}) == "localhost 0 127.0.0.1 uuid");
+  CHECK(torch([](Options& o) { o.run_id = "me"; }) == "localhost 0 127.0.0.1 me");
+  CHECK(torch([](Options& o) { o.master_addr = "10.0.0.1"; }) == "10.0.0.1 0 10.0.0.1 uuid");
+}
+
+TEST_CASE("--standalone overrides what else is said, and says so") {
+  Situation situation;
+  situation.options.standalone = true;
+  CHECK(planned(situation) == "localhost 0 127.0.0.1 uuid");
+  situation.options.run_id = "me";
+  CHECK(planned(situation) == "localhost 0 127.0.0.1 me");
+  CHECK(notes(situation).empty());
+  situation.options.manner = Manner::torchrun;
+  situation.options.rdzv_endpoint = "a:1";
+  CHECK(planned(situation) == "localhost 0 127.0.0.1 uuid");
+  CHECK(mentions(notes(situation), "--rdzv-endpoint, --master-addr and --master-port have no effect"));
+  CHECK(mentions(notes(situation), "--rdzv-id has no effect"));
+}
+
+TEST_CASE("an endpoint gives address and port") {
+  CHECK(native([](Options& o) { o.rdzv_endpoint = "127.0.0.1:4000"; }) == "127.0.0.1 4000 127.0.0.1 random");
+  CHECK(native([](Options& o) { o.rdzv_endpoint = "localhost:0"; }) == "localhost 0 127.0.0.1 random");
+  CHECK(native([](Options& o) { o.rdzv_endpoint = "[::1]:4000"; }) == "::1 4000 ::1 random");
+  CHECK(native([](Options& o) { o.rdzv_endpoint = "node0:4000"; }) == "node0 4000 node0 random");
+  CHECK(torch([](Options& o) { o.rdzv_endpoint = "node0:4000"; }) == "node0 4000 node0 none");
+}
+
+TEST_CASE("an endpoint without a port has torchrun's port unless the backend is static") {
+  CHECK(native([](Options& o) { o.rdzv_endpoint = "[::1]"; }) == "::1 29400 ::1 random");
+  CHECK(torch([](Options& o) { o.rdzv_endpoint = "localhost", o.rdzv_backend = "c10d"; }) ==
+        "localhost 29400 127.0.0.1 none");
+  const std::string refusal =
+      "2 --rdzv-endpoint=node0 has no port. Use --rdzv-endpoint=node0:29500, or port 0 for a free one.";
+  CHECK(torch([](Options& o) { o.rdzv_endpoint = "node0"; }) == refusal);
+  CHECK(native([](Options& o) { o.rdzv_endpoint = "node0", o.rdzv_backend = "static"; }) == refusal);
+}
+
+TEST_CASE("what is no address is refused") {
+  for (const char* endpoint :
+       {":4000", "::1", "::1:4000", "[::1", "[]:1", "a:", "a:x", "a:65536", "[::1]4000", "a:-1"}) {
+    Situation situation;
+    situation.options.rdzv_endpoint = endpoint;
+    CHECK(planned(situation) == std::string("2 --rdzv-endpoint=") + endpoint +
+                                    " is not an address. Use host:port, or [address]:port for IPv6.");
+  }
+}
+
+TEST_CASE("master address and port are taken where no endpoint is given") {
+  CHECK(native([](Options& o) { o.master_addr = "10.0.0.1", o.master_port = 4000; }) ==
+        "10.0.0.1 4000 10.0.0.1 random");
+  CHECK(torch([](Options& o) { o.master_port = 4000; }) == "127.0.0.1 4000 127.0.0.1 none");
+  CHECK(torch([](Options& o) { o.master_port = 0; }) == "127.0.0.1 0 127.0.0.1 none");
+  Situation both;
+  both.options.rdzv_endpoint = "localhost:1";
+  both.options.master_port = 2;
+  CHECK(planned(both) == "localhost 1 127.0.0.1 random");
+  CHECK(mentions(notes(both), "--master-addr and --master-port have no effect beside --rdzv-endpoint"));
+}
+
+TEST_CASE("the static backend has torchrun's fixed port only under torchrun's name") {
+  CHECK(torch([](Options& o) { o.rdzv_backend = "static"; }) == "127.0.0.1 29500 127.0.0.1 none");
+  CHECK(native([](Options& o) { o.rdzv_backend = "static"; }) == "127.0.0.1 0 127.0.0.1 random");
+  CHECK(torch([](Options& o) { o.rdzv_backend = "c10d"; }) == "localhost 0 127.0.0.1 none");
+}
+
+TEST_CASE("the local address is what is advertised") {
+  CHECK(native([](Options& o) { o.local_addr = "10.1.1.1"; }) == "10.1.1.1 0 10.1.1.1 random");
+  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.rdzv_endpoint = "node0:4000"; }) ==
+        "10.1.1.1 4000 10.1.1.1 none");
+}
+
+TEST_CASE("jobs over several nodes are refused as not available yet") {
+  const std::string end = ": jobs over several nodes are not available in this version. Use --nnodes=1.";
+  CHECK(native([](Options& o) { o.min_nodes = o.max_nodes = 2; }) == "2 --nnodes=2" + end);
+  CHECK(torch([](Options& o) { o.max_nodes = 4; }) == "2 --nnodes=1:4" + end);
+  CHECK(native([](Options& o) { o.node_rank = 1; }).starts_with("2 --node-rank=1: jobs over several nodes"));
+  CHECK(native([](Options& o) { o.node_rank = 0; }) == "127.0.0.1 0 127.0.0.1 random");
+}

@@ -1,0 +1,189 @@
+#include "launcher/plan/worker_command.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/situation.h"
+
+using namespace ddp::launcher;
+using Words = std::vector<std::string>;
+
+namespace {
+
+WorkerCommand command(const Situation& situation) {
+  const auto result = make_worker_command(situation.options, situation.facts);
+  if (!result) FAIL(result.error().message);
+  return result.value();
+}
+
+// "127 cannot start …"
+std::string refusal(const Situation& situation) {
+  const auto result = make_worker_command(situation.options, situation.facts);
+  if (result) return "none";
+  return std::to_string(result.error().exit_code) + " " + result.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a native program runs directly and its arguments are verbatim") {
+  Situation situation;
+  situation.options.command = {"./train", "$local_rank", "$$"};
+  const WorkerCommand result = command(situation);
+  CHECK(result.program == "./train");
+  CHECK(result.arguments == situation.options.command);
+  CHECK_FALSE(result.local_rank_macro);
+  CHECK(result.what == "./train");
+}
+
+TEST_CASE("a Python script runs under the interpreter, unbuffered") {
+  for (const Manner manner : {Manner::native, Manner::torchrun, Manner::torch_launch}) {
+    const WorkerCommand result = command(Situation().manner(manner));
+    CHECK(result.program == "/usr/bin/python3");
+    CHECK(result.arguments == Words{"/usr/bin/python3", "-u", "train.py", "--epochs", "3"});
+    CHECK(result.local_rank_macro == (manner != Manner::native));
+  }
+}
+
+TEST_CASE("a module runs with -m and needs no file") {
+  Situation situation;
+  situation.options.module = true;
+  situation.options.command = {"package.train", "-x"};
+  situation.facts.program = {};
+  CHECK(command(situation).arguments == Words{"/usr/bin/python3", "-u", "-m", "package.train", "-x"});
+}
+
+TEST_CASE("under torchrun's name a script needs no suffix and no execute permission") {
+  CHECK(command(Situation().manner(Manner::torchrun, "train")).arguments ==
+        Words{"/usr/bin/python3", "-u", "train", "--epochs", "3"});
+}
+
+TEST_CASE("--no-python runs the file itself and --run-path wins over it") {
+  Situation situation;
+  situation.options.manner = Manner::torchrun;
+  situation.options.no_python = true;
+  CHECK(command(situation).arguments == situation.options.command);
+  situation.options.run_path = true;
+  CHECK(command(situation).program == "/usr/bin/python3");
+}
+
+TEST_CASE("the interpreter is PYTHON_EXEC, or the virtual environment's, or found in PATH") {
+  CHECK(interpreter_candidates({"PYTHON_EXEC=/a/python", "VIRTUAL_ENV=/b"}) == Words{"/a/python"});
+  CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}) == Words{"/b/bin/python"});
+  CHECK(interpreter_candidates({"PYTHON_EXEC=", "VIRTUAL_ENV="}) == Words{"python3", "python"});
+}
+
+TEST_CASE("a missing interpreter says where it was looked for") {
+  Situation situation;
+  situation.manner(Manner::native);
+  situation.facts.interpreter = {};
+  situation.facts.interpreter.path = "python3";
+  CHECK(refusal(situation) ==
+        "127 cannot start train.py: no Python: neither python3 nor python is in PATH. Install it, or name one with "
+        "PYTHON_EXEC.");
+  situation.facts.environment = {"PYTHON_EXEC=/a/python"};
+  CHECK(refusal(situation) == "127 cannot start /a/python (PYTHON_EXEC): no such file.");
+  situation.facts.environment = {"VIRTUAL_ENV=/b"};
+  CHECK(refusal(situation) == "127 cannot start /b/bin/python (VIRTUAL_ENV): no such file.");
+}
+
+TEST_CASE("a program that cannot be started has the shell's exit codes") {
+  struct Case {
+    std::string name;
+    ProgramFacts facts;
+    std::string refusal;
+  };
+  ProgramFacts fine = Situation().facts.program;
+  const auto with = [&](auto change) {
+    ProgramFacts facts = fine;
+    change(facts);
+    return facts;
+  };
+  const auto absent = with([](ProgramFacts& facts) { facts = {}; });
+  const std::vector<Case> cases = {
+      {"./trian", with([](ProgramFacts& f) { f = {}, f.suggestion = "./train"; }),
+       "127 cannot start ./trian: no such file. Did you mean ./train?"},
+      {"trian", absent, "127 cannot start trian: not found in PATH."},
+      {"/root/train", with([](ProgramFacts& f) { f = {}, f.denied = true; }),
+       "126 cannot start /root/train: permission denied on a directory of its path."},
+      {"./train", with([](ProgramFacts& f) { f.is_directory = true; }), "126 cannot start ./train: it is a directory."},
+      {"train", with([](ProgramFacts& f) { f.executable = f.execute_bits = false; }),
+       "126 cannot start train: not executable. Try chmod +x ./train."},
+      {"./train", with([](ProgramFacts& f) { f.executable = false; }),
+       "126 cannot start ./train: permission denied (executable for others only, or on a file system mounted noexec)."},
+      {"./train", with([](ProgramFacts& f) { f.format = FileFormat::elf, f.foreign_machine = "AArch64"; }),
+       "126 cannot start ./train: it is a program for another architecture (AArch64)."},
+      {"./train", with([](ProgramFacts& f) { f.format = FileFormat::text; }),
+       "126 cannot start ./train: it is neither a program nor a script with a #! line. Add one, such as #!/bin/sh."},
+      {"./train", with([](ProgramFacts& f) { f.format = FileFormat::script, f.missing_interpreter = "/bin/zsh"; }),
+       "127 cannot start ./train: the interpreter /bin/zsh of its #! line is missing."},
+      {"./train", with([](ProgramFacts& f) { f.format = FileFormat::script, f.missing_interpreter = "/bin/sh\r"; }),
+       "127 cannot start ./train: the interpreter /bin/sh\\r of its #! line is missing (its lines end as on Windows; "
+       "try "
+       "dos2unix)."},
+      {"./train", with([](ProgramFacts& f) { f.format = FileFormat::elf, f.missing_interpreter = "/lib/ld.so"; }),
+       "127 cannot start ./train: its dynamic loader /lib/ld.so is missing (built for another system, or 32-bit "
+       "libraries not installed)."},
+  };
+  for (const Case& one : cases) {
+    Situation situation;
+    situation.options.command = {one.name};
+    situation.facts.program = one.facts;
+    CHECK(refusal(situation) == one.refusal);
+  }
+}
+
+TEST_CASE("a script that Python could not open is refused before anything starts") {
+  Situation situation;
+  situation.manner(Manner::native, "trian.py");
+  situation.facts.program = {};
+  situation.facts.program.suggestion = "train.py";
+  CHECK(refusal(situation) == "127 cannot start trian.py: no such file. Did you mean train.py?");
+  situation.facts.program.found = true;
+  CHECK(refusal(situation) == "126 cannot start trian.py: permission denied (not readable).");
+  situation.facts.program.readable = situation.facts.program.is_directory = true;
+  CHECK(refusal(situation) == "126 cannot start trian.py: it is a directory without a __main__.py.");
+  situation.facts.program.is_package = true;
+  CHECK(refusal(situation) == "none");
+}
+
+TEST_CASE("a native program under torchrun's name is told to add --no-python") {
+  Situation situation;
+  situation.manner(Manner::torchrun, "./train");
+  situation.facts.program.format = FileFormat::elf;
+  CHECK(refusal(situation) ==
+        "126 cannot start ./train: it is a native program, not a Python script. Add --no-python.");
+}
+
+TEST_CASE("options that exclude each other are refused") {
+  Situation situation;
+  situation.options.no_python = situation.options.module = true;
+  CHECK(refusal(situation) == "2 --module and --no-python exclude each other: a module needs Python.");
+  situation.options.module = false;
+  situation.options.local_rank_argument = true;
+  CHECK(refusal(situation) == "2 --no-python needs --use-env: only a script takes --local_rank=N.");
+}
+
+TEST_CASE("torch.distributed.launch gives the local rank as the script's first argument") {
+  Situation situation;
+  situation.manner(Manner::torch_launch).options.local_rank_argument = true;
+  CHECK(command(situation).local_rank_argument);
+  CHECK(command(situation).local_rank_argument_at == 3);
+  situation.options.module = true;
+  CHECK(command(situation).local_rank_argument_at == 4);
+}
+
+TEST_CASE("the local rank macro is that of torchrun") {
+  for (const auto& [argument, expected] :
+       std::vector<std::pair<std::string, std::string>>{{"log-$local_rank.txt", "log-7.txt"},
+                                                        {"${local_rank}x${local_rank}", "7x7"},
+                                                        {"$local_rank_", "$local_rank_"},
+                                                        {"$local_rank2 $local_ranks", "$local_rank2 $local_ranks"},
+                                                        {"$LOCAL_RANK", "$LOCAL_RANK"},
+                                                        {"$$local_rank", "$local_rank"},
+                                                        {"$$$local_rank", "$7"},
+                                                        {"${local_rank", "${local_rank"},
+                                                        {"100$ $1 $", "100$ $1 $"},
+                                                        {"$$", "$"},
+                                                        {"", ""}}) {
+    CHECK(substitute_local_rank(argument, 7) == expected);
+  }
+}

@@ -1,0 +1,311 @@
+// Each worker's environment against torchrun's, for many option sets: names and values, none missing, none added but
+// those that are listed here. `torchrun` is what torchrun of PyTorch 2.12 gives; `ours` is where we differ on purpose.
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <functional>
+#include <map>
+
+#include "launcher/process/worker_spec.h"
+#include "support/situation.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+constexpr std::uint16_t kFreePort = 41873;
+constexpr const char* kUuid = "11111111-2222-4333-8444-555555555555";
+
+// In values: "{r}" is the worker's local rank.
+struct OptionSet {
+  std::string name;
+  int workers;
+  std::function<void(Situation&)> change;
+  Variables torchrun;  // beyond the plain set below
+  Variables ours;      // in place of torchrun's, and why:
+  std::string reason;
+  WorkerContext context{};
+};
+
+// What section "environment given to workers" of torchrun's documentation says for one node with neither port,
+// endpoint nor backend.
+Variables plain(int workers) {
+  const std::string world = std::to_string(workers);
+  Variables variables = {{"LOCAL_RANK", "{r}"},
+                         {"RANK", "{r}"},
+                         {"WORLD_SIZE", world},
+                         {"LOCAL_WORLD_SIZE", world},
+                         {"GROUP_RANK", "0"},
+                         {"GROUP_WORLD_SIZE", "1"},
+                         {"ROLE_RANK", "{r}"},
+                         {"ROLE_WORLD_SIZE", world},
+                         {"ROLE_NAME", "default"},
+                         {"MASTER_ADDR", "localhost"},
+                         {"MASTER_PORT", std::to_string(kFreePort)},
+                         {"TORCHELASTIC_RESTART_COUNT", "0"},
+                         {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                         {"TORCHELASTIC_RUN_ID", kUuid},
+                         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                         {"TORCHELASTIC_ERROR_FILE", "/logs/{r}/error.json"},
+                         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+                         {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
+  if (workers > 1) variables["OMP_NUM_THREADS"] = "1";
+  return variables;
+}
+
+// What is ours under all options: a variable more, and OpenMP threads that use the machine (16 CPUs here).
+Variables always_ours(int workers) {
+  Variables variables = {{"DDP_ATTEMPT", "0"}};
+  if (workers > 1) variables["OMP_NUM_THREADS"] = std::to_string(16 / workers);
+  return variables;
+}
+
+Variables expected(const OptionSet& set, int local_rank) {
+  Variables variables;
+  for (Variables layer : {set.ours, set.torchrun, always_ours(set.workers), plain(set.workers)}) variables.merge(layer);
+  for (auto& [name, value] : variables) {
+    const std::size_t at = value.find("{r}");
+    if (at != std::string::npos) value.replace(at, 3, std::to_string(local_rank));
+  }
+  std::erase_if(variables, [](const auto& variable) { return variable.second == "(unset)"; });
+  return variables;
+}
+
+Variables given(const OptionSet& set, const LaunchPlan& plan, int local_rank) {
+  NodeAssignment assignment;
+  assignment.world_size = plan.workers;
+  assignment.master_addr = plan.store.advertised;
+  assignment.master_port = plan.store.port == 0 ? kFreePort : plan.store.port;
+  WorkerContext context = set.context;
+  context.local_rank = local_rank;
+  context.error_file = "/logs/" + std::to_string(local_rank) + "/error.json";
+  Variables variables;
+  for (const std::string& line : make_worker_spec(plan, assignment, context).environment) {
+    const std::size_t equals = line.find('=');
+    variables.emplace(line.substr(0, equals), line.substr(equals + 1));
+  }
+  CHECK(variables.erase("PATH") == 1);
+  return variables;
+}
+
+void nproc(Situation& s, const std::string& number) {
+  s.options.nproc_per_node = number;
+}
+void inherit(Situation& s, const std::string& line) {
+  s.facts.environment.push_back(line);
+}
+
+std::vector<OptionSet> torchrun_sets() {
+  return {
+      {"no options", 1, [](Situation&) {}, {}, {}, ""},
+      {"--nproc-per-node=2", 2, [](Situation& s) { nproc(s, "2"); }, {}, {}, ""},
+      {"--nproc-per-node=gpu", 4, [](Situation& s) { nproc(s, "gpu"); }, {}, {}, ""},
+      {"--nproc-per-node=auto without GPUs", 16, [](Situation& s) { nproc(s.without_gpus(), "auto"); }, {}, {}, ""},
+      {"--standalone", 2, [](Situation& s) { nproc(s, "2"), s.options.standalone = true; }, {}, {}, ""},
+      {"--standalone --rdzv-id=me",
+       1,
+       [](Situation& s) { s.options.standalone = true, s.options.run_id = "me"; },
+       {},
+       {},
+       ""},
+      {"--rdzv-backend=static",
+       1,
+       [](Situation& s) { s.options.rdzv_backend = "static"; },
+       {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}},
+       {},
+       ""},
+      {"--master-addr=10.0.0.1 --master-port=4000 --rdzv-id=7",
+       1,
+       [](Situation& s) { s.options.master_addr = "10.0.0.1", s.options.master_port = 4000, s.options.run_id = "7"; },
+       {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4000"}, {"TORCHELASTIC_RUN_ID", "7"}},
+       {},
+       ""},
+      {"--rdzv-backend=c10d --rdzv-endpoint=node0:4000",
+       1,
+       [](Situation& s) { s.options.rdzv_backend = "c10d", s.options.rdzv_endpoint = "node0:4000"; },
+       {{"MASTER_ADDR", "a.example.org"}, {"MASTER_PORT", "4000"}, {"TORCHELASTIC_RUN_ID", "none"}},
+       {{"MASTER_ADDR", "node0"}},
+       "the address as given instead of the host's full name by DNS"},
+      {"--rdzv-backend=c10d --rdzv-endpoint=localhost",
+       1,
+       [](Situation& s) { s.options.rdzv_backend = "c10d", s.options.rdzv_endpoint = "localhost"; },
+       {{"MASTER_PORT", "29400"}, {"TORCHELASTIC_RUN_ID", "none"}},
+       {},
+       ""},
+      {"--rdzv-backend=c10d --rdzv-endpoint=localhost:0 --rdzv-id=x",
+       2,
+       [](Situation& s) {
+         nproc(s, "2");
+         s.options.rdzv_backend = "c10d", s.options.rdzv_endpoint = "localhost:0", s.options.run_id = "x";
+       },
+       {{"TORCHELASTIC_RUN_ID", "x"}},
+       {},
+       ""},
+      {"--rdzv-backend=c10d",
+       1,
+       [](Situation& s) { s.options.rdzv_backend = "c10d"; },
+       {{"MASTER_PORT", "29400"}, {"TORCHELASTIC_RUN_ID", "none"}},
+       {{"MASTER_PORT", std::to_string(kFreePort)}},
+       "a free port, so that two jobs on a machine never meet"},
+      {"--rdzv-endpoint=[::1]:4000",
+       1,
+       [](Situation& s) { s.options.rdzv_endpoint = "[::1]:4000"; },
+       {{"MASTER_ADDR", "::1"}, {"MASTER_PORT", "4000"}, {"TORCHELASTIC_RUN_ID", "none"}},
+       {},
+       ""},
+      {"--local-addr=10.1.1.1",
+       1,
+       [](Situation& s) { s.options.local_addr = "10.1.1.1"; },
+       {{"MASTER_ADDR", "10.1.1.1"}},
+       {},
+       ""},
+      {"--max-restarts=3 in its third attempt",
+       1,
+       [](Situation& s) { s.options.max_restarts = 3; },
+       {{"TORCHELASTIC_MAX_RESTARTS", "3"}, {"TORCHELASTIC_RESTART_COUNT", "2"}},
+       {{"DDP_ATTEMPT", "2"}, {"DDP_LAST_FAILURE", "rank 0 failed"}},
+       "a restarted worker is told why",
+       {0, "", 2, "rank 0 failed"}},
+      {"--role=trainer", 1, [](Situation& s) { s.options.role = "trainer"; }, {{"ROLE_NAME", "trainer"}}, {}, ""},
+      {"--log-dir=/dev/null",
+       1,
+       [](Situation& s) { s.options.log_dir = "/dev/null"; },
+       {{"TORCHELASTIC_ERROR_FILE", ""}},
+       {},
+       ""},
+      {"--signals-to-handle=SIGTERM,SIGUSR1",
+       1,
+       [](Situation& s) {
+         s.options.ending_signals = {SIGTERM, SIGUSR1};
+         inherit(s, "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGINT");
+       },
+       {{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"}},
+       {},
+       ""},
+      {"--module", 1, [](Situation& s) { s.options.module = true; }, {}, {}, ""},
+      {"--no-python",
+       1,
+       [](Situation& s) {
+         s = Situation();
+         s.options.manner = Manner::torchrun, s.options.no_python = true;
+       },
+       {},
+       {},
+       ""},
+      {"torch.distributed.launch",
+       2,
+       [](Situation& s) {
+         s.manner(Manner::torch_launch).options.local_rank_argument = true;
+         nproc(s, "2");
+       },
+       {},
+       {},
+       ""},
+  };
+}
+
+std::vector<OptionSet> device_and_inheritance_sets() {
+  return {
+      {"--virtual-local-rank",
+       2,
+       [](Situation& s) { nproc(s, "2"), s.options.virtual_local_rank = true; },
+       {{"LOCAL_RANK", "0"}, {"CUDA_VISIBLE_DEVICES", "{r}"}},
+       {},
+       ""},
+      {"--virtual-local-rank and an inherited list of GPUs",
+       1,
+       [](Situation& s) { s.options.virtual_local_rank = true, inherit(s, "CUDA_VISIBLE_DEVICES=3,1"); },
+       {{"LOCAL_RANK", "0"}, {"CUDA_VISIBLE_DEVICES", "3"}},
+       {},
+       ""},
+      {"--virtual-local-rank without GPUs",
+       2,
+       [](Situation& s) { nproc(s.without_gpus(), "2"), s.options.virtual_local_rank = true; },
+       {{"LOCAL_RANK", "0"}, {"CUDA_VISIBLE_DEVICES", "{r}"}},
+       {{"CUDA_VISIBLE_DEVICES", "(unset)"}},
+       "nobody spoke of GPUs and there are none"},
+      {"an inherited list of GPUs",
+       2,
+       [](Situation& s) { nproc(s, "2"), inherit(s, "CUDA_VISIBLE_DEVICES=2,3"); },
+       {{"CUDA_VISIBLE_DEVICES", "2,3"}},
+       {},
+       ""},
+      {"an inherited OMP_NUM_THREADS",
+       2,
+       [](Situation& s) { nproc(s, "2"), inherit(s, "OMP_NUM_THREADS=7"); },
+       {{"OMP_NUM_THREADS", "7"}},
+       {},
+       ""},
+      {"an inherited TORCH_NCCL_ASYNC_ERROR_HANDLING",
+       1,
+       [](Situation& s) { inherit(s, "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"); },
+       {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}},
+       {},
+       ""},
+      {"started within a worker of another job",
+       1,
+       [](Situation& s) {
+         for (const auto& [name, value] : plain(2)) {
+           if (name != "OMP_NUM_THREADS" && name != "TORCH_NCCL_ASYNC_ERROR_HANDLING") inherit(s, name + "=99");
+         }
+         inherit(s, "DDP_LAST_FAILURE=another job's");
+         inherit(s, "DDP_ATTEMPT=9");
+       },
+       {},
+       {},
+       ""},
+      {"--gpus=2,3",
+       2,
+       [](Situation& s) { nproc(s, "2"), s.options.gpus = "2,3"; },
+       {},
+       {{"CUDA_VISIBLE_DEVICES", "2,3"}},
+       "torchrun has no such option"},
+      {"--backend=nccl --quiet",
+       1,
+       [](Situation& s) { s.options.backend = "nccl", s.options.quiet = true; },
+       {},
+       {{"DDP_BACKEND", "nccl"}, {"DDP_QUIET", "1"}},
+       "torchrun has no such options"},
+      {"a native program under our own name",
+       4,
+       [](Situation& s) { s = Situation(); },
+       {},
+       {{"CUDA_VISIBLE_DEVICES", "{r}"}, {"MASTER_ADDR", "127.0.0.1"}, {"TORCHELASTIC_RUN_ID", "0123456789abcdef"}},
+       "each native worker sees its own GPU; nothing needs to resolve localhost; a shorter name"},
+      {"a script under our own name",
+       2,
+       [](Situation& s) { nproc(s.manner(Manner::native), "2"); },
+       {},
+       {{"MASTER_ADDR", "127.0.0.1"}, {"TORCHELASTIC_RUN_ID", "0123456789abcdef"}},
+       "nothing needs to resolve localhost; a shorter name"},
+  };
+}
+
+void check(const OptionSet& set) {
+  CAPTURE(set.name, set.reason);
+  // Whoever differs says why.
+  CHECK(set.ours.empty() == set.reason.empty());
+  Situation situation;
+  situation.manner(Manner::torchrun);
+  set.change(situation);
+  const LaunchPlan plan = situation.plan();
+  REQUIRE(plan.workers == set.workers);
+  for (int rank = 0; rank < plan.workers; ++rank) {
+    CAPTURE(rank);
+    CHECK(given(set, plan, rank) == expected(set, rank));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("for each option of torchrun each worker has torchrun's environment") {
+  const std::vector<OptionSet> sets = torchrun_sets();
+  CHECK(sets.size() >= 20);
+  for (const OptionSet& set : sets) check(set);
+}
+
+TEST_CASE("for GPUs and inherited variables each worker has torchrun's environment but where that is said") {
+  for (const OptionSet& set : device_and_inheritance_sets()) check(set);
+}
