@@ -101,8 +101,12 @@ std::string human_duration(std::chrono::nanoseconds duration) {
   if (seconds < 0.0995) return format_number("%.0f ms", seconds * 1e3);
   if (seconds < 59.95) return format_number("%.1f s", seconds);
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
-  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+  const auto two_units = [](std::int64_t large, const char* first, std::int64_t small, const char* second) {
+    const std::string text = std::to_string(large) + first;
+    return small == 0 ? text : text + " " + std::to_string(small) + second;
+  };
+  if (whole < 3600) return two_units(whole / 60, " min", whole % 60, " s");
+  return two_units(whole / 3600, " h", whole % 3600 / 60, " min");
 }
 
 std::string human_bytes(std::uint64_t bytes) {
