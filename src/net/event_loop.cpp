@@ -21,17 +21,18 @@ class CancellingWatch : public Watch {
   std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
-class ReadableWatch : public CancellingWatch {
+class DescriptorWatch : public CancellingWatch {
  public:
-  ReadableWatch(asio::io_context& context, int fd, std::function<void()> ready) : descriptor_(context, fd) {
-    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
-                           [this, alive = alive(), ready = std::move(ready)](const error_code& error) {
-                             if (error == asio::error::operation_aborted || alive.expired()) return;
-                             descriptor_.release();  // so that `ready` can watch it again before this watch is gone
-                             ready();
-                           });
+  DescriptorWatch(asio::io_context& context, int fd, asio::posix::stream_descriptor::wait_type what,
+                  std::function<void()> ready)
+      : descriptor_(context, fd) {
+    descriptor_.async_wait(what, [this, alive = alive(), ready = std::move(ready)](const error_code& error) {
+      if (error == asio::error::operation_aborted || alive.expired()) return;
+      descriptor_.release();  // so that `ready` can watch it again before this watch is gone
+      ready();
+    });
   }
-  ~ReadableWatch() override {
+  ~DescriptorWatch() override {
     if (descriptor_.is_open()) descriptor_.release();
   }
 
@@ -80,7 +81,13 @@ EventLoop::EventLoop() : asio_(std::make_unique<EventLoopAsio>()) {}
 EventLoop::~EventLoop() = default;
 
 std::unique_ptr<Watch> EventLoop::watch_readable(int fd, std::function<void()> ready) {
-  return std::make_unique<ReadableWatch>(asio_->context, fd, std::move(ready));
+  return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_read,
+                                           std::move(ready));
+}
+
+std::unique_ptr<Watch> EventLoop::watch_writable(int fd, std::function<void()> ready) {
+  return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_write,
+                                           std::move(ready));
 }
 
 std::unique_ptr<Watch> EventLoop::at(std::chrono::steady_clock::time_point when, std::function<void()> due) {

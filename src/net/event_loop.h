@@ -28,6 +28,9 @@ class EventLoop {
   // Calls `ready` once, when `fd` can be read. The descriptor stays the caller's and must outlive the watch.
   [[nodiscard]] std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> ready);
 
+  // The same for writing. A closed peer counts as writable. One watch a descriptor at a time, of either kind.
+  [[nodiscard]] std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> ready);
+
   // Calls `due` once, at `when`.
   [[nodiscard]] std::unique_ptr<Watch> at(std::chrono::steady_clock::time_point when, std::function<void()> due);
 
