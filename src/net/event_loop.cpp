@@ -3,7 +3,9 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <sys/epoll.h>
 
+#include "base/unique_fd.h"
 #include "net/event_loop_asio.h"
 
 namespace ddp::net {
@@ -38,6 +40,24 @@ class DescriptorWatch : public CancellingWatch {
 
  private:
   asio::posix::stream_descriptor descriptor_;
+};
+
+// Asio makes a descriptor non-blocking when it watches it, and with it the same console in other processes. So it
+// watches an epoll instance in its place, which is readable when the descriptor is writable.
+class WritableWatch : public Watch {
+ public:
+  WritableWatch(asio::io_context& context, int fd, std::function<void()> ready)
+      : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    epoll_event writable{};
+    writable.events = EPOLLOUT;
+    const bool added = epoll_ && ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &writable) == 0;
+    const auto what = added ? asio::posix::stream_descriptor::wait_read : asio::posix::stream_descriptor::wait_write;
+    watch_ = std::make_unique<DescriptorWatch>(context, added ? epoll_.get() : fd, what, std::move(ready));
+  }
+
+ private:
+  base::UniqueFd epoll_;
+  std::unique_ptr<Watch> watch_;
 };
 
 class TimerWatch : public CancellingWatch {
@@ -86,8 +106,7 @@ std::unique_ptr<Watch> EventLoop::watch_readable(int fd, std::function<void()> r
 }
 
 std::unique_ptr<Watch> EventLoop::watch_writable(int fd, std::function<void()> ready) {
-  return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_write,
-                                           std::move(ready));
+  return std::make_unique<WritableWatch>(asio_->context, fd, std::move(ready));
 }
 
 std::unique_ptr<Watch> EventLoop::at(std::chrono::steady_clock::time_point when, std::function<void()> due) {

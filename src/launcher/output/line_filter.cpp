@@ -12,11 +12,12 @@ std::string LineFilter::open(const std::string& path) {
   return "";
 }
 
-void LineFilter::take(const LinePiece& piece, std::string_view tag, bool& matches, const LogFile::Failed& failed) {
+void LineFilter::take(const LinePiece& piece, const std::function<std::string()>& tag, bool& matches,
+                      const LogFile::Failed& failed) {
   const bool goes_on = matches && !piece.begins;
   const auto is_in = [&](const std::string& word) { return piece.text.find(word) != std::string_view::npos; };
   if (goes_on || std::any_of(words_.begin(), words_.end(), is_in)) {
-    file_.write(std::string(goes_on ? "" : tag) + std::string(piece.text), failed);
+    file_.write((goes_on ? std::string() : tag()) + std::string(piece.text), failed);
     matches = !piece.ends;
   } else {
     matches = false;

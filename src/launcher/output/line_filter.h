@@ -2,8 +2,8 @@
 // parts of a line that is longer than limits::kLineBytes is not seen.
 #pragma once
 
+#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,8 +23,10 @@ class LineFilter {
   std::string open(const std::string& path);
   bool active() const { return static_cast<bool>(file_); }
 
-  // `matches`: whether the stream's current line does; kept by the caller, one for each stream.
-  void take(const LinePiece& piece, std::string_view tag, bool& matches, const LogFile::Failed& failed);
+  // `tag` makes what stands before the line. `matches`: whether the stream's current line does; kept by the caller, one
+  // for each stream.
+  void take(const LinePiece& piece, const std::function<std::string()>& tag, bool& matches,
+            const LogFile::Failed& failed);
 
  private:
   std::vector<std::string> words_;

@@ -13,6 +13,7 @@
 #include "launcher/output/worker_channel.h"
 
 namespace ddp::launcher {
+
 using std::chrono::steady_clock;
 
 // Everything that reads or shows happens within one of these: it sets the time, and sends what came of it on its way.
@@ -146,7 +147,6 @@ void OutputPump::turn(WorkerStream& stream) {
   if (!feeds_full_console(stream)) {
     const Turn turn(*this);
     read_what_is_there(stream);
-    if (stream.unfinished_since) arm_unfinished();
   }
   arm(stream);
 }
@@ -166,6 +166,7 @@ void OutputPump::read_what_is_there(WorkerStream& stream) {
     stream.unfinished_since.reset();
   } else if (!stream.unfinished_since) {
     stream.unfinished_since = now_;
+    arm_unfinished();
   }
 }
 
@@ -196,7 +197,7 @@ void OutputPump::take(WorkerStream& stream, std::string_view chunk) {
 
 void OutputPump::take_piece(WorkerStream& stream, const LinePiece& piece) {
   if (LineFilter& lines = filter(stream.which); lines.active()) {
-    const std::string tag = tag_.plain(stream.local_rank);
+    const auto tag = [&] { return tag_.plain(stream.local_rank); };
     lines.take(piece, tag, stream.filter_matches, [this](const std::string& text) { notice(text); });
   }
   if (!stream.plan.to_console) return;

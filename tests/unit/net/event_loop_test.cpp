@@ -119,6 +119,17 @@ TEST_CASE("a destroyed watch for writing stays quiet and leaves its descriptor o
   pipe.fill();
 }
 
+TEST_CASE("watching for writing leaves a descriptor as blocking as it was") {
+  Loop loop;
+  Pipe pipe;
+  REQUIRE(::fcntl(pipe.write_fd(), F_SETFL, 0) == 0);
+  const auto watch = loop.events.watch_writable(pipe.write_fd(), [&] {
+    CHECK((::fcntl(pipe.write_fd(), F_GETFL) & O_NONBLOCK) == 0);
+    loop.events.stop();
+  });
+  loop.runs_until_stopped();
+}
+
 TEST_CASE("a callback can watch the same descriptor again") {
   Loop loop;
   Pipe pipe;
