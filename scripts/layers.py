@@ -11,8 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_LINES = 400
 
 # Room (longest prefix wins) -> what its files may include of ours. A room always sees itself.
-LAUNCHER = ["launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/process", "launcher/supervise",
-            "launcher/report"]
+LAUNCHER = ["launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/process", "launcher/output",
+            "launcher/supervise", "launcher/report"]
 ROOMS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],

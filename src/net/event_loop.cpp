@@ -3,7 +3,9 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <sys/epoll.h>
 
+#include "base/unique_fd.h"
 #include "net/event_loop_asio.h"
 
 namespace ddp::net {
@@ -21,22 +23,41 @@ class CancellingWatch : public Watch {
   std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
-class ReadableWatch : public CancellingWatch {
+class DescriptorWatch : public CancellingWatch {
  public:
-  ReadableWatch(asio::io_context& context, int fd, std::function<void()> ready) : descriptor_(context, fd) {
-    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
-                           [this, alive = alive(), ready = std::move(ready)](const error_code& error) {
-                             if (error == asio::error::operation_aborted || alive.expired()) return;
-                             descriptor_.release();  // so that `ready` can watch it again before this watch is gone
-                             ready();
-                           });
+  DescriptorWatch(asio::io_context& context, int fd, asio::posix::stream_descriptor::wait_type what,
+                  std::function<void()> ready)
+      : descriptor_(context, fd) {
+    descriptor_.async_wait(what, [this, alive = alive(), ready = std::move(ready)](const error_code& error) {
+      if (error == asio::error::operation_aborted || alive.expired()) return;
+      descriptor_.release();  // so that `ready` can watch it again before this watch is gone
+      ready();
+    });
   }
-  ~ReadableWatch() override {
+  ~DescriptorWatch() override {
     if (descriptor_.is_open()) descriptor_.release();
   }
 
  private:
   asio::posix::stream_descriptor descriptor_;
+};
+
+// Asio makes a descriptor non-blocking when it watches it, and with it the same console in other processes. So it
+// watches an epoll instance in its place, which is readable when the descriptor is writable.
+class WritableWatch : public Watch {
+ public:
+  WritableWatch(asio::io_context& context, int fd, std::function<void()> ready)
+      : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    epoll_event writable{};
+    writable.events = EPOLLOUT;
+    const bool added = epoll_ && ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &writable) == 0;
+    const auto what = added ? asio::posix::stream_descriptor::wait_read : asio::posix::stream_descriptor::wait_write;
+    watch_ = std::make_unique<DescriptorWatch>(context, added ? epoll_.get() : fd, what, std::move(ready));
+  }
+
+ private:
+  base::UniqueFd epoll_;
+  std::unique_ptr<Watch> watch_;
 };
 
 class TimerWatch : public CancellingWatch {
@@ -80,7 +101,12 @@ EventLoop::EventLoop() : asio_(std::make_unique<EventLoopAsio>()) {}
 EventLoop::~EventLoop() = default;
 
 std::unique_ptr<Watch> EventLoop::watch_readable(int fd, std::function<void()> ready) {
-  return std::make_unique<ReadableWatch>(asio_->context, fd, std::move(ready));
+  return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_read,
+                                           std::move(ready));
+}
+
+std::unique_ptr<Watch> EventLoop::watch_writable(int fd, std::function<void()> ready) {
+  return std::make_unique<WritableWatch>(asio_->context, fd, std::move(ready));
 }
 
 std::unique_ptr<Watch> EventLoop::at(std::chrono::steady_clock::time_point when, std::function<void()> due) {

@@ -28,6 +28,10 @@ class EventLoop {
   // Calls `ready` once, when `fd` can be read. The descriptor stays the caller's and must outlive the watch.
   [[nodiscard]] std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> ready);
 
+  // The same for writing. A closed peer counts as writable. The descriptor keeps its flags: it may be shared with other
+  // processes, to which a non-blocking console would be a surprise.
+  [[nodiscard]] std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> ready);
+
   // Calls `due` once, at `when`.
   [[nodiscard]] std::unique_ptr<Watch> at(std::chrono::steady_clock::time_point when, std::function<void()> due);
 

@@ -29,6 +29,15 @@ class Pipe {
     write_.reset(ends[1]);
   }
   int fd() const { return read_.get(); }
+  int write_fd() const { return write_.get(); }
+  void stuff() {
+    const std::string bytes(4096, 'x');
+    while (::write(write_.get(), bytes.data(), bytes.size()) > 0) continue;
+  }
+  void empty() {
+    std::string bytes(65536, 'x');
+    while (::read(read_.get(), bytes.data(), bytes.size()) > 0) continue;
+  }
   void fill() { REQUIRE(::write(write_.get(), "x", 1) == 1); }
   void drain() {
     char byte = 0;
@@ -81,6 +90,43 @@ TEST_CASE("the end of a pipe counts as readable") {
   Pipe pipe;
   pipe.close_write_end();
   const auto watch = loop.events.watch_readable(pipe.fd(), [&] { loop.events.stop(); });
+  loop.runs_until_stopped();
+}
+
+TEST_CASE("a full pipe is reported as writable once there is room") {
+  Loop loop;
+  Pipe pipe;
+  pipe.stuff();
+  bool emptied = false;
+  const auto watch = loop.events.watch_writable(pipe.write_fd(), [&] {
+    CHECK(emptied);
+    loop.events.stop();
+  });
+  const auto later = loop.events.at(steady_clock::now() + 20ms, [&] {
+    emptied = true;
+    pipe.empty();
+  });
+  loop.runs_until_stopped();
+  CHECK(emptied);
+}
+
+TEST_CASE("a destroyed watch for writing stays quiet and leaves its descriptor open") {
+  Loop loop;
+  Pipe pipe;
+  loop.events.watch_writable(pipe.write_fd(), [] { FAIL("called"); }).reset();
+  const auto stop = loop.stop_after(20ms);
+  loop.runs_until_stopped();
+  pipe.fill();
+}
+
+TEST_CASE("watching for writing leaves a descriptor as blocking as it was") {
+  Loop loop;
+  Pipe pipe;
+  REQUIRE(::fcntl(pipe.write_fd(), F_SETFL, 0) == 0);
+  const auto watch = loop.events.watch_writable(pipe.write_fd(), [&] {
+    CHECK((::fcntl(pipe.write_fd(), F_GETFL) & O_NONBLOCK) == 0);
+    loop.events.stop();
+  });
   loop.runs_until_stopped();
 }
 

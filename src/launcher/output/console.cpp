@@ -1,0 +1,234 @@
+#include "launcher/output/console.h"
+
+#include <fcntl.h>
+#include <limits.h>  // NOLINT(modernize-deprecated-headers): PIPE_BUF is POSIX
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kWriteBytes = std::size_t{256} << 10;  // collected before a write in the middle of a turn
+constexpr std::size_t kKeptBytes = std::size_t{1} << 20;     // of an empty backlog's memory
+constexpr auto kAsk = std::chrono::milliseconds(100);        // is a blocking flush to be interrupted?
+
+bool is_only_an_end(const LinePiece& piece) {
+  return !piece.begins && (piece.text == "\n" || piece.text == "\r\n");
+}
+
+}  // namespace
+
+bool same_file(int one, int other) {
+  struct stat a {};
+  struct stat b {};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino &&
+         a.st_rdev == b.st_rdev;
+}
+
+Console::Console(net::EventLoop& loop, int fd, LineTag& tag, ConsoleBounds bounds)
+    : loop_(loop), fd_(fd), bounds_(bounds), terminal_(::isatty(fd) == 1), layout_(tag, terminal_) {
+  choose_way();
+}
+
+void Console::choose_way() {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) {
+    closed_ = true;  // started with a closed descriptor: nobody looks
+    return;
+  }
+  if (S_ISREG(status.st_mode)) return;
+  if (S_ISSOCK(status.st_mode)) {
+    way_ = Way::socket;
+    return;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(fd_);
+  own_.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  way_ = own_ ? Way::own : Way::polled;
+}
+
+ssize_t Console::write_some() {
+  const char* from = backlog_.data() + sent_;
+  const std::size_t size = unsent();
+  switch (way_) {
+    case Way::own:
+      return ::write(own_.get(), from, size);
+    case Way::plain:
+      return ::write(fd_, from, size);
+    case Way::socket:
+      return ::send(fd_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    case Way::polled:
+      break;
+  }
+  // A pipe that is writable takes PIPE_BUF bytes without blocking.
+  pollfd room{fd_, POLLOUT, 0};
+  if (::poll(&room, 1, 0) == 1) return ::write(fd_, from, std::min<std::size_t>(size, PIPE_BUF));
+  errno = EAGAIN;
+  return -1;
+}
+
+void Console::show(const OutputLine& line) {
+  if (closed_) return;
+  const auto stream = static_cast<std::size_t>(line.stream);
+  if (losing_.size() <= stream) losing_.resize(stream + 1);
+  if (dropping_ || losing_[stream] != 0) {
+    if (losing_[stream] == 0 && !is_only_an_end(line.piece)) lost_ += line.times;
+    losing_[stream] = line.piece.ends ? 0 : 1;
+    return;
+  }
+  layout_.append(line, backlog_);
+  if (unsent() >= kWriteBytes && !blocked_) flush();
+}
+
+void Console::show_own(std::string_view line) {
+  if (!closed_) append_own(line);
+}
+
+void Console::append_own(std::string_view line) {
+  layout_.append_own(line, backlog_);
+  own_lines_.push_back(backlog_.size());
+}
+
+std::int64_t Console::worker_lines_unsent() const {
+  const auto from = static_cast<std::ptrdiff_t>(sent_);
+  const auto own = std::count_if(own_lines_.begin(), own_lines_.end(), [&](std::size_t end) { return end > sent_; });
+  return std::count(backlog_.begin() + from, backlog_.end(), '\n') - own;
+}
+
+void Console::finish_line() {
+  if (!closed_) layout_.finish(backlog_);
+}
+
+void Console::flush() {
+  while (unsent() > 0) {
+    const ssize_t written = write_some();
+    if (written >= 0) {
+      sent_ += static_cast<std::size_t>(written);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return close(errno);
+    blocked_ = true;
+    trim();
+    if (!writable_) watch();
+    return check_bounds();
+  }
+  blocked_ = false;
+  writable_.reset();
+  trim();
+  check_bounds();
+}
+
+void Console::trim() {
+  if (unsent() == 0) {
+    backlog_.clear();
+    own_lines_.clear();
+    sent_ = 0;
+    if (backlog_.capacity() > kKeptBytes) backlog_.shrink_to_fit();
+  } else if (sent_ > backlog_.size() / 2) {
+    backlog_.erase(0, sent_);
+    std::erase_if(own_lines_, [&](std::size_t end) { return end <= sent_; });
+    for (std::size_t& end : own_lines_) end -= sent_;
+    sent_ = 0;
+  }
+}
+
+void Console::watch() {
+  writable_ = loop_.watch_writable(descriptor(), [this] {
+    const auto spent = std::move(writable_);
+    flush();
+  });
+}
+
+void Console::check_bounds() {
+  if (!full_ && !dropping_ && unsent() >= bounds_.backlog) {
+    full_ = true;
+    full_since_ = steady_clock::now();
+    if (!bounds_.lossless) stall_ = loop_.at(full_since_ + bounds_.stall, [this] { tick(); });
+  } else if (full_ && unsent() <= bounds_.backlog - bounds_.backlog / 16) {
+    stop_waiting();
+  } else if (dropping_ && unsent() <= bounds_.backlog / 2) {
+    dropping_ = false;
+    tell_lost();
+    flush();
+  }
+}
+
+void Console::tick() {
+  if (!full_ || bounds_.lossless || steady_clock::now() < full_since_ + bounds_.stall) return;
+  dropping_ = true;
+  stop_waiting();
+}
+
+void Console::stop_waiting() {
+  full_ = false;
+  const auto spent = std::move(stall_);  // we may be in its callback
+  if (on_room) on_room();
+}
+
+void Console::tell_lost() {
+  if (lost_ == told_) return;
+  const std::int64_t lines = lost_ - told_;
+  told_ = lost_;
+  append_own("ddplaunch: " + base::counted(lines, "line") + (lines == 1 ? " was" : " were") +
+             " not shown: the console was too slow (--log-dir keeps them, --lossless waits)");
+}
+
+void Console::close(int error) {
+  closed_ = true;
+  blocked_ = false;
+  sent_ = backlog_.size();
+  trim();
+  writable_.reset();
+  if (full_) stop_waiting();
+  dropping_ = false;
+  if (on_closed) on_closed(error);
+}
+
+bool Console::flush_within(std::chrono::milliseconds stall, std::chrono::milliseconds limit,
+                           const std::function<bool()>& interrupted) {
+  const auto begin = steady_clock::now();
+  auto progress = begin;
+  flush();
+  while (unsent() > 0) {
+    const auto now = steady_clock::now();
+    const auto end = std::min(progress + stall, begin + limit);
+    if (now >= end || (interrupted && interrupted())) return false;
+    const auto wait = std::min<steady_clock::duration>(end - now, kAsk);
+    pollfd room{descriptor(), POLLOUT, 0};
+    const auto wait_ms = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
+    if (::poll(&room, 1, static_cast<int>(wait_ms)) <= 0) continue;
+    const std::size_t before = unsent();
+    flush();
+    if (unsent() != before) progress = steady_clock::now();
+  }
+  return true;
+}
+
+void Console::say_goodbye(const std::function<bool()>& interrupted) {
+  if (closed_) return;
+  dropping_ = false;
+  layout_.finish(backlog_);
+  tell_lost();
+  constexpr auto kForEver = std::chrono::hours(24 * 365);
+  const bool waits = bounds_.lossless;
+  if (!flush_within(waits ? kForEver : bounds_.stall, waits ? kForEver : bounds_.goodbye, interrupted)) {
+    lost_ += worker_lines_unsent();
+    sent_ = backlog_.size();
+    trim();
+    blocked_ = false;
+  }
+  writable_.reset();
+  stall_.reset();
+  full_ = false;
+}
+
+}  // namespace ddp::launcher

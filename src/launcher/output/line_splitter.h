@@ -1,0 +1,149 @@
+// LineSplitter: bytes of one stream in, lines out. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/limits.h"
+
+namespace ddp::launcher {
+
+// A line, or a part of one. All texts of a stream put together are the stream.
+struct LinePiece {
+  std::string_view text;  // with its end: "\n", "\r\n", or "\r" (a progress bar); no copy, so for the moment only
+  bool begins = true;     // else it continues the line of the piece before
+  bool ends = true;       // else the next piece continues it
+
+  friend bool operator==(const LinePiece&, const LinePiece&) = default;
+};
+
+//   LineSplitter lines;
+//   lines.feed(chunk, [&](const LinePiece& piece) { … });
+class LineSplitter {
+ public:
+  explicit LineSplitter(std::size_t longest = limits::kLineBytes) : longest_(longest) {}
+
+  // Every line that `bytes` completes. What is left of it, at most `longest` bytes, is kept; a longer line goes out in
+  // parts. A "\r" at the end of `bytes` is kept as well: a "\n" may follow.
+  template <typename Sink>
+  void feed(std::string_view bytes, Sink&& sink);
+
+  // Nothing more is to be had at the moment: a line that ends with "\r" need not be kept. If a "\n" does come, it is a
+  // piece of its own.
+  template <typename Sink>
+  void settle(Sink&& sink) {
+    if (holds_return()) give_carry(true, sink);
+  }
+
+  // What there is of the unfinished line.
+  template <typename Sink>
+  void show_unfinished(Sink&& sink) {
+    if (!carry_.empty()) give_carry(holds_return(), sink);
+  }
+
+  // The end of the stream: an unfinished line gets a "\n", the one byte that was not in it.
+  template <typename Sink>
+  void finish(Sink&& sink) {
+    settle(sink);
+    if (carry_.empty() && !inside_) return;
+    carry_ += '\n';
+    give_carry(true, sink);
+  }
+
+  // Some of the line is kept and has not been given out.
+  bool unfinished() const { return !carry_.empty(); }
+
+ private:
+  bool holds_return() const { return !carry_.empty() && carry_.back() == '\r'; }
+
+  template <typename Sink>
+  void give(std::string_view text, bool ends, Sink& sink) {
+    sink(LinePiece{text, !inside_, ends});
+    inside_ = !ends;
+  }
+  template <typename Sink>
+  void give_carry(bool ends, Sink& sink) {
+    // The sink may not feed this splitter, so the carry stays as it is meanwhile.
+    after_return_ = ends && carry_.back() == '\r';
+    give(carry_, ends, sink);
+    carry_.clear();
+  }
+  template <typename Sink>
+  void give_whole(std::string_view line, Sink& sink);
+  template <typename Sink>
+  void keep(std::string_view rest, Sink& sink);
+  // The first bytes of `bytes` belong to the carry's "\r", or to one that was given out: how many were used.
+  template <typename Sink>
+  std::size_t resume_return(std::string_view bytes, Sink& sink);
+
+  std::size_t longest_;
+  std::string carry_;
+  bool inside_ = false;        // a part of the current line has been given out
+  bool after_return_ = false;  // the last piece ended with a "\r" of which we do not know whether a "\n" follows
+};
+
+template <typename Sink>
+std::size_t LineSplitter::resume_return(std::string_view bytes, Sink& sink) {
+  const bool newline = bytes.front() == '\n';
+  if (holds_return()) {
+    if (newline) carry_ += '\n';
+    give_carry(true, sink);
+    after_return_ = false;
+    return newline ? 1 : 0;
+  }
+  const bool late = after_return_ && newline;
+  after_return_ = false;
+  if (!late) return 0;
+  inside_ = true;
+  give(bytes.substr(0, 1), true, sink);
+  return 1;
+}
+
+template <typename Sink>
+void LineSplitter::keep(std::string_view rest, Sink& sink) {
+  while (carry_.size() + rest.size() > longest_) {
+    const std::size_t fits = longest_ - carry_.size();
+    carry_.append(rest.substr(0, fits));
+    rest.remove_prefix(fits);
+    give_carry(false, sink);
+  }
+  carry_.append(rest);
+}
+
+template <typename Sink>
+void LineSplitter::give_whole(std::string_view line, Sink& sink) {
+  if (carry_.empty() && line.size() <= longest_) return give(line, true, sink);
+  keep(line, sink);
+  give_carry(true, sink);
+  after_return_ = false;
+}
+
+template <typename Sink>
+void LineSplitter::feed(std::string_view bytes, Sink&& sink) {
+  if (bytes.empty()) return;
+  const char* const end = bytes.data() + bytes.size();
+  const char* at = bytes.data() + resume_return(bytes, sink);
+  const auto find = [&](const char* from, char what) {
+    const void* found = from == end ? nullptr : std::memchr(from, what, static_cast<std::size_t>(end - from));
+    return found == nullptr ? end : static_cast<const char*>(found);
+  };
+  // Most output has no "\r": it is looked for once a chunk and not once a line.
+  const char* next_return = find(at, '\r');
+  while (at != end) {
+    const char* const newline = find(at, '\n');
+    while (next_return < newline && next_return + 1 != end && next_return + 1 != newline) {
+      give_whole({at, static_cast<std::size_t>(next_return + 1 - at)}, sink);
+      at = next_return + 1;
+      next_return = find(at, '\r');
+    }
+    if (newline == end) break;
+    give_whole({at, static_cast<std::size_t>(newline + 1 - at)}, sink);
+    at = newline + 1;
+    if (next_return < at) next_return = find(at, '\r');
+  }
+  keep({at, static_cast<std::size_t>(end - at)}, sink);
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,80 @@
+// LineTag: what stands before a worker's line on the console. Pure: the time is told to it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launcher {
+
+// Ranks of this node as bits: local rank r is bit r % 64 of word r / 64.
+using RankBits = std::span<const std::uint64_t>;
+
+// Ascending local ranks.
+std::vector<int> ranks_of(RankBits bits);
+
+// {0,2,3} is "0,2-3". Expects ascending order.
+std::string short_rank_list(std::span<const int> ranks);
+
+//   LineTag tag("[${rank}] ", {"node0", "trainer"}, true);
+//   tag.set_rank(0, 8);
+//   tag.of_rank(0);  // "[8] ", in the colour of the rank
+class LineTag {
+ public:
+  struct Names {
+    std::string node;
+    std::string role;
+  };
+
+  // `format`: text with ${rank}, ${local_rank}, ${node}, ${role}, ${role_name} (torchelastic's name for it), ${time}
+  // (hours, minutes and seconds of the local time); also without braces. "$$" is a "$"; every other name stays as it is
+  // written, as torchelastic does it.
+  LineTag(const std::string& format, Names names, bool color);
+
+  // The rank in the world of a local rank; until told, they are the same.
+  void set_rank(int local_rank, int rank);
+  void set_time(std::chrono::system_clock::time_point now);
+
+  bool empty() const { return parts_.empty(); }
+  // These are valid until the next call of the same function, set_rank() or set_time().
+  std::string_view of_rank(int local_rank);
+  std::string_view of_ranks(RankBits bits);
+
+  // Without colours.
+  std::string plain(int local_rank) const;
+
+ private:
+  enum class Field { text, rank, local_rank, node, role, time };
+  struct Part {
+    Field field;
+    std::string text;
+  };
+  struct Cached {
+    std::string text;
+    bool valid = false;
+  };
+
+  void parse(const std::string& format);
+  void add_text(std::string_view text);
+  int rank_of(int local_rank) const;
+  std::string render(std::span<const int> local_ranks) const;
+  std::string render_colored(std::span<const int> local_ranks) const;
+  Cached& cache(int local_rank);
+  void forget();
+
+  std::vector<Part> parts_;
+  Names names_;
+  bool color_;
+  bool uses_time_ = false;
+  std::time_t second_ = -1;
+  std::string time_;
+  std::vector<int> ranks_;  // by local rank; -1: not told
+  std::vector<Cached> cached_;
+  std::vector<std::uint64_t> several_bits_;  // those of several_
+  Cached several_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,104 @@
+#include "launcher/output/stream_tail.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+
+namespace ddp::launcher {
+namespace {
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+// The length of the UTF-8 character at the front that is fit to be shown; 0: none.
+std::size_t character_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first == '\t' || (first >= 0x20 && first < 0x7f)) return 1;
+  const std::size_t length = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first >= 0xf5 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  const bool no_character = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
+  const bool control = first == 0xc2 && byte(1) < 0xa0;
+  return overlong || no_character || control ? 0 : length;
+}
+
+// ESC [ parameters final, or ESC and one character (colours, cursor movements); 0: none at the front.
+std::size_t escape_length(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\x1b') return 0;
+  if (text[1] != '[') return text[1] >= 0x30 && text[1] < 0x5a ? 2 : 0;
+  std::size_t end = 2;
+  while (end < text.size() && text[end] >= 0x20 && text[end] < 0x40) ++end;
+  return end < text.size() && text[end] >= 0x40 && text[end] < 0x7f ? end + 1 : 0;
+}
+
+std::string readable(std::string_view text, std::size_t bytes) {
+  constexpr std::string_view kMore = "...";
+  std::string shown;
+  std::size_t fits = 0;  // what may stay if more comes than fits
+  while (!text.empty()) {
+    if (shown.size() + kMore.size() <= bytes) fits = shown.size();
+    if (const std::size_t escape = escape_length(text); escape > 0) {
+      text.remove_prefix(escape);
+      continue;
+    }
+    const std::size_t length = character_length(text);
+    if (length > 0) {
+      shown += text.substr(0, length);
+    } else {
+      std::array<char, 8> hex{};
+      std::snprintf(hex.data(), hex.size(), "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(text[0])));
+      shown += hex.data();
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+    if (shown.size() > bytes) return shown.substr(0, fits) + std::string(kMore);
+  }
+  return shown;
+}
+
+// What a terminal would show of a line with "\r" in it, roughly: the last state that is not blank.
+std::string_view last_state(std::string_view line) {
+  while (!line.empty()) {
+    const std::size_t begin = line.rfind('\r') + 1;  // 0 if there is none
+    if (!is_blank(line.substr(begin))) return line.substr(begin);
+    line = line.substr(0, begin == 0 ? 0 : begin - 1);
+  }
+  return line;
+}
+
+}  // namespace
+
+void StreamTail::add(std::string_view chunk) {
+  if (chunk.size() >= bytes_) {
+    cut_ = cut_ || !kept_.empty() || chunk.size() > bytes_;
+    kept_.assign(chunk.substr(chunk.size() - bytes_));
+    return;
+  }
+  // Up to twice the size, so that not every chunk moves the rest.
+  if (kept_.size() + chunk.size() > 2 * bytes_) {
+    kept_.erase(0, kept_.size() - bytes_);
+    cut_ = true;
+  }
+  kept_.append(chunk);
+}
+
+std::vector<std::string> last_lines_of(std::string_view text, bool cut, std::size_t lines, std::size_t bytes) {
+  std::vector<std::string> found;
+  while (!text.empty() && found.size() < lines) {
+    const std::size_t end = text.back() == '\n' ? text.size() - 1 : text.size();
+    const std::size_t begin = end == 0 ? 0 : text.rfind('\n', end - 1) + 1;  // 0 if there is none
+    const std::string_view line = last_state(text.substr(begin, end - begin));
+    const bool whole = begin > 0 || !cut || found.empty();
+    if (!line.empty() && whole) found.push_back(readable(line, bytes));
+    text = text.substr(0, begin);
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace ddp::launcher

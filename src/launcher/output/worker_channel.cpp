@@ -1,0 +1,65 @@
+#include "launcher/output/worker_channel.h"
+
+#include <fcntl.h>
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): the functions on terminals are POSIX
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kDefaultPipeBytes = std::size_t{64} << 10;
+
+void set_nonblocking(int fd) {
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+// Without a master: no terminal is to be had.
+WorkerChannel open_terminal(int like) {
+  base::UniqueFd master(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  std::array<char, 64> name{};
+  if (!master || ::grantpt(master.get()) != 0 || ::unlockpt(master.get()) != 0 ||
+      ::ptsname_r(master.get(), name.data(), name.size()) != 0) {
+    return {};
+  }
+  base::UniqueFd slave(::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  termios mode{};
+  if (!slave || ::tcgetattr(slave.get(), &mode) != 0) return {};
+  // Every byte as it is written: "\n" becomes "\r\n" on the real terminal, not here as well.
+  ::cfmakeraw(&mode);
+  if (::tcsetattr(slave.get(), TCSANOW, &mode) != 0) return {};
+  copy_terminal_size(like, slave.get());
+  set_nonblocking(master.get());
+  return {std::move(master), std::move(slave), true};
+}
+
+}  // namespace
+
+void copy_terminal_size(int like, int terminal) {
+  winsize size{};
+  if (::ioctl(like, TIOCGWINSZ, &size) == 0) ::ioctl(terminal, TIOCSWINSZ, &size);
+}
+
+base::Result<WorkerChannel> open_worker_channel(int like, std::size_t pipe_bytes) {
+  if (::isatty(like) == 1) {
+    WorkerChannel terminal = open_terminal(like);
+    if (terminal.ours) return terminal;
+  }
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return base::Failure{std::string("cannot make a pipe for a worker's output: ") + std::strerror(errno) +
+                         ". Raise the limit of open files (ulimit -n)."};
+  }
+  WorkerChannel channel{base::UniqueFd(ends[0]), base::UniqueFd(ends[1]), false};
+  set_nonblocking(channel.ours.get());
+  if (pipe_bytes > kDefaultPipeBytes) ::fcntl(channel.ours.get(), F_SETPIPE_SZ, static_cast<int>(pipe_bytes));
+  return channel;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,25 @@
+// The two ends of a worker's stream: a pipe, or a terminal of its own where ours is one.
+#pragma once
+
+#include <cstddef>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace ddp::launcher {
+
+struct WorkerChannel {
+  base::UniqueFd ours;    // for reading, without blocking
+  base::UniqueFd theirs;  // becomes the worker's descriptor
+  bool terminal = false;  // then EIO is the end, too
+};
+
+// `like`: where the stream would go without us. If that is a terminal, so is the channel (raw, of the same size), so
+// that a program flushes its lines and shows its progress bars as it does there; if none is to be had, a pipe.
+// `pipe_bytes`: its size, as far as the system allows.
+base::Result<WorkerChannel> open_worker_channel(int like, std::size_t pipe_bytes);
+
+// The size of the terminal `like` becomes that of the worker's.
+void copy_terminal_size(int like, int terminal);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,38 @@
+// WorkerStream: what the pump knows of one stream of one worker. A value with descriptors; it decides nothing.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "launcher/output/line_collapse.h"
+#include "launcher/output/line_splitter.h"
+#include "launcher/output/log_file.h"
+#include "launcher/output/stream_tail.h"
+#include "launcher/plan/output_plan.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+inline constexpr int kStdout = 0;
+inline constexpr int kStderr = 1;
+
+struct WorkerStream {
+  int id = 0;
+  int local_rank = 0;
+  int which = kStdout;
+  StreamPlan plan;
+  base::UniqueFd fd;      // none: closed, or the worker writes to its file itself
+  bool terminal = false;  // the descriptor is one
+  bool waiting = false;   // for room on the console
+  LogFile file;
+  std::string direct_file;  // the worker writes to it itself
+  LineSplitter splitter;
+  StreamTail tail{0};
+  bool filter_matches = false;                 // the current line
+  std::optional<OutputTime> unfinished_since;  // of what has not been shown
+  std::unique_ptr<net::Watch> watch;
+};
+
+}  // namespace ddp::launcher

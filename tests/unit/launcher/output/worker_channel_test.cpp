@@ -1,0 +1,78 @@
+#include "launcher/output/worker_channel.h"
+
+#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "launcher/output/log_file.h"
+
+using namespace ddp::launcher;
+using ddp::base::UniqueFd;
+
+namespace {
+
+// A terminal as the launcher's console.
+class Terminal {
+ public:
+  Terminal() {
+    int master = -1;
+    int slave = -1;
+    const winsize size{33, 77, 0, 0};
+    REQUIRE(::openpty(&master, &slave, nullptr, nullptr, &size) == 0);
+    master_.reset(master);
+    slave_.reset(slave);
+  }
+  int fd() const { return slave_.get(); }
+
+ private:
+  UniqueFd master_;
+  UniqueFd slave_;
+};
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 256> bytes{};
+  for (ssize_t got = 1; got > 0;) {
+    got = ::read(fd, bytes.data(), bytes.size());
+    if (got > 0) text.append(bytes.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a worker gets a pipe that blocks it and not us, and nobody inherits it") {
+  auto channel = open_worker_channel(-1, std::size_t{1} << 20);
+  REQUIRE(channel.ok());
+  const WorkerChannel& ends = channel.value();
+  CHECK_FALSE(ends.terminal);
+  CHECK((::fcntl(ends.ours.get(), F_GETFL) & O_NONBLOCK) != 0);
+  CHECK((::fcntl(ends.theirs.get(), F_GETFL) & O_NONBLOCK) == 0);
+  CHECK((::fcntl(ends.ours.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK((::fcntl(ends.theirs.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK(::fcntl(ends.ours.get(), F_GETPIPE_SZ) >= 65536);
+}
+
+TEST_CASE("where our output is a terminal, a worker's is one of the same size, and bytes stay as they are") {
+  const Terminal console;
+  auto channel = open_worker_channel(console.fd(), 0);
+  REQUIRE(channel.ok());
+  WorkerChannel& ends = channel.value();
+  REQUIRE(ends.terminal);
+  CHECK(::isatty(ends.theirs.get()) == 1);
+  winsize size{};
+  REQUIRE(::ioctl(ends.theirs.get(), TIOCGWINSZ, &size) == 0);
+  CHECK(size.ws_row == 33);
+  CHECK(size.ws_col == 77);
+  const std::string bytes("a\n\t\r\x03\x04\0z", 8);
+  REQUIRE(::write(ends.theirs.get(), bytes.data(), bytes.size()) == 8);
+  CHECK(read_all(ends.ours.get()) == bytes);
+  CHECK(errno == EAGAIN);
+  ends.theirs.reset();
+  CHECK(read_all(ends.ours.get()).empty());
+  CHECK(errno == EIO);
+}
