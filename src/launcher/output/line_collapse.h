@@ -30,6 +30,7 @@ struct OutputLine {
   int local_rank = 0;  // of the first who said it
   int times = 1;       // ranks that said it
   RankBits ranks;      // all of them, if times > 1
+  bool tagged = true;
 };
 
 class LineCollapse {

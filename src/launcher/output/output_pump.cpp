@@ -202,10 +202,10 @@ void OutputPump::take_piece(WorkerStream& stream, const LinePiece& piece) {
   }
   if (!stream.plan.to_console) return;
   Outlet& way = outlet(stream.which);
-  if (way.collapse) {
+  if (way.collapse && stream.plan.tagged) {
     way.collapse->say(stream.local_rank, stream.id, piece, now_);
   } else {
-    way.console->show({piece, stream.id, stream.local_rank, 1, {}});
+    way.console->show({piece, stream.id, stream.local_rank, 1, {}, stream.plan.tagged});
   }
 }
 
