@@ -84,6 +84,8 @@ void Console::show(const OutputLine& line) {
     losing_[stream] = line.piece.ends ? 0 : 1;
     return;
   }
+  // Doubling would cost twice the bound in memory; what is reserved and not used costs nothing.
+  if (backlog_.size() > kKeptBytes && backlog_.capacity() < bounds_.backlog) backlog_.reserve(2 * bounds_.backlog);
   layout_.append(line, backlog_);
   if (unsent() >= kWriteBytes && !blocked_) flush();
 }
@@ -133,7 +135,7 @@ void Console::trim() {
     own_lines_.clear();
     sent_ = 0;
     if (backlog_.capacity() > kKeptBytes) backlog_.shrink_to_fit();
-  } else if (sent_ > backlog_.size() / 2) {
+  } else if (sent_ > backlog_.size() / 4) {
     backlog_.erase(0, sent_);
     std::erase_if(own_lines_, [&](std::size_t end) { return end <= sent_; });
     for (std::size_t& end : own_lines_) end -= sent_;

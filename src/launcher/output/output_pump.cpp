@@ -49,6 +49,8 @@ OutputPump::OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext cont
       filters_{LineFilter(plan_.stdout_filters), LineFilter(plan_.stderr_filters)},
       now_(steady_clock::now()) {
   context_.console.lossless = plan_.lossless;
+  // Workers that wait anyway need no large backlog.
+  if (plan_.lossless) context_.console.backlog = std::min(context_.console.backlog, limits::kLosslessBacklog);
   add_outlet(context_.console_out);
   outlets_ = {owned_outlets_.front().get(), owned_outlets_.front().get()};
   // Where both lead to the same place, one backlog keeps the lines whole and in order.
