@@ -218,7 +218,7 @@ bool Console::flush_within(std::chrono::milliseconds stall, std::chrono::millise
 void Console::say_goodbye(const std::function<bool()>& interrupted) {
   if (closed_) return;
   dropping_ = false;
-  layout_.finish(backlog_);
+  if (bounds_.ends_last_line) layout_.finish(backlog_);
   tell_lost();
   constexpr auto kForEver = std::chrono::hours(24 * 365);
   const bool waits = bounds_.lossless;

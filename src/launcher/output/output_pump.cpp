@@ -49,6 +49,7 @@ OutputPump::OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext cont
       filters_{LineFilter(plan_.stdout_filters), LineFilter(plan_.stderr_filters)},
       now_(steady_clock::now()) {
   context_.console.lossless = plan_.lossless;
+  context_.console.ends_last_line = plan_.workers.size() > 1 || !plan_.tag.empty();
   // Workers that wait anyway need no large backlog.
   if (plan_.lossless) context_.console.backlog = std::min(context_.console.backlog, limits::kLosslessBacklog);
   add_outlet(context_.console_out);
@@ -212,7 +213,12 @@ void OutputPump::take_piece(WorkerStream& stream, const LinePiece& piece) {
 }
 
 void OutputPump::finish(WorkerStream& stream) {
-  stream.splitter.finish([&](const LinePiece& piece) { take_piece(stream, piece); });
+  const auto sink = [&](const LinePiece& piece) { take_piece(stream, piece); };
+  if (context_.console.ends_last_line) {
+    stream.splitter.finish(sink);
+  } else {
+    stream.splitter.show_unfinished(sink);
+  }
   stream.unfinished_since.reset();
   stream.watch.reset();
   stream.fd.reset();
