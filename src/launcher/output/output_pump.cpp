@@ -214,11 +214,7 @@ void OutputPump::take_piece(WorkerStream& stream, const LinePiece& piece) {
 
 void OutputPump::finish(WorkerStream& stream) {
   const auto sink = [&](const LinePiece& piece) { take_piece(stream, piece); };
-  if (context_.console.ends_last_line) {
-    stream.splitter.finish(sink);
-  } else {
-    stream.splitter.show_unfinished(sink);
-  }
+  context_.console.ends_last_line ? stream.splitter.finish(sink) : stream.splitter.show_unfinished(sink);
   stream.unfinished_since.reset();
   stream.watch.reset();
   stream.fd.reset();
