@@ -23,6 +23,7 @@ inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one tu
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;
 inline constexpr std::size_t kWorkerDescriptors = 65'536;  // soft limit of a worker, as far as the hard one allows
+inline constexpr std::size_t kFewDescriptors = 4096;       // a hard limit below this is worth a warning
 inline constexpr int kOomScoreRaise = 100;                 // workers go before the launcher
 inline constexpr auto kDefaultGrace = 5s;                  // SIGTERM to SIGKILL
 inline constexpr auto kDefaultExitTimeout = 5min;          // a rank that ended with 0 while others run
@@ -41,20 +42,21 @@ inline constexpr auto kLeftoverWait = 2s;       // for descendants that outlive 
 inline constexpr auto kCollapseWindow = 200ms;  // the same line of several ranks within this is shown once
 
 // The workers' output on its way to the console and to files.
-inline constexpr std::size_t kLineBytes = std::size_t{64} << 10;  // a longer line goes to the console in parts
+inline constexpr std::size_t kLineBytes = std::size_t{64} << 10;         // a longer line goes to the console in parts
 inline constexpr std::size_t kOutputTurnBytes = std::size_t{256} << 10;  // one stream's share of a turn of the loop
 inline constexpr std::size_t kPipeBytes = std::size_t{1} << 20;          // one worker's pipe
 inline constexpr std::size_t kPipesBytes = std::size_t{16} << 20;        // all of them; the kernel gives a user 64 MiB
 inline constexpr std::size_t kCollapseLines = 32'768;                    // that wait for other ranks to say the same
 inline constexpr std::size_t kCollapseBytes = std::size_t{2} << 20;
-inline constexpr int kCollapseLooks = 16;  // at lines of the same hash, before a line counts as new
+inline constexpr int kCollapseLooks = 16;    // at lines of the same hash, before a line counts as new
 inline constexpr auto kPartialLine = 500ms;  // an unfinished line (a prompt) is shown after this
 inline constexpr std::size_t kConsoleBacklog = std::size_t{16} << 20;
-inline constexpr auto kConsoleStall = 1s;      // a full backlog keeps the workers waiting for no longer than this
-inline constexpr auto kConsoleGoodbye = 10s;   // for a slow console at the end of the job
-inline constexpr auto kDrainQuiet = 200ms;     // after the workers' death, no more output within this is the end of it
-inline constexpr auto kDrain = 2s;             // the same, for one that never falls quiet
-inline constexpr int kLastLines = 20;          // of a failed worker, shown again
+inline constexpr std::size_t kLosslessBacklog = std::size_t{1} << 20;
+inline constexpr auto kConsoleStall = 1s;     // a full backlog keeps the workers waiting for no longer than this
+inline constexpr auto kConsoleGoodbye = 10s;  // for a slow console at the end of the job
+inline constexpr auto kDrainQuiet = 200ms;    // after the workers' death, no more output within this is the end of it
+inline constexpr auto kDrain = 2s;            // the same, for one that never falls quiet
+inline constexpr int kLastLines = 20;         // of a failed worker, shown again
 inline constexpr std::size_t kLastLineBytes = 500;
 inline constexpr std::size_t kTailBytes = std::size_t{16} << 10;   // kept of each stream for those lines
 inline constexpr std::size_t kTailsBytes = std::size_t{16} << 20;  // of all streams together

@@ -104,8 +104,8 @@ const std::vector<OptionSpec> kOptions = {
      .help = "Accepted for torchrun's sake; no effect: ddplaunch does not poll."},
 
     {.name = "log-dir", .value_name = "DIR", .group = output, .of_torchrun = true,
-     .help = "Folder of the files that --redirects and --tee write. /dev/null: no files at all. Default: a "
-             "temporary one."},
+     .help = "Folder of the workers' files: all output (as torchrun: what --redirects and --tee name) and error "
+             "files. /dev/null: no files at all. Default: error files only, in a temporary one."},
     {.name = "redirects", .short_name = 'r', .value_name = "STREAMS", .group = output, .of_torchrun = true,
      .help = "Output that goes to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or by local "
              "rank as 0:1,1:3. Default: 0."},
@@ -120,9 +120,9 @@ const std::vector<OptionSpec> kOptions = {
      .help = "The same for the standard error."},
     {.name = "tag", .negatable = true, .value_name = "TEMPLATE", .group = output,
      .help = "Mark before each line on the console, with the fields ${rank}, ${local_rank}, ${node}, ${role} and "
-             "${time}; empty: none."},
+             "${time}; empty: none. Default: '[${rank}] ' for several workers."},
     {.name = "collapse", .kind = flag, .negatable = true, .group = output,
-     .help = "Show a line that several ranks print at the same time once."},
+     .help = "Show a line that several ranks print within 200 ms once. Default for several workers."},
     {.name = "lossless", .kind = flag, .group = output,
      .help = "A console that is too slow slows the workers down, instead of losing lines."},
     {.name = "on-sigpipe", .value_name = "WHAT", .choices = "ignore end", .group = output,

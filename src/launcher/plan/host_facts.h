@@ -9,6 +9,7 @@
 #include "launcher/plan/cpu_topology.h"
 #include "launcher/plan/gpu_facts.h"
 #include "launcher/plan/program_facts.h"
+#include "launcher/plan/resource_limits.h"
 
 namespace ddp::launcher {
 
@@ -21,9 +22,10 @@ struct HostFacts {
   ProgramFacts interpreter;              // Python; untouched if the program runs without
   std::string random_id;                 // for a run without a name
   std::string random_uuid;               // the same as torchrun writes it
-  bool console_is_terminal = false;      // standard output and standard error are both terminals
-  CpuTopology topology;                  // read only where the options ask for it
-  std::string topology_failure;          // why there is none
+  ResourceLimits limits;
+  bool console_is_terminal = false;  // standard output and standard error are both terminals
+  CpuTopology topology;              // read only where the options ask for it
+  std::string topology_failure;      // why there is none
 };
 
 // Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU. The options say

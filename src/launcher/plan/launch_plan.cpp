@@ -155,8 +155,8 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
   plan.host_name = facts.host_name;
   plan.workers = devices.value().workers;
   if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
-    return PlanFailure{kExitUsage, "standard input is meant for local rank " + std::to_string(*plan.stdin_local_rank) +
-                                       ", but there " + (plan.workers == 1 ? "is " : "are ") +
+    return PlanFailure{kExitUsage, "--stdin=" + std::to_string(*plan.stdin_local_rank) +
+                                       " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
                                        base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
   }
   const DeviceBinding& binding = devices.value().binding;
@@ -183,6 +183,7 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
     note_bindings(options.numa_binding, plan);
   }
   choose_omp_threads(facts, plan);
+  add_notes(limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
   plan.inherited_environment = facts.environment;
   return plan;
 }

@@ -163,7 +163,7 @@ TEST_CASE("a worker that is to read standard input must exist") {
   CHECK(situation.plan().stdin_local_rank == 3);
   situation.options.nproc_per_node = "1";
   CHECK(situation.failure().message ==
-        "standard input is meant for local rank 3, but there is 1 worker. Local ranks count from 0.");
+        "--stdin=3 names a local rank, but there is 1 worker. Local ranks count from 0.");
 }
 
 TEST_CASE("the choices that need no decision are taken over") {

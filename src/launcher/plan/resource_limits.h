@@ -1,0 +1,26 @@
+// The limits that the workers inherit from us, as far as training runs into them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::launcher {
+
+// In bytes or numbers; kUnlimited where there is no limit.
+struct ResourceLimits {
+  static constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
+
+  std::uint64_t descriptors = kUnlimited;    // hard limit of RLIMIT_NOFILE: the soft one is raised
+  std::uint64_t locked_memory = kUnlimited;  // soft limit of RLIMIT_MEMLOCK
+  std::uint64_t stack = 0;                   // soft limit of RLIMIT_STACK
+  bool has_rdma = false;                     // InfiniBand or RoCE devices
+};
+
+// Reads getrlimit() and /sys/class/infiniband.
+ResourceLimits read_resource_limits();
+
+// Pure. One line for each limit that is too low (or, the stack's, too high) for what this machine has, with what to do.
+std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus);
+
+}  // namespace ddp::launcher
