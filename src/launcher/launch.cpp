@@ -59,13 +59,17 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
   if (const auto failure = shared.directory.make()) return own_fault(log, *failure);
-  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.warning(line); });
+  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.error(line); });
   if (!events) return own_fault(log, events.error());
   const auto processes = make_process_host(loop, shared.cgroup.make() ? &shared.cgroup : nullptr);
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [](int) { return std::vector<std::string>(); });
+  if (const auto failure = reporter.begin()) return own_fault(log, *failure);
   const auto outcome = run_job({loop, *processes, shared.plan, shared.directory, inbox, reporter.observer()});
-  if (!outcome) return own_fault(log, outcome.error());
+  if (!outcome) {
+    reporter.job_failed(outcome.error());
+    return own_fault(log, outcome.error());
+  }
   const base::ExitStatus end = end_of(outcome.value());
   reporter.job_ended(outcome.value(), end);
   return end;
