@@ -50,6 +50,7 @@ inline constexpr std::size_t kCollapseBytes = std::size_t{2} << 20;
 inline constexpr int kCollapseLooks = 16;  // at lines of the same hash, before a line counts as new
 inline constexpr auto kPartialLine = 500ms;  // an unfinished line (a prompt) is shown after this
 inline constexpr std::size_t kConsoleBacklog = std::size_t{16} << 20;
+inline constexpr std::size_t kLosslessBacklog = std::size_t{1} << 20;
 inline constexpr auto kConsoleStall = 1s;      // a full backlog keeps the workers waiting for no longer than this
 inline constexpr auto kConsoleGoodbye = 10s;   // for a slow console at the end of the job
 inline constexpr auto kDrainQuiet = 200ms;     // after the workers' death, no more output within this is the end of it

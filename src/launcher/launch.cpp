@@ -3,8 +3,10 @@
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
 
 #include <algorithm>
+#include <array>
 
 #include "base/exit_code.h"
+#include "launcher/output/output_pump.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/process_host.h"
@@ -62,16 +64,27 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.error(line); });
   if (!events) return own_fault(log, events.error());
   const auto processes = make_process_host(loop, shared.cgroup.make() ? &shared.cgroup : nullptr);
+  OutputPump output(loop, shared.plan.output, {shared.plan.host_name, shared.plan.role});
+  output.on_notice = [&](const std::string& text) { log.warning(text); };
+  output.on_console_closed = [&] {
+    if (shared.plan.end_on_closed_console) deliver(ConsoleClosed{});
+  };
+  log.before_line([&] { output.before_own_line(); });
+  const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
-                       [](int) { return std::vector<std::string>(); });
-  if (const auto failure = reporter.begin()) return own_fault(log, *failure);
-  const auto outcome = run_job({loop, *processes, shared.plan, shared.directory, inbox, reporter.observer()});
-  if (!outcome) {
+                       [&](int local_rank) { return output.last_lines(local_rank); });
+  base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
+  if (const auto failure = reporter.begin()) {
+    log.error(failure->message);
+  } else if (const auto outcome =
+                 run_job({loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()})) {
+    end = end_of(outcome.value());
+    reporter.job_ended(outcome.value(), end);
+  } else {
+    log.error(outcome.error().message);
     reporter.job_failed(outcome.error());
-    return own_fault(log, outcome.error());
   }
-  const base::ExitStatus end = end_of(outcome.value());
-  reporter.job_ended(outcome.value(), end);
+  log.before_line(nullptr);
   return end;
 }
 

@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "launcher/output/output_pump.h"
@@ -34,6 +36,15 @@ using namespace ddp::launcher;
     block.clear();
   }
   ::_exit(0);
+}
+
+// Not ru_maxrss: that begins with what the parent had.
+long peak_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::atol(line.c_str() + 6);
+  }
+  return 0;
 }
 
 double seconds(const timeval& time) {
@@ -90,7 +101,7 @@ int main(int argc, char** argv) {
   std::fprintf(stderr,
                R"({"seconds": %.4f, "pump_cpu_seconds": %.4f, "peak_kib": %ld, "lost": %lld})"
                "\n",
-               wall.count(), seconds(own.ru_utime) + seconds(own.ru_stime), own.ru_maxrss,
+               wall.count(), seconds(own.ru_utime) + seconds(own.ru_stime), peak_kib(),
                static_cast<long long>(pump.lost_lines()));
   return 0;
 }

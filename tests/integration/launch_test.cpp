@@ -19,7 +19,7 @@ CommandResult launch(std::vector<std::string> words, const std::map<std::string,
 }
 
 std::vector<std::string> shell(const std::string& workers, const std::string& script) {
-  return {"--nproc-per-node=" + workers, "sh", "-c", script};
+  return {"--nproc-per-node=" + workers, "--tag=", "--no-collapse", "sh", "-c", script};
 }
 
 bool is_gone(pid_t pid) {

@@ -84,6 +84,8 @@ void Console::show(const OutputLine& line) {
     losing_[stream] = line.piece.ends ? 0 : 1;
     return;
   }
+  // Doubling would cost twice the bound in memory; what is reserved and not used costs nothing.
+  if (backlog_.size() > kKeptBytes && backlog_.capacity() < bounds_.backlog) backlog_.reserve(2 * bounds_.backlog);
   layout_.append(line, backlog_);
   if (unsent() >= kWriteBytes && !blocked_) flush();
 }
@@ -133,7 +135,7 @@ void Console::trim() {
     own_lines_.clear();
     sent_ = 0;
     if (backlog_.capacity() > kKeptBytes) backlog_.shrink_to_fit();
-  } else if (sent_ > backlog_.size() / 2) {
+  } else if (sent_ > backlog_.size() / 4) {
     backlog_.erase(0, sent_);
     std::erase_if(own_lines_, [&](std::size_t end) { return end <= sent_; });
     for (std::size_t& end : own_lines_) end -= sent_;
@@ -216,7 +218,7 @@ bool Console::flush_within(std::chrono::milliseconds stall, std::chrono::millise
 void Console::say_goodbye(const std::function<bool()>& interrupted) {
   if (closed_) return;
   dropping_ = false;
-  layout_.finish(backlog_);
+  if (bounds_.ends_last_line) layout_.finish(backlog_);
   tell_lost();
   constexpr auto kForEver = std::chrono::hours(24 * 365);
   const bool waits = bounds_.lossless;

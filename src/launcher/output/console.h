@@ -21,7 +21,8 @@ struct ConsoleBounds {
   std::size_t backlog = limits::kConsoleBacklog;
   std::chrono::milliseconds stall = limits::kConsoleStall;
   std::chrono::milliseconds goodbye = limits::kConsoleGoodbye;
-  bool lossless = false;  // the workers wait for as long as it takes
+  bool lossless = false;       // the workers wait for as long as it takes
+  bool ends_last_line = true;  // at the end; false: it is left as it is, since it is one worker's alone
 };
 
 // Whether both descriptors lead to the same terminal, pipe, socket or file.

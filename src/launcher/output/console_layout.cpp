@@ -32,7 +32,7 @@ void ConsoleLayout::append(const OutputLine& line, std::string& out) {
   // The end of a line that somebody else's line has ended already.
   if (!piece.begins && !continues && is_only_an_end(piece.text)) return;
   if (!continues && piece.text != "\r") {
-    out += line.times > 1 ? tag_.of_ranks(line.ranks) : tag_.of_rank(line.local_rank);
+    if (line.tagged) out += line.times > 1 ? tag_.of_ranks(line.ranks) : tag_.of_rank(line.local_rank);
     if (!piece.begins) out += kContinued;
   }
   out += piece.text;

@@ -1,10 +1,11 @@
 // LineCollapse: the same line of several ranks becomes one line of all of them. Pure: the time is an argument.
 //
-// Lines wait in one queue, in the order in which they came. A rank that says a line which waits already, after
-// everything that the rank itself has said before, joins it; else the line goes to the end of the queue. Lines leave at
-// the queue's head only, so the lines of a rank keep their order, and a rank is in a line once, so its own repetitions
-// stay. A line leaves when no rank can join it any more (every rank that may still speak has said it, or something
-// behind it), when it has waited for the window, or when the queue is full.
+// Lines wait in one order, in which every rank's lines have the order in which it said them. A rank that says a line
+// which waits already joins it, if that line is behind the last one that it shares with others. What the rank has said
+// alone in between moves in front of that line, which disturbs nobody else's order: so ranks that greet by their own
+// names first still share what follows. Any other line goes to the end. A rank is in a line once, so its own
+// repetitions stay. Lines leave from the front: when no rank that may still speak can join them, when they have waited
+// for the window, or when too many wait.
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,7 @@ struct OutputLine {
   int local_rank = 0;  // of the first who said it
   int times = 1;       // ranks that said it
   RankBits ranks;      // all of them, if times > 1
+  bool tagged = true;
 };
 
 class LineCollapse {
@@ -57,50 +59,77 @@ class LineCollapse {
   void emit_all();
 
  private:
-  using Sequence = std::uint64_t;  // of a line, from 1 on; 0: none
+  using Sequence = std::uint64_t;  // of a line as it came, from 1 on; 0: none
+  using Place = std::uint64_t;     // in the order; there is room between two places
 
   struct Entry {
     OutputTime came;
     std::uint64_t text_begin = 0;  // counted from the first byte ever
-    Sequence next = 0;             // in its bucket
     std::uint64_t hash = 0;
+    Place place = 0;
+    Sequence before = 0;          // in the order
+    Sequence behind = 0;          // in the order
+    Sequence next_in_bucket = 0;  // as they came
+    Sequence next_alone = 0;      // of the same rank
     std::uint32_t text_size = 0;
     int stream = 0;
     int local_rank = 0;
     int times = 0;
+    bool whole = true;  // else a part
     bool begins = true;
     bool ends = true;
+    bool gone = false;  // emitted, but an earlier one still waits
   };
   struct Bucket {
     Sequence first = 0;
     Sequence last = 0;
   };
   struct Speaker {
-    Sequence last = 0;  // the last line that it has said
+    Place shared_place = 0;    // of the last line that it shares, emitted or not
+    Sequence shared = 0;       // that line
+    Sequence alone_first = 0;  // what it alone has said since, and waits
+    Sequence alone_last = 0;
     int streams = 0;
   };
 
   Entry& entry(Sequence line) { return entries_[line & mask_]; }
+  Speaker& speaker(int local_rank) { return speakers_[static_cast<std::size_t>(local_rank)]; }
   std::uint64_t* bits(Sequence line) { return &bits_[(line & mask_) * words_]; }
   std::string_view text(const Entry& entry) const;
+  bool waits(Sequence line) { return line >= head_ && line < end_ && !entry(line).gone; }
+
   // The waiting line that this rank may join; 0: none.
-  Sequence find(Sequence after, std::uint64_t hash, std::string_view text);
-  bool matches(Sequence line, std::uint64_t hash, std::string_view text);
-  void append(int local_rank, int stream, const LinePiece& piece, std::uint64_t hash, OutputTime now);
+  Sequence find(int local_rank, std::uint64_t hash, std::string_view text);
+  bool can_join(Sequence line, int local_rank, std::uint64_t hash, std::string_view text);
+  // Moves what the rank alone has said in front of the line; false if there is too much of it, or no room.
+  bool move_in_front(Sequence line, int local_rank);
   void join(Sequence line, int local_rank);
+  void share(Sequence line, int local_rank);
+
+  void append(int local_rank, int stream, const LinePiece& piece, std::uint64_t hash, OutputTime now);
+  void make_room(std::size_t text_size);
+  void grow();
+  void link(Sequence line, Sequence before, Sequence behind);
+  void unlink(Sequence line);
+  void put_in_bucket(Sequence line, std::vector<Entry>& entries, std::uint64_t mask);
+
   // Emits the lines that no rank can join any more, if this line is one of them.
   void emit_if_final(Sequence line);
-  void emit_to(Sequence line);
-  void emit_head();
-  void grow();
+  // Emits this line and all in front of it.
+  void emit_through(Sequence line);
+  void emit(Sequence line);
+  void forget_gone();
 
   Bounds bounds_;
   Emit emit_;
   std::size_t words_;  // of the bits of a line
   std::vector<Speaker> speakers_;
   int speaking_ = 0;
-  Sequence head_ = 1;
-  Sequence end_ = 1;        // one behind the last
+  Sequence head_ = 1;       // the first that came and waits
+  Sequence end_ = 1;        // one behind the last that came
+  Sequence front_ = 0;      // of the order
+  Sequence back_ = 0;       // of the order
+  Place emitted_ = 0;       // the last place that was emitted
   std::uint64_t mask_ = 0;  // capacity - 1; the capacity is a power of two
   std::vector<Entry> entries_;
   std::vector<std::uint64_t> bits_;

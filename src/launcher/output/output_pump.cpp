@@ -49,6 +49,9 @@ OutputPump::OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext cont
       filters_{LineFilter(plan_.stdout_filters), LineFilter(plan_.stderr_filters)},
       now_(steady_clock::now()) {
   context_.console.lossless = plan_.lossless;
+  context_.console.ends_last_line = plan_.workers.size() > 1 || !plan_.tag.empty();
+  // Workers that wait anyway need no large backlog.
+  if (plan_.lossless) context_.console.backlog = std::min(context_.console.backlog, limits::kLosslessBacklog);
   add_outlet(context_.console_out);
   outlets_ = {owned_outlets_.front().get(), owned_outlets_.front().get()};
   // Where both lead to the same place, one backlog keeps the lines whole and in order.
@@ -202,15 +205,20 @@ void OutputPump::take_piece(WorkerStream& stream, const LinePiece& piece) {
   }
   if (!stream.plan.to_console) return;
   Outlet& way = outlet(stream.which);
-  if (way.collapse) {
+  if (way.collapse && stream.plan.tagged) {
     way.collapse->say(stream.local_rank, stream.id, piece, now_);
   } else {
-    way.console->show({piece, stream.id, stream.local_rank, 1, {}});
+    way.console->show({piece, stream.id, stream.local_rank, 1, {}, stream.plan.tagged});
   }
 }
 
 void OutputPump::finish(WorkerStream& stream) {
-  stream.splitter.finish([&](const LinePiece& piece) { take_piece(stream, piece); });
+  const auto sink = [&](const LinePiece& piece) { take_piece(stream, piece); };
+  if (context_.console.ends_last_line) {
+    stream.splitter.finish(sink);
+  } else {
+    stream.splitter.show_unfinished(sink);
+  }
   stream.unfinished_since.reset();
   stream.watch.reset();
   stream.fd.reset();

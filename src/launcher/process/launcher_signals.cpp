@@ -8,7 +8,7 @@ namespace ddp::launcher {
 
 std::vector<int> signals_to_care_for() {
   std::vector<int> candidates = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGUSR1,   SIGUSR2, SIGALRM, SIGVTALRM,
-                                 SIGPROF, SIGPOLL, SIGPWR,  SIGXCPU, SIGSTKFLT, SIGTSTP, SIGCONT};
+                                 SIGPROF, SIGPOLL, SIGPWR,  SIGXCPU, SIGSTKFLT, SIGTSTP, SIGCONT, SIGWINCH};
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) candidates.push_back(signal);
   std::vector<int> signals;
   for (const int signal : candidates) {

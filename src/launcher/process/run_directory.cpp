@@ -102,9 +102,12 @@ std::optional<base::Failure> RunDirectory::begin_attempt(int attempt, int worker
   return std::nullopt;
 }
 
+std::string RunDirectory::attempt_file(const std::string& name) const {
+  return path_.empty() ? "" : path_ + "/attempt_" + std::to_string(attempt_) + "/" + name;
+}
+
 std::string RunDirectory::file(int local_rank, const std::string& name) const {
-  if (path_.empty()) return "";
-  return path_ + "/attempt_" + std::to_string(attempt_) + "/" + std::to_string(local_rank) + "/" + name;
+  return attempt_file(std::to_string(local_rank) + "/" + name);
 }
 
 void RunDirectory::remove_if_temporary() {

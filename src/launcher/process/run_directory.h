@@ -30,6 +30,9 @@ class RunDirectory {
   // A worker's file in the current attempt: "error.json" (TORCHELASTIC_ERROR_FILE), "stdout.log", "stderr.log".
   std::string file(int local_rank, const std::string& name) const;
 
+  // A file of all workers in the current attempt.
+  std::string attempt_file(const std::string& name) const;
+
   // Empty without a directory.
   const std::string& path() const { return path_; }
   bool temporary() const { return temporary_; }

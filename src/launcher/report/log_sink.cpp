@@ -34,6 +34,8 @@ void LogSink::error(const std::string& line) {
 }
 
 void LogSink::write(int level, const std::string& line) {
+  if (!logger_->should_log(static_cast<spdlog::level::level_enum>(level))) return;
+  if (prepare_) prepare_();
   // A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.
   pollfd console{STDERR_FILENO, POLLOUT, 0};
   const auto limit = std::chrono::milliseconds(limits::kConsoleWait);

@@ -1,6 +1,7 @@
 // Where our own lines go: stderr, each preceded by "ddplaunch: ". The only file pair that knows spdlog.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,9 @@ class LogSink {
   explicit LogSink(bool quiet);
   ~LogSink();
 
+  // Called before each line, so that it does not land in the middle of another's. Empty: nothing.
+  void before_line(std::function<void()> prepare) { prepare_ = std::move(prepare); }
+
   void info(const std::string& line);
   void warning(const std::string& line);
   void error(const std::string& line);
@@ -24,6 +28,7 @@ class LogSink {
   void write(int level, const std::string& line);
 
   std::shared_ptr<spdlog::logger> logger_;
+  std::function<void()> prepare_;
 };
 
 }  // namespace ddp::launcher

@@ -50,11 +50,35 @@ class Job {
     assignment.attempt = number;
     parts_.observer.attempt_begins(assignment);
     const auto start = std::chrono::steady_clock::now();
-    JobOutcome outcome = supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory,
-                                    last_failure_, parts_.observer.tell, parts_.observer.event, parts_.inbox});
+    JobOutcome outcome =
+        supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory, parts_.output,
+                   last_failure_, parts_.observer.tell, parts_.observer.event, parts_.inbox});
     run_times_.push_back(std::chrono::steady_clock::now() - start);
+    // What holds the ends of the pipes is gone then.
     outcome.leftovers = parts_.processes.end_leftovers();
+    drain_output();
     return outcome;
+  }
+
+  // A console that takes nothing holds the end of the job for a bounded time, and not at all once somebody asks.
+  void drain_output() {
+    bool asked = false;
+    parts_.inbox = [&](const Event& event) {
+      asked = asked || is_request(event) || std::holds_alternative<GuardianLost>(event);
+    };
+    parts_.output.interrupted = [&] {
+      parts_.loop.poll();
+      return asked;
+    };
+    parts_.output.drain();
+    parts_.output.interrupted = nullptr;
+    parts_.inbox = nullptr;
+  }
+
+  bool is_request(const Event& event) const {
+    const auto* signal = std::get_if<SignalArrived>(&event);
+    const auto& ending = parts_.plan.ending_signals;
+    return signal != nullptr && std::find(ending.begin(), ending.end(), signal->signal) != ending.end();
   }
 
   // The delay before a restart; an outcome if somebody ends the job meanwhile.
@@ -62,14 +86,11 @@ class Job {
     std::optional<JobOutcome> ended;
     parts_.inbox = [&](const Event& event) {
       parts_.observer.event(event);
-      const auto* signal = std::get_if<SignalArrived>(&event);
-      const auto& ending = parts_.plan.ending_signals;
-      const bool request = signal != nullptr && std::find(ending.begin(), ending.end(), signal->signal) != ending.end();
-      if (!request && !std::holds_alternative<GuardianLost>(event)) return;
+      if (!is_request(event) && !std::holds_alternative<GuardianLost>(event)) return;
       ended = JobOutcome{};
-      if (request) {
-        ended->signal = signal->signal;
-        ended->exit_code = 128 + signal->signal;
+      if (is_request(event)) {
+        ended->signal = std::get<SignalArrived>(event).signal;
+        ended->exit_code = 128 + *ended->signal;
       } else {
         ended->guardian_lost = true;
         ended->exit_code = base::kExitOwnFault;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "launcher/output/output_pump.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/rendezvous/rendezvous.h"
@@ -29,6 +30,7 @@ struct JobParts {
   ProcessHost& processes;
   const LaunchPlan& plan;
   RunDirectory& directory;
+  OutputPump& output;
   std::function<void(const Event& event)>& inbox;  // set here; takes events from outside, at any time
   JobObserver observer;
 };

@@ -1,5 +1,7 @@
 #include "launcher/supervise/supervisor.h"
 
+#include "base/exit_code.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -30,7 +32,13 @@ class Supervisor {
     const WorkerSpec spec = make_worker_spec(
         parts_.plan, parts_.assignment,
         {local_rank, parts_.directory.file(local_rank, "error.json"), parts_.assignment.attempt, parts_.last_failure});
-    const auto pid = parts_.processes.spawn(local_rank, spec, -1, -1);
+    const auto& file = [&](const char* name) { return parts_.directory.file(local_rank, name); };
+    const auto streams = parts_.output.open(
+        {local_rank, parts_.assignment.first_rank + local_rank},
+        {file("stdout.log"), file("stderr.log"), parts_.directory.attempt_file("filtered_stdout.log"),
+         parts_.directory.attempt_file("filtered_stderr.log")});
+    if (!streams) return step(SpawnFailed{local_rank, {base::kExitOwnFault, streams.error().message}});
+    const auto pid = parts_.processes.spawn(local_rank, spec, streams.value().out.get(), streams.value().err.get());
     if (pid) return step(WorkerStarted{local_rank, pid.value()});
     step(SpawnFailed{local_rank, pid.error()});
   }

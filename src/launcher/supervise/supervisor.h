@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "launcher/output/output_pump.h"
 #include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
@@ -18,6 +19,7 @@ struct SupervisorParts {
   const LaunchPlan& plan;
   const NodeAssignment& assignment;
   const RunDirectory& directory;
+  OutputPump& output;
   const std::string& last_failure;  // of the attempt before, for the workers; empty: this is the first
   std::function<void(const std::string& line)> tell;
   std::function<void(const Event& event)> observe;  // every event, before it is acted on

@@ -96,6 +96,20 @@ TEST_CASE("a line that all have said takes those before it along") {
   CHECK(ranks.emit_all().shown() == "0:c");
 }
 
+TEST_CASE("what ranks say alone first does not keep them from sharing what follows") {
+  Ranks ranks(3);
+  ranks.say(0, "I am 0").say(0, "hello").say(1, "I am 1").say(1, "and more").say(1, "hello");
+  ranks.say(2, "I am 2").say(2, "hello");
+  CHECK(ranks.shown() == "0:I am 0 1:I am 1 1:and more 2:I am 2 0-2:hello");
+  CHECK_FALSE(ranks.due());
+}
+
+TEST_CASE("a line that was moved to the front can still be joined") {
+  Ranks ranks(3);
+  ranks.say(0, "c").say(1, "b").say(1, "c").say(2, "b").say(2, "c");
+  CHECK(ranks.shown() == "1-2:b 0-2:c");
+}
+
 TEST_CASE("what a rank repeats is shown as often as it says it") {
   Ranks ranks(2);
   ranks.say(0, "a").say(0, "a").say(0, "a").say(1, "a").say(1, "a");

@@ -3,24 +3,20 @@
 #include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <pty.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <fstream>
 #include <random>
 #include <sstream>
 
-#include "support/deadline.h"
-#include "support/output_reader.h"
+#include "support/output_job.h"
 #include "support/random_seed.h"
-#include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 using ddp::base::UniqueFd;
 using ddp::test::PipeConsole;
 using std::chrono::steady_clock;
+using Job = OutputJob;
 using Lines = std::vector<std::string>;
 
 namespace {
@@ -34,93 +30,6 @@ OutputPlan plan_of(int workers, StreamPlan stream) {
   plan.workers.assign(static_cast<std::size_t>(workers), {stream, stream});
   plan.tag = "[${rank}] ";
   return plan;
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// A pump with consoles of its own, and workers that are this process or children of it.
-class Job {
- public:
-  explicit Job(const OutputPlan& plan, ConsoleBounds bounds = {}, int console = -1) {
-    std::signal(SIGPIPE, SIG_IGN);
-    const int out_fd = console >= 0 ? console : out.fd();
-    const int err_fd = console >= 0 ? console : err.fd();
-    pump = std::make_unique<OutputPump>(loop, plan, OutputContext{"node0", "default", out_fd, err_fd, bounds});
-    pump->on_notice = [this](const std::string& text) { notices.push_back(text); };
-  }
-
-  std::string file(int rank, const std::string& name) const { return logs.path() + "/" + std::to_string(rank) + name; }
-  WorkerStreams open(int rank) {
-    auto streams =
-        pump->open({rank, rank}, {file(rank, ".out"), file(rank, ".err"), logs.path() + "/filtered_stdout.log",
-                                  logs.path() + "/filtered_stderr.log"});
-    if (!streams) FAIL(streams.error().message);
-    return std::move(streams).value();
-  }
-  // A child that carries out the deed with the streams as its descriptors 1 and 2.
-  pid_t start(int rank, const std::function<void()>& deed) {
-    const WorkerStreams streams = open(rank);
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::dup2(streams.out.get(), 1);
-      ::dup2(streams.err.get(), 2);
-      for (int fd = 3; fd < 256; ++fd) ::close(fd);
-      deed();
-      ::_exit(0);
-    }
-    pids.push_back(pid);
-    return pid;
-  }
-  void runs_until(const std::function<bool()>& done) {
-    const auto give_up = ddp::test::soon();
-    bool is_done = done();
-    while (!is_done && steady_clock::now() < give_up) {
-      loop.poll();
-      std::this_thread::yield();
-      is_done = done();
-    }
-    CHECK(is_done);
-  }
-  // Until every child has ended; the time that draining took.
-  steady_clock::duration ends() {
-    for (const pid_t pid : pids) {
-      runs_until([&] { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
-    }
-    pids.clear();
-    const auto begin = steady_clock::now();
-    pump->drain();
-    return steady_clock::now() - begin;
-  }
-  // What the consoles showed in all.
-  const std::string& shown() {
-    pump.reset();
-    return out.text();
-  }
-  const std::string& shown_on_stderr() {
-    pump.reset();
-    return err.text();
-  }
-
-  TemporaryDirectory logs;
-  PipeConsole out;
-  PipeConsole err;
-  ddp::net::EventLoop loop;
-  std::unique_ptr<OutputPump> pump;
-  std::vector<pid_t> pids;
-  Lines notices;
-};
-
-void put(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
 }
 
 }  // namespace

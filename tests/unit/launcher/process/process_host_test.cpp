@@ -152,7 +152,8 @@ TEST_CASE("the most memory that a worker held is known at its end") {
   host.start(0, "exit 0");
   host.start(1, "head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null");
   host.run();
+  // A process counts what it was before it executed its program, which is us.
   CHECK(host.peak_of(0) > 100'000);
-  CHECK(host.peak_of(0) < 20'000'000);
+  CHECK(host.peak_of(1) >= host.peak_of(0));
   CHECK(host.peak_of(1) > 40'000'000);
 }
