@@ -78,9 +78,16 @@ ProcessGroup connect(const InitOptions& options, const Environment& environment)
   return {std::move(backend), environment.rank, environment.world_size, std::move(choice.reason)};
 }
 
+// Under ddplaunch our output is a pipe, of which C would show full blocks only, and lose the last one in a crash.
+void show_lines_at_once() {
+  const bool launched = std::getenv(wire::env::kAttempt) != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  if (launched) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+}
+
 }  // namespace
 
 ProcessGroup init(const InitOptions& options) {
+  show_lines_at_once();
   const Environment environment = options.environment ? *options.environment : Environment::from_process();
   try {
     ProcessGroup group = connect(options, environment);
