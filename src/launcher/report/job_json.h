@@ -34,7 +34,7 @@ std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime n
 struct SummaryInput {
   const LaunchPlan& plan;
   const JobOutcome& outcome;  // of the last attempt
-  JobEnd end;
+  const JobEnd& end;
   std::string log_directory;            // empty: none
   std::string core;                     // describe_core()
   std::vector<std::string> last_lines;  // of the culprit

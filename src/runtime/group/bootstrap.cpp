@@ -6,11 +6,15 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "base/text.h"
 #include "runtime/backend/backend_choice.h"
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/error_file.h"
+#include "wire/worker_env.h"
 
 namespace ddp {
 namespace {
