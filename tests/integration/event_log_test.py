@@ -341,7 +341,7 @@ def error_files_for_a_launcher_above(folder: pathlib.Path) -> None:
                                env={**os.environ, "RECORD": record}, capture_output=True, text=True)
         cause = json.loads((folder / "s").read_text())["cause"]
         assert words in cause["error"], (cause, outer)
-        assert re.search(rf"^ddplaunch:   its error:\nddplaunch:   \| .*{words}", outer.stderr, re.MULTILINE), outer.stderr
+        assert re.search(rf"^ddplaunch:   its (error|last lines):\n(ddplaunch:   \| .*\n)*ddplaunch:   \| .*{words}", outer.stderr, re.MULTILINE), outer.stderr
     # What cannot be passed on is told.
     result = subprocess.run([DDPLAUNCH, "sh", "-c", "exit 4"], capture_output=True, text=True,
                             env={**os.environ, "TORCHELASTIC_ERROR_FILE": "/no/such/file"})
