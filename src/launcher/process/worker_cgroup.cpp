@@ -72,7 +72,10 @@ bool WorkerCgroup::make() {
   if (::mkdir(path_.c_str(), 0755) != 0) return false;
   procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   // A cgroup of the threaded type, or an old kernel.
-  if (procs_ && ::access((path_ + "/cgroup.kill").c_str(), W_OK) == 0) return true;
+  if (procs_ && ::access((path_ + "/cgroup.kill").c_str(), W_OK) == 0) {
+    folder_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return true;
+  }
   procs_.reset();
   ::rmdir(path_.c_str());
   return false;
