@@ -395,4 +395,10 @@ std::int64_t OutputPump::lost_lines() const {
   return lines;
 }
 
+std::int64_t OutputPump::untold_lines() const {
+  std::int64_t lines = 0;
+  for (const auto& one : owned_outlets_) lines += one->console->untold();
+  return lines;
+}
+
 }  // namespace ddp::launcher

@@ -99,6 +99,8 @@ class OutputPump {
 
   // Lines of workers that the consoles did not show (those of a closed one do not count).
   std::int64_t lost_lines() const;
+  // Of those, the ones whose loss the last drain could not tell on the console.
+  std::int64_t untold_lines() const;
 
  private:
   class Turn;

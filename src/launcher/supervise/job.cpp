@@ -1,6 +1,7 @@
 #include "launcher/supervise/job.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/limits.h"
 #include "base/text.h"
@@ -69,6 +70,10 @@ class Job {
     parts_.output.drain();
     parts_.output.interrupted = nullptr;
     parts_.inbox = nullptr;
+    if (const std::int64_t lines = parts_.output.untold_lines(); lines > 0) {
+      parts_.observer.tell(base::counted(lines, "line") + (lines == 1 ? " was" : " were") +
+                           " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
+    }
   }
 
   bool is_request(const Event& event) const {
