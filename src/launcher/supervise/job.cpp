@@ -70,7 +70,7 @@ class Job {
     parts_.output.drain();
     parts_.output.interrupted = nullptr;
     parts_.inbox = nullptr;
-    if (const std::int64_t lines = parts_.output.untold_lines(); lines > 0) {
+    if (const std::int64_t lines = parts_.output.lost_lines().untold; lines > 0) {
       parts_.observer.tell(base::counted(lines, "line") + (lines == 1 ? " was" : " were") +
                            " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
     }
