@@ -69,7 +69,7 @@ def core_dumps() -> None:
     pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text()
     _, _, err = run_job("--core=off", *crash)
     if not pattern.startswith("|"):
-        assert "core: none, the limit is 0 (--core=unlimited)" in err, err
+        assert "core: none (--core=off)" in err, err
     with Job("--core=unlimited", *crash) as job:
         assert job.wait() == 139, job.err()
         told = re.search(r"core: (.*)", job.err())

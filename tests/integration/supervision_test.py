@@ -25,8 +25,7 @@ def without_cgroup() -> list[str]:
     return [] if mount is None else with_mounts(f"mount -t tmpfs none {mount}")
 
 
-# Row 1: the same cases on each of the three ways to start a process and to learn of its end.
-
+# Row 1: the same cases on each of the ways to start a process and to learn of its end.
 def fails(via: list[str]) -> None:
     code, out, err = run_job("--nproc-per-node=2", "sh", "-c", '[ "$RANK" = 0 ] && exec sleep 100; exit 3', via=via)
     assert code == 3, (code, out, err)
@@ -96,16 +95,17 @@ def check_spawn_path(lacks: list[str], pidfds: bool) -> None:
 @test("1", "workers are started and watched by the pidfd that clone gives")
 def pidfd_of_clone() -> None:
     check_spawn_path([], pidfds=True)
+    check_spawn_path(["clone3"], pidfds=True)
 
 
 @test("1", "where clone knows no pidfds, pidfd_open gives them")
 def pidfd_of_open() -> None:
-    check_spawn_path(["clone-pidfd"], pidfds=True)
+    check_spawn_path(["clone3", "clone-pidfd"], pidfds=True)
 
 
 @test("1", "where the kernel knows no pidfds at all, SIGCHLD must do")
 def no_pidfd() -> None:
-    check_spawn_path(["clone-pidfd", "pidfd-open"], pidfds=False)
+    check_spawn_path(["clone3", "clone-pidfd", "pidfd-open"], pidfds=False)
 
 
 @test("2", "neither guardian nor supervisor has a thread beside the one that starts the workers")

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# interop_test.sh NAME BIN_DIR: runs one of the tests below with Debian's Python and PyTorch; 77 if those are missing.
+# interop_test.sh NAME BIN_DIR: runs one of the tests below with Python and PyTorch; 77 if those are missing. They are
+# Debian's, or those of the interpreter that DDP_TEST_PYTHON names.
 set -euo pipefail
 name=$1
 bin=$2
 here=$(cd "$(dirname "$0")" && pwd)
-python=/usr/bin/python3
+python=${DDP_TEST_PYTHON:-/usr/bin/python3}
 export OMP_NUM_THREADS=1
 
 need() {

@@ -1,5 +1,5 @@
-// Executes a program on a kernel that lacks something: spawn_path [clone-pidfd] [pidfd-open] [close-range] -- program …
-// Each word names what is to fail, as it does where the kernel has never heard of it.
+// Executes a program on a kernel that lacks something: spawn_path [clone3] [clone-pidfd] [pidfd-open] [close-range] --
+// program … Each word names what is to fail, as it does where the kernel has never heard of it.
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/close_range.h>
@@ -53,11 +53,14 @@ bool clone_fails() {
 
 int main(int argc, char** argv) {
   std::vector<sock_filter> filter;
-  bool (*checks[3])() = {};
+  bool (*checks[4])() = {};
   int i = 1;
   for (; i < argc && std::string(argv[i]) != "--"; ++i) {
     const std::string what = argv[i];
-    if (what == "clone-pidfd") {
+    if (what == "clone3") {
+      refuse(filter, SYS_clone3, 0, ENOSYS);
+      checks[3] = [] { return fails_with(::syscall(SYS_clone3, nullptr, 0), ENOSYS); };
+    } else if (what == "clone-pidfd") {
       refuse(filter, SYS_clone, CLONE_PIDFD, EINVAL);
       checks[0] = clone_fails;
     } else if (what == "pidfd-open") {

@@ -81,7 +81,12 @@ base::Result<DeviceBinding> without_gpus(const DeviceRequest& request) {
   const auto workers = static_cast<std::size_t>(request.workers);
   DeviceBinding binding{std::vector<std::optional<std::string>>(workers), {}, ""};
   binding.meant.resize(workers);
-  if (!request.virtual_local_rank || !request.inherited) return binding;
+  if (!request.virtual_local_rank) return binding;
+  if (!request.inherited) {
+    // There may be GPUs that we do not know of (another maker's, say), and LOCAL_RANK no longer tells workers apart.
+    for (std::size_t i = 0; i < workers; ++i) binding.visible[i] = std::to_string(i);
+    return binding;
+  }
   std::vector<std::string> names;
   if (!request.inherited->empty()) names = names_of(*request.inherited);
   if (names.size() < workers) {

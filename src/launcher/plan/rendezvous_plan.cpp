@@ -58,6 +58,12 @@ std::optional<PlanFailure> check_nodes(const Options& options) {
   return std::nullopt;
 }
 
+// Whether the store's address is settled beforehand, as under torchrun, where that is the backend by default.
+bool is_static(const Options& options) {
+  if (!options.rdzv_backend.empty()) return options.rdzv_backend == "static";
+  return options.manner != Manner::native && (!options.rdzv_endpoint.empty() || options.master_port);
+}
+
 // What the options ask for, once --standalone (said or meant) is out of the way.
 base::Result<StorePlan, PlanFailure> plan_store(const Options& options) {
   const bool torch = options.manner != Manner::native;
@@ -68,8 +74,7 @@ base::Result<StorePlan, PlanFailure> plan_store(const Options& options) {
       return PlanFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
                                                " is not an address. Use host:port, or [address]:port for IPv6."};
     }
-    const bool is_static = options.rdzv_backend == "static" || (torch && options.rdzv_backend.empty());
-    if (is_static && !endpoint->port) {
+    if (is_static(options) && !endpoint->port) {
       return PlanFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
                                                " has no port. Use --rdzv-endpoint=" + options.rdzv_endpoint + ":" +
                                                std::to_string(kStaticPort) + ", or port 0 for a free one."};
@@ -99,6 +104,9 @@ std::vector<std::string> without_effect(const Options& options) {
   if (options.manner != Manner::native && options.standalone && !options.run_id.empty()) {
     notes.emplace_back("--rdzv-id has no effect beside --standalone: the run id is a random one, as under torchrun");
   }
+  if (!options.local_addr.empty() && !options.standalone && is_static(options)) {
+    notes.emplace_back("--local-addr has no effect with the static backend: use --master-addr or --rdzv-endpoint");
+  }
   return notes;
 }
 
@@ -122,7 +130,8 @@ base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options
     plan.store = std::move(store).value();
     plan.run_id = !options.run_id.empty() ? options.run_id : torch ? "none" : facts.random_id;
   }
-  if (!options.local_addr.empty()) plan.store.advertised = options.local_addr;
+  const bool settled = !options.standalone && is_static(options);
+  if (!options.local_addr.empty() && !settled) plan.store.advertised = options.local_addr;
   plan.store.bind_address = bind_address(plan.store.advertised);
   return plan;
 }

@@ -23,11 +23,13 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "launcher/process/cgroup_folder.h"
+#include "launcher/process/clone_into_cgroup.h"
 
 namespace ddp::launcher {
 namespace {
@@ -142,6 +144,7 @@ class Stack {
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
   bool valid() const { return memory_ != MAP_FAILED; }
+  void* bottom() const { return memory_; }
   void* top() const { return static_cast<char*>(memory_) + kStackBytes; }
 
  private:
@@ -262,6 +265,15 @@ Spawned clone_child(ChildWork& work, const Stack& stack) {
   constexpr int kFlags = CLONE_VM | CLONE_VFORK | SIGCHLD;
   int pidfd = -1;
   Spawned spawned;
+  if (work.streams.cgroup >= 0) {
+    const int procs = std::exchange(work.streams.cgroup_procs, -1);
+    spawned.pid = clone_into_cgroup(become_worker, &work, stack.bottom(), kStackBytes, work.streams.cgroup, &pidfd);
+    if (spawned.pid >= 0) {
+      spawned.pidfd.reset(pidfd);
+      return spawned;
+    }
+    work.streams.cgroup_procs = procs;
+  }
   spawned.pid = ::clone(become_worker, stack.top(), kFlags | CLONE_PIDFD, &work, &pidfd);
   if (spawned.pid < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
     spawned.pid = ::clone(become_worker, stack.top(), kFlags, &work);

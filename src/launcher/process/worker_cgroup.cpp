@@ -78,8 +78,8 @@ bool WorkerCgroup::make() {
   end_leftovers(fs::path(path_).parent_path());
   if (::mkdir(path_.c_str(), 0755) != 0) return false;
   // Somebody may take it for a leftover and remove it before we have the lock. Then it has no files any more.
-  lock_ = take_lock(path_);
-  if (lock_) procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  folder_ = take_lock(path_);
+  if (folder_) procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   // A cgroup of the threaded type, or an old kernel.
   if (procs_ && ::access((path_ + "/cgroup.kill").c_str(), W_OK) == 0) return true;
   procs_.reset();

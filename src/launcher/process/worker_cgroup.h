@@ -27,6 +27,8 @@ class WorkerCgroup {
 
   // A process that writes "0" here joins; -1 if it was not made.
   int procs_fd() const { return procs_.get(); }
+  // Its folder, for a process that is born in it; -1 if it was not made.
+  int folder_fd() const { return folder_.get(); }
   const std::string& path() const { return path_; }
 
   // Kills all that is inside and waits, at most `limit`, until it is empty. Blocks. False if it is not.
@@ -39,7 +41,7 @@ class WorkerCgroup {
   bool populated() const;
 
   std::string path_;
-  base::UniqueFd lock_;
+  base::UniqueFd folder_;  // locked
   base::UniqueFd procs_;
 };
 

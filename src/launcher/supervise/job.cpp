@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "launcher/supervise/restart_policy.h"
@@ -29,7 +30,10 @@ class Job {
                                                          std::to_string(parts_.plan.max_restarts) + " in " +
                                                          base::human_duration(delay));
       last_failure_ = describe_failure(outcome.value());
-      if (const auto ended = wait(delay)) return *ended;
+      if (const auto ended = wait(delay)) {
+        parts_.observer.ended_between_attempts(*ended);
+        return *ended;
+      }
     }
   }
 
@@ -94,6 +98,7 @@ class Job {
         ended->exit_code = 128 + *ended->signal;
       } else {
         ended->guardian_lost = true;
+        ended->exit_code = base::kExitOwnFault;
       }
       parts_.loop.stop();
     };

@@ -160,10 +160,11 @@ TEST_CASE("without GPUs nothing is bound") {
   CHECK(bind_devices(request(2, {})).value().visible == Visible{std::nullopt, std::nullopt});
 }
 
-TEST_CASE("a virtual local rank needs a GPU each as far as somebody spoke of GPUs") {
+TEST_CASE("a virtual local rank names a GPU each, known or not, and never more than somebody gave us") {
   DeviceRequest two = request(2, {});
   two.virtual_local_rank = true;
-  CHECK(bind_devices(two).value().visible == Visible(2));
+  CHECK(bind_devices(two).value().visible == Visible{"0", "1"});
+  CHECK_FALSE(bind_devices(two).value().meant[0].has_value());
   two.inherited = "3, 5,7";
   CHECK(bind_devices(two).value().visible == Visible{"3", "5"});
   two.inherited = "3";

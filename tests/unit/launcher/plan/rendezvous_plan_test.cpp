@@ -50,7 +50,7 @@ TEST_CASE("under torchrun's name a job with no port, endpoint or backend stands 
   CHECK(torch([](Options& o) { o.master_addr = "10.0.0.1"; }) == "10.0.0.1 0 10.0.0.1 uuid");
 }
 
-TEST_CASE("--standalone overrides what else is said, and says so") {
+TEST_CASE("the option --standalone overrides what else is said, and says so") {
   Situation situation;
   situation.options.standalone = true;
   CHECK(planned(situation) == "localhost 0 127.0.0.1 uuid");
@@ -112,8 +112,24 @@ TEST_CASE("the static backend has torchrun's fixed port only under torchrun's na
 
 TEST_CASE("the local address is what is advertised") {
   CHECK(native([](Options& o) { o.local_addr = "10.1.1.1"; }) == "10.1.1.1 0 10.1.1.1 random");
-  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.rdzv_endpoint = "node0:4000"; }) ==
+  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1"; }) == "10.1.1.1 0 10.1.1.1 uuid");
+  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.standalone = true, o.rdzv_backend = "static"; }) ==
+        "10.1.1.1 0 10.1.1.1 uuid");
+  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.rdzv_endpoint = "node0:4000", o.rdzv_backend = "c10d"; }) ==
         "10.1.1.1 4000 10.1.1.1 none");
+}
+
+TEST_CASE("the static backend takes its address from elsewhere than the local address, and says so") {
+  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.rdzv_endpoint = "node0:4000"; }) ==
+        "node0 4000 node0 none");
+  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.master_addr = "node0", o.master_port = 4000; }) ==
+        "node0 4000 node0 none");
+  Situation situation;
+  situation.options.local_addr = "10.1.1.1";
+  CHECK(notes(situation).empty());
+  situation.options.rdzv_backend = "static";
+  CHECK(planned(situation) == "127.0.0.1 0 127.0.0.1 random");
+  CHECK(mentions(notes(situation), "--local-addr has no effect with the static backend"));
 }
 
 TEST_CASE("jobs over several nodes are refused as not available yet") {

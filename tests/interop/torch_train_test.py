@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""A PyTorch training script under ddplaunch, started in all ways that torchrun's users know.
+
+    torch_train_test.py GROUP BIN_DIR       GROUP: one of the keys of GROUPS
+
+Runs with the Python that DDP_TEST_PYTHON names, /usr/bin/python3 by default; 77 if that has no PyTorch.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+SCRIPT = pathlib.Path(__file__).resolve().with_name("torch_train.py")
+PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
+# What may stand in the environment of whoever runs the tests, and would change what is tested.
+UNWANTED = re.compile(r"PET_|TORCH|DDP_|PYTHON|VIRTUAL_ENV|OMP_|(MASTER|LOCAL|GROUP|ROLE)_|(RANK|WORLD_SIZE)$")
+
+
+class Launcher:
+    """The programs ddplaunch and torchrun, found by PATH as a user's are."""
+
+    def __init__(self, binary: pathlib.Path, folder: pathlib.Path) -> None:
+        self.folder = folder
+        bin_dir = folder / "bin"
+        bin_dir.mkdir()
+        for name in ("ddplaunch", "torchrun"):
+            (bin_dir / name).symlink_to(binary)
+        self.environment = {name: value for name, value in os.environ.items() if not UNWANTED.match(name)}
+        self.environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TMPDIR": str(folder)}
+        path = [str(bin_dir), self.environment.get("PATH", "/usr/bin:/bin")]
+        # As a user's shell has it: an activated virtual environment, or python3 in PATH.
+        prefix = pathlib.Path(PYTHON).parent.parent
+        if (prefix / "pyvenv.cfg").exists():
+            self.environment["VIRTUAL_ENV"] = str(prefix)
+        elif pathlib.Path(PYTHON).name == "python3":
+            path.insert(1, str(pathlib.Path(PYTHON).parent))
+        else:
+            self.environment["PYTHON_EXEC"] = PYTHON
+        self.environment["PATH"] = ":".join(path)
+
+    def run(self, *words, environment=None, cwd=None) -> subprocess.CompletedProcess:
+        words = [str(word) for word in words]
+        result = subprocess.run(words, env=self.environment | (environment or {}), cwd=cwd, text=True, timeout=120,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        print(f"$ {' '.join(words)}\n{result.stdout}{result.stderr}-> exit code {result.returncode}", flush=True)
+        return result
+
+    def trains(self, *words, workers=2, attempt=0, local_rank_argument=False, **how) -> subprocess.CompletedProcess:
+        result = self.run(*words, **how)
+        assert result.returncode == 0, "the job failed"
+        argument = " local_rank=0" if local_rank_argument else ""
+        lines = re.findall(r"^(?:\[[^]]*\]:? ?)?(trained: .*?) python=(.*)$", result.stdout, re.MULTILINE)
+        wanted = f"trained: world_size={workers} attempt={attempt}{argument}"
+        assert [line for line, _ in lines] == [wanted], f"wanted one line '{wanted}', got {lines}"
+        prefix = pathlib.Path(lines[0][1]).parent
+        assert prefix == pathlib.Path(PYTHON).parent, f"the script ran under {lines[0][1]}, not {PYTHON}"
+        return result
+
+
+def under_ddplaunch(launcher: Launcher) -> None:
+    launcher.trains("ddplaunch", "--nproc_per_node=2", SCRIPT)
+    launcher.trains("ddplaunch", "--nproc-per-node", "2", "-q", "--", SCRIPT)
+    launcher.trains("ddplaunch", "--nproc-per-node=1", SCRIPT, workers=1)
+    launcher.trains("ddplaunch", "--nproc-per-node=2", "--no-python", PYTHON, SCRIPT)
+    # Of Debian's package and of a current one alike: nothing but PYTHON_EXEC says which Python it is.
+    launcher.trains("ddplaunch", "--nproc-per-node=2", "-m", "torch_train", cwd=SCRIPT.parent,
+                    environment={"PYTHON_EXEC": PYTHON, "VIRTUAL_ENV": "/nonexistent"})
+
+
+def under_torchrun(launcher: Launcher) -> None:
+    launcher.trains("torchrun", "--nproc_per_node=2", SCRIPT)
+    launcher.trains("torchrun", "--standalone", "--nproc-per-node=2", SCRIPT)
+    launcher.trains("torchrun", "--nproc-per-node=2", "-m", "torch_train", cwd=SCRIPT.parent)
+    launcher.trains("torchrun", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--nproc-per-node=2", SCRIPT)
+    launcher.trains("torchrun", SCRIPT, environment={"PET_NPROC_PER_NODE": "2"})
+    launcher.trains("torchrun", SCRIPT, workers=1)
+
+
+def under_torchrun_called_by_a_program(launcher: Launcher) -> None:
+    program = "import subprocess, sys; sys.exit(subprocess.run(['torchrun', *sys.argv[1:]]).returncode)"
+    launcher.trains(PYTHON, "-c", program, "--nproc_per_node=2", SCRIPT)
+    failed = launcher.run(PYTHON, "-c", program, "--nproc_per_node=2", SCRIPT, "--failing-attempts=1", "--exit-code=17")
+    assert failed.returncode == 17
+
+
+def as_torch_distributed_launch(launcher: Launcher) -> None:
+    launcher.trains("ddplaunch", "launch", "--nproc_per_node=2", SCRIPT, local_rank_argument=True)
+    launcher.trains("ddplaunch", "launch", "--nproc_per_node=2", "--use-env", SCRIPT)
+    launcher.trains("ddplaunch", "launch", "--nproc_per_node=2", "--use_env", "-m", "torch_train", cwd=SCRIPT.parent)
+
+
+def with_restarts(launcher: Launcher) -> None:
+    for name in ("ddplaunch", "torchrun"):
+        result = launcher.trains(name, "--nproc_per_node=2", "--max-restarts=2", SCRIPT, "--failing-attempts=1", attempt=1)
+        assert "ValueError: the data of attempt 0 is gone" in result.stderr, "the failure of attempt 0 is not told"
+        assert "restart 1 of 2" in result.stderr
+
+
+def with_recorded_errors(launcher: Launcher) -> None:
+    """error.json of the failing rank is told in our summary, and handed on to whoever started us."""
+    file = launcher.folder / "error.json"
+    failed = launcher.run("torchrun", "--nproc_per_node=2", SCRIPT, "--failing-attempts=1",
+                          environment={"TORCHELASTIC_ERROR_FILE": str(file)})
+    assert failed.returncode == 1, "Python ends with 1 after an exception"
+    ours = [line for line in failed.stderr.splitlines() if line.startswith("ddplaunch: ")]
+    assert any(re.match(r"ddplaunch: rank 1 \(pid \d+\) failed: ", line) for line in ours), ours
+    assert any(line.endswith("| ValueError: the data of attempt 0 is gone") for line in ours), ours
+    handed_on = json.loads(file.read_text())
+    assert "ValueError: the data of attempt 0 is gone" in handed_on["message"]["message"], handed_on
+
+    # record() writes nothing about a deliberate exit: its code is all there is.
+    file.unlink()
+    failed = launcher.run("ddplaunch", "--nproc_per_node=2", SCRIPT, "--failing-attempts=1", "--exit-code=17")
+    assert failed.returncode == 17
+    assert re.search(r"^ddplaunch: rank 1 \(pid \d+\) failed: .*17", failed.stderr, re.MULTILINE)
+
+
+GROUPS = {
+    "ddplaunch": under_ddplaunch,
+    "torchrun": under_torchrun,
+    "subprocess": under_torchrun_called_by_a_program,
+    "launch": as_torch_distributed_launch,
+    "restarts": with_restarts,
+    "record": with_recorded_errors,
+}
+
+
+def main() -> None:
+    if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
+        print(f"PyTorch is not installed for {PYTHON} (apt-get install python3-torch, or set DDP_TEST_PYTHON)")
+        sys.exit(77)
+    group, bin_dir = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        GROUPS[group](Launcher(pathlib.Path(bin_dir).resolve() / "ddplaunch", pathlib.Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
