@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "launcher/process/cgroup_folder.h"
 #include "launcher/process/clone_into_cgroup.h"
 
 namespace ddp::launcher {
@@ -200,11 +202,16 @@ void bind(const WorkerSpec& spec, ChildWork& work) {
   work.binds_memory = !spec.memory_nodes.empty();
 }
 
+// The cgroup that is full; the nearest one, if several are.
 std::string processes_limit() {
-  std::ifstream file("/sys/fs/cgroup/pids.max");
-  std::string value;
-  file >> value;
-  return value.empty() || value == "max" ? "pids.max of the cgroup" : "pids.max of the cgroup is " + value;
+  for (const CgroupFolder& cgroup : own_cgroups_with("pids")) {
+    std::uint64_t most = 0;
+    std::uint64_t now = 0;
+    std::ifstream(cgroup.folder + "/pids.max") >> most;  // "max" stays 0
+    std::ifstream(cgroup.folder + "/pids.current") >> now;
+    if (most > 0 && now >= most) return "pids.max of cgroup " + cgroup.folder + " is " + std::to_string(most);
+  }
+  return "ulimit -u, or pids.max of the cgroup";
 }
 
 SpawnFailure explain_exec(const std::string& start, int error) {
@@ -247,8 +254,7 @@ SpawnFailure explain(const std::string& program, Stage stage, int error) {
       break;
   }
   if (error == EAGAIN) {
-    return {base::kExitOwnFault,
-            start + "the limit of processes is reached (ulimit -u, or " + processes_limit() + ")."};
+    return {base::kExitOwnFault, start + "the limit of processes is reached (" + processes_limit() + ")."};
   }
   if (error == EMFILE || error == ENFILE) return {base::kExitOwnFault, start + "out of file descriptors (ulimit -n)."};
   return {base::kExitOwnFault, start + reason + "."};

@@ -1,6 +1,7 @@
 #include "launcher/supervise/job.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/exit_code.h"
 #include "base/limits.h"
@@ -73,6 +74,10 @@ class Job {
     parts_.output.drain();
     parts_.output.interrupted = nullptr;
     parts_.inbox = nullptr;
+    if (const std::int64_t lines = parts_.output.lost_lines().untold; lines > 0) {
+      parts_.observer.tell(base::counted(lines, "line") + (lines == 1 ? " was" : " were") +
+                           " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
+    }
   }
 
   bool is_request(const Event& event) const {
