@@ -87,6 +87,6 @@ int main(int argc, char** argv) {
                R"({"seconds": %.4f, "pump_cpu_seconds": %.4f, "peak_kib": %ld, "lost": %lld})"
                "\n",
                wall.count(), seconds(own.ru_utime) + seconds(own.ru_stime), peak_kib(),
-               static_cast<long long>(pump.lost_lines()));
+               static_cast<long long>(pump.lost_lines().all));
   return 0;
 }
