@@ -61,7 +61,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
   if (const auto failure = shared.directory.make()) return own_fault(log, *failure);
-  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.warning(line); });
+  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.error(line); });
   if (!events) return own_fault(log, events.error());
   const auto processes = make_process_host(loop, shared.cgroup.make() ? &shared.cgroup : nullptr);
   OutputPump output(loop, shared.plan.output, {shared.plan.host_name, shared.plan.role});
@@ -73,13 +73,16 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
-  const auto outcome = run_job({loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()});
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
-  if (outcome) {
+  if (const auto failure = reporter.begin()) {
+    log.error(failure->message);
+  } else if (const auto outcome =
+                 run_job({loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()})) {
     end = end_of(outcome.value());
     reporter.job_ended(outcome.value(), end);
   } else {
     log.error(outcome.error().message);
+    reporter.job_failed(outcome.error());
   }
   log.before_line(nullptr);
   return end;

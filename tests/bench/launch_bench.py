@@ -1,77 +1,293 @@
 #!/usr/bin/env python3
-"""How long starting and ending jobs takes, beside the peers that this machine has; all in one run, interleaved.
+"""Starting, ending, memory and output of whole jobs, beside the peers that this machine has; all in one run, interleaved.
 
-    tests/bench/launch_bench.py build/release/bin/ddplaunch [--rounds 15] [--workers 2] [--torchrun "COMMAND"]
+    tests/bench/launch_bench.py build/release/bin [--workers 2,64,256] [--rounds 15,7,5] [--torchrun COMMAND]
+                                [--torchrun-rounds 5,2,1] [--output-rounds 3] [--only start,end,memory,output] [--json FILE]
 
-Prints one JSON object: medians in milliseconds and, for a peer, the ratio of its median to ours.
+docs/performance.md says what each number means. Prints a table and the goals; --json writes everything. Exits with 1 if a
+goal is missed.
 """
 import argparse
+import contextlib
 import json
+import os
+import pathlib
+import platform
+import select
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
+import sys
+import tempfile
 import time
 
+import output_bench
 
-def run(command: list[str]) -> tuple[float, str]:
-    """Wall milliseconds of a whole process, and what it printed."""
-    start = time.perf_counter()
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    return (time.perf_counter() - start) * 1e3, result.stdout.decode()
-
-
-def ending_time(command: list[str]) -> float:
-    """Milliseconds from the moment in which a worker says that it fails to the end of the launcher."""
-    _, output = run(command)
-    stamps = [int(word) for word in output.split() if word.isdigit()]
-    return (time.time_ns() - min(stamps)) / 1e6
+DEADLINE = 60  # seconds for one job; a peer that takes longer hangs, and is left out of that row from then on
+OUTPUT_WORKERS = 8
+OUTPUT_LINES = 250_000  # of each worker
+# A map that names no rank: with "0", which is the default, torchrun 1.13 does not start under Python 3.11.
+DEBIAN_TORCHRUN = "/usr/bin/python3 -m torch.distributed.run -r 9999:1 -t 9999:1"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ddplaunch")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--torchrun", default="", help="command that stands for torchrun, e.g. 'torchrun'")
-    options = parser.parse_args()
-
-    n = str(options.workers)
-    starts = {"ddplaunch": [options.ddplaunch, "-q", "--nproc-per-node", n, "/bin/true"],
-              "bare": ["/bin/sh", "-c", "i=0; while [ $i -lt " + n + " ]; do /bin/true & i=$((i+1)); done; wait"]}
-    fail = "date +%s%N; exit 3"
-    # The other rank is in the middle of something; it has the default answer to SIGTERM.
-    fails = {"ddplaunch": [options.ddplaunch, "-q", "--nproc-per-node", n, "sh", "-c",
-                           f"[ $RANK = 0 ] && {{ sleep 0.05; {fail}; }}; exec sleep 100"]}
+def launchers(options: argparse.Namespace) -> dict:
+    """Name -> (number of workers, command) -> what to run."""
+    found = {"ddplaunch": lambda n, command: [options.bin / "ddplaunch", "-q", f"--nproc_per_node={n}", *command],
+             "bare spawn": lambda n, command: [options.bin / "bare_spawn", str(n), *command]}
     if shutil.which("mpirun"):
-        mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", n]
-        starts["mpirun"] = [*mpirun, "/bin/true"]
-        fails["mpirun"] = [*mpirun, "sh", "-c",
-                           f"[ $OMPI_COMM_WORLD_RANK = 0 ] && {{ sleep 0.05; {fail}; }}; exec sleep 100"]
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        found["mpirun"] = lambda n, command: ["mpirun", *root, "--oversubscribe", "-n", str(n), *command]
     if options.torchrun:
-        torchrun = [*shlex.split(options.torchrun), f"--nproc_per_node={n}", "--no_python"]
-        starts["torchrun"] = [*torchrun, "/bin/true"]
-        fails["torchrun"] = [*torchrun, "sh", "-c", f"[ $RANK = 0 ] && {{ sleep 0.05; {fail}; }}; exec sleep 100"]
+        torchrun = shlex.split(options.torchrun)
+        found["torchrun"] = lambda n, command: [*torchrun, f"--nproc_per_node={n}", "--no_python", *command]
+    return found
 
-    start_times = {name: [] for name in starts}
-    end_times = {name: [] for name in fails}
-    for _ in range(options.rounds):
-        for name, command in starts.items():
-            start_times[name].append(run(command)[0])
-        for name, command in fails.items():
-            end_times[name].append(ending_time(command))
 
-    def summary(times: dict[str, list[float]]) -> dict:
-        ours = statistics.median(times["ddplaunch"])
-        return {name: {"median_ms": round(statistics.median(values), 2), "min_ms": round(min(values), 2),
-                       "max_ms": round(max(values), 2), "ratio_to_ours": round(statistics.median(values) / ours, 2)}
-                for name, values in times.items()}
+def descendants(pid: int) -> list[int]:
+    result = [pid]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends meanwhile
+        for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in path.read_text().split():
+                result += descendants(int(child))
+    return result
 
-    print(json.dumps({"workers": options.workers, "rounds": options.rounds,
-                      "whole run of /bin/true": summary(start_times),
-                      "a rank's failure to the launcher's end": summary(end_times)},
-                     indent=2))
+
+@contextlib.contextmanager
+def job(command: list):
+    """A running launcher in a session of its own; whatever happens, nothing of it stays."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            for pid in descendants(process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait(process: subprocess.Popen) -> int:
+    """The exit code. Popen.wait(timeout) would look every now and then, which shows in the figures."""
+    end = os.pidfd_open(process.pid)
+    try:
+        if not select.select([end], [], [], DEADLINE)[0]:
+            raise subprocess.TimeoutExpired(process.args, DEADLINE)
+    finally:
+        os.close(end)
+    return process.wait()
+
+
+def start_time(launcher, workers: int, _: argparse.Namespace) -> float:
+    """Milliseconds of the whole launcher process; its workers do nothing."""
+    start = time.monotonic_ns()
+    with job(launcher(workers, ["/bin/true"])) as process:
+        code = wait(process)
+        end = time.monotonic_ns()
+    if code != 0:
+        raise SystemExit(f"{shlex.join(map(str, process.args))}: exit code {code}")
+    return (end - start) / 1e6
+
+
+def end_time(launcher, workers: int, options: argparse.Namespace) -> float:
+    """Milliseconds from the failing worker's last moment to the end of the launcher; the other workers obey SIGTERM."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready, stamp = f"{folder}/ready", pathlib.Path(folder, "stamp")
+        os.mkfifo(ready)
+        with job(launcher(workers, [options.bin / "bench_worker", "fail", ready, stamp])) as process:
+            code = wait(process)
+            end = time.monotonic_ns()
+        if code == 0 or not stamp.exists():
+            raise SystemExit(f"{shlex.join(map(str, process.args))}: exit code {code}, and a worker should have failed")
+        return (end - int(stamp.read_text())) / 1e6
+
+
+def field(path: str, name: str) -> int:
+    """KiB of a line "name:  1234 kB"."""
+    for line in pathlib.Path(path).read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1])
+    raise SystemExit(f"{path} has no {name}")
+
+
+def raise_timeout(*_) -> None:
+    raise TimeoutError
+
+
+def memory(launcher, workers: int, options: argparse.Namespace) -> dict[str, float]:
+    """MiB of all of the launcher's own processes while every worker runs: the sum of their shares (PSS), in which pages that
+    several processes map count once, and the sum of what each had resident at most until then (VmHWM)."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("ready", "hold"):
+            os.mkfifo(f"{folder}/{name}")
+        hold = os.open(f"{folder}/hold", os.O_RDWR)
+        command = launcher(workers, [options.bin / "bench_worker", "wait", f"{folder}/ready", f"{folder}/hold"])
+        with open(os.open(f"{folder}/ready", os.O_RDWR), encoding="ascii") as ready, job(command) as process:
+            signal.signal(signal.SIGALRM, raise_timeout)
+            signal.alarm(DEADLINE)
+            pids = {int(ready.readline()) for _ in range(workers)}
+            own = [pid for pid in descendants(process.pid) if pid not in pids]
+            sizes = {"processes": len(own),
+                     "pss_mib": sum(field(f"/proc/{pid}/smaps_rollup", "Pss") for pid in own) / 1024,
+                     "peak_mib": sum(field(f"/proc/{pid}/status", "VmHWM") for pid in own) / 1024}
+            signal.alarm(0)
+            os.close(hold)
+            wait(process)
+    return sizes
+
+
+def output(options: argparse.Namespace) -> dict[str, float]:
+    """Workers that do nothing but print; to files and, tagged, to a console that is a pipe into cat."""
+    with tempfile.TemporaryDirectory() as folder:
+        sink = subprocess.Popen(["sh", "-c", "cat > /dev/null"], stdin=subprocess.PIPE)
+        start = time.monotonic_ns()
+        result = subprocess.run([options.bin / "ddplaunch", f"--nproc_per_node={OUTPUT_WORKERS}", "--log-dir", folder,
+                                 "--tee=3", options.bin / "bench_worker", "lines", str(OUTPUT_LINES)],
+                                stdin=subprocess.DEVNULL, stdout=sink.stdin, stderr=subprocess.PIPE, text=True,
+                                timeout=DEADLINE, check=False)
+        seconds = (time.monotonic_ns() - start) / 1e9
+        sink.stdin.close()
+        sink.wait()
+        if result.returncode != 0 or "not shown" in result.stderr:
+            raise SystemExit(f"output: exit code {result.returncode}\n{result.stderr}")
+        logs = {int(path.parent.name): path for path in pathlib.Path(folder).glob("*/attempt_0/*/stdout.log")}
+        for rank in range(OUTPUT_WORKERS):
+            if logs[rank].read_bytes() != output_bench.expected(rank, OUTPUT_LINES, "own"):
+                raise SystemExit(f"output: the file of rank {rank} is not what it wrote")
+    return {"seconds": seconds, "lines_per_second": OUTPUT_WORKERS * OUTPUT_LINES / seconds}
+
+
+def interleave(measure, found: dict, options: argparse.Namespace, skip: tuple = ()) -> dict:
+    """{workers: {launcher: [measurement, ...]}}; in each round every launcher has its turn."""
+    results = {}
+    for workers, rounds, torchrun_rounds in zip(options.workers, options.rounds, options.torchrun_rounds):
+        row = results[workers] = {name: [] for name in found if name not in skip}
+        hung = set()
+        for i in range(rounds):
+            for name, values in row.items():
+                if name == "torchrun" and i >= torchrun_rounds:
+                    continue
+                if name in hung:
+                    continue
+                try:
+                    values.append(measure(found[name], workers, options))
+                except (subprocess.TimeoutExpired, TimeoutError):
+                    if name == "ddplaunch":
+                        raise
+                    hung.add(name)
+                    print(f"{name} hangs with {workers} workers ({measure.__name__}, round {i + 1})", file=sys.stderr)
+        for name in [name for name, values in row.items() if not values]:
+            del row[name]
+    return results
+
+
+def summary(values: list[float], ours: list[float]) -> dict[str, float]:
+    median = statistics.median(values)
+    return {"median_ms": round(median, 2), "min_ms": round(min(values), 2), "max_ms": round(max(values), 2),
+            "rounds": len(values), "ratio_to_ours": round(median / statistics.median(ours), 2)}
+
+
+def times(measure, *args, **kwargs) -> dict:
+    results = interleave(measure, *args, **kwargs)
+    return {workers: {name: summary(values, row["ddplaunch"]) for name, values in row.items()}
+            for workers, row in results.items()}
+
+
+def sizes_of(found: dict, options: argparse.Namespace) -> dict:
+    few = argparse.Namespace(**{**vars(options), "rounds": [3] * len(options.workers),
+                                "torchrun_rounds": [min(1, rounds) for rounds in options.torchrun_rounds]})
+    return {workers: {name: {key: round(max(size[key] for size in sizes), 2) for key in sizes[0]}
+                      for name, sizes in row.items()}
+            for workers, row in interleave(memory, found, few).items()}
+
+
+def goals(report: dict) -> list[dict]:
+    """What the project wants, and what this run has shown of it."""
+    checks = []
+
+    def check(what: str, value: float, unit: str, limit: float, at_least: bool = False) -> None:
+        met = value >= limit if at_least else value <= limit
+        checks.append({"goal": f"{what}: {'at least' if at_least else 'at most'} {limit:,} {unit}",
+                       "value": round(value, 2), "met": met})
+
+    # With many workers their own starts and ends take most of the time, whoever launches them.
+    if row := report.get("start", {}).get(2):
+        check("2 workers, median over bare spawn", row["ddplaunch"]["median_ms"] - row["bare spawn"]["median_ms"], "ms", 10)
+        if "torchrun" in row:
+            check("2 workers, torchrun's median to ours", row["torchrun"]["ratio_to_ours"], "times", 100, True)
+    if row := report.get("end", {}).get(2):
+        check("2 workers, median from a worker's exit to the launcher's end", row["ddplaunch"]["median_ms"], "ms", 10)
+    for workers, row in report.get("memory", {}).items():
+        check(f"{workers} workers, peak resident memory", row["ddplaunch"]["peak_mib"], "MiB", 20)
+    if "output" in report:
+        check("output, median", report["output"]["lines_per_second"], "lines/s", 1_000_000, True)
+    return checks
+
+
+def show(report: dict) -> None:
+    columns = {"start": ("whole run of /bin/true", ("median_ms", "min_ms", "max_ms", "ratio_to_ours", "rounds")),
+               "end": ("a worker's exit to the launcher's end", ("median_ms", "min_ms", "max_ms", "ratio_to_ours", "rounds")),
+               "memory": ("the launcher's memory", ("peak_mib", "pss_mib", "processes"))}
+    for part, (title, keys) in columns.items():
+        if part not in report:
+            continue
+        print(f"\n{title}\n{'workers':>8} {'launcher':<12}" + "".join(f"{key:>15}" for key in keys))
+        for workers, row in report[part].items():
+            for name, values in row.items():
+                print(f"{workers:>8} {name:<12}" + "".join(f"{values[key]:>15,}" for key in keys))
+    if "output" in report:
+        print(f"\noutput: {report['output']['lines_per_second']:,} lines/s, files identical")
+    print()
+    for goal in report["goals"]:
+        print(f"{'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['value']:,}")
+
+
+def parse() -> argparse.Namespace:
+    def numbers(text: str) -> list[int]:
+        return [int(word) for word in text.split(",")]
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin", type=pathlib.Path, help="where ddplaunch, bare_spawn and bench_worker are")
+    parser.add_argument("--workers", type=numbers, default=[2, 64, 256])
+    parser.add_argument("--rounds", type=numbers, default=[15, 7, 5], help="for each number of workers")
+    parser.add_argument("--torchrun", help="command that stands for torchrun; default: Debian's, if it is there; '': none")
+    parser.add_argument("--torchrun-rounds", type=numbers, default=[5, 2, 1])
+    parser.add_argument("--output-rounds", type=int, default=3)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=["start", "end", "memory", "output"])
+    parser.add_argument("--json", type=pathlib.Path, help="file for all figures")
+    options = parser.parse_args()
+    if not len(options.workers) == len(options.rounds) == len(options.torchrun_rounds):
+        parser.error("--workers, --rounds and --torchrun-rounds want equally many numbers")
+    options.bin = options.bin.resolve()
+    if options.torchrun is None:
+        known = subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL, check=False)
+        options.torchrun = DEBIAN_TORCHRUN if known.returncode == 0 else ""
+    return options
+
+
+def main() -> int:
+    options = parse()
+    found = launchers(options)
+    report = {"machine": f"{os.cpu_count()} CPUs, {platform.platform()}", "torchrun": options.torchrun}
+    if "start" in options.only:
+        report["start"] = times(start_time, found, options)
+    if "end" in options.only:
+        report["end"] = times(end_time, found, options, skip=("bare spawn",))
+    if "memory" in options.only:
+        report["memory"] = sizes_of(found, options)
+    if "output" in options.only:
+        rates = [output(options)["lines_per_second"] for _ in range(options.output_rounds)]
+        report["output"] = {"workers": OUTPUT_WORKERS, "lines": OUTPUT_WORKERS * OUTPUT_LINES, "rounds": len(rates),
+                            "lines_per_second": round(statistics.median(rates)), "least_lines_per_second": round(min(rates)),
+                            "files_identical": True}
+    report["goals"] = goals(report)
+    show(report)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    return 0 if all(goal["met"] for goal in report["goals"]) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,27 +16,12 @@
 #include <fstream>
 #include <string>
 
+#include "bench/line_writer.h"
 #include "launcher/output/output_pump.h"
 
 namespace {
 
 using namespace ddp::launcher;
-
-[[noreturn]] void write_lines(int rank, int lines, bool same) {
-  std::string block;
-  for (int i = 0; i < lines; ++i) {
-    block += (same ? "all ranks " : "rank " + std::to_string(rank) + " step ") + std::to_string(1'000'000 + i) +
-             " loss 0.693147 lr 0.001\n";
-    if (block.size() < 65'536 && i + 1 < lines) continue;
-    for (std::size_t at = 0; at < block.size();) {
-      const ssize_t written = ::write(STDOUT_FILENO, block.data() + at, block.size() - at);
-      if (written <= 0) ::_exit(1);
-      at += static_cast<std::size_t>(written);
-    }
-    block.clear();
-  }
-  ::_exit(0);
-}
 
 // Not ru_maxrss: that begins with what the parent had.
 long peak_kib() {
@@ -81,7 +66,7 @@ int main(int argc, char** argv) {
       ::dup2(streams.value().out.get(), STDOUT_FILENO);
       ::dup2(streams.value().err.get(), STDERR_FILENO);
       for (int fd = 3; fd < 4096; ++fd) ::close(fd);
-      write_lines(rank, lines, same);
+      ::_exit(ddp::bench::write_lines(rank, lines, same) ? 0 : 1);
     }
   }
   int left = workers;
@@ -102,6 +87,6 @@ int main(int argc, char** argv) {
                R"({"seconds": %.4f, "pump_cpu_seconds": %.4f, "peak_kib": %ld, "lost": %lld})"
                "\n",
                wall.count(), seconds(own.ru_utime) + seconds(own.ru_stime), peak_kib(),
-               static_cast<long long>(pump.lost_lines()));
+               static_cast<long long>(pump.lost_lines().all));
   return 0;
 }

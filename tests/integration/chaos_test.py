@@ -15,6 +15,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from launched_job import command_of, processes
+
 MARK = "DDP_CHAOS_RUN"
 
 # Every worker has a child in its group, one in a session of its own, and an orphan (forked twice) that ignores SIGTERM.
@@ -24,29 +27,6 @@ sleep 30 & setsid sleep 30 &
 [ "$LAST" = 1 ] && { sleep 0.$RANDOM_MS; exit 0; }
 sleep 30
 """
-
-
-def processes(mark: str) -> dict[int, tuple[str, int]]:
-    """State and parent of each process that carries the mark in its environment."""
-    found = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            if mark.encode() not in (entry / "environ").read_bytes().split(b"\0"):
-                continue
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            found[int(entry.name)] = (fields[0], int(fields[1]))
-        except OSError:  # it has just ended
-            continue
-    return found
-
-
-def command_of(pid: int) -> str:
-    try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def zombies() -> set[int]:
@@ -112,7 +92,7 @@ def one_run(program: str, number: int, temporary: str) -> str:
     while (left := processes(mark)) and time.monotonic() < deadline:
         time.sleep(0.005)
     if left:
-        names = [command_of(pid).replace("\0", " ") for pid in left]
+        names = [command_of(pid) for pid in left]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         raise AssertionError(f"killed {killed}: one second later there are {left} {names}")

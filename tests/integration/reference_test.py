@@ -113,9 +113,21 @@ def requests_are_documented() -> None:
         assert row in page, f"protocol.md lacks the row: {row}"
 
 
+def supervision_rows_name_tests_that_exist() -> None:
+    rows = re.findall(r"^\| (\d+) \|.*\| (.*) \|$", (REFERENCE / "supervision.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 45)), rows
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("**/*_test.*"))
+    for number, shown_by in rows:
+        assert len(shown_by) > 20, f"supervision.md, row {number}: no test, and no reason"
+        for start in re.findall(r'"(.*?)(?: …)?"', shown_by):
+            assert f'"{start}' in tests, f"supervision.md, row {number}: there is no test {start!r}"
+        for name in re.findall(r"\w+/\w+_test\b", shown_by):
+            assert (ROOT / f"tests/unit/launcher/{name}.cpp").exists(), f"supervision.md, row {number}: there is no {name}"
+
+
 CHECKS = [options_are_documented, torchrun_options_are_accepted_or_refused_as_documented,
           manual_page_is_well_formed, variables_are_documented, workers_get_what_is_documented, exit_codes_are_documented,
-          requests_are_documented]
+          requests_are_documented, supervision_rows_name_tests_that_exist]
 for check in CHECKS:
     check()
 print(f"{len(CHECKS)} checks of the reference pages")

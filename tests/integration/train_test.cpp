@@ -19,7 +19,7 @@ class Training {
 
   CommandResult run(int ranks, const std::string& name, std::vector<std::string> options,
                     const std::map<std::string, std::string>& environment = {}) const {
-    std::vector<std::string> words = {built("ddplaunch"), "--nproc_per_node=" + std::to_string(ranks),
+    std::vector<std::string> words = {built("ddplaunch"), "--nproc_per_node=" + std::to_string(ranks), "--tag=",
                                       "--backend=gloo",   built("train_charlm"),
                                       "--text",           text_,
                                       "--checkpoint",     checkpoint(name)};
@@ -156,7 +156,7 @@ TEST_CASE("a rank that dies in the middle is named and not its victims") {
   // Rank 1 kills itself from outside the program: a shell waits until the training has begun.
   for (int round = 0; round < 5; ++round) {
     const CommandResult result =
-        run_command({built("ddplaunch"), "--nproc-per-node=3", "--backend=gloo", "sh", "-c",
+        run_command({built("ddplaunch"), "--nproc-per-node=3", "--tag=", "--backend=gloo", "sh", "-c",
                      built("train_charlm") + " --epochs 1000 --batch 129 --checkpoint '' & pid=$!; " +
                          "if [ $RANK = 1 ]; then sleep 0.3; kill -KILL $pid; fi; wait $pid"});
     INFO(result.err);

@@ -12,7 +12,7 @@ cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_B
       "${@:2}" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
 # The build tree must not be needed: the consumer finds the library through its own run path, plug-ins beside that.
-output=$("$work/prefix/bin/ddplaunch" -q --nproc-per-node=3 --backend=gloo "$work/build/consumer")
+output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=gloo "$work/build/consumer")
 echo "$output"
 [ "$output" = "sum of 3 ranks: 3" ]
 

@@ -131,6 +131,7 @@ void Console::flush() {
 
 void Console::trim() {
   if (unsent() == 0) {
+    read_ = told_;
     backlog_.clear();
     own_lines_.clear();
     sent_ = 0;
@@ -222,8 +223,11 @@ void Console::say_goodbye(const std::function<bool()>& interrupted) {
   tell_lost();
   constexpr auto kForEver = std::chrono::hours(24 * 365);
   const bool waits = bounds_.lossless;
+  untold_ = 0;
   if (!flush_within(waits ? kForEver : bounds_.stall, waits ? kForEver : bounds_.goodbye, interrupted)) {
     lost_ += worker_lines_unsent();
+    untold_ = lost_ - read_;
+    told_ = lost_;
     sent_ = backlog_.size();
     trim();
     blocked_ = false;

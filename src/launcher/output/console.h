@@ -56,6 +56,8 @@ class Console {
   bool lossless() const { return bounds_.lossless; }
   // Lines of workers that were not shown (a line of several ranks counts for each).
   std::int64_t lost() const { return lost_; }
+  // Of those, the ones that the last goodbye could not tell, since the console did not take its notice, either.
+  std::int64_t untold() const { return untold_; }
 
   // The descriptor to wait for, for those who wait outside of the event loop; -1: nothing waits to be written.
   int waits_for() const { return unsent() > 0 && blocked_ ? descriptor() : -1; }
@@ -99,7 +101,9 @@ class Console {
   bool dropping_ = false;
   bool closed_ = false;
   std::int64_t lost_ = 0;
-  std::int64_t told_ = 0;     // of lost_
+  std::int64_t told_ = 0;  // of lost_
+  std::int64_t read_ = 0;  // of told_: the console has taken the notice
+  std::int64_t untold_ = 0;
   std::vector<char> losing_;  // by stream: the current line is not shown any more
   OutputTime full_since_;
   std::unique_ptr<net::Watch> writable_;

@@ -218,9 +218,8 @@ void OutputPump::finish(WorkerStream& stream) {
   stream.unfinished_since.reset();
   stream.watch.reset();
   stream.fd.reset();
-  if (stream.plan.to_console && outlet(stream.which).collapse) {
-    outlet(stream.which).collapse->leave(stream.local_rank);
-  }
+  auto& collapse = outlet(stream.which).collapse;
+  if (stream.plan.to_console && collapse) collapse->leave(stream.local_rank);
 }
 
 void OutputPump::arm_collapse() {
@@ -389,9 +388,12 @@ void OutputPump::copy_console_size() {
   }
 }
 
-std::int64_t OutputPump::lost_lines() const {
-  std::int64_t lines = 0;
-  for (const auto& one : owned_outlets_) lines += one->console->lost();
+LostLines OutputPump::lost_lines() const {
+  LostLines lines;
+  for (const auto& one : owned_outlets_) {
+    lines.all += one->console->lost();
+    lines.untold += one->console->untold();
+  }
   return lines;
 }
 

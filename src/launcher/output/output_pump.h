@@ -62,6 +62,12 @@ struct OutputContext {
 
 // Belongs to the event loop's thread. SIGPIPE must be ignored. The callbacks may be set at any time and are called from
 // within the other calls; they must not destroy the pump nor open workers.
+// Lines of workers that the consoles did not show (those of a closed one do not count).
+struct LostLines {
+  std::int64_t all = 0;
+  std::int64_t untold = 0;  // of them: the last drain could not tell their loss on the console
+};
+
 class OutputPump {
  public:
   OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext context);
@@ -97,8 +103,7 @@ class OutputPump {
   // After SIGWINCH.
   void copy_console_size();
 
-  // Lines of workers that the consoles did not show (those of a closed one do not count).
-  std::int64_t lost_lines() const;
+  LostLines lost_lines() const;
 
  private:
   class Turn;

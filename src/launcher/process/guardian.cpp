@@ -119,6 +119,8 @@ base::ExitStatus run_guarded(const GuardianOptions& options,
   signals.push_back(SIGCHLD);
   const sigset_t blocked = set_of(signals);
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
+  // Whoever starts us with SIGCHLD ignored would have the kernel reap the supervisor, and us wait for it for ever.
+  ::signal(SIGCHLD, SIG_DFL);
   become_subreaper();
   // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
   const std::vector<pid_t> before = children_of(::getpid());

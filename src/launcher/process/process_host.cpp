@@ -61,7 +61,12 @@ class LinuxProcessHost : public ProcessHost {
 
   base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
     const int in = spec.reads_stdin ? -1 : nothing_.get();
-    auto spawned = spawn_worker(spec, {in, out, err, cgroup_ == nullptr ? -1 : cgroup_->procs_fd()});
+    SpawnContext context{in, out, err};
+    if (cgroup_ != nullptr) {
+      context.cgroup_procs = cgroup_->procs_fd();
+      context.cgroup = cgroup_->folder_fd();
+    }
+    auto spawned = spawn_worker(spec, context);
     if (!spawned) return spawned.error();
     const pid_t pid = spawned.value().pid;
     Child child{pid, std::move(spawned.value().pidfd), nullptr, false, std::nullopt, 0};

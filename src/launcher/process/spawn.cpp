@@ -20,12 +20,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "launcher/process/cgroup_folder.h"
+#include "launcher/process/clone_into_cgroup.h"
 
 namespace ddp::launcher {
 namespace {
@@ -140,6 +144,7 @@ class Stack {
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
   bool valid() const { return memory_ != MAP_FAILED; }
+  void* bottom() const { return memory_; }
   void* top() const { return static_cast<char*>(memory_) + kStackBytes; }
 
  private:
@@ -197,11 +202,16 @@ void bind(const WorkerSpec& spec, ChildWork& work) {
   work.binds_memory = !spec.memory_nodes.empty();
 }
 
+// The cgroup that is full; the nearest one, if several are.
 std::string processes_limit() {
-  std::ifstream file("/sys/fs/cgroup/pids.max");
-  std::string value;
-  file >> value;
-  return value.empty() || value == "max" ? "pids.max of the cgroup" : "pids.max of the cgroup is " + value;
+  for (const CgroupFolder& cgroup : own_cgroups_with("pids")) {
+    std::uint64_t most = 0;
+    std::uint64_t now = 0;
+    std::ifstream(cgroup.folder + "/pids.max") >> most;  // "max" stays 0
+    std::ifstream(cgroup.folder + "/pids.current") >> now;
+    if (most > 0 && now >= most) return "pids.max of cgroup " + cgroup.folder + " is " + std::to_string(most);
+  }
+  return "ulimit -u, or pids.max of the cgroup";
 }
 
 SpawnFailure explain_exec(const std::string& start, int error) {
@@ -244,8 +254,7 @@ SpawnFailure explain(const std::string& program, Stage stage, int error) {
       break;
   }
   if (error == EAGAIN) {
-    return {base::kExitOwnFault,
-            start + "the limit of processes is reached (ulimit -u, or " + processes_limit() + ")."};
+    return {base::kExitOwnFault, start + "the limit of processes is reached (" + processes_limit() + ")."};
   }
   if (error == EMFILE || error == ENFILE) return {base::kExitOwnFault, start + "out of file descriptors (ulimit -n)."};
   return {base::kExitOwnFault, start + reason + "."};
@@ -256,6 +265,15 @@ Spawned clone_child(ChildWork& work, const Stack& stack) {
   constexpr int kFlags = CLONE_VM | CLONE_VFORK | SIGCHLD;
   int pidfd = -1;
   Spawned spawned;
+  if (work.streams.cgroup >= 0) {
+    const int procs = std::exchange(work.streams.cgroup_procs, -1);
+    spawned.pid = clone_into_cgroup(become_worker, &work, stack.bottom(), kStackBytes, work.streams.cgroup, &pidfd);
+    if (spawned.pid >= 0) {
+      spawned.pidfd.reset(pidfd);
+      return spawned;
+    }
+    work.streams.cgroup_procs = procs;
+  }
   spawned.pid = ::clone(become_worker, stack.top(), kFlags | CLONE_PIDFD, &work, &pidfd);
   if (spawned.pid < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
     spawned.pid = ::clone(become_worker, stack.top(), kFlags, &work);

@@ -27,6 +27,7 @@ struct SpawnContext {
   int out = -1;
   int err = -1;
   int cgroup_procs = -1;  // cgroup.procs of the cgroup to join, open for writing; -1: none
+  int cgroup = -1;        // the folder of that cgroup, open; -1: it joins by cgroup_procs, which takes longer
 };
 
 // Starts the worker as the leader of a session and process group of its own, with default signal dispositions, an empty

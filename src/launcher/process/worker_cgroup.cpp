@@ -1,16 +1,20 @@
 #include "launcher/process/worker_cgroup.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
-#include <vector>
 
-#include "base/text.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "launcher/process/cgroup_folder.h"
 
 namespace ddp::launcher {
 namespace {
@@ -26,51 +30,56 @@ std::string read_all(const std::string& path) {
   return text.str();
 }
 
-void remove_leftovers(const fs::path& parent) {
+bool is_populated(const fs::path& folder) {
+  return read_all(folder / "cgroup.events").find("populated 1") != std::string::npos;
+}
+
+bool kill_in(const fs::path& folder, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (auto pause = std::chrono::microseconds(100); is_populated(folder); pause = 2 * pause) {
+    std::ofstream(folder / "cgroup.kill") << "1";
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::min(pause, std::chrono::microseconds(5000)));
+  }
+  return true;
+}
+
+// Open, and locked if nobody else has it; empty otherwise. Workers do not inherit it, so its holder is a launcher.
+base::UniqueFd take_lock(const fs::path& folder) {
+  base::UniqueFd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock.reset();
+  return lock;
+}
+
+void end_leftovers(const fs::path& parent) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with(kPrefix)) continue;
-    const auto pid = base::parse_integer(name.substr(std::string_view(kPrefix).size()), 1, 1 << 30);
-    // The kernel refuses to remove one that has processes.
-    if (pid && !fs::exists("/proc/" + std::to_string(*pid))) ::rmdir(entry.path().c_str());
+    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    const base::UniqueFd lock = take_lock(entry.path());
+    if (!lock) continue;
+    kill_in(entry.path(), limits::kLeftoverWait);
+    ::rmdir(entry.path().c_str());
   }
 }
 
 }  // namespace
 
-std::string cgroup2_folder(const std::string& proc_cgroup, const std::string& mountinfo) {
-  std::string own;
-  for (const std::string& line : base::split(proc_cgroup, '\n')) {
-    if (line.starts_with("0::")) own = line.substr(3);
-  }
-  if (own.empty()) return "";
-  // mountinfo: id parent major:minor root mount-point options … - type source options
-  for (const std::string& line : base::split(mountinfo, '\n')) {
-    const std::size_t dash = line.find(" - ");
-    if (dash == std::string::npos || !line.substr(dash + 3).starts_with("cgroup2 ")) continue;
-    const std::vector<std::string> words = base::split(line, ' ');
-    if (words.size() < 5) continue;
-    const std::string& root = words[3];
-    const std::string& mount_point = words[4];
-    if (root != "/" && !own.starts_with(root)) continue;
-    const std::string below = root == "/" ? own : own.substr(root.size());
-    return below.empty() || below == "/" ? mount_point : mount_point + below;
-  }
-  return "";
-}
-
 WorkerCgroup::WorkerCgroup() {
-  const std::string parent = cgroup2_folder(read_all("/proc/self/cgroup"), read_all("/proc/self/mountinfo"));
+  const std::string parent = own_cgroup2_folder();
   if (parent.empty() || ::access(parent.c_str(), W_OK) != 0) return;
-  path_ = parent + "/" + kPrefix + std::to_string(::getpid());
+  // Another container's launcher may have our pid and make one in the same place.
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) return;
+  path_ = parent + "/" + kPrefix + base::hex64(random).substr(0, 12) + "-" + std::to_string(::getpid());
 }
 
 bool WorkerCgroup::make() {
   if (path_.empty()) return false;
-  remove_leftovers(fs::path(path_).parent_path());
+  end_leftovers(fs::path(path_).parent_path());
   if (::mkdir(path_.c_str(), 0755) != 0) return false;
-  procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  // Somebody may take it for a leftover and remove it before we have the lock. Then it has no files any more.
+  folder_ = take_lock(path_);
+  if (folder_) procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   // A cgroup of the threaded type, or an old kernel.
   if (procs_ && ::access((path_ + "/cgroup.kill").c_str(), W_OK) == 0) return true;
   procs_.reset();
@@ -78,22 +87,12 @@ bool WorkerCgroup::make() {
   return false;
 }
 
+bool WorkerCgroup::kill_all(std::chrono::milliseconds limit) const {
+  return kill_in(path_, limit);
+}
+
 void WorkerCgroup::remove() const {
   if (!path_.empty()) ::rmdir(path_.c_str());
-}
-
-bool WorkerCgroup::populated() const {
-  return read_all(path_ + "/cgroup.events").find("populated 1") != std::string::npos;
-}
-
-bool WorkerCgroup::kill_all(std::chrono::milliseconds limit) const {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  for (auto pause = std::chrono::microseconds(100); populated(); pause = 2 * pause) {
-    std::ofstream(path_ + "/cgroup.kill") << "1";
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::min(pause, std::chrono::microseconds(5000)));
-  }
-  return true;
 }
 
 }  // namespace ddp::launcher

@@ -16,8 +16,9 @@ class WorkerCgroup {
   // Chooses a place below our own cgroup; none where there is no version 2, or no permission to write.
   WorkerCgroup();
 
-  // Makes it, and removes empty ones whose launcher is dead. False where that cannot be done, or where a cgroup cannot
-  // be killed (before Linux 5.14): then the job goes without.
+  // Makes it, and ends what is left of those whose launcher was killed (a living one holds a lock on its own: pids say
+  // nothing between containers). False where that cannot be done, or where a cgroup cannot be killed (before Linux
+  // 5.14): then the job goes without.
   bool make();
 
   ~WorkerCgroup() { remove(); }
@@ -26,6 +27,8 @@ class WorkerCgroup {
 
   // A process that writes "0" here joins; -1 if it was not made.
   int procs_fd() const { return procs_.get(); }
+  // Its folder, for a process that is born in it; -1 if it was not made.
+  int folder_fd() const { return folder_.get(); }
   const std::string& path() const { return path_; }
 
   // Kills all that is inside and waits, at most `limit`, until it is empty. Blocks. False if it is not.
@@ -38,11 +41,8 @@ class WorkerCgroup {
   bool populated() const;
 
   std::string path_;
+  base::UniqueFd folder_;  // locked
   base::UniqueFd procs_;
 };
-
-// Pure. The folder of a process's cgroup of version 2, from the texts of its /proc/PID/cgroup and /proc/PID/mountinfo;
-// empty if it has none.
-std::string cgroup2_folder(const std::string& proc_cgroup, const std::string& mountinfo);
 
 }  // namespace ddp::launcher

@@ -12,24 +12,27 @@
 namespace ddp::launcher {
 namespace {
 
+constexpr std::size_t kThreadNameBytes = 15;  // of the kernel, TASK_COMM_LEN without the end
+
 std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// core(5).
+// What the kernel writes for "%<specifier>".
 std::string expand(char specifier, const CoreFacts& facts) {
-  std::string path = facts.program;
+  const auto outside = [&](auto number) { return facts.has_own_numbers ? "*" : std::to_string(number); };
+  std::string path = facts.executable;
   switch (specifier) {
     case '%':
       return "%";
     case 'p':
-    case 'P':
-    case 'i':
-    case 'I':
       return std::to_string(facts.pid);
+    case 'P':
+      return outside(facts.pid);
     case 'e':
+      return file_name(facts.program).substr(0, kThreadNameBytes);
     case 'f':
-      return file_name(facts.program).substr(0, 15);
+      return file_name(facts.executable);
     case 'E':
       std::replace(path.begin(), path.end(), '/', '!');
       return path;
@@ -38,30 +41,56 @@ std::string expand(char specifier, const CoreFacts& facts) {
     case 'h':
       return facts.host_name;
     case 'u':
-      return std::to_string(::getuid());
+      return outside(facts.user);
     case 'g':
-      return std::to_string(::getgid());
-    default:
+      return outside(facts.group);
+    case 'c':  // the limit
+    case 'C':  // the CPU
+    case 'd':  // the dump mode
+    case 'i':  // the thread
+    case 'I':
+    case 't':  // the time
       return "*";
+    default:
+      return "";
   }
 }
 
-std::string expand_pattern(const std::string& pattern, const CoreFacts& facts) {
+std::string expand_pattern(const CoreFacts& facts) {
+  const std::string& pattern = facts.pattern;
   std::string text;
+  bool has_pid = false;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '%' || i + 1 == pattern.size()) {
+    if (pattern[i] != '%') {
       text += pattern[i];
-    } else {
-      text += expand(pattern[++i], facts);
+    } else if (++i < pattern.size()) {
+      text += expand(pattern[i], facts);
+      has_pid |= pattern[i] == 'p';
     }
   }
-  if (facts.uses_pid && pattern.find("%p") == std::string::npos) text += "." + std::to_string(facts.pid);
-  return text;
+  return facts.uses_pid && !has_pid ? text + "." + std::to_string(facts.pid) : text;
 }
 
 bool leaves_core(const base::ExitStatus& status) {
   constexpr std::array signals = {SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU, SIGXFSZ};
   return std::any_of(signals.begin(), signals.end(), [&](int signal) { return status.was_killed_by(signal); });
+}
+
+std::string why_no_core(const CoreFacts& facts) {
+  // The kernel gives a handler the core whatever the limit.
+  if (!facts.limit_is_zero || facts.pattern.starts_with("|")) return "none";
+  if (facts.choice == "off") return "none (--core=off)";
+  if (facts.choice == "unlimited") return "none, the hard limit is 0 (ulimit -H -c)";
+  return "none, the limit is 0 (--core=unlimited)";
+}
+
+std::string describe_handler(const CoreFacts& facts) {
+  const std::string handler = file_name(facts.pattern.substr(1, facts.pattern.find(' ') - 1));
+  std::string text = "with " + handler;
+  // The handler runs outside of a container and knows the process by another number.
+  const bool is_asked_by_pid = handler == "systemd-coredump" && !facts.has_own_numbers;
+  if (is_asked_by_pid) text += " (coredumpctl info " + std::to_string(facts.pid) + ")";
+  return facts.limit_is_zero ? text + ", which may drop it: the core limit is 0" : text;
 }
 
 std::string read_line(const std::string& path) {
@@ -71,19 +100,27 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
+// The first namespaces have fixed numbers (PROC_PID_INIT_INO and PROC_USER_INIT_INO of the kernel).
+bool is_in_own_namespace() {
+  std::error_code ignored;
+  const auto differs = [&](const char* name, const char* first) {
+    const std::string is = std::filesystem::read_symlink(std::string("/proc/self/ns/") + name, ignored).string();
+    return !is.empty() && is != std::string(name) + ":[" + first + "]";
+  };
+  return differs("pid", "4026531836") || differs("user", "4026531837");
+}
+
 }  // namespace
 
 std::string describe_core(const base::ExitStatus& status, const CoreFacts& facts) {
   if (!leaves_core(status)) return "";
-  if (facts.pattern.starts_with("|")) {
-    const std::string handler = file_name(facts.pattern.substr(1, facts.pattern.find(' ') - 1));
-    const bool systemd = handler.find("systemd-coredump") != std::string::npos;
-    return "with " + handler + (systemd ? " (coredumpctl info " + std::to_string(facts.pid) + ")" : "");
+  if (!status.dumped_core()) return why_no_core(facts);
+  if (facts.pattern.starts_with("|")) return describe_handler(facts);
+  if (facts.pattern.starts_with("@")) {
+    return "with the server at " + facts.pattern.substr(facts.pattern.starts_with("@@") ? 2 : 1);
   }
-  if (facts.limit_is_zero) return "none, the limit is 0 (--core=unlimited)";
-  if (!status.dumped_core()) return "none";
-  if (facts.pattern.empty()) return "";
-  const std::string path = expand_pattern(facts.pattern, facts);
+  const std::string path = expand_pattern(facts);
+  if (path.empty()) return "";
   return path.starts_with("/") ? path : facts.directory + "/" + path;
 }
 
@@ -93,11 +130,17 @@ CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::st
   facts.pattern = read_line("/proc/sys/kernel/core_pattern");
   facts.uses_pid = read_line("/proc/sys/kernel/core_uses_pid") == "1";
   facts.pid = pid;
+  facts.has_own_numbers = is_in_own_namespace();
   facts.program = program;
-  std::error_code ignored;
-  facts.directory = std::filesystem::current_path(ignored).string();
+  std::error_code error;
+  facts.executable = std::filesystem::canonical(program, error).string();
+  if (error) facts.executable = program;
+  facts.directory = std::filesystem::current_path(error).string();
   facts.host_name = host_name;
   facts.signal = status.was_killed() ? status.shell_code() - 128 : 0;
+  facts.user = ::getuid();
+  facts.group = ::getgid();
+  facts.choice = core_choice;
   rlimit limit{};
   ::getrlimit(RLIMIT_CORE, &limit);
   facts.limit_is_zero = core_choice == "off" || (core_choice == "inherit" ? limit.rlim_cur : limit.rlim_max) == 0;

@@ -2,6 +2,8 @@
 
 #include <ddp/version.h>
 
+#include <algorithm>
+
 #include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -11,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMessageLines = 10;
 constexpr std::size_t kMessageBytes = 2000;
+constexpr const char* kQuote = "  | ";
 
 std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
@@ -24,9 +27,17 @@ std::vector<std::string> quote(const std::string& message) {
     for (char& c : line) {
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
     }
-    if (!line.empty()) lines.push_back("  | " + line);
+    if (!line.empty()) lines.push_back(kQuote + line);
   }
   return lines;
+}
+
+bool contains_all(const std::vector<std::string>& printed, const std::vector<std::string>& quoted) {
+  return std::all_of(quoted.begin(), quoted.end(), [&](const std::string& line) {
+    const std::string words = line.substr(std::string_view(kQuote).size());
+    return std::any_of(printed.begin(), printed.end(),
+                       [&](const std::string& other) { return other.find(words) != std::string::npos; });
+  });
 }
 
 // The GPU that is meant; those that are visible if nothing is known about that.
@@ -70,12 +81,14 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const F
                                                : "  it lost another rank: " + ranks_text(outcome.left_early) +
                                                      " had ended with exit code 0 before");
   }
-  if (end.error) {
+  // A worker that has printed its error as well need not say it twice.
+  const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
+  if (!contains_all(evidence.last_lines, error)) {
     lines.emplace_back("  its error:");
-    for (std::string& line : quote(end.error->message)) lines.push_back(std::move(line));
+    lines.insert(lines.end(), error.begin(), error.end());
   }
   if (!evidence.last_lines.empty()) lines.emplace_back("  its last lines:");
-  for (const std::string& line : evidence.last_lines) lines.push_back("  | " + line);
+  for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 

@@ -15,6 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it changes
+
 double seconds(std::chrono::nanoseconds duration) {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
 }
@@ -24,8 +26,8 @@ std::string dump(const Json& document, int indent = -1) {
   return document.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-Json begin(const char* event, WallTime now) {
-  return {{"time", iso_time(now)}, {"event", event}};
+Json begin(const char* event, const LaunchPlan& plan, WallTime now) {
+  return {{"time", iso_time(now)}, {"event", event}, {"run_id", plan.run_id}, {"node", plan.host_name}};
 }
 
 void add_status(Json& json, const base::ExitStatus& status) {
@@ -58,12 +60,13 @@ Json describe_end(const WorkerEnd& end) {
 Json describe_cause(const JobOutcome& outcome) {
   Json cause = nullptr;
   if (outcome.culprit) {
-    cause = describe_end(*outcome.culprit);
-    cause["kind"] = "worker_failed";
+    cause = {{"kind", "worker_failed"}};
+    cause.update(describe_end(*outcome.culprit));
   } else if (outcome.signal) {
     cause = {{"kind", "signal"}, {"signal", base::signal_name(*outcome.signal)}};
   } else if (outcome.spawn_failure) {
-    cause = {{"kind", "cannot_start"}, {"message", outcome.spawn_failure->failure.message}};
+    const SpawnFailed& failed = *outcome.spawn_failure;
+    cause = {{"kind", "cannot_start"}, {"local_rank", failed.local_rank}, {"message", failed.failure.message}};
   } else if (outcome.guardian_lost) {
     cause = {{"kind", "launcher_killed"}};
   } else if (outcome.exit_timed_out) {
@@ -78,7 +81,7 @@ struct EventToJson {
   WallTime now;
 
   Json of_worker(const char* event, int local_rank) const {
-    Json json = begin(event, now);
+    Json json = begin(event, plan, now);
     json["attempt"] = assignment.attempt;
     json["rank"] = assignment.first_rank + local_rank;
     json["local_rank"] = local_rank;
@@ -105,12 +108,12 @@ struct EventToJson {
     return json;
   }
   Json operator()(const SignalArrived& event) const {
-    Json json = begin("signal", now);
+    Json json = begin("signal", plan, now);
     json["signal"] = base::signal_name(event.signal);
     return json;
   }
-  Json operator()(const GuardianLost&) const { return begin("launcher_killed", now); }
-  Json operator()(const ConsoleClosed&) const { return begin("console_closed", now); }
+  Json operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
+  Json operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
   Json operator()(const AlarmRang&) const { return nullptr; }
 };
 
@@ -128,11 +131,9 @@ std::string iso_time(WallTime time) {
 }
 
 std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now) {
-  Json json = begin("job_started", now);
-  json["schema"] = 1;
+  Json json = begin("job_started", plan, now);
+  json["schema"] = kSchema;
   json["version"] = DDP_VERSION_STRING;
-  json["run_id"] = plan.run_id;
-  json["node"] = plan.host_name;
   json["program"] = plan.program;
   json["arguments"] = plan.arguments;
   json["workers"] = plan.workers;
@@ -142,7 +143,7 @@ std::string job_started_line(const LaunchPlan& plan, const std::string& log_dire
 }
 
 std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now) {
-  Json json = begin("attempt_started", now);
+  Json json = begin("attempt_started", plan, now);
   json["attempt"] = assignment.attempt;
   json["world_size"] = assignment.world_size;
   json["first_rank"] = assignment.first_rank;
@@ -157,9 +158,9 @@ std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment,
   return json.is_null() ? "" : dump(json);
 }
 
-std::string attempt_ended_line(const NodeAssignment& assignment, const JobOutcome& outcome, const std::string& next,
-                               WallTime now) {
-  Json json = begin("attempt_ended", now);
+std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& assignment, const JobOutcome& outcome,
+                               const std::string& next, WallTime now) {
+  Json json = begin("attempt_ended", plan, now);
   json["attempt"] = assignment.attempt;
   json["exit_code"] = outcome.exit_code;
   json["cause"] = describe_cause(outcome);
@@ -170,38 +171,46 @@ std::string attempt_ended_line(const NodeAssignment& assignment, const JobOutcom
   return dump(json);
 }
 
-std::string job_ended_line(const base::ExitStatus& end, std::chrono::nanoseconds run_time, WallTime now) {
-  Json json = begin("job_ended", now);
-  json["exit_code"] = end.shell_code();
-  json["run_seconds"] = seconds(run_time);
+std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime now) {
+  Json json = begin("job_ended", plan, now);
+  json["exit_code"] = end.exit_code;
+  json["attempts"] = end.attempts;
+  json["run_seconds"] = seconds(end.run_time);
+  if (!end.launcher_failure.empty()) json["message"] = end.launcher_failure;
   return dump(json);
 }
 
 std::string summary_document(const SummaryInput& input) {
   const JobOutcome& outcome = input.outcome;
-  Json json = {{"schema", 1},
+  const JobEnd& end = input.end;
+  const bool own_fault = !end.launcher_failure.empty();
+  Json json = {{"schema", kSchema},
                {"version", DDP_VERSION_STRING},
                {"run_id", input.plan.run_id},
                {"node", input.plan.host_name},
                {"program", input.plan.program},
                {"arguments", input.plan.arguments},
                {"workers", input.plan.workers},
-               {"exit_code", outcome.exit_code},
-               {"attempts", input.attempts},
-               {"cause", describe_cause(outcome)},
-               {"run_seconds", seconds(outcome.run_time)},
-               {"ending_seconds", seconds(outcome.ending_time)}};
+               {"exit_code", end.exit_code},
+               {"attempts", end.attempts}};
+  json["cause"] =
+      own_fault ? Json{{"kind", "launcher_failed"}, {"message", end.launcher_failure}} : describe_cause(outcome);
+  json["run_seconds"] = seconds(end.run_time);
+  json["last_attempt_seconds"] = seconds(outcome.run_time);
+  json["ending_seconds"] = seconds(outcome.ending_time);
   if (!input.core.empty()) json["core"] = input.core;
   if (!input.log_directory.empty()) json["log_directory"] = input.log_directory;
   json["last_lines"] = input.last_lines;
   json["ended_ranks"] = outcome.ended_ranks;
   json["left_early"] = outcome.left_early;
+  json["needed_kill"] = outcome.needed_kill;
   json["unkillable"] = Json::array();
   for (const RankAndPid& worker : outcome.unkillable) {
-    json["unkillable"].push_back({{"rank", worker.rank}, {"pid", worker.pid}});
+    json["unkillable"].push_back(Json{{"rank", worker.rank}, {"pid", worker.pid}});
   }
+  json["leftovers"] = outcome.leftovers;
   json["workers_ended"] = Json::array();
-  for (const WorkerEnd& end : outcome.ends) json["workers_ended"].push_back(describe_end(end));
+  for (const WorkerEnd& worker : outcome.ends) json["workers_ended"].push_back(describe_end(worker));
   json["text"] = input.text;
   return dump(json, 2) + "\n";
 }

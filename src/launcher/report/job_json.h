@@ -18,19 +18,27 @@ using WallTime = std::chrono::system_clock::time_point;
 std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now);
 std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now);
 std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now);
-std::string attempt_ended_line(const NodeAssignment& assignment, const JobOutcome& outcome, const std::string& next,
-                               WallTime now);
-std::string job_ended_line(const base::ExitStatus& end, std::chrono::nanoseconds run_time, WallTime now);
+std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& assignment, const JobOutcome& outcome,
+                               const std::string& next, WallTime now);
 
-// The failure summary, or that there is none, as a document of its own.
+// How the whole job ended.
+struct JobEnd {
+  int exit_code = 0;  // of ddplaunch, as a shell shows it
+  int attempts = 0;   // that began
+  std::chrono::nanoseconds run_time{0};
+  std::string launcher_failure;  // why an attempt could not begin; empty: the last one did
+};
+std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime now);
+
+// What became of the job, as a document of its own.
 struct SummaryInput {
   const LaunchPlan& plan;
-  const JobOutcome& outcome;
-  int attempts = 1;
+  const JobOutcome& outcome;  // of the last attempt
+  const JobEnd& end;
   std::string log_directory;            // empty: none
   std::string core;                     // describe_core()
   std::vector<std::string> last_lines;  // of the culprit
-  std::vector<std::string> text;        // failure_summary()
+  std::vector<std::string> text;        // what the console was told
 };
 std::string summary_document(const SummaryInput& input);
 

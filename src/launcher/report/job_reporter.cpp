@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/exit_code.h"
 #include "launcher/report/core_location.h"
 #include "launcher/report/failure_summary.h"
 #include "launcher/report/job_json.h"
@@ -27,11 +28,25 @@ JobReporter::JobReporter(const LaunchPlan& plan, const RunDirectory& directory, 
                          LastLines last_lines)
     : plan_(plan), directory_(directory), log_(log), events_(std::move(events)), last_lines_(std::move(last_lines)) {}
 
+std::optional<base::Failure> JobReporter::begin() {
+  const std::string& summary = plan_.summary_file;
+  if (!summary.empty() && events_.is_same_file(summary)) {
+    return base::Failure{"--summary=" + summary + " is the file of --event-log, which it would replace. Name another."};
+  }
+  if (!summary.empty()) {
+    if (auto failure = check_report(summary, "--summary=" + summary)) return failure;
+  }
+  return events_.begin(job_started_line(plan_, log_directory(), wall_now()));
+}
+
 JobObserver JobReporter::observer() {
   JobObserver observer;
   observer.attempt_begins = [this](const NodeAssignment& assignment) { attempt_began(assignment); };
-  observer.event = [this](const Event& event) { events_.write(event_line(plan_, assignment_, event, wall_now())); };
+  observer.event = [this](const Event& event) {
+    if (events_.is_open()) events_.write(event_line(plan_, assignment_, event, wall_now()));
+  };
   observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next) { attempt_ended(outcome, next); };
+  observer.ended_between_attempts = [this](const JobOutcome& outcome) { ended_between_attempts(outcome); };
   observer.tell = [this](const std::string& line) { log_.error(line); };
   observer.warn = [this](const std::string& line) { log_.warning(line); };
   return observer;
@@ -39,11 +54,10 @@ JobObserver JobReporter::observer() {
 
 void JobReporter::attempt_began(const NodeAssignment& assignment) {
   assignment_ = assignment;
-  const std::string logs = directory_.temporary() ? "" : directory_.path();
-  if (assignment.attempt == 0) {
+  if (attempts_++ == 0) {
+    const std::string logs = log_directory();
     log_.info(start_line(plan_, assignment) + (logs.empty() ? "" : ", logs " + logs));
     for (const std::string& note : plan_.notes) log_.info(note);
-    events_.write(job_started_line(plan_, logs, wall_now()));
   }
   events_.write(attempt_started_line(plan_, assignment, wall_now()));
 }
@@ -67,36 +81,49 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   text_ = failure_summary(outcome, plan_, evidence_);
   if (!next.empty()) text_.push_back("  " + next);
   for (const std::string& line : text_) log_.error(line);
-  events_.write(attempt_ended_line(assignment_, outcome, next, wall_now()));
+  events_.write(attempt_ended_line(plan_, assignment_, outcome, next, wall_now()));
+}
+
+void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
+  evidence_ = {};
+  text_ = {describe_failure(outcome) + ", before the job was started again"};
+  log_.error(text_.front());
 }
 
 void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& end) {
-  events_.write(job_ended_line(end, std::chrono::steady_clock::now() - start_, wall_now()));
-  pass_error_upwards(outcome);
+  finish(outcome, end.shell_code(), "");
+}
+
+void JobReporter::job_failed(const base::Failure& failure) {
+  evidence_ = {};
+  text_ = {failure.message};
+  finish({}, base::kExitOwnFault, failure.message);
+}
+
+void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure) {
+  const JobEnd end{exit_code, attempts_, std::chrono::steady_clock::now() - start_, launcher_failure};
+  events_.write(job_ended_line(plan_, end, wall_now()));
+  if (const auto failure = pass_error_upwards(outcome, exit_code)) log_.warning(failure->message);
   if (plan_.summary_file.empty()) return;
-  const SummaryInput input{plan_,
-                           outcome,
-                           assignment_.attempt + 1,
-                           directory_.temporary() ? "" : directory_.path(),
-                           evidence_.core,
-                           evidence_.last_lines,
-                           text_};
-  if (const auto failure = write_report(plan_.summary_file, summary_document(input))) log_.error(failure->message);
+  const SummaryInput input{plan_, outcome, end, log_directory(), evidence_.core, evidence_.last_lines, text_};
+  const std::string& file = plan_.summary_file;
+  if (const auto failure = write_report(file, summary_document(input), "--summary=" + file))
+    log_.error(failure->message);
 }
 
 // A launcher that started us as its worker reads our error where it reads that of any worker.
-void JobReporter::pass_error_upwards(const JobOutcome& outcome) {
+std::optional<base::Failure> JobReporter::pass_error_upwards(const JobOutcome& outcome, int exit_code) const {
   const auto path = find_variable(plan_.inherited_environment, wire::env::kErrorFile);
-  if (!path || path->empty() || outcome.exit_code == 0) return;
-  std::error_code error;
+  if (!path || path->empty() || exit_code == 0) return std::nullopt;
   if (outcome.culprit && outcome.culprit->error) {
+    std::error_code error;
     const std::string own = directory_.file(outcome.culprit->local_rank, "error.json");
     std::filesystem::copy_file(own, *path, std::filesystem::copy_options::overwrite_existing, error);
-    if (!error) return;
+    if (!error) return std::nullopt;
   }
   const std::string message = text_.empty() ? describe_failure(outcome) : text_.front();
-  static_cast<void>(
-      write_report(*path, error_record_document(message, evidence_.last_lines, outcome.exit_code, wall_now())));
+  return write_report(*path, error_record_document(message, evidence_.last_lines, exit_code, wall_now()),
+                      std::string(wire::env::kErrorFile) + "=" + *path);
 }
 
 }  // namespace ddp::launcher

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,17 +23,25 @@ class JobReporter {
   JobReporter(const LaunchPlan& plan, const RunDirectory& directory, LogSink& log, EventLog events,
               LastLines last_lines);
 
+  // Begins the event log. The reason, if that cannot be done, or if the summary could not be written at the end: call
+  // it before anything is started.
+  std::optional<base::Failure> begin();
+
   // Refers to this object.
   JobObserver observer();
 
-  // The job is over. Writes what is to be written at the end.
+  // The job is over: one of these. They write what is to be written at the end.
   void job_ended(const JobOutcome& outcome, const base::ExitStatus& end);
+  void job_failed(const base::Failure& failure);  // an attempt could not begin; ddplaunch ends with base::kExitOwnFault
 
  private:
   void attempt_began(const NodeAssignment& assignment);
   void attempt_ended(const JobOutcome& outcome, const std::string& next);
+  void ended_between_attempts(const JobOutcome& outcome);
   FailureEvidence gather_evidence(const JobOutcome& outcome) const;
-  void pass_error_upwards(const JobOutcome& outcome);
+  void finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure);
+  std::optional<base::Failure> pass_error_upwards(const JobOutcome& outcome, int exit_code) const;
+  std::string log_directory() const { return directory_.temporary() ? "" : directory_.path(); }
 
   const LaunchPlan& plan_;
   const RunDirectory& directory_;
@@ -40,9 +49,10 @@ class JobReporter {
   EventLog events_;
   LastLines last_lines_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  NodeAssignment assignment_;  // of the current attempt
-  FailureEvidence evidence_;   // of the last one that has ended
-  std::vector<std::string> text_;
+  int attempts_ = 0;               // that have begun
+  NodeAssignment assignment_;      // of the current attempt
+  FailureEvidence evidence_;       // of the last one that has ended
+  std::vector<std::string> text_;  // what the console was told at the end of it
 };
 
 }  // namespace ddp::launcher

@@ -1,7 +1,9 @@
 #include "launcher/supervise/job.h"
 
 #include <algorithm>
+#include <cstdint>
 
+#include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "launcher/supervise/restart_policy.h"
@@ -28,7 +30,10 @@ class Job {
                                                          std::to_string(parts_.plan.max_restarts) + " in " +
                                                          base::human_duration(delay));
       last_failure_ = describe_failure(outcome.value());
-      if (const auto ended = wait(delay)) return *ended;
+      if (const auto ended = wait(delay)) {
+        parts_.observer.ended_between_attempts(*ended);
+        return *ended;
+      }
     }
   }
 
@@ -69,6 +74,10 @@ class Job {
     parts_.output.drain();
     parts_.output.interrupted = nullptr;
     parts_.inbox = nullptr;
+    if (const std::int64_t lines = parts_.output.lost_lines().untold; lines > 0) {
+      parts_.observer.tell(base::counted(lines, "line") + (lines == 1 ? " was" : " were") +
+                           " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
+    }
   }
 
   bool is_request(const Event& event) const {
@@ -89,6 +98,7 @@ class Job {
         ended->exit_code = 128 + *ended->signal;
       } else {
         ended->guardian_lost = true;
+        ended->exit_code = base::kExitOwnFault;
       }
       parts_.loop.stop();
     };

@@ -17,8 +17,10 @@ namespace ddp::launcher {
 struct JobObserver {
   std::function<void(const NodeAssignment& assignment)> attempt_begins;
   std::function<void(const Event& event)> event;
-  // All of the attempt's processes are gone. `restart` says what comes next: "" for nothing.
+  // All of the attempt's processes are gone. `next` says what comes then: "" for nothing.
   std::function<void(const JobOutcome& outcome, const std::string& next)> attempt_ended;
+  // Somebody ended the job while it waited for the next attempt.
+  std::function<void(const JobOutcome& outcome)> ended_between_attempts;
   std::function<void(const std::string& line)> tell;
   std::function<void(const std::string& line)> warn;
 };

@@ -6,11 +6,15 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "base/text.h"
 #include "runtime/backend/backend_choice.h"
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/error_file.h"
+#include "wire/worker_env.h"
 
 namespace ddp {
 namespace {
@@ -78,9 +82,16 @@ ProcessGroup connect(const InitOptions& options, const Environment& environment)
   return {std::move(backend), environment.rank, environment.world_size, std::move(choice.reason)};
 }
 
+// Under ddplaunch our output is a pipe, of which C would show full blocks only, and lose the last one in a crash.
+void show_lines_at_once() {
+  const bool launched = std::getenv(wire::env::kAttempt) != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  if (launched) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+}
+
 }  // namespace
 
 ProcessGroup init(const InitOptions& options) {
+  show_lines_at_once();
   const Environment environment = options.environment ? *options.environment : Environment::from_process();
   try {
     ProcessGroup group = connect(options, environment);

@@ -175,6 +175,7 @@ TEST_CASE("the goodbye to a console that takes nothing ends, and what it held co
     shown.console.say_goodbye({});
     lost = shown.console.lost();
     CHECK(lost > 0);
+    CHECK(shown.console.untold() == lost);
   }
   const std::string text = pipe.text();
   CHECK(std::count(text.begin(), text.end(), '\n') + lost == 500);

@@ -83,7 +83,7 @@ TEST_CASE("files are byte for byte what eight workers wrote, and no line on the 
     });
   }
   job.ends();
-  CHECK(job.pump->lost_lines() == 0);
+  CHECK(job.pump->lost_lines().all == 0);
   for (int rank = 0; rank < kWorkers; ++rank) {
     const bool same = text_of(job.file(rank, ".out")) == written[static_cast<std::size_t>(rank)];
     CHECK(same);
@@ -130,7 +130,7 @@ TEST_CASE("a console that nobody reads does not stop a worker, and the count of 
   });
   const auto draining = job.ends();
   CHECK(draining < 5s);
-  const std::int64_t lost = job.pump->lost_lines();
+  const std::int64_t lost = job.pump->lost_lines().all;
   CHECK(lost > 0);
   const std::string file = text_of(job.file(0, ".out"));
   CHECK(std::count(file.begin(), file.end(), '\n') == kLines);
@@ -154,7 +154,7 @@ TEST_CASE("a closed console is told once, and the files go on") {
   CHECK(closed == 1);
   CHECK(text_of(job.file(0, ".out")).size() == 5000);
   CHECK(text_of(job.file(0, ".err")).size() == 5000);
-  CHECK(job.pump->lost_lines() == 0);
+  CHECK(job.pump->lost_lines().all == 0);
 }
 
 TEST_CASE("a full device under a log file is told once, and the console shows all") {

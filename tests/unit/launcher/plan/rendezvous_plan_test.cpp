@@ -50,7 +50,7 @@ TEST_CASE("under torchrun's name a job with no port, endpoint or backend stands 
   CHECK(torch([](Options& o) { o.master_addr = "10.0.0.1"; }) == "10.0.0.1 0 10.0.0.1 uuid");
 }
 
-TEST_CASE("--standalone overrides what else is said, and says so") {
+TEST_CASE("the option --standalone overrides what else is said, and says so") {
   Situation situation;
   situation.options.standalone = true;
   CHECK(planned(situation) == "localhost 0 127.0.0.1 uuid");

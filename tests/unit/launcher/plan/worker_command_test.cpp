@@ -56,7 +56,7 @@ TEST_CASE("under torchrun's name a script needs no suffix and no execute permiss
         Words{"/usr/bin/python3", "-u", "train", "--epochs", "3"});
 }
 
-TEST_CASE("--no-python runs the file itself and --run-path wins over it") {
+TEST_CASE("the option --no-python runs the file itself and --run-path wins over it") {
   Situation situation;
   situation.options.manner = Manner::torchrun;
   situation.options.no_python = true;

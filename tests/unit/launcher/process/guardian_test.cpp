@@ -37,6 +37,20 @@ TEST_CASE("a guardian ends as its supervisor does") {
   CHECK(WTERMSIG(killed) == SIGTERM);
 }
 
+TEST_CASE("a guardian that was started with SIGCHLD ignored sees the end of its supervisor") {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::alarm(20);
+    ::_exit(run_guarded({{}, {}, nullptr}, [](auto) { return ExitStatus::exited(7); }).shell_code());
+  }
+  ::signal(SIGCHLD, before);
+  int status = 0;
+  REQUIRE(::waitpid(process, &status, 0) == process);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
+}
+
 TEST_CASE("what a killed supervisor leaves is killed with it in whatever session it is") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);

@@ -45,16 +45,3 @@ TEST_CASE("the counters of version 1 and of the machine count too") {
   write(job + "/memory.oom_control", "oom_kill 1\n");
   CHECK(watch.new_kill() == OomKill{job, 0, 0});
 }
-
-TEST_CASE("memory cgroups are those of the process and those above it") {
-  const auto version2 = memory_cgroups("0::/a/b\n", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-  REQUIRE(version2.size() == 2);
-  CHECK(version2[0].folder == "/sys/fs/cgroup/a/b");
-  CHECK(version2[1].folder == "/sys/fs/cgroup/a");
-  const auto version1 = memory_cgroups("5:cpu:/x\n4:memory:/docker/1\n",
-                                       "31 24 0:27 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
-  REQUIRE(version1.size() == 1);
-  CHECK(version1[0].folder == "/sys/fs/cgroup/memory");
-  CHECK_FALSE(version1[0].version2);
-  CHECK(memory_cgroups("", "garbage").empty());
-}

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/limits.h"
+#include "launcher/process/worker_cgroup.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
@@ -210,4 +211,31 @@ TEST_CASE("a child outlives a helper thread of the launcher") {
   CHECK(::waitpid(spawned.value().pid, nullptr, WNOHANG) == 0);
   ::killpg(spawned.value().pid, SIGKILL);
   ::waitpid(spawned.value().pid, nullptr, 0);
+}
+
+TEST_CASE("a worker is in its cgroup whether it is born there or joins it") {
+  WorkerCgroup cgroup;
+  if (!cgroup.make()) {
+    WARN("no writable cgroup of version 2 here: nothing to test");
+    return;
+  }
+  const std::string name = cgroup.path().substr(cgroup.path().rfind('/') + 1);
+  SpawnContext context;
+  context.cgroup_procs = cgroup.procs_fd();
+  const int folder = GENERATE(0, 1);
+  if (folder == 1) context.cgroup = cgroup.folder_fd();
+  CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
+}
+
+TEST_CASE("a worker that cannot be born in its cgroup joins it") {
+  WorkerCgroup cgroup;
+  if (!cgroup.make()) {
+    WARN("no writable cgroup of version 2 here: nothing to test");
+    return;
+  }
+  const std::string name = cgroup.path().substr(cgroup.path().rfind('/') + 1);
+  SpawnContext context;
+  context.cgroup_procs = cgroup.procs_fd();
+  context.cgroup = cgroup.procs_fd();  // not a folder: the kernel refuses, as an older one does
+  CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
 }

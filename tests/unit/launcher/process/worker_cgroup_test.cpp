@@ -6,21 +6,11 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <memory>
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
-
-TEST_CASE("the folder of a cgroup of version 2 follows from where it is mounted") {
-  const std::string mounts =
-      "29 23 0:25 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu\n"
-      "30 23 0:26 / /sys/fs/cgroup/unified rw,nosuid shared:10 - cgroup2 cgroup2 rw\n";
-  CHECK(cgroup2_folder("4:memory:/x\n0::/user.slice/a\n", mounts) == "/sys/fs/cgroup/unified/user.slice/a");
-  CHECK(cgroup2_folder("0::/\n", mounts) == "/sys/fs/cgroup/unified");
-  CHECK(cgroup2_folder("0::/kube/pod/c/sub\n", "1 2 0:26 /kube/pod/c /sys/fs/cgroup rw - cgroup2 cgroup rw\n") ==
-        "/sys/fs/cgroup/sub");
-  CHECK(cgroup2_folder("0::/a\n", "").empty());
-  CHECK(cgroup2_folder("4:memory:/x\n", mounts).empty());
-}
 
 TEST_CASE("what has joined a cgroup is killed in whatever session it is and no folder stays") {
   std::string path;
@@ -54,4 +44,26 @@ TEST_CASE("what has joined a cgroup is killed in whatever session it is and no f
     ::close(ends[0]);
   }
   CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("what both halves of a killed launcher leave in a cgroup is ended by the next one and a living one is not") {
+  const auto living = std::make_unique<WorkerCgroup>();
+  if (!living->make()) {
+    WARN("no writable cgroup of version 2 here: nothing to test");
+    return;
+  }
+  const std::string leftover = std::filesystem::path(living->path()).parent_path() / "ddplaunch-leftover-1";
+  REQUIRE(std::filesystem::create_directory(leftover));
+  const pid_t orphan = ::fork();
+  if (orphan == 0) {
+    while (true) ::pause();
+  }
+  std::ofstream(leftover + "/cgroup.procs") << orphan;
+  WorkerCgroup next;
+  CHECK(next.make());
+  int status = 0;
+  CHECK(::waitpid(orphan, &status, 0) == orphan);
+  CHECK(WIFSIGNALED(status));
+  CHECK_FALSE(std::filesystem::exists(leftover));
+  CHECK(std::filesystem::exists(living->path()));
 }

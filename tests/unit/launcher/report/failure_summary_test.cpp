@@ -81,6 +81,17 @@ TEST_CASE("core and last lines and log of the culprit are told") {
                                                            "  | loading\n  | bad shard\n  log: /l/2"));
 }
 
+TEST_CASE("an error that was printed as well is told once") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(0, ExitStatus::exited(1));
+  outcome.culprit->error = ErrorRecord{"ValueError: bad\nshard", false};
+  const auto text = [&](std::vector<std::string> printed) {
+    return ddp::base::join(failure_summary(outcome, plan_of(1), {"", std::move(printed), ""}), "\n");
+  };
+  CHECK_THAT(text({"in line 3", "main: ValueError: bad", "shard"}), !Catch::Contains("its error"));
+  CHECK_THAT(text({"ValueError: bad"}), Catch::Contains("its error:\n  | ValueError: bad\n  | shard"));
+}
+
 TEST_CASE("a rank that did not follow the others is named") {
   JobOutcome outcome;
   outcome.exit_timed_out = true;

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Workers' input and output, on whole processes: the rows of docs/reference/supervision.md on streams. argv: see
+launched_job.py."""
+import hashlib
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from launched_job import LAUNCHER, Job, Skip, eventually, python, run_job, run_tests, status_of, test
+
+
+@test("15", "a worker that reads its input is at the end of it at once")
+def no_input() -> None:
+    ours, theirs = os.pipe()  # never closed while the job runs
+    try:
+        code, out, err = run_job("--nproc-per-node=2", "cat", stdin=ours)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert code == 0 and not out, (code, out, err)
+
+
+@test("15", "the worker of --stdin reads our input")
+def input_of_one() -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"hello\n")
+    os.close(theirs)
+    try:
+        code, out, err = run_job("--stdin=1", "--nproc-per-node=3", "sed", "s/^/read /", stdin=ours)
+    finally:
+        os.close(ours)
+    assert code == 0 and out == "[1] read hello\n", (code, out, err)
+
+
+WRITES_ANYTHING = """
+import hashlib, random
+random.seed(int(sys.argv[1]) * 100 + rank)
+text = bytearray()
+for i in range(20000):
+    # Whatever bytes, NUL and invalid UTF-8 among them, but what ends a line; a mark of its own at both ends.
+    middle = bytes(random.choices(ANY, k=random.randrange(60)))
+    text += b"<%d %s %d>" % (rank, middle, rank) + random.choice([b"\\n", b"\\n", b"\\r\\n"])
+text += b"<%d " % rank + b"x" * 3000000 + b" %d>\\n" % rank + b"no end of rank %d" % rank
+for begin in range(0, len(text), 100000): os.write(1, text[begin:begin + 100000])
+open(f"sum{rank}", "w").write(hashlib.sha256(text).hexdigest())
+""".replace("ANY", "bytes(set(range(256)) - set(b'\\r\\n<>'))")
+
+
+@test("16", "files are byte for byte what workers wrote, and no line on the console has another inside")
+def whole_lines() -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    with Job("--tee=3", "--log-dir=logs", "--nproc-per-node=4", *python(WRITES_ANYTHING), str(seed)) as job:
+        assert job.wait(60) == 0, job.err()
+        for rank in range(4):
+            log, = pathlib.Path(job.folder).glob(f"logs/*/attempt_0/{rank}/stdout.log")
+            assert hashlib.sha256(log.read_bytes()).hexdigest() == pathlib.Path(job.path(f"sum{rank}")).read_text(), rank
+        counts = [0] * 4
+        for line in pathlib.Path(job.path("out")).read_bytes().split(b"\n"):
+            whole = re.fullmatch(rb"\[(\d)\] <(\d) [^<>]* (\d)>\r?", line, re.DOTALL)
+            if whole:
+                assert len({*whole.groups()}) == 1, line
+                counts[int(whole[1])] += 1
+            elif len(line) < 1000:
+                assert not line or re.fullmatch(rb"\[(\d)\] no end of rank \1|\[(\d)\] \.\.\. x* \2>", line), line
+        assert all(20000 <= count <= 20001 for count in counts), counts
+
+
+LINE = "a line of the output that says as little as the other ones do ".ljust(99, ".")
+
+
+@test("17", "a console that nobody reads does not stop the job, and the count of lines not shown is right")
+def stuck_console() -> None:
+    lines = 400_000
+    ours, theirs = os.pipe()
+    script = f"for i in range({lines}): sys.stdout.write({LINE!r} + '\\n')\nsys.stdout.flush()\nopen('done', 'w')"
+    with Job("--tag=", *python(script), stdout=theirs) as job:
+        os.close(theirs)
+        eventually("the worker is done", lambda: os.path.exists(job.path("done")))
+        assert job.wait() == 0
+        # What the pipe still holds is all that was ever shown.
+        with os.fdopen(ours, "rb") as reader:
+            shown = reader.read().decode()
+        told = sum(int(count) for count in re.findall(r"(\d+) lines? (?:was|were) not shown", shown + job.err()))
+        whole = shown.count(LINE + "\n")
+        assert whole + told in (lines, lines + 1), (whole, told, job.err())
+        assert told > 100_000
+
+
+@test("17", "with --lossless a slow console slows the worker down and shows all")
+def lossless_console() -> None:
+    lines = 300_000
+    ours, theirs = os.pipe()
+    script = f"for i in range({lines}): sys.stdout.write({LINE!r} + '\\n')\nsys.stdout.flush()\nopen('done', 'w')"
+    with Job("--lossless", "--tag=", *python(script), stdout=theirs) as job:
+        os.close(theirs)
+        with os.fdopen(ours, "rb") as reader:
+            assert reader.read(1000), "the worker writes"
+            time.sleep(1.5)  # longer than a lossy console would wait
+            assert not os.path.exists(job.path("done")), "the worker should wait for the console"
+            rest = reader.read()
+        assert job.wait() == 0, job.err()
+        assert rest.count(b"\n") == lines - 10 and "not shown" not in job.err(), job.err()
+
+
+def into_head(*options: str) -> tuple[int, bool]:
+    """The launcher's status behind `| head -1`, and whether the worker came to its end."""
+    head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    script = "trap '' PIPE\nwhile [ ! -e go ]; do echo line; sleep 0.01; done; touch done"
+    with Job(*options, "-q", "sh", "-c", script, stdout=head.stdin.fileno()) as job:
+        head.stdin.close()
+        assert head.wait() == 0
+        if not options:
+            pathlib.Path(job.path("go")).touch()
+        code = job.wait()
+        job.expect_nothing_left()
+        return code, os.path.exists(job.path("done"))
+
+
+@test("18", "a console that is closed does not end the job")
+def closed_console() -> None:
+    assert into_head() == (0, True)
+
+
+@test("18", "with --on-sigpipe=end it does, as SIGPIPE would")
+def closed_console_ends() -> None:
+    assert into_head("--on-sigpipe=end") == (-signal.SIGPIPE, False)
+
+
+@test("19", "the unfinished last line of a crashed worker is shown, whoever still holds its output")
+def last_words() -> None:
+    script = """
+os.write(1, b"the last words")
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(100)
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+    begin = time.monotonic()
+    code, out, err = run_job("--core=off", "--nproc-per-node=2", *python("if rank == 1: time.sleep(100)" + script))
+    assert code == 139 and "[0] the last words\n" in out, (code, out, err)
+    assert "killed by SIGSEGV" in err and "| the last words" in err, err
+    assert time.monotonic() - begin < 5
+
+
+def memory_peak(reads: bool) -> int:
+    """Kilobytes of the supervisor while a worker writes 20,000 lines a second for 3 s."""
+    ours, theirs = os.pipe()
+    script = f"""
+begin = time.monotonic()
+for i in range(300):
+    sys.stdout.write({LINE * 4 + chr(10)!r} * 200)
+    sys.stdout.flush()
+    time.sleep(max(0, begin + i / 100 - time.monotonic()))
+open('done', 'w')
+while not os.path.exists('go'): time.sleep(0.01)
+"""
+    with Job("-q", "--tag=", *python(script), stdout=theirs) as job:
+        os.close(theirs)
+        if reads:
+            sink = subprocess.Popen(["cat"], stdin=ours, stdout=subprocess.DEVNULL)
+        eventually("the worker is done", lambda: os.path.exists(job.path("done")))
+        peak = int(status_of(job.supervisor())["VmHWM"].split()[0])
+        pathlib.Path(job.path("go")).touch()
+        os.close(ours)
+        assert job.wait() == 0, job.err()
+        if reads:
+            sink.wait()
+        return peak
+
+
+@test("44", "the launcher's memory does not grow with the output, read or not")
+def bounded_memory() -> None:
+    if re.search(rb"__[at]san_init", pathlib.Path(LAUNCHER).read_bytes()):
+        raise Skip("a sanitizer needs memory of its own")
+    assert memory_peak(reads=True) < 20_000
+    assert memory_peak(reads=False) < 60_000  # 24 MB were written, 16 MiB of it may wait
+
+
+if __name__ == "__main__":
+    sys.exit(run_tests())

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""A job at a terminal: Ctrl-C, Ctrl-Z and fg, progress bars. argv: see launched_job.py."""
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from launched_job import LAUNCHER, PATIENCE, Cgroup, Job, Skip, eventually, python, run_tests, state_of, test
+
+CTRL_C, CTRL_Z = "\x03", "\x1a"
+
+
+class Terminal:
+    """A terminal with a program in its foreground, in a session of its own; what it shows is read on demand."""
+
+    def __init__(self):
+        self.ours, self.theirs = pty.openpty()
+        self.shown = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.ours)
+
+    def start(self, *words: str, **options) -> Job:
+        """A job whose output and input are this terminal; options as those of Job."""
+        def take_terminal() -> None:
+            os.setsid()
+            os.close(os.open(os.ttyname(self.theirs), os.O_RDWR))  # the first one that a session opens is its own
+        job = Job(*words, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, preexec_fn=take_terminal, **options)
+        os.close(self.theirs)
+        return job
+
+    def type(self, text: str) -> None:
+        os.write(self.ours, text.encode())
+
+    def read(self, seconds: float) -> bool:
+        """Adds to what is shown. False: nothing came, and with the end of the last program nothing will."""
+        if not select.select([self.ours], [], [], seconds)[0]:
+            return True
+        try:
+            self.shown += os.read(self.ours, 65536).decode(errors="replace")
+            return True
+        except OSError:  # how the end looks
+            return False
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self.shown.count(text) < count:
+            assert self.read(0.1) and time.monotonic() < deadline, f"no {text!r} on the terminal:\n{self.shown}"
+
+    def wait(self, job: Job) -> int:
+        """Reads along until the job ends."""
+        def ended() -> bool:
+            self.read(0)
+            return job.process.poll() is not None
+        eventually("the job has ended", ended)
+        while select.select([self.ours], [], [], 0)[0] and self.read(0):
+            pass
+        return job.process.returncode
+
+
+STUBBORN = "trap 'echo INT!' INT; trap 'echo TERM!' TERM; echo pid $$.; while :; do sleep 0.05; done"
+
+
+@test("23", "the first Ctrl-C asks the workers, each once and with SIGTERM, and says what it waits for; the second kills")
+def two_ctrl_c() -> None:
+    with Terminal() as terminal, terminal.start("--grace=1000", "--nproc-per-node=2", "sh", "-c", STUBBORN) as job:
+        terminal.wait_for("pid", 2)
+        terminal.type(CTRL_C)
+        terminal.wait_for("TERM!", 2)
+        terminal.wait_for("SIGINT: waiting for rank 0, 1 to end")
+        terminal.type(CTRL_C)
+        assert terminal.wait(job) == -signal.SIGINT, terminal.shown
+        assert "INT!" not in terminal.shown and terminal.shown.count("TERM!") == 2, terminal.shown
+        assert "on a second request" in terminal.shown, terminal.shown
+        job.expect_nothing_left()
+
+
+@test("23", "the third Ctrl-C gives the terminal back, whatever the workers do")
+def three_ctrl_c() -> None:
+    with Cgroup("freezer") as group, Terminal() as terminal, \
+            terminal.start("--grace=1000", "sh", "-c", "echo pid $$.; exec sleep 1000") as job:
+        terminal.wait_for(".\r\n", 1)
+        worker = re.search(r"pid (\d+)\.", terminal.shown)[1]
+        freezer = group.folder / "freezer.state"
+        (group.folder / "cgroup.procs").write_text(worker)
+        freezer.write_text("FROZEN")
+        try:
+            eventually("it is frozen", lambda: freezer.read_text() == "FROZEN\n")
+            terminal.type(CTRL_C)
+            terminal.wait_for("SIGINT: waiting for rank 0 to end")
+            for _ in range(2):
+                asked = time.monotonic()
+                terminal.type(CTRL_C)
+                # Requests close together are one; nothing is to be seen that could be waited for.
+                while time.monotonic() < asked + 0.7 and job.process.poll() is None:
+                    terminal.read(0.05)
+            begin = time.monotonic()
+            terminal.wait(job)
+            # Less than a kill that is waited for takes (5 s): the sweep's 2 s, twice at most.
+            assert time.monotonic() - begin < 4.5, terminal.shown
+        finally:
+            freezer.write_text("THAWED")
+        job.expect_nothing_left()
+
+
+@test("24", "Ctrl-Z stops job and clocks, fg continues both")
+def suspend() -> None:
+    if not shutil.which("bash"):
+        raise Skip("no bash, whose job control is needed")
+    # Not a shell: one whose child is stopped between vfork and exec waits for it in state D, and never shows T.
+    script = ("import os, time\nif os.environ['RANK'] == '0': os._exit(0)\nprint(f'worker {os.getpid()}.', flush=True)\n"
+              "while not os.path.exists('go'): time.sleep(0.01)\nprint('went')")
+    with Terminal() as terminal:
+        # Job() executes bash, which is told what to run.
+        line = f"PS1='$ '; {LAUNCHER} --exit-timeout=2 --nproc-per-node=2 --no-python {sys.executable} -c \"$SCRIPT\""
+        with terminal.start(via=["bash", "--norc", "--noprofile", "--noediting", "-i"], environment={"SCRIPT": script},
+                            launcher=()) as job:
+            terminal.type(line + "\n")
+            terminal.wait_for("worker ")
+            terminal.wait_for(".\r\n")
+            worker = int(re.search(r"worker (\d+)\.\r", terminal.shown)[1])
+            terminal.type(CTRL_Z)
+            terminal.wait_for("Stopped")
+            eventually("the worker has stopped", lambda: state_of(worker) == "T")
+            stopped = time.monotonic()
+            eventually("twice the exit timeout has passed", lambda: time.monotonic() > stopped + 4)
+            terminal.type("fg\n")
+            eventually("the worker goes on", lambda: state_of(worker) != "T")
+            pathlib.Path(job.path("go")).touch()
+            terminal.wait_for("went")
+            terminal.type("echo code $?.\n")
+            terminal.wait_for("code 0.")
+            terminal.type("exit\n")
+            assert terminal.wait(job) == 0, terminal.shown
+
+
+def screen(text: str) -> list[str]:
+    """The lines that a terminal of endless width shows."""
+    lines = [""]
+    column = 0
+    for part in re.split(r"(\r|\n|\x1b\[[0-9;]*[A-Za-z])", text):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            lines.append("")
+        elif part == "\x1b[K":
+            lines[-1] = lines[-1][:column]
+        elif not part.startswith("\x1b"):
+            lines[-1] = lines[-1][:column] + part + lines[-1][column + len(part):]
+            column += len(part)
+    return lines
+
+
+PROGRESS = """
+assert os.isatty(1)
+for i in range(101):
+    print(f"\\r{i:3d} %", end="", flush=True)
+    time.sleep(0.002)
+print(flush=True)
+"""
+
+
+@test("16", "a progress bar stays on its line, and a worker at a terminal knows it")
+def progress_bar() -> None:
+    with Terminal() as terminal, terminal.start("-q", *python(PROGRESS)) as job:
+        assert terminal.wait(job) == 0, terminal.shown
+        assert [line for line in screen(terminal.shown) if line] == ["100 %"], terminal.shown
+        assert terminal.shown.count("\r") > 5, terminal.shown
+
+
+@test("16", "the last state of every rank's progress bar is shown")
+def progress_bars() -> None:
+    with Terminal() as terminal, terminal.start("-q", "--color=never", "--nproc-per-node=2", *python(PROGRESS)) as job:
+        assert terminal.wait(job) == 0, terminal.shown
+        lines = screen(terminal.shown)
+        for rank in range(2):
+            assert any(re.fullmatch(rf"\[{rank}\] +100 %", line) for line in lines), lines
+
+
+if __name__ == "__main__":
+    sys.exit(run_tests())

@@ -1,0 +1,128 @@
+#include "launcher/report/core_location.h"
+
+#include <catch2/catch.hpp>
+#include <unistd.h>
+
+#include <csignal>
+
+using namespace ddp::launcher;
+using ddp::base::ExitStatus;
+
+namespace {
+
+const auto kDumped = ExitStatus::killed(SIGSEGV, true);
+const auto kNotDumped = ExitStatus::killed(SIGSEGV, false);
+
+CoreFacts facts_with(const std::string& pattern) {
+  CoreFacts facts;
+  facts.pattern = pattern;
+  facts.pid = 4711;
+  facts.program = "/opt/job/train_a_large_model";
+  facts.executable = "/data/releases/7/train_a_large_model";
+  facts.directory = "/home/me";
+  facts.host_name = "node0";
+  facts.signal = SIGSEGV;
+  facts.user = 1000;
+  facts.group = 100;
+  return facts;
+}
+
+std::string place(const std::string& pattern) {
+  return describe_core(kDumped, facts_with(pattern));
+}
+
+}  // namespace
+
+TEST_CASE("each word of a core pattern is written as the kernel writes it") {
+  CHECK(place("/c/%p") == "/c/4711");
+  CHECK(place("/c/%P") == "/c/4711");
+  CHECK(place("/c/%e") == "/c/train_a_large_m");  // a thread's name has 15 bytes
+  CHECK(place("/c/%f") == "/c/train_a_large_model");
+  CHECK(place("/c/%E") == "/c/!data!releases!7!train_a_large_model");
+  CHECK(place("/c/%s.%h.%u.%g") == "/c/11.node0.1000.100");
+  CHECK(place("/c/%%.%p") == "/c/%.4711");
+  CHECK(place("/c/%t-%d-%c-%C-%i-%I") == "/c/*-*-*-*-*-*");
+}
+
+TEST_CASE("unknown words of a core pattern and a percent sign at its end are dropped") {
+  CHECK(place("/c/a%xb") == "/c/ab");
+  CHECK(place("/c/a%") == "/c/a");
+}
+
+TEST_CASE("a relative core pattern is below the working directory") {
+  CHECK(place("core") == "/home/me/core");
+  CHECK(place("cores/%p") == "/home/me/cores/4711");
+}
+
+TEST_CASE("the pid is appended where the kernel is told so and the pattern does not have it") {
+  CoreFacts facts = facts_with("/c/core");
+  facts.uses_pid = true;
+  CHECK(describe_core(kDumped, facts) == "/c/core.4711");
+  facts.pattern = "/c/%p.core";
+  CHECK(describe_core(kDumped, facts) == "/c/4711.core");
+  facts.pattern = "/c/%%p";
+  CHECK(describe_core(kDumped, facts) == "/c/%p.4711");
+  facts.pattern = "/c/%P";
+  CHECK(describe_core(kDumped, facts) == "/c/4711.4711");
+  facts.pattern = "";
+  CHECK(describe_core(kDumped, facts) == "/home/me/.4711");
+}
+
+TEST_CASE("a container's numbers are not taken for those that the kernel writes") {
+  CoreFacts facts = facts_with("/c/%p.%P.%u.%g");
+  facts.has_own_numbers = true;
+  CHECK(describe_core(kDumped, facts) == "/c/4711.*.*.*");
+  facts.pattern = "|/usr/lib/systemd/systemd-coredump %P";
+  CHECK(describe_core(kDumped, facts) == "with systemd-coredump");
+}
+
+TEST_CASE("a handler of cores is named, and how to ask systemd's") {
+  CHECK(place("|/usr/lib/systemd/systemd-coredump %P %u %g %s %t %c %h") ==
+        "with systemd-coredump (coredumpctl info 4711)");
+  CHECK(place("|/usr/share/apport/apport -p%p -s%s -c%c -d%d -P%P") == "with apport");
+  CHECK(place("|/bin/collect") == "with collect");
+  CHECK(place("@/run/cores.socket") == "with the server at /run/cores.socket");
+  CHECK(place("@@/run/cores.socket") == "with the server at /run/cores.socket");
+  CHECK(place("@") == "with the server at ");
+  CoreFacts facts = facts_with("|/usr/lib/systemd/systemd-coredump %P");
+  facts.limit_is_zero = true;
+  CHECK(describe_core(kDumped, facts) ==
+        "with systemd-coredump (coredumpctl info 4711), which may drop it: the core limit is 0");
+  CHECK(describe_core(kNotDumped, facts) == "none");  // not for the limit's sake
+}
+
+TEST_CASE("a limit of 0 is named with what lifts it") {
+  CoreFacts facts = facts_with("core");
+  CHECK(describe_core(kNotDumped, facts) == "none");
+  facts.limit_is_zero = true;
+  CHECK(describe_core(kNotDumped, facts) == "none, the limit is 0 (--core=unlimited)");
+  facts.choice = "off";
+  CHECK(describe_core(kNotDumped, facts) == "none (--core=off)");
+  facts.choice = "unlimited";
+  CHECK(describe_core(kNotDumped, facts) == "none, the hard limit is 0 (ulimit -H -c)");
+  CHECK(describe_core(kDumped, facts) == "/home/me/core");  // the worker has its own opinion
+}
+
+TEST_CASE("nothing is said of cores where none is expected or nothing is known") {
+  CHECK(describe_core(ExitStatus::exited(139), facts_with("core")).empty());
+  for (const int signal : {SIGKILL, SIGTERM, SIGINT, SIGPIPE}) {
+    CHECK(describe_core(ExitStatus::killed(signal), facts_with("core")).empty());
+  }
+  CHECK(describe_core(kDumped, facts_with("")).empty());
+  for (const int signal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGTRAP, SIGSYS, SIGXCPU, SIGXFSZ}) {
+    CHECK_FALSE(describe_core(ExitStatus::killed(signal, true), facts_with("core")).empty());
+  }
+}
+
+TEST_CASE("the facts about cores are those of this machine and the choice of --core") {
+  const CoreFacts facts = gather_core_facts(7, "/proc/self/exe", "node0", "off", kDumped);
+  CHECK(facts.limit_is_zero);
+  CHECK(facts.choice == "off");
+  CHECK(facts.signal == SIGSEGV);
+  CHECK(facts.pid == 7);
+  CHECK(facts.user == ::getuid());
+  CHECK(facts.directory.starts_with("/"));
+  CHECK(facts.program == "/proc/self/exe");
+  CHECK(facts.executable.find("unit_launcher_test") != std::string::npos);
+  CHECK(gather_core_facts(7, "/no/such", "node0", "inherit", ExitStatus::exited(1)).executable == "/no/such");
+}

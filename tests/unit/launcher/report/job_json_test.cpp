@@ -1,0 +1,273 @@
+#include "launcher/report/job_json.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using ddp::base::ExitStatus;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string kNotUtf8 = "bad \xff\xfe bytes\nand \"quotes\"\x01";
+const std::string kNotUtf8AsJson = "bad \xef\xbf\xbd\xef\xbf\xbd bytes\nand \"quotes\"\x01";
+constexpr WallTime kNow = WallTime(1'763'714'602'123ms);
+
+LaunchPlan plan_with(int workers) {
+  LaunchPlan plan;
+  plan.host_name = "node0";
+  plan.run_id = "r1";
+  plan.program = "/bin/train";
+  plan.arguments = {"train", kNotUtf8};
+  plan.workers = workers;
+  plan.max_restarts = 3;
+  plan.devices = {"0", std::nullopt};
+  return plan;
+}
+
+NodeAssignment assignment() {
+  NodeAssignment assignment;
+  assignment.first_rank = 4;
+  assignment.world_size = 8;
+  assignment.attempt = 1;
+  assignment.master_addr = "127.0.0.1";
+  assignment.master_port = 29500;
+  return assignment;
+}
+
+// One line of valid JSON with what all events have.
+Json parse(const std::string& line, const std::string& event) {
+  CAPTURE(line);
+  CHECK(line.find('\n') == std::string::npos);
+  Json json = Json::parse(line);
+  CHECK(json.at("time") == "2025-11-21T08:43:22.123Z");
+  CHECK(json.at("event") == event);
+  CHECK(json.at("run_id") == "r1");
+  CHECK(json.at("node") == "node0");
+  for (const char* name : {"time", "event", "run_id", "node"}) json.erase(name);
+  return json;
+}
+
+Json of_event(const Event& event, const std::string& name) {
+  return parse(event_line(plan_with(2), assignment(), event, kNow), name);
+}
+
+WorkerEnd end_of(int local_rank, ExitStatus status) {
+  WorkerEnd end;
+  end.local_rank = local_rank;
+  end.rank = 4 + local_rank;
+  end.pid = 4711;
+  end.status = status;
+  return end;
+}
+
+Json summary_of(const JobOutcome& outcome, const JobEnd& end = {3, 2, 1500ms, ""}) {
+  return Json::parse(
+      summary_document({plan_with(2), outcome, end, "/logs", "/c/core", {"last", kNotUtf8}, {"what was said"}}));
+}
+
+Json cause_of(const JobOutcome& outcome) {
+  const Json cause = summary_of(outcome).at("cause");
+  const auto line = attempt_ended_line(plan_with(2), assignment(), outcome, "", kNow);
+  CHECK(parse(line, "attempt_ended").at("cause") == cause);
+  return cause;
+}
+
+}  // namespace
+
+TEST_CASE("times are UTC with milliseconds") {
+  CHECK(iso_time(kNow) == "2025-11-21T08:43:22.123Z");
+  CHECK(iso_time(WallTime(0ms)) == "1970-01-01T00:00:00.000Z");
+  CHECK(iso_time(WallTime(1'709'164'800'007ms)) == "2024-02-29T00:00:00.007Z");
+}
+
+TEST_CASE("the beginning of a job is a line with its schema and command") {
+  const Json json = parse(job_started_line(plan_with(2), "/logs", kNow), "job_started");
+  CHECK(json.at("version").get<std::string>().size() > 4);
+  Json rest = json;
+  rest.erase("version");
+  CHECK(rest == Json::object({{"schema", 1},
+                              {"program", "/bin/train"},
+                              {"arguments", {"train", kNotUtf8AsJson}},
+                              {"workers", 2},
+                              {"max_restarts", 3},
+                              {"log_directory", "/logs"}}));
+  CHECK_FALSE(parse(job_started_line(plan_with(2), "", kNow), "job_started").contains("log_directory"));
+}
+
+TEST_CASE("the beginning of an attempt is a line with its place in the job") {
+  CHECK(parse(attempt_started_line(plan_with(2), assignment(), kNow), "attempt_started") ==
+        Json::object({{"attempt", 1},
+                      {"world_size", 8},
+                      {"first_rank", 4},
+                      {"workers", 2},
+                      {"master_addr", "127.0.0.1"},
+                      {"master_port", 29500}}));
+}
+
+TEST_CASE("a worker's start is a line with its GPU if it has one") {
+  const Json start = {{"attempt", 1}, {"rank", 4}, {"local_rank", 0}, {"pid", 99}, {"gpu", "0"}};
+  CHECK(of_event(WorkerStarted{0, 99}, "worker_started") == start);
+  CHECK(of_event(WorkerStarted{1, 99}, "worker_started") ==
+        Json::object({{"attempt", 1}, {"rank", 5}, {"local_rank", 1}, {"pid", 99}}));
+}
+
+TEST_CASE("a worker that cannot start is a line with the reason") {
+  CHECK(
+      of_event(SpawnFailed{1, {126, kNotUtf8}}, "worker_not_started") ==
+      Json::object({{"attempt", 1}, {"rank", 5}, {"local_rank", 1}, {"exit_code", 126}, {"message", kNotUtf8AsJson}}));
+}
+
+TEST_CASE("a worker's end is a line with its exit code or its signal and never both") {
+  CHECK(of_event(WorkerEnded{1, ExitStatus::exited(11), std::nullopt, 7, std::nullopt}, "worker_ended") ==
+        Json::object({{"attempt", 1}, {"rank", 5}, {"local_rank", 1}, {"exit_code", 11}, {"peak_rss_bytes", 7}}));
+  CHECK(of_event(WorkerEnded{1, ExitStatus::killed(SIGSEGV, true), std::nullopt, 7, std::nullopt}, "worker_ended") ==
+        Json::object({{"attempt", 1},
+                      {"rank", 5},
+                      {"local_rank", 1},
+                      {"signal", "SIGSEGV"},
+                      {"core_dumped", true},
+                      {"peak_rss_bytes", 7}}));
+}
+
+TEST_CASE("a worker's words and the kernel's are in the line of its end") {
+  const Json json = of_event(
+      WorkerEnded{0, ExitStatus::killed(SIGKILL), ErrorRecord{kNotUtf8, true}, 7, OomKill{"/sys/fs/cgroup/a", 10, 9}},
+      "worker_ended");
+  CHECK(json.at("error") == kNotUtf8AsJson);
+  CHECK(json.at("victim") == true);
+  CHECK(json.at("oom") == Json::object({{"cgroup", "/sys/fs/cgroup/a"}, {"limit_bytes", 10}, {"peak_bytes", 9}}));
+}
+
+TEST_CASE("what comes from outside is a line and an alarm is none") {
+  CHECK(of_event(SignalArrived{SIGUSR1}, "signal") == Json::object({{"signal", "SIGUSR1"}}));
+  CHECK(of_event(GuardianLost{}, "launcher_killed") == Json::object());
+  CHECK(of_event(ConsoleClosed{}, "console_closed") == Json::object());
+  CHECK(event_line(plan_with(2), assignment(), AlarmRang{}, kNow).empty());
+}
+
+TEST_CASE("the end of an attempt is a line with what comes next") {
+  JobOutcome outcome;
+  outcome.exit_code = 3;
+  outcome.ended_ranks = {5};
+  outcome.run_time = 1500ms;
+  outcome.ending_time = 20us;
+  const auto line = [&](const std::string& next) {
+    return parse(attempt_ended_line(plan_with(2), assignment(), outcome, next, kNow), "attempt_ended");
+  };
+  Json expected = {{"attempt", 1},       {"exit_code", 3},     {"cause", nullptr},
+                   {"ended_ranks", {5}}, {"run_seconds", 1.5}, {"ending_seconds", 0.00002}};
+  CHECK(line("") == expected);
+  expected["next"] = "restart 1 of 3";
+  CHECK(line("restart 1 of 3") == expected);
+}
+
+TEST_CASE("the end of the job is a line with the launcher's exit code") {
+  CHECK(parse(job_ended_line(plan_with(2), {143, 2, 2s, ""}, kNow), "job_ended") ==
+        Json::object({{"exit_code", 143}, {"attempts", 2}, {"run_seconds", 2.0}}));
+  CHECK(parse(job_ended_line(plan_with(2), {125, 0, 2s, "no port"}, kNow), "job_ended").at("message") == "no port");
+}
+
+TEST_CASE("each cause has a kind and its own facts") {
+  CHECK(cause_of({}) == nullptr);
+
+  JobOutcome failed;
+  failed.culprit = end_of(1, ExitStatus::exited(3));
+  failed.culprit->error = ErrorRecord{kNotUtf8, false};
+  CHECK(cause_of(failed) == Json::object({{"kind", "worker_failed"},
+                                          {"rank", 5},
+                                          {"local_rank", 1},
+                                          {"pid", 4711},
+                                          {"exit_code", 3},
+                                          {"ended_by_launcher", false},
+                                          {"peak_rss_bytes", 0},
+                                          {"error", kNotUtf8AsJson},
+                                          {"victim", false}}));
+
+  JobOutcome signal;
+  signal.signal = SIGINT;
+  CHECK(cause_of(signal) == Json::object({{"kind", "signal"}, {"signal", "SIGINT"}}));
+
+  JobOutcome not_started;
+  not_started.spawn_failure = SpawnFailed{1, {126, "not executable"}};
+  CHECK(cause_of(not_started) ==
+        Json::object({{"kind", "cannot_start"}, {"local_rank", 1}, {"message", "not executable"}}));
+
+  JobOutcome lost;
+  lost.guardian_lost = true;
+  CHECK(cause_of(lost) == Json::object({{"kind", "launcher_killed"}}));
+
+  JobOutcome late;
+  late.exit_timed_out = true;
+  late.left_early = {4};
+  late.ended_ranks = {5};
+  CHECK(cause_of(late) == Json::object({{"kind", "exit_timeout"}, {"ended", {4}}, {"waited_for", {5}}}));
+}
+
+TEST_CASE("the launcher's own failure is a cause in the summary") {
+  CHECK(summary_of({}, {125, 0, 1s, "no port"}).at("cause") ==
+        Json::object({{"kind", "launcher_failed"}, {"message", "no port"}}));
+}
+
+TEST_CASE("the summary has all that is known at the end") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(0, ExitStatus::killed(SIGSEGV, true));
+  outcome.ends = {*outcome.culprit, end_of(1, ExitStatus::killed(SIGKILL))};
+  outcome.ends[1].after_signal = true;
+  outcome.ended_ranks = {5};
+  outcome.left_early = {6};
+  outcome.needed_kill = true;
+  outcome.unkillable = {{7, 99}};
+  outcome.leftovers = {1234};
+  outcome.run_time = 250ms;
+  outcome.ending_time = 5s;
+  const Json json = summary_of(outcome);
+  CHECK(json.at("schema") == 1);
+  CHECK(json.at("run_id") == "r1");
+  CHECK(json.at("node") == "node0");
+  CHECK(json.at("program") == "/bin/train");
+  CHECK(json.at("arguments") == Json::array({"train", kNotUtf8AsJson}));
+  CHECK(json.at("workers") == 2);
+  CHECK(json.at("exit_code") == 3);
+  CHECK(json.at("attempts") == 2);
+  CHECK(json.at("run_seconds") == 1.5);
+  CHECK(json.at("last_attempt_seconds") == 0.25);
+  CHECK(json.at("ending_seconds") == 5.0);
+  CHECK(json.at("core") == "/c/core");
+  CHECK(json.at("log_directory") == "/logs");
+  CHECK(json.at("last_lines") == Json::array({"last", kNotUtf8AsJson}));
+  CHECK(json.at("ended_ranks") == Json::array({5}));
+  CHECK(json.at("left_early") == Json::array({6}));
+  CHECK(json.at("needed_kill") == true);
+  CHECK(json.at("unkillable") == Json::array({{{"rank", 7}, {"pid", 99}}}));
+  CHECK(json.at("leftovers") == Json::array({1234}));
+  CHECK(json.at("text") == Json::array({"what was said"}));
+  REQUIRE(json.at("workers_ended").size() == 2);
+  CHECK(json.at("workers_ended")[0].at("signal") == "SIGSEGV");
+  CHECK(json.at("workers_ended")[1].at("ended_by_launcher") == true);
+}
+
+TEST_CASE("the summary of a success has no cause and no words") {
+  const Json json = Json::parse(summary_document({plan_with(2), {}, {0, 1, 1s, ""}, "", "", {}, {}}));
+  CHECK(json.at("exit_code") == 0);
+  CHECK(json.at("cause") == nullptr);
+  CHECK(json.at("text") == Json::array());
+  CHECK(json.at("unkillable") == Json::array());
+  CHECK_FALSE(json.contains("core"));
+  CHECK_FALSE(json.contains("log_directory"));
+}
+
+TEST_CASE("an error for a launcher above us is a record that it understands") {
+  const std::string document = error_record_document(kNotUtf8, {"one", "two"}, 3, kNow);
+  const auto record = parse_error_record(document);
+  REQUIRE(record);
+  CHECK(*record == ErrorRecord{kNotUtf8AsJson, false});
+  CHECK(Json::parse(document) ==
+        Json::object({{"message",
+                       {{"message", kNotUtf8AsJson},
+                        {"errorCode", 3},
+                        {"extraInfo", {{"py_callstack", "one\ntwo"}, {"timestamp", "1763714602"}}}}}}));
+}
