@@ -102,12 +102,16 @@ def with_restarts(launcher: Launcher) -> None:
 def with_recorded_errors(launcher: Launcher) -> None:
     """error.json of the failing rank is told in our summary, and handed on to whoever started us."""
     file = launcher.folder / "error.json"
-    failed = launcher.run("torchrun", "--nproc_per_node=2", SCRIPT, "--failing-attempts=1",
+    summary = launcher.folder / "summary.json"
+    failed = launcher.run("torchrun", "--nproc_per_node=2", f"--summary={summary}", SCRIPT, "--failing-attempts=1",
                           environment={"TORCHELASTIC_ERROR_FILE": str(file)})
     assert failed.returncode == 1, "Python ends with 1 after an exception"
     ours = [line for line in failed.stderr.splitlines() if line.startswith("ddplaunch: ")]
     assert any(re.match(r"ddplaunch: rank 1 \(pid \d+\) failed: ", line) for line in ours), ours
-    assert any(line.endswith("| ValueError: the data of attempt 0 is gone") for line in ours), ours
+    # From error.json, or as Python printed it ("[rank1]: " before it since PyTorch 2) if that says the same.
+    told = re.compile(r"ddplaunch:   \| (\[rank1\]: )?ValueError: the data of attempt 0 is gone")
+    assert any(told.fullmatch(line) for line in ours), ours
+    assert json.loads(summary.read_text())["cause"]["error"] == "ValueError: the data of attempt 0 is gone"
     handed_on = json.loads(file.read_text())
     assert "ValueError: the data of attempt 0 is gone" in handed_on["message"]["message"], handed_on
 
