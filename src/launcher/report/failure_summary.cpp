@@ -40,13 +40,9 @@ bool contains_all(const std::vector<std::string>& printed, const std::vector<std
   });
 }
 
-// The GPU that is meant; those that are visible if nothing is known about that.
 std::string gpu_of(const LaunchPlan& plan, int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
-  for (const auto* devices : {&plan.devices, &plan.visible_devices}) {
-    if (index < devices->size() && (*devices)[index]) return *(*devices)[index];
-  }
-  return "";
+  return index < plan.devices.size() ? plan.devices[index].value_or("") : "";
 }
 
 std::string describe_oom(const OomKill& oom) {

@@ -19,7 +19,7 @@ LaunchPlan plan_of(int workers) {
   plan.workers = workers;
   plan.grace = 5s;
   plan.exit_timeout = 5min;
-  for (int i = 0; i < workers; ++i) plan.visible_devices.emplace_back(std::to_string(i));
+  for (int i = 0; i < workers; ++i) plan.devices.emplace_back(std::to_string(i));
   return plan;
 }
 
