@@ -29,6 +29,13 @@ sleep 30
 """
 
 
+def leads_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except OSError:
+        return False
+
+
 def zombies() -> set[int]:
     """Those whose parent neglects them: neither the first process nor we."""
     found = set()
@@ -52,8 +59,9 @@ def cgroups() -> list[str]:
 
 def pick(role: str, guardian: int, found: dict[int, tuple[str, int]]) -> int | None:
     supervisors = [pid for pid, (_, parent) in found.items() if parent == guardian]
-    # The supervisor has adopted orphans as well.
-    workers = [pid for pid, (_, parent) in found.items() if parent in supervisors and "$LAST" in command_of(pid)]
+    # The supervisor has adopted orphans as well, some of which have not executed their program yet: a worker leads its
+    # session.
+    workers = [pid for pid, (_, parent) in found.items() if parent in supervisors and "$LAST" in command_of(pid) and leads_session(pid)]
     others = [pid for pid in found if pid != guardian and pid not in supervisors and pid not in workers]
     candidates = {"guardian": [guardian], "supervisor": supervisors, "worker": workers, "grandchild": others}[role]
     return random.choice(candidates) if candidates else None
