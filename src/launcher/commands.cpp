@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "base/exit_code.h"
@@ -19,7 +21,9 @@ namespace {
 
 int print(const std::string& text) {
   const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return written ? 0 : base::kExitOwnFault;
+  if (written) return 0;
+  std::fprintf(stderr, "ddplaunch: cannot write to the standard output: %s\n", std::strerror(errno));
+  return base::kExitOwnFault;
 }
 
 // A pipe that were made as descriptor 1 would be lost in the worker that gets it.

@@ -32,7 +32,7 @@ const std::vector<OptionSpec> kOptions = {
      .help = "Workers: a number, auto, gpu (one a GPU) or cpu (one a CPU). Default: one a visible GPU, 1 without "
              "GPUs; as torchrun: 1."},
     {.name = "nnodes", .value_name = "N|MIN:MAX", .group = workers, .of_torchrun = true,
-     .help = "Nodes of the job. Default: 1."},
+     .help = "Nodes of the job; more than one is an error in this version. Default: 1."},
     {.name = "node-rank", .value_name = "N", .group = workers, .of_torchrun = true,
      .help = "Which of the nodes this is, from 0."},
     {.name = "role", .value_name = "NAME", .group = workers, .of_torchrun = true,

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPrefix = "ddplaunch-";
+constexpr const char* kPrefix = "ddplaunch-job-";
 
 std::string read_all(const std::string& path) {
   std::ifstream file(path);

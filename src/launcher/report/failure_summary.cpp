@@ -96,13 +96,17 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vec
   }
   if (!outcome.ended_ranks.empty()) {
     const std::string how =
-        outcome.needed_kill
+        outcome.guardian_lost ? "SIGKILL at once"
+        : outcome.needed_kill
             ? "SIGTERM, then SIGKILL" + std::string(outcome.ending_time >= plan.grace
                                                         ? " after the grace of " + base::human_duration(plan.grace)
                                                         : " on a second request")
             : "SIGTERM";
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
                     " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
+  }
+  if (!outcome.not_started.empty() && !lines.empty()) {
+    lines.push_back("  " + ranks_text(outcome.not_started) + " had not been started yet");
   }
   for (const RankAndPid& worker : outcome.unkillable) {
     lines.push_back("  rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) +

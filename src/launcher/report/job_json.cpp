@@ -203,6 +203,7 @@ std::string summary_document(const SummaryInput& input) {
   json["last_lines"] = input.last_lines;
   json["ended_ranks"] = outcome.ended_ranks;
   json["left_early"] = outcome.left_early;
+  json["not_started"] = outcome.not_started;
   json["needed_kill"] = outcome.needed_kill;
   json["unkillable"] = Json::array();
   for (const RankAndPid& worker : outcome.unkillable) {

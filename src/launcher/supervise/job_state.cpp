@@ -42,7 +42,7 @@ std::optional<TimePoint> JobState::alarm() const {
 void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(phase_ == Phase::running, event.local_rank);
-  worker = {event.pid, true, false};
+  worker = {event.pid, true, true, false};
 }
 
 void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
@@ -142,7 +142,8 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   if (!tell_at_ || now < *tell_at_) return;
   tell_at_.reset();
   const std::string next = phase_ == Phase::ending
-                               ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now)
+                               ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now) +
+                                     (signal_ ? ", or when asked again" : "")
                                : "SIGKILL sent";
   actions.emplace_back(Tell{describe_cause() + ": waiting for rank " + base::rank_list(alive_ranks()) + " to end (" +
                             next + "; see --grace)"});
@@ -242,6 +243,7 @@ JobOutcome JobState::outcome() const {
   outcome.needed_kill = needed_kill_;
   for (int i = 0; i < options_.workers; ++i) {
     const Worker& worker = workers_[static_cast<std::size_t>(i)];
+    if (!worker.started) outcome.not_started.push_back(rank_of(i));
     if (worker.alive) outcome.unkillable.push_back({rank_of(i), worker.pid});
   }
   const WorkerEnd* cause = culprit();

@@ -52,6 +52,7 @@ struct JobOutcome {
   std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
   std::vector<int> ended_ranks;        // by us
   std::vector<int> left_early;         // with exit code 0 before the job was ended, in that order
+  std::vector<int> not_started;        // since the job was being ended already
   bool needed_kill = false;            // SIGTERM was not enough for some of them
   std::vector<RankAndPid> unkillable;
   std::vector<pid_t> leftovers;             // other processes of the job that cannot be killed
@@ -91,6 +92,7 @@ class JobState {
   enum class Phase { running, ending, killing, finished };
   struct Worker {
     pid_t pid = 0;
+    bool started = false;
     bool alive = false;
     bool signalled = false;
   };

@@ -92,6 +92,14 @@ TEST_CASE("an error that was printed as well is told once") {
   CHECK_THAT(text({"ValueError: bad"}), Catch::Contains("its error:\n  | ValueError: bad\n  | shard"));
 }
 
+TEST_CASE("ranks that were not started yet are not forgotten") {
+  JobOutcome outcome;
+  outcome.culprit = end_of(0, ExitStatus::exited(1));
+  outcome.not_started = {2, 3};
+  CHECK_THAT(summary(outcome), Catch::Contains("ranks 2, 3 had not been started yet"));
+  CHECK(failure_summary(JobOutcome{}, plan_of(2), {}).empty());
+}
+
 TEST_CASE("a rank that did not follow the others is named") {
   JobOutcome outcome;
   outcome.exit_timed_out = true;
