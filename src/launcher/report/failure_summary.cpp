@@ -105,7 +105,7 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vec
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
                     " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }
-  if (!outcome.not_started.empty() && !lines.empty()) {
+  if (!outcome.not_started.empty() && !outcome.spawn_failure && !lines.empty()) {
     lines.push_back("  " + ranks_text(outcome.not_started) + " had not been started yet");
   }
   for (const RankAndPid& worker : outcome.unkillable) {

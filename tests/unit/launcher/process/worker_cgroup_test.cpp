@@ -52,7 +52,7 @@ TEST_CASE("what both halves of a killed launcher leave in a cgroup is ended by t
     WARN("no writable cgroup of version 2 here: nothing to test");
     return;
   }
-  const std::string leftover = std::filesystem::path(living->path()).parent_path() / "ddplaunch-leftover-1";
+  const std::string leftover = std::filesystem::path(living->path()).parent_path() / "ddplaunch-job-leftover-1";
   REQUIRE(std::filesystem::create_directory(leftover));
   const pid_t orphan = ::fork();
   if (orphan == 0) {
