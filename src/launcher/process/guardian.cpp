@@ -44,7 +44,7 @@ class Guardian {
       siginfo_t info{};
       const int signal = ::sigwaitinfo(&set, &info);
       if (signal == SIGCHLD) {
-        if (const auto end = reap()) return *end;
+        if (const auto end = reap()) return killed_for_ > 0 ? base::ExitStatus::killed(killed_for_) : *end;
       } else if (signal == SIGTSTP) {
         stop_together();
       } else if (signal > 0) {
@@ -83,7 +83,9 @@ class Guardian {
     if (requests_ > 0 && now - last_request_ < limits::kSecondRequest) return;
     last_request_ = now;
     // The first one ends the workers, the second one kills them; whoever asks again wants the terminal back.
-    if (++requests_ == 3) ::kill(supervisor_, SIGKILL);
+    if (++requests_ < 3) return;
+    killed_for_ = signal;
+    ::kill(supervisor_, SIGKILL);
   }
 
   void stop_together() {
@@ -100,6 +102,7 @@ class Guardian {
   const pid_t supervisor_;
   std::set<pid_t> strangers_;
   int requests_ = 0;
+  int killed_for_ = 0;  // the signal that made us kill the supervisor
   Clock::time_point last_request_;
 };
 
@@ -123,7 +126,7 @@ base::ExitStatus run_guarded(const GuardianOptions& options,
   ::signal(SIGCHLD, SIG_DFL);
   become_subreaper();
   // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
-  const std::vector<pid_t> before = children_of(::getpid());
+  const std::vector<pid_t> before = descendants(::getpid(), {});
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::system_category(), "pipe");
   base::UniqueFd lifeline(ends[0]);

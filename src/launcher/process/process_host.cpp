@@ -160,7 +160,7 @@ class LinuxProcessHost : public ProcessHost {
   std::vector<pid_t> group_members(pid_t group) const {
     std::vector<pid_t> members;
     for (const pid_t pid : descendants(::getpid(), strangers_)) {
-      if (::getpgid(pid) == group) members.push_back(pid);
+      if (::getpgid(pid) == group && !is_dead(pid)) members.push_back(pid);
     }
     return members;
   }

@@ -21,14 +21,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The parent that /proc/PID/stat names: the fourth field, the second after the name, which may hold anything.
-pid_t parent_of(pid_t pid) {
+// What /proc/PID/stat has after the name, which may hold anything: "S 4711 …", state and parent first. Empty if gone.
+std::string stat_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
   const std::size_t name_end = line.rfind(") ");
-  if (name_end == std::string::npos || line.size() < name_end + 5) return 0;
-  return static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10));
+  return name_end == std::string::npos ? "" : line.substr(name_end + 2);
+}
+
+pid_t parent_of(pid_t pid) {
+  const std::string stat = stat_of(pid);
+  return stat.size() < 3 ? 0 : static_cast<pid_t>(std::strtol(stat.c_str() + 2, nullptr, 10));
 }
 
 // For a kernel that keeps no lists of children.
@@ -92,6 +96,11 @@ std::vector<pid_t> children_of(pid_t pid) {
     for (pid_t child = 0; file >> child;) result.push_back(child);
   }
   return result;
+}
+
+bool is_dead(pid_t pid) {
+  const std::string stat = stat_of(pid);
+  return stat.empty() || stat[0] == 'Z' || stat[0] == 'X';
 }
 
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except) {

@@ -17,6 +17,9 @@ void become_subreaper();
 // The children of `pid`, whichever of its threads made them.
 std::vector<pid_t> children_of(pid_t pid);
 
+// A zombie, or gone.
+bool is_dead(pid_t pid);
+
 // All descendants of `root` except the given ones and their descendants.
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except);
 

@@ -51,6 +51,15 @@ base::UniqueFd take_lock(const fs::path& folder) {
   return lock;
 }
 
+// With the groups that a launcher inside has made. The kernel removes none that has processes.
+void remove_tree(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.is_directory(ignored) && !entry.is_symlink(ignored)) remove_tree(entry.path());
+  }
+  ::rmdir(folder.c_str());
+}
+
 void end_leftovers(const fs::path& parent) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
@@ -58,7 +67,7 @@ void end_leftovers(const fs::path& parent) {
     const base::UniqueFd lock = take_lock(entry.path());
     if (!lock) continue;
     kill_in(entry.path(), limits::kLeftoverWait);
-    ::rmdir(entry.path().c_str());
+    remove_tree(entry.path());
   }
 }
 
@@ -92,7 +101,7 @@ bool WorkerCgroup::kill_all(std::chrono::milliseconds limit) const {
 }
 
 void WorkerCgroup::remove() const {
-  if (!path_.empty()) ::rmdir(path_.c_str());
+  if (!path_.empty()) remove_tree(path_);
 }
 
 }  // namespace ddp::launcher

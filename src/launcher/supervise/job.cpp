@@ -20,7 +20,8 @@ class Job {
     while (true) {
       auto outcome = attempt();
       if (!outcome) return outcome;
-      const RestartDecision decision = decide_restart(outcome.value(), run_times_, parts_.plan.max_restarts);
+      const RestartDecision decision = asked_ ? RestartDecision(NoRestart{"not restarted: asked to end meanwhile"})
+                                              : decide_restart(outcome.value(), run_times_, parts_.plan.max_restarts);
       if (const auto* none = std::get_if<NoRestart>(&decision)) {
         parts_.observer.attempt_ended(outcome.value(), none->reason);
         return outcome;
@@ -63,13 +64,13 @@ class Job {
 
   // A console that takes nothing holds the end of the job for a bounded time, and not at all once somebody asks.
   void drain_output() {
-    bool asked = false;
     parts_.inbox = [&](const Event& event) {
-      asked = asked || is_request(event) || std::holds_alternative<GuardianLost>(event);
+      asked_ = asked_ || is_request(event) || std::holds_alternative<GuardianLost>(event) ||
+               std::holds_alternative<ConsoleClosed>(event);
     };
     parts_.output.interrupted = [&] {
       parts_.loop.poll();
-      return asked;
+      return asked_;
     };
     parts_.output.drain();
     parts_.output.interrupted = nullptr;
@@ -111,6 +112,7 @@ class Job {
   const JobParts& parts_;
   std::vector<std::chrono::nanoseconds> run_times_;  // of each attempt
   std::string last_failure_;
+  bool asked_ = false;  // to end, between an attempt's last process and its report: no other attempt follows
 };
 
 }  // namespace
