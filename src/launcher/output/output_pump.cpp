@@ -306,7 +306,7 @@ void OutputPump::before_own_line() {
     for (const auto& one : owned_outlets_) one->console->finish_line();
   }
   const std::chrono::milliseconds wait = limits::kConsoleWait;
-  for (const auto& one : owned_outlets_) one->console->flush_within(wait, wait, {});
+  outlet(kStderr).console->flush_within(wait, wait, {});  // where that line goes
 }
 
 void OutputPump::emit_all() {

@@ -20,8 +20,10 @@ class Job {
     while (true) {
       auto outcome = attempt();
       if (!outcome) return outcome;
-      const RestartDecision decision = asked_ ? RestartDecision(NoRestart{"not restarted: asked to end meanwhile"})
-                                              : decide_restart(outcome.value(), run_times_, parts_.plan.max_restarts);
+      RestartDecision decision = decide_restart(outcome.value(), run_times_, parts_.plan.max_restarts);
+      if (asked_ && std::holds_alternative<RestartAfter>(decision)) {
+        decision = NoRestart{"not restarted: asked to end meanwhile"};
+      }
       if (const auto* none = std::get_if<NoRestart>(&decision)) {
         parts_.observer.attempt_ended(outcome.value(), none->reason);
         return outcome;
