@@ -1,6 +1,7 @@
 #include "launcher/supervise/job.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 
 #include "base/exit_code.h"
@@ -83,6 +84,11 @@ class Job {
     }
   }
 
+  static bool is_signal(const Event& event, int number) {
+    const auto* signal = std::get_if<SignalArrived>(&event);
+    return signal != nullptr && signal->signal == number;
+  }
+
   bool is_request(const Event& event) const {
     const auto* signal = std::get_if<SignalArrived>(&event);
     const auto& ending = parts_.plan.ending_signals;
@@ -91,9 +97,23 @@ class Job {
 
   // The delay before a restart; an outcome if somebody ends the job meanwhile.
   std::optional<JobOutcome> wait(std::chrono::milliseconds delay) {
+    using Clock = std::chrono::steady_clock;
     std::optional<JobOutcome> ended;
+    Clock::duration left = delay;
+    Clock::time_point until;
+    std::unique_ptr<net::Watch> timer;
+    const auto go_on = [&] {
+      until = Clock::now() + left;
+      timer = parts_.loop.at(until, [this] { parts_.loop.stop(); });
+    };
     parts_.inbox = [&](const Event& event) {
       parts_.observer.event(event);
+      // Ctrl-Z stops this clock like all others.
+      if (is_signal(event, SIGTSTP) && timer) {
+        timer.reset();
+        left = until - Clock::now();
+      }
+      if (is_signal(event, SIGCONT) && !timer) go_on();
       if (!is_request(event) && !std::holds_alternative<GuardianLost>(event)) return;
       ended = JobOutcome{};
       if (is_request(event)) {
@@ -105,7 +125,7 @@ class Job {
       }
       parts_.loop.stop();
     };
-    const auto timer = parts_.loop.at(std::chrono::steady_clock::now() + delay, [this] { parts_.loop.stop(); });
+    go_on();
     parts_.loop.run();
     parts_.inbox = nullptr;
     return ended;

@@ -1,5 +1,7 @@
 #include "launcher/supervise/supervisor.h"
 
+#include <deque>
+
 #include "base/exit_code.h"
 
 namespace ddp::launcher {
@@ -51,10 +53,15 @@ class Supervisor {
     return event;
   }
 
+  // What is told or carried out may bring about the next event (a console that closes); it has its turn afterwards.
   void step(const Event& event) {
-    parts_.observe(event);
-    for (const Action& action : state_.step(event, std::chrono::steady_clock::now())) {
-      std::visit([this](const auto& specific) { carry_out(specific); }, action);
+    waiting_.push_back(event);
+    if (waiting_.size() > 1) return;
+    for (; !waiting_.empty(); waiting_.pop_front()) {
+      parts_.observe(waiting_.front());
+      for (const Action& action : state_.step(waiting_.front(), std::chrono::steady_clock::now())) {
+        std::visit([this](const auto& specific) { carry_out(specific); }, action);
+      }
     }
     alarm_.reset();
     if (const auto when = state_.alarm()) alarm_ = parts_.loop.at(*when, [this] { step(AlarmRang{}); });
@@ -67,6 +74,7 @@ class Supervisor {
   const SupervisorParts& parts_;
   JobState state_;
   OomWatch oom_;
+  std::deque<Event> waiting_;  // the first one is being worked on
   std::unique_ptr<net::Watch> alarm_;
 };
 
