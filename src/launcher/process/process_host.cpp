@@ -159,10 +159,20 @@ class LinuxProcessHost : public ProcessHost {
   // Descendants of ours in that group: after its leader is gone its number alone proves nothing.
   std::vector<pid_t> group_members(pid_t group) const {
     std::vector<pid_t> members;
-    for (const pid_t pid : descendants(::getpid(), strangers_)) {
+    for (const pid_t pid : recent_descendants()) {
       if (::getpgid(pid) == group && !is_dead(pid)) members.push_back(pid);
     }
     return members;
+  }
+
+  // Many groups are looked at in the same moment, and a scan reads files of every thread of the job.
+  const std::vector<pid_t>& recent_descendants() const {
+    const auto now = Clock::now();
+    if (now - scanned_at_ >= limits::kGroupPoll / 2) {
+      scanned_ = descendants(::getpid(), strangers_);
+      scanned_at_ = Clock::now();
+    }
+    return scanned_;
   }
 
   void reap() {
@@ -181,6 +191,8 @@ class LinuxProcessHost : public ProcessHost {
   const base::UniqueFd nothing_;
   std::set<pid_t> strangers_;
   std::map<int, Child> children_;  // by local rank; erased when ended
+  mutable std::vector<pid_t> scanned_;
+  mutable Clock::time_point scanned_at_{};
   std::unique_ptr<net::Watch> orphan_watch_;
   ExitCallback on_exit_;
 };
