@@ -211,9 +211,21 @@ def a_signal(folder: pathlib.Path) -> None:
     assert run.wait_for("signal")["signal"] == "SIGUSR1"
     run.process.send_signal(signal.SIGTERM)
     run.finish(-signal.SIGTERM)
-    assert [event["signal"] for event in run.named("signal")] == ["SIGUSR1", "SIGTERM", "SIGCONT"], run.events
+    assert [event["signal"] for event in run.named("signal")] == ["SIGUSR1", "SIGTERM"], run.events
     assert run.summary["cause"] == {"kind": "signal", "signal": "SIGTERM"}
     same_cause(run)
+
+
+def a_stop(folder: pathlib.Path) -> None:
+    run = Run(folder, *shell(": > ready; while :; do sleep 0.1; done", 1))
+    wait_until((folder / "ready").exists, "the worker is not ready")
+    run.process.send_signal(signal.SIGTSTP)
+    wait_until(lambda: run.count("signal") >= 1, "the stop has no line")
+    run.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: run.count("signal") >= 2, "the continuation has no line")
+    run.process.send_signal(signal.SIGTERM)
+    run.finish(-signal.SIGTERM)
+    assert [event["signal"] for event in run.named("signal")] == ["SIGTSTP", "SIGCONT", "SIGTERM"], run.events
 
 
 def a_signal_between_attempts(folder: pathlib.Path) -> None:
@@ -368,7 +380,7 @@ def all_that_is_documented_was_seen() -> None:
     assert set(EVENTS) == seen_events, f"never written: {set(EVENTS) - seen_events}"
 
 
-JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_restart, a_signal, a_signal_between_attempts,
+JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_restart, a_signal, a_stop, a_signal_between_attempts,
         a_program_that_cannot_start, a_rank_that_does_not_end, a_console_that_is_closed, a_launcher_that_is_killed,
         a_launcher_that_fails, paths_that_cannot_be_written, standard_error_as_the_place,
         error_files_for_a_launcher_above]

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "base/exit_code.h"
@@ -42,9 +43,7 @@ std::optional<base::Failure> JobReporter::begin() {
 JobObserver JobReporter::observer() {
   JobObserver observer;
   observer.attempt_begins = [this](const NodeAssignment& assignment) { attempt_began(assignment); };
-  observer.event = [this](const Event& event) {
-    if (events_.is_open()) events_.write(event_line(plan_, assignment_, event, wall_now()));
-  };
+  observer.event = [this](const Event& event) { log_event(event); };
   observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next) { attempt_ended(outcome, next); };
   observer.ended_between_attempts = [this](const JobOutcome& outcome) { ended_between_attempts(outcome); };
   observer.tell = [this](const std::string& line) { log_.error(line); };
@@ -60,6 +59,17 @@ void JobReporter::attempt_began(const NodeAssignment& assignment) {
     for (const std::string& note : plan_.notes) log_.info(note);
   }
   events_.write(attempt_started_line(plan_, assignment, wall_now()));
+}
+
+void JobReporter::log_event(const Event& event) {
+  if (!events_.is_open()) return;
+  if (const auto* arrived = std::get_if<SignalArrived>(&event)) {
+    // The guardian sends SIGCONT after whatever ends the job; it may come after the end, and continues nobody.
+    if (arrived->signal == SIGCONT && !stopped_) return;
+    if (arrived->signal == SIGTSTP) stopped_ = true;
+    if (arrived->signal == SIGCONT) stopped_ = false;
+  }
+  events_.write(event_line(plan_, assignment_, event, wall_now()));
 }
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {

@@ -36,6 +36,7 @@ class JobReporter {
 
  private:
   void attempt_began(const NodeAssignment& assignment);
+  void log_event(const Event& event);
   void attempt_ended(const JobOutcome& outcome, const std::string& next);
   void ended_between_attempts(const JobOutcome& outcome);
   FailureEvidence gather_evidence(const JobOutcome& outcome) const;
@@ -50,6 +51,7 @@ class JobReporter {
   LastLines last_lines_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int attempts_ = 0;               // that have begun
+  bool stopped_ = false;           // by SIGTSTP, and not continued since
   NodeAssignment assignment_;      // of the current attempt
   FailureEvidence evidence_;       // of the last one that has ended
   std::vector<std::string> text_;  // what the console was told at the end of it
