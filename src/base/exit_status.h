@@ -14,6 +14,8 @@ class ExitStatus {
   bool success() const { return kind_ == Kind::exited && number_ == 0; }
   bool was_killed() const { return kind_ == Kind::killed; }
   bool dumped_core() const { return core_dumped_; }
+  // The signal that killed it; 0 if none did.
+  int signal() const { return was_killed() ? number_ : 0; }
   bool was_killed_by(int signal) const { return was_killed() && number_ == signal; }
 
   // The code a shell would show: the exit code, or 128 + the signal's number.

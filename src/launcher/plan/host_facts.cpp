@@ -55,7 +55,7 @@ HostFacts gather_host_facts(const Options& options) {
   HostFacts facts;
   facts.host_name = host_name();
   const std::vector<int> cpus = affinity_cpus();
-  facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit("/"));
+  facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit());
   facts.gpus = find_gpus("/");
   facts.limits = read_resource_limits();
   for (char** line = environ; *line != nullptr; ++line) facts.environment.emplace_back(*line);

@@ -21,7 +21,7 @@ std::vector<int> signals_to_care_for() {
 
 int end_like(const base::ExitStatus& status) {
   if (!status.was_killed()) return status.shell_code();
-  const int signal = status.shell_code() - 128;
+  const int signal = status.signal();
   ::prctl(PR_SET_DUMPABLE, 0);
   ::signal(signal, SIG_DFL);
   sigset_t only;

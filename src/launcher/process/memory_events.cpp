@@ -28,13 +28,13 @@ std::uint64_t number_in(const std::string& path) {
 
 OomWatch::OomWatch() : OomWatch(own_cgroups_with("memory"), "/proc/vmstat") {}
 
-OomWatch::OomWatch(std::vector<CgroupFolder> cgroups, std::string vmstat)
+OomWatch::OomWatch(std::vector<Cgroup> cgroups, std::string vmstat)
     : cgroups_(std::move(cgroups)), vmstat_(std::move(vmstat)) {
-  for (const CgroupFolder& cgroup : cgroups_) seen_.push_back(kills_in(cgroup));
+  for (const Cgroup& cgroup : cgroups_) seen_.push_back(kills_in(cgroup));
   seen_.push_back(kills_of_machine());
 }
 
-std::uint64_t OomWatch::kills_in(const CgroupFolder& cgroup) const {
+std::uint64_t OomWatch::kills_in(const Cgroup& cgroup) const {
   return counter(cgroup.folder + (cgroup.version2 ? "/memory.events" : "/memory.oom_control"), "oom_kill");
 }
 
@@ -49,13 +49,16 @@ std::optional<OomKill> OomWatch::new_kill() {
     const std::uint64_t now = machine ? kills_of_machine() : kills_in(cgroups_[i]);
     const bool grown = now > seen_[i];
     seen_[i] = now;
-    if (!grown || kill) continue;
+    if (!grown || (kill && kill->limit_bytes > 0)) continue;
     kill = OomKill{};
     if (machine) continue;
-    const CgroupFolder& cgroup = cgroups_[i];
-    kill->where = cgroup.folder;
-    kill->limit_bytes = number_in(cgroup.folder + (cgroup.version2 ? "/memory.max" : "/memory.limit_in_bytes"));
-    kill->peak_bytes = number_in(cgroup.folder + (cgroup.version2 ? "/memory.peak" : "/memory.max_usage_in_bytes"));
+    // A kill is counted in all groups of its victim. The nearest one with a limit is the one that was full.
+    const Cgroup& cgroup = cgroups_[i];
+    const auto bytes = [&](const char* name2, const char* name1) {
+      return number_in(cgroup.folder + (cgroup.version2 ? name2 : name1));
+    };
+    const std::uint64_t limit = bytes("/memory.max", "/memory.limit_in_bytes");
+    if (limit > 0) kill = OomKill{cgroup.folder, limit, bytes("/memory.peak", "/memory.max_usage_in_bytes")};
   }
   return kill;
 }

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/cgroup_folder.h"
+#include "launcher/plan/cgroups.h"
 
 namespace ddp::launcher {
 
 // A kill by the kernel's out-of-memory killer, of something that shares our memory limit (or the machine).
 struct OomKill {
-  std::string where;              // the cgroup's folder; empty: the machine as a whole
+  std::string where;              // the cgroup's folder; empty: no limit that we see
   std::uint64_t limit_bytes = 0;  // of that cgroup; 0: none known
   std::uint64_t peak_bytes = 0;   // the most it has held; 0: not known
 
@@ -24,16 +24,17 @@ class OomWatch {
   // Counts from now on.
   OomWatch();
   // For tests: these folders, nearest first, and this file for /proc/vmstat.
-  OomWatch(std::vector<CgroupFolder> cgroups, std::string vmstat);
+  OomWatch(std::vector<Cgroup> cgroups, std::string vmstat);
 
-  // The nearest counter that has grown since the last call (or the beginning). Reads a few small files.
+  // Whether a counter has grown since the last call (or the beginning), and where the limit was. Reads a few small
+  // files.
   std::optional<OomKill> new_kill();
 
  private:
-  std::uint64_t kills_in(const CgroupFolder& cgroup) const;
+  std::uint64_t kills_in(const Cgroup& cgroup) const;
   std::uint64_t kills_of_machine() const;
 
-  std::vector<CgroupFolder> cgroups_;
+  std::vector<Cgroup> cgroups_;
   std::string vmstat_;
   std::vector<std::uint64_t> seen_;  // by cgroup; the last one is the machine's
 };

@@ -28,7 +28,7 @@
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "launcher/process/cgroup_folder.h"
+#include "launcher/plan/cgroups.h"
 #include "launcher/process/clone_into_cgroup.h"
 
 namespace ddp::launcher {
@@ -204,7 +204,7 @@ void bind(const WorkerSpec& spec, ChildWork& work) {
 
 // The cgroup that is full; the nearest one, if several are.
 std::string processes_limit() {
-  for (const CgroupFolder& cgroup : own_cgroups_with("pids")) {
+  for (const Cgroup& cgroup : own_cgroups_with("pids")) {
     std::uint64_t most = 0;
     std::uint64_t now = 0;
     std::ifstream(cgroup.folder + "/pids.max") >> most;  // "max" stays 0

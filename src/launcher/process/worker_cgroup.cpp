@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "launcher/process/cgroup_folder.h"
+#include "launcher/plan/cgroups.h"
 
 namespace ddp::launcher {
 namespace {
@@ -23,15 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "ddplaunch-job-";
 
-std::string read_all(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 bool is_populated(const fs::path& folder) {
-  return read_all(folder / "cgroup.events").find("populated 1") != std::string::npos;
+  return base::read_file(folder / "cgroup.events").find("populated 1") != std::string::npos;
 }
 
 bool kill_in(const fs::path& folder, std::chrono::milliseconds limit) {

@@ -137,7 +137,7 @@ CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::st
   if (error) facts.executable = program;
   facts.directory = std::filesystem::current_path(error).string();
   facts.host_name = host_name;
-  facts.signal = status.was_killed() ? status.shell_code() - 128 : 0;
+  facts.signal = status.signal();
   facts.user = ::getuid();
   facts.group = ::getgid();
   facts.choice = core_choice;

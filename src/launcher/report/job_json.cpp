@@ -35,7 +35,7 @@ void add_status(Json& json, const base::ExitStatus& status) {
     json["exit_code"] = status.shell_code();
     return;
   }
-  json["signal"] = base::signal_name(status.shell_code() - 128);
+  json["signal"] = base::signal_name(status.signal());
   json["core_dumped"] = status.dumped_core();
 }
 

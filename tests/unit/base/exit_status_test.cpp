@@ -16,6 +16,8 @@ TEST_CASE("exit code 11 and death by signal 11 stay different") {
   CHECK(killed.describe() == "killed by SIGSEGV");
   CHECK_FALSE(exited.was_killed_by(SIGSEGV));
   CHECK(killed.was_killed_by(SIGSEGV));
+  CHECK(killed.signal() == SIGSEGV);
+  CHECK(exited.signal() == 0);
 }
 
 TEST_CASE("only exit code 0 is success") {

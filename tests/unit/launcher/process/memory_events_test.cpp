@@ -43,5 +43,19 @@ TEST_CASE("the counters of version 1 and of the machine count too") {
   write(root.path() + "/vmstat", "nr_free_pages 1\noom_kill 8\n");
   CHECK(watch.new_kill() == OomKill{});
   write(job + "/memory.oom_control", "oom_kill 1\n");
-  CHECK(watch.new_kill() == OomKill{job, 0, 0});
+  CHECK(watch.new_kill() == OomKill{});  // counted in the victim's group, which has no limit
+  write(job + "/memory.limit_in_bytes", "4096\n");
+  write(job + "/memory.oom_control", "oom_kill 2\n");
+  CHECK(watch.new_kill() == OomKill{job, 4096, 0});
+}
+
+TEST_CASE("the cgroup that was full is told, not the one of the victim") {
+  const TemporaryDirectory root;
+  const std::string pod = root.path() + "/pod";
+  for (const std::string& folder : {pod + "/job", pod}) write(folder + "/memory.events", "oom_kill 0\n");
+  write(pod + "/job/memory.max", "max\n");
+  write(pod + "/memory.max", "8192\n");
+  OomWatch watch({{pod + "/job", true}, {pod, true}}, root.path() + "/none");
+  for (const std::string& folder : {pod + "/job", pod}) write(folder + "/memory.events", "oom_kill 1\n");
+  CHECK(watch.new_kill() == OomKill{pod, 8192, 0});
 }
