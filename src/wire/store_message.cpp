@@ -34,6 +34,17 @@ constexpr std::array kForms = {
     RequestForm{StoreOp::multi_set, "MULTI_SET", -1, 11, "M"},
     RequestForm{StoreOp::cancel_wait, "CANCEL_WAIT", -1, 12, ""},
     RequestForm{StoreOp::ping, "PING", -1, 13, "n"},
+    RequestForm{StoreOp::watch_key, "WATCH_KEY", 7, -1, "k"},
+    RequestForm{StoreOp::queue_push, "QUEUE_PUSH", -1, 14, "kv"},
+    RequestForm{StoreOp::queue_pop, "QUEUE_POP", -1, 15, "k"},
+    RequestForm{StoreOp::queue_len, "QUEUE_LEN", -1, 16, "k"},
+    RequestForm{StoreOp::list_keys, "LIST_KEYS", -1, 17, ""},
+    RequestForm{StoreOp::barrier, "BARRIER", -1, 18, "ki"},
+    RequestForm{StoreOp::hello, "HELLO", -1, 0xD0, "inv"},
+    RequestForm{StoreOp::explain, "EXPLAIN", -1, 0xD1, "K"},
+    RequestForm{StoreOp::inspect, "INSPECT", -1, 0xD2, ""},
+    RequestForm{StoreOp::auth_hello, "AUTH_HELLO", -1, 0xD3, "v"},
+    RequestForm{StoreOp::auth_proof, "AUTH_PROOF", -1, 0xD4, "v"},
 };
 
 int opcode_of(const RequestForm& form, StoreDialect dialect) {

@@ -30,7 +30,23 @@ enum class StoreOp {
   multi_get,
   multi_set,
   cancel_wait,
+  watch_key,
+  queue_push,
+  queue_pop,
+  queue_len,
+  list_keys,
+  barrier,
+  // Our own, which only our server knows: see kStoreExtensionsKey.
+  hello,
+  explain,
+  inspect,
+  auth_hello,
+  auth_proof,
 };
+
+// CHECK of this key alone is ready on our server and on no other (PyTorch's keys begin with a slash, but for "init/").
+// It is not in the table: nobody can set it or list it.
+inline constexpr std::string_view kStoreExtensionsKey = "ddplaunch/extensions";
 
 inline constexpr std::uint32_t kStoreMagic = 0x3C85F7CE;
 
@@ -39,8 +55,8 @@ struct StoreRequest {
   StoreOp op = StoreOp::ping;
   std::vector<std::string> keys;
   std::vector<std::string> values;
-  std::int64_t delta = 0;    // add
-  std::uint32_t number = 0;  // validate: the magic; ping: the nonce
+  std::int64_t delta = 0;    // add; barrier: the world size; hello: the rank
+  std::uint32_t number = 0;  // validate: the magic; ping: the nonce; hello: the world size
 
   friend bool operator==(const StoreRequest&, const StoreRequest&) = default;
 };
