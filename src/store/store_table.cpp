@@ -76,6 +76,8 @@ StoreOutcome StoreTable::apply(ConnectionId from, const StoreRequest& request) {
     case StoreOp::append:
       append(from, request, outcome);
       break;
+    default:
+      outcome.violation = wire::StoreViolation{std::string(wire::to_string(request.op)) + " is not served yet"};
   }
   return outcome;
 }
