@@ -94,8 +94,8 @@ void run(char** words) {
   Clock::time_point all_connected;
   std::vector<epoll_event> events(1024);
   while (released < count) {
-    const int ready = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), 60'000);
-    if (ready <= 0) throw std::runtime_error("nothing for a minute; released: " + std::to_string(released));
+    const int ready = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), 30'000);
+    if (ready <= 0) throw std::runtime_error("nothing for 30 seconds; released: " + std::to_string(released));
     for (int i = 0; i < ready; ++i) {
       const std::size_t index = events[static_cast<std::size_t>(i)].data.u64;
       Rank& rank = *ranks[index];
