@@ -13,9 +13,14 @@ inline constexpr std::size_t kStoreKeyBytes = std::size_t{8} << 10;
 inline constexpr std::size_t kStoreValueBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kStoreKeysPerRequest = 131'072;
 inline constexpr std::size_t kStoreRequestBytes = std::size_t{64} << 20;
-// Server: all keys and values together, what may wait for a client that does not read, and clients.
+// Server: all keys and values together, and their number; what may wait for a client that does not read; all requests
+// that are not whole yet and all replies that are not read; the keys that clients wait for; clients. These and those
+// above are the defaults of store/store_limits.h, which --store-limit changes.
 inline constexpr std::size_t kStoreTableBytes = std::size_t{1} << 30;
+inline constexpr std::size_t kStoreKeys = std::size_t{4} << 20;
 inline constexpr std::size_t kStoreUnsentBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kStoreBufferBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kStoreWaitingBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kStoreConnections = 65'536;
 inline constexpr int kStoreBacklog = 4096;
 inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one turn of a connection
