@@ -31,7 +31,7 @@ ROOMS = {
 THIRD_PARTIES = {
     "CLI/": ["launcher/cli/parse.cpp"],
     "spdlog/": ["launcher/report/log_sink.cpp"],
-    "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h", "store/store_server.cpp"],
+    "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h"],
     "hwloc": ["launcher/plan/cpu_topology.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe_json.cpp",
                   "launcher/supervise/error_record.cpp", "launcher/report/job_json.cpp", "runtime/error_file.cpp",
