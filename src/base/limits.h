@@ -30,6 +30,7 @@ inline constexpr std::size_t kStoreNamedKeys = 16;                      // of a 
 inline constexpr std::size_t kStorePauseBytes = std::size_t{64} << 10;  // unread: no further request is carried out
 inline constexpr int kStoreTurnEvents = 128;                            // sockets that one turn of the server looks at
 inline constexpr int kStoreTurnAccepts = 32;
+inline constexpr auto kStoreUnreadTime = 5min;         // replies that nobody reads
 inline constexpr auto kStoreAcceptPause = 50ms;        // when no descriptor is left
 inline constexpr auto kStoreToldWait = 5s;             // a longer wait that is given up is told
 inline constexpr std::size_t kStoreReportKeys = 1000;  // in the answer to INSPECT

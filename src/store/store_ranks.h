@@ -15,7 +15,7 @@ struct StoreRank {
   std::string name;  // host and process
 };
 
-// Lists of ranks as text: "0,2-5".
+// Lists of ranks as text: "0, 2-5".
 struct WhoWaits {
   std::string waiting;    // for one of the keys, or gave up waiting for one and has not waited since
   std::string elsewhere;  // connected, and not waiting for any of them

@@ -136,8 +136,10 @@ class Server : public StoreServer {
     }
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    // A machine that has gone does not close its connections.
+    // A machine that has gone does not close its connections, a stopped process does not read.
+    const auto patience = static_cast<unsigned>(options_.unread_time.count());
     ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
     add_client(std::move(socket), peer);
   }
 
@@ -169,7 +171,12 @@ class Server : public StoreServer {
     StoreSession* session = find(id);
     if (session == nullptr) return;
     if ((events & EPOLLOUT) != 0) dirty_.push_back(id);
-    if ((events & ~std::uint32_t{EPOLLOUT}) != 0 && !session->receive(input_)) return drop(id);
+    if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
+      const auto input = session->receive(input_);
+      if (input == StoreSession::Input::timed_out)
+        return expel(id, "it does not read its replies, or its machine is gone");
+      if (input == StoreSession::Input::closed) return drop(id);
+    }
     // Replies go out when all that came is carried out, or there are many of them.
     do {
       carry_out_requests(id);

@@ -2,11 +2,13 @@
 // launcher's event loop, by `ddplaunch store`, or by a thread in rank 0 of a program that has no launcher.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "base/limits.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "store/store_limits.h"
@@ -16,6 +18,8 @@ namespace ddp::store {
 
 struct StoreServerOptions {
   StoreLimits limits;
+  // A client that reads nothing of what waits for it within this loses the connection. The kernel looks now and then.
+  std::chrono::milliseconds unread_time = limits::kStoreUnreadTime;
   // A connection was refused, or closed because it broke a rule: the peer and the rule.
   std::function<void(const std::string& peer, const std::string& reason)> on_rejection;
   // A sentence about a client that gave up a wait of at least limits::kStoreToldWait.

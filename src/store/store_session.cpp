@@ -16,10 +16,11 @@ StoreSession::StoreSession(ConnectionId id, base::UniqueFd socket, std::string p
       since_(now),
       parser_({limits.key_bytes, limits.value_bytes, limits.keys_per_request, limits.request_bytes}) {}
 
-bool StoreSession::receive(std::span<char> scratch) {
+StoreSession::Input StoreSession::receive(std::span<char> scratch) {
   const ssize_t received = ::recv(socket_.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
   if (received > 0) parser_.feed({scratch.data(), static_cast<std::size_t>(received)});
-  return received > 0 || (received < 0 && (errno == EAGAIN || errno == EINTR));
+  if (received > 0 || (received < 0 && (errno == EAGAIN || errno == EINTR))) return Input::open;
+  return received < 0 && errno == ETIMEDOUT ? Input::timed_out : Input::closed;
 }
 
 void StoreSession::send(std::string_view bytes) {

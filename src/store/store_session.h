@@ -17,8 +17,9 @@ class StoreSession {
  public:
   StoreSession(ConnectionId id, base::UniqueFd socket, std::string peer, const StoreLimits& limits, TimePoint now);
 
-  // Reads what there is, up to the size of `scratch`, and gives it to the parser. False: the client has left.
-  bool receive(std::span<char> scratch);
+  // Reads what there is, up to the size of `scratch`, and gives it to the parser.
+  enum class Input { open, closed, timed_out };
+  Input receive(std::span<char> scratch);
 
   wire::StoreRequestParser& parser() { return parser_; }
 

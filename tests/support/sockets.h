@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -61,6 +62,17 @@ class RawPeer {
     REQUIRE(net::receive_all(fd_.get(), heard, soon()));
     CHECK(to_hex(heard) == to_hex(bytes));
     return *this;
+  }
+  std::string hears_bytes(std::size_t count) {
+    std::string heard(count, '\0');
+    REQUIRE(net::receive_all(fd_.get(), heard, soon()));
+    return heard;
+  }
+  // A `bytes` of the store's protocol.
+  std::string hears_text() {
+    std::uint64_t length = 0;
+    std::memcpy(&length, hears_bytes(sizeof length).data(), sizeof length);
+    return hears_bytes(length);
   }
   void is_disconnected() {
     char byte = 0;

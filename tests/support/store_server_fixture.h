@@ -16,14 +16,15 @@ namespace ddp::test {
 
 class RunningStore {
  public:
-  explicit RunningStore(const store::StoreLimits& limits = {}) {
+  explicit RunningStore(store::StoreServerOptions options = {}) {
     thread_.run([&] {
       const auto complain = [this](const std::string& peer, const std::string& reason) {
         const std::lock_guard lock(mutex_);
         complaints_.push_back(peer + ": " + reason);
         complained_.notify_all();
       };
-      auto server = store::StoreServer::listen("127.0.0.1", 0, {limits, complain, {}});
+      options.on_rejection = complain;
+      auto server = store::StoreServer::listen("127.0.0.1", 0, options);
       if (!server) return;
       server_ = std::move(server).value();
       watch_ = thread_.loop().keep_watching(server_->fd(), [this] { server_->serve(); });

@@ -152,14 +152,14 @@ TEST_CASE("EXPLAIN tells who waits, who does not and who is not there") {
   talk.says(kAnna, hello(0, 6, "a"));
   talk.says(kBert, hello(1, 6, "b"));
   talk.says(kCarl, hello(4, 6, "c"));
-  explains("", "0-1,4", "2-3,5");
+  explains("", "0, 1, 4", "2, 3, 5");
   talk.says(kAnna, wait({"k"}));
   talk.says(kBert, barrier("j", 6));
-  explains("0-1", "4", "2-3,5");
+  explains("0, 1", "4", "2, 3, 5");
   talk.says(kAnna, cancel_wait());
-  explains("0-1", "4", "2-3,5");  // it gave up, and has not waited for anything else since
+  explains("0, 1", "4", "2, 3, 5");  // it gave up, and has not waited for anything else since
   talk.says(kAnna, wait({"other"}));
-  explains("1", "0,4", "2-3,5");
+  explains("1", "0, 4", "2, 3, 5");
 }
 
 TEST_CASE("a wait that is given up is told with its keys and its beginning") {

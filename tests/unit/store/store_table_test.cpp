@@ -8,12 +8,20 @@
 using namespace ddp::test;
 
 TEST_CASE("ADD on a value that is no number is refused and changes nothing") {
-  for (const char* value : {"", "x", "1x", " 1", "9223372036854775808"}) {
+  for (const char* value : {"", "x", "x1", " ", "9223372036854775808"}) {
     INFO("value '" << value << "'");
     Conversation talk;
     talk.says(kAnna, set("n", value));
     talk.says(kAnna, add("n", 1)).nobody_hears_more().is_refused_for("not a number");
     talk.value_is("n", value);
+  }
+}
+
+TEST_CASE("ADD reads a number as PyTorch does, whatever stands behind it") {
+  for (const char* value : {"1x", " 1", "1 2", "+1"}) {
+    Conversation talk;
+    talk.says(kAnna, set("n", value));
+    talk.says(kAnna, add("n", 1)).hears(kAnna, number_reply(2));
   }
 }
 
