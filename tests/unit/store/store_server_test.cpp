@@ -104,8 +104,8 @@ TEST_CASE("a client that does not read its replies is asked for nothing more and
   for (int i = 0; i < 100; ++i) much += encode(get("/k"));
   stubborn.says(much);
   expect_service(store.port());
-  // One reply at most beyond those that the kernel keeps.
-  for (const auto& client : store.report().clients) CHECK(client.held_bytes < 3 * static_cast<std::int64_t>(size));
+  // One reply beyond those that the kernel keeps, in a buffer that grows by doubling.
+  for (const auto& client : store.report().clients) CHECK(client.held_bytes < 4 * static_cast<std::int64_t>(size));
   store.complains_of("does not read");
   expect_service(store.port());
 }
