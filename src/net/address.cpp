@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 
@@ -24,9 +25,10 @@ std::optional<Endpoint> endpoint_by(int (*ask)(int, sockaddr*, socklen_t*), int 
   return to_endpoint(address);
 }
 
+// Yes also if that cannot be found out: less is granted to this machine's unknown users than to others.
 bool is_of_an_interface(const IpAddress& address) {
   ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0) return false;
+  if (::getifaddrs(&first) != 0) return true;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
   for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
     if (each->ifa_addr == nullptr) continue;
@@ -39,26 +41,26 @@ bool is_of_an_interface(const IpAddress& address) {
   return false;
 }
 
-// Whether the kernel lets one bind to an address only if it is one's own. Else it would say yes to anything.
-bool binding_tells(bool v6) {
-  const std::string value =
-      base::read_file(v6 ? "/proc/sys/net/ipv6/ip_nonlocal_bind" : "/proc/sys/net/ipv4/ip_nonlocal_bind");
-  return value.starts_with('0');
+// 0, or the error of binding a socket to it, which takes no privilege.
+int bind_to(const IpAddress& address) {
+  sockaddr_storage name{};
+  name.ss_family = address.is_v6 ? AF_INET6 : AF_INET;
+  if (address.is_v6) {
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&name);
+    v6->sin6_scope_id = address.interface;
+    std::memcpy(&v6->sin6_addr, address.bytes.data(), sizeof v6->sin6_addr);
+  } else {
+    std::memcpy(&reinterpret_cast<sockaddr_in*>(&name)->sin_addr, address.bytes.data(), sizeof(in_addr));
+  }
+  const base::UniqueFd fd(::socket(name.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) return errno;
+  return 0;
 }
 
-bool can_be_bound(const IpAddress& address) {
-  const base::UniqueFd fd(::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (address.is_v6) {
-    sockaddr_in6 name{};
-    name.sin6_family = AF_INET6;
-    name.sin6_scope_id = address.interface;
-    std::memcpy(&name.sin6_addr, address.bytes.data(), sizeof name.sin6_addr);
-    return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
-  }
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  std::memcpy(&name.sin_addr, address.bytes.data(), sizeof name.sin_addr);
-  return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+// Some machines let everybody bind to anything.
+bool binding_tells(bool is_v6) {
+  return base::read_file(is_v6 ? "/proc/sys/net/ipv6/ip_nonlocal_bind" : "/proc/sys/net/ipv4/ip_nonlocal_bind")
+      .starts_with('0');
 }
 
 }  // namespace
@@ -117,7 +119,9 @@ std::optional<Endpoint> own_endpoint(int fd) {
 
 bool is_own_address(const IpAddress& address) {
   if (address.is_loopback()) return true;
-  return binding_tells(address.is_v6) ? can_be_bound(address) : is_of_an_interface(address);
+  const int error = bind_to(address);
+  if (error == EADDRNOTAVAIL) return false;
+  return (error == 0 && binding_tells(address.is_v6)) || is_of_an_interface(address);
 }
 
 }  // namespace ddp::net

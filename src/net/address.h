@@ -39,7 +39,8 @@ std::optional<Endpoint> to_endpoint(const sockaddr_storage& address);
 std::optional<Endpoint> peer_endpoint(int fd);
 std::optional<Endpoint> own_endpoint(int fd);
 
-// A loopback address, or one of an interface of this network namespace. Some microseconds.
+// A loopback address, or one of an interface of this network namespace; also one of which that cannot be found out, for
+// want of descriptors. Some microseconds.
 bool is_own_address(const IpAddress& address);
 
 }  // namespace ddp::net

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <catch2/catch.hpp>
 #include <netinet/in.h>
+#include <sys/resource.h>
 
 #include <cstring>
 
@@ -77,6 +78,17 @@ TEST_CASE("the loopback interface has many addresses of IPv4 and one of IPv6") {
 TEST_CASE("addresses for documentation belong to no machine") {
   CHECK_FALSE(ddp::net::is_own_address(address("192.0.2.1")));
   CHECK_FALSE(ddp::net::is_own_address(address("2001:db8::1")));
+}
+
+TEST_CASE("an address is taken for our own if there is no descriptor left to find out with") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const bool own = ddp::net::is_own_address(address("192.0.2.1"));
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(own);
 }
 
 TEST_CASE("each half of a connection is the peer of the other") {
