@@ -33,6 +33,7 @@ THIRD_PARTIES = {
     "spdlog/": ["launcher/report/log_sink.cpp"],
     "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h"],
     "hwloc": ["launcher/plan/cpu_topology.cpp"],
+    "sodium": ["store/store_token.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe_json.cpp",
                   "launcher/supervise/error_record.cpp", "launcher/report/job_json.cpp", "runtime/error_file.cpp",
                   "runtime/checkpoint/checkpoint.cpp", "runtime/checkpoint/safetensors.cpp"],

@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "base/limits.h"
+#include "net/address.h"
 #include "net/listener.h"
 #include "store/store_report_builder.h"
 #include "store/store_session.h"
@@ -60,7 +61,7 @@ class Server : public StoreServer {
     auto listener = net::listen_tcp(address, port, limits::kStoreBacklog);
     if (!listener) return listener.error();
     listener_ = std::move(listener).value();
-    port_ = net::port_of(net::local_address(listener_.get()));
+    port_ = net::own_endpoint(listener_.get()).value_or(net::Endpoint{}).port;
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (!epoll_ || !timer_ || !watch(listener_.get(), kListener, EPOLLIN) || !watch(timer_.get(), kTimer, EPOLLIN)) {
@@ -130,7 +131,9 @@ class Server : public StoreServer {
   }
 
   void welcome(UniqueFd socket) {
-    const std::string peer = net::address_text(net::peer_address(socket.get()));
+    const auto peer_end = net::peer_endpoint(socket.get());
+    if (!peer_end) return;  // it has left
+    const std::string peer = peer_end->text();
     if (sessions_.size() >= most_clients_) {
       return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
     }
