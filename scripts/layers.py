@@ -55,6 +55,7 @@ TESTED_ELSEWHERE = {
     "launcher/report/log_sink.cpp": "integration/launch_test.cpp",
     "launcher/supervise/job.cpp": "integration/launch_test.cpp",
     "launcher/supervise/supervisor.cpp": "integration/launch_test.cpp",
+    "store/table_store.cpp": "unit/store/store_contract_test.cpp",
     "runtime/group/bootstrap.cpp": "integration/train_test.cpp",
     "runtime/group/buffer.cpp": "unit/runtime",
     "runtime/group/work.cpp": "unit/runtime/group/operation_queue_test.cpp",

@@ -19,6 +19,13 @@ inline constexpr std::size_t kStoreUnsentBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kStoreConnections = 65'536;
 inline constexpr int kStoreBacklog = 4096;
 inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one turn of a connection
+// Client: pauses between tries to connect, one try to hear from the server, repeats of a request that only reads, and
+// keys of one get that is tried without a wait first.
+inline constexpr auto kStoreFirstPause = 10ms;
+inline constexpr auto kStoreLongestPause = 1s;
+inline constexpr auto kStoreHandshake = 5s;
+inline constexpr int kStoreRepeats = 3;
+inline constexpr std::size_t kStoreEagerKeys = 16;
 
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;
