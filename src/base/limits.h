@@ -38,6 +38,13 @@ inline constexpr std::size_t kStoreReportClients = 20'000;
 inline constexpr std::size_t kStoreSparedFiles = 256;                  // of ulimit -n, for whoever serves the store
 inline constexpr std::size_t kStoreIdleBytes = std::size_t{4} << 10;   // kept for a connection that asks nothing
 inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one turn of a connection
+// Client: pauses between tries to connect, one try to hear from the server, repeats of a request that only reads, and
+// keys of one get that is tried without a wait first.
+inline constexpr auto kStoreFirstPause = 10ms;
+inline constexpr auto kStoreLongestPause = 1s;
+inline constexpr auto kStoreHandshake = 5s;
+inline constexpr int kStoreRepeats = 3;
+inline constexpr std::size_t kStoreEagerKeys = 16;
 
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;

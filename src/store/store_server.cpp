@@ -20,8 +20,8 @@
 #include "base/limits.h"
 #include "net/address.h"
 #include "net/listener.h"
+#include "store/served_client.h"
 #include "store/store_report_builder.h"
-#include "store/store_session.h"
 #include "store/store_table.h"
 
 namespace ddp::store {
@@ -92,7 +92,7 @@ class Server : public StoreServer {
   void add_client(UniqueFd socket, const std::string& name) override {
     now_ = TimePoint::clock::now();
     const ConnectionId id = next_id_++;
-    auto session = std::make_unique<StoreSession>(id, std::move(socket), name, options_.limits, now_);
+    auto session = std::make_unique<ServedClient>(id, std::move(socket), name, options_.limits, now_);
     session->interest = EPOLLIN;
     if (!watch(session->fd(), id, session->interest))
       return reject(name, "epoll: " + std::string(std::strerror(errno)));
@@ -100,7 +100,7 @@ class Server : public StoreServer {
   }
 
   wire::StoreReport report() const override {
-    std::vector<const StoreSession*> sessions;
+    std::vector<const ServedClient*> sessions;
     for (const auto& [id, session] : sessions_) sessions.push_back(session.get());
     return build_report(table_, sessions, TimePoint::clock::now());
   }
@@ -165,20 +165,20 @@ class Server : public StoreServer {
     watch(listener_.get(), kListener, EPOLLIN);
   }
 
-  StoreSession* find(ConnectionId id) const {
+  ServedClient* find(ConnectionId id) const {
     const auto found = sessions_.find(id);
     return found == sessions_.end() ? nullptr : found->second.get();
   }
 
   void attend(ConnectionId id, std::uint32_t events) {
-    StoreSession* session = find(id);
+    ServedClient* session = find(id);
     if (session == nullptr) return;
     if ((events & EPOLLOUT) != 0) dirty_.push_back(id);
     if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
       const auto input = session->receive(input_);
-      if (input == StoreSession::Input::timed_out)
+      if (input == ServedClient::Input::timed_out)
         return expel(id, "it does not read its replies, or its machine is gone");
-      if (input == StoreSession::Input::closed) return drop(id);
+      if (input == ServedClient::Input::closed) return drop(id);
     }
     // Replies go out when all that came is carried out, or there are many of them.
     do {
@@ -191,7 +191,7 @@ class Server : public StoreServer {
 
   // Until the client has nothing more to ask for, or too much to read.
   void carry_out_requests(ConnectionId id) {
-    StoreSession* session = find(id);
+    ServedClient* session = find(id);
     may_have_more_ = false;
     while (session != nullptr) {
       if (session->is_full()) {
@@ -222,7 +222,7 @@ class Server : public StoreServer {
   }
 
   void deliver(ConnectionId to, std::string_view bytes) {
-    StoreSession* session = find(to);
+    ServedClient* session = find(to);
     if (session == nullptr) return;
     if (session->unsent() + bytes.size() > options_.limits.unsent_bytes) {
       return expel(to,
@@ -235,7 +235,7 @@ class Server : public StoreServer {
   void send_replies() {
     // A client may leave in the middle of this, which wakes nobody and adds no reply.
     for (const ConnectionId id : std::exchange(dirty_, {})) {
-      StoreSession* session = find(id);
+      ServedClient* session = find(id);
       if (session == nullptr) continue;
       if (!session->flush()) {
         drop(id);
@@ -246,7 +246,7 @@ class Server : public StoreServer {
     }
   }
 
-  void update_interest(StoreSession& session) {
+  void update_interest(ServedClient& session) {
     const std::uint32_t interest = (session.is_full() ? 0U : EPOLLIN) | (session.unsent() > 0 ? EPOLLOUT : 0U);
     if (interest == session.interest) return;
     session.interest = interest;
@@ -256,7 +256,7 @@ class Server : public StoreServer {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, session.fd(), &event);
   }
 
-  void count_held(StoreSession& session) {
+  void count_held(ServedClient& session) {
     held_bytes_ += session.held_bytes() - session.counted_bytes;
     session.counted_bytes = session.held_bytes();
   }
@@ -273,7 +273,7 @@ class Server : public StoreServer {
   }
 
   void expel(ConnectionId id, const std::string& reason) {
-    if (const StoreSession* session = find(id)) reject(session->peer(), reason);
+    if (const ServedClient* session = find(id)) reject(session->peer(), reason);
     drop(id);
   }
 
@@ -291,7 +291,7 @@ class Server : public StoreServer {
   UniqueFd timer_;
   std::uint16_t port_ = 0;
   StoreTable table_;
-  std::unordered_map<ConnectionId, std::unique_ptr<StoreSession>> sessions_;
+  std::unordered_map<ConnectionId, std::unique_ptr<ServedClient>> sessions_;
   ConnectionId next_id_ = kFirstClient;
   const std::size_t most_clients_;
   std::vector<ConnectionId> dirty_;  // have replies to send, or room for them

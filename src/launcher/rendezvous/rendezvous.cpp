@@ -61,9 +61,11 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop,
                                                            const RejectionCallback& on_rejection) {
   const auto addresses = look_up(plan.store.bind_address);
   if (!addresses) return addresses.error();
+  store::StoreServerOptions options;
+  options.on_rejection = on_rejection;
   std::string why;
   for (const std::string& address : addresses.value()) {
-    auto server = store::StoreServer::listen(address, plan.store.port, {{}, on_rejection, {}});
+    auto server = store::StoreServer::listen(address, plan.store.port, options);
     if (server) {
       return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(loop, std::move(server).value(), plan));
     }
