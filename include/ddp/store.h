@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +15,9 @@
 namespace ddp {
 
 // Keys up to 8 KiB, values up to 8 MiB, both any bytes. Every function throws ddp::Error: `timeout` when the deadline
-// passes (the message names the keys), `unavailable` when the server cannot be reached or closed the connection.
-// Thread-safe; a call that waits makes other calls on the same object wait too.
+// passes (the message names the keys), `unavailable` when the server cannot be reached or closed the connection,
+// `invalid_argument` for what no store takes. Thread-safe; on a TCP store a call that waits makes other calls on the
+// same object wait too.
 //
 //   auto store = ddp::connect_tcp_store("node0", 29500, std::chrono::minutes(5));
 //   store->set("epoch", "3");
@@ -40,21 +42,67 @@ class DDP_EXPORT Store {
   // the key is absent and `expected` is not empty, returns `expected` and stores nothing, as PyTorch's store does.
   virtual std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) = 0;
 
-  // Whether all keys exist now.
+  // Whether all keys exist now. A key exists while it has a value or its queue is not empty.
   virtual bool check(std::span<const std::string> keys) = 0;
 
   // Returns when all keys exist.
   virtual void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) = 0;
 
-  // Whether there was such a key.
+  // Whether there was a value. A queue of that name stays.
   virtual bool delete_key(const std::string& key) = 0;
 
   // The time-out of get and multi_get.
   virtual std::chrono::milliseconds timeout() const = 0;
+
+  // Lengthens the value of `key`; an absent one is empty.
+  virtual void append(const std::string& key, std::string_view value) = 0;
+
+  // Sets values[i] under keys[i], in this order; others may see some set and some not yet.
+  virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values) = 0;
+
+  // How many keys have a value. A server counts the key in which PyTorch's clients count themselves as well.
+  virtual std::int64_t num_keys() = 0;
+
+  // The keys that have a value, in no order.
+  virtual std::vector<std::string> list_keys() = 0;
+
+  // Every key has a queue besides its value: first in, first out, each value popped once.
+  virtual void queue_push(const std::string& key, std::string_view value) = 0;
+
+  // The first value of the queue, waited for.
+  virtual std::string queue_pop(const std::string& key, std::chrono::milliseconds timeout) = 0;
+
+  // The first value of the queue, or nothing if it is empty now.
+  virtual std::optional<std::string> try_queue_pop(const std::string& key) = 0;
+
+  virtual std::int64_t queue_len(const std::string& key) = 0;
+
+  // Counts its callers under `key`, as text like add(), and returns when there have been `world_size` of them. A key
+  // serves one barrier: later callers find it open. Who gives up has been counted nevertheless.
+  virtual void barrier(const std::string& key, int world_size, std::chrono::milliseconds timeout) = 0;
 };
 
-// A client of a store server (ddplaunch's or PyTorch's 2.5 or later). Tries again, with growing pauses, until the
-// server answers or `timeout` has passed; the same time-out then bounds every call.
+struct TcpStoreOptions {
+  std::string host;
+  std::uint16_t port = 0;
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Who we are. Told to ddplaunch's server, which can then say who waits for what; with a rank, the client also finds
+  // back to it after a lost connection.
+  std::optional<int> rank;
+  std::optional<int> world_size;
+};
+
+// A client of a store server: ddplaunch's, or PyTorch's 2.5 or later or 1.13. Tries again, with growing pauses, until
+// the server answers or the time-out has passed; the same time-out then bounds every call.
+//
+// A lost connection to PyTorch's server is lost for good. To ddplaunch's (if it is the same process still) the client
+// connects anew and repeats what only reads (get, multi_get, check, wait, num_keys, list_keys, queue_len). A call that
+// may or may not have been carried out throws `unavailable` and says so; the next call connects anew. set, append,
+// multi_set and queue_push are not answered by a server: for them, the next call throws.
+//
+// PyTorch's servers lack some requests: 1.13's has no append, queues or list_keys; queues came with 2.8, list_keys with
+// 2.10, barrier with 2.12. `unavailable` then.
+DDP_EXPORT std::shared_ptr<Store> connect_tcp_store(const TcpStoreOptions& options);
 DDP_EXPORT std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port,
                                                     std::chrono::milliseconds timeout);
 

@@ -88,18 +88,26 @@ base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, 
   return Done{};
 }
 
-base::Result<Done, SocketFailure> receive_all(int fd, std::span<char> bytes, Deadline deadline) {
-  while (!bytes.empty()) {
+base::Result<std::size_t, SocketFailure> receive_some(int fd, std::span<char> bytes, Deadline deadline) {
+  while (true) {
     const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (received > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(received));
-    } else if (received == 0 || errno == ECONNRESET) {
+    if (received > 0) return static_cast<std::size_t>(received);
+    if (received == 0 || errno == ECONNRESET) {
       return SocketFailure{Kind::closed, "the other side closed the connection"};
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (auto ready = wait_ready(fd, POLLIN, deadline); !ready) return ready;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (auto ready = wait_ready(fd, POLLIN, deadline); !ready) return ready.error();
     } else if (errno != EINTR) {
       return system_failure(errno);
     }
+  }
+}
+
+base::Result<Done, SocketFailure> receive_all(int fd, std::span<char> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const auto received = receive_some(fd, bytes, deadline);
+    if (!received) return received.error();
+    bytes = bytes.subspan(received.value());
   }
   return Done{};
 }

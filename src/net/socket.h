@@ -26,6 +26,9 @@ base::Result<base::UniqueFd, SocketFailure> connect_tcp(const std::string& host,
 
 base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, Deadline deadline);
 
+// Fills as much of `bytes` as has come, at least one byte.
+base::Result<std::size_t, SocketFailure> receive_some(int fd, std::span<char> bytes, Deadline deadline);
+
 // Fills `bytes` completely.
 base::Result<Done, SocketFailure> receive_all(int fd, std::span<char> bytes, Deadline deadline);
 

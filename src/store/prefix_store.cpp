@@ -23,6 +23,29 @@ class PrefixStore : public Store {
   }
   bool delete_key(const std::string& key) override { return store_->delete_key(prefix_ + key); }
   std::chrono::milliseconds timeout() const override { return store_->timeout(); }
+  void append(const std::string& key, std::string_view value) override { store_->append(prefix_ + key, value); }
+  void multi_set(std::span<const std::string> keys, std::span<const std::string> values) override {
+    store_->multi_set(prefixed(keys), values);
+  }
+  std::int64_t num_keys() override { return static_cast<std::int64_t>(list_keys().size()); }
+  std::vector<std::string> list_keys() override {
+    std::vector<std::string> result;
+    for (const std::string& key : store_->list_keys()) {
+      if (key.starts_with(prefix_)) result.push_back(key.substr(prefix_.size()));
+    }
+    return result;
+  }
+  void queue_push(const std::string& key, std::string_view value) override { store_->queue_push(prefix_ + key, value); }
+  std::string queue_pop(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_->queue_pop(prefix_ + key, timeout);
+  }
+  std::optional<std::string> try_queue_pop(const std::string& key) override {
+    return store_->try_queue_pop(prefix_ + key);
+  }
+  std::int64_t queue_len(const std::string& key) override { return store_->queue_len(prefix_ + key); }
+  void barrier(const std::string& key, int world_size, std::chrono::milliseconds timeout) override {
+    store_->barrier(prefix_ + key, world_size, timeout);
+  }
 
  private:
   std::vector<std::string> prefixed(std::span<const std::string> keys) const {

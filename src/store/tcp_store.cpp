@@ -1,236 +1,239 @@
-// The client of a store server, current dialect. One request at a time; after any failure that leaves the stream in an
-// unknown state the connection is closed, because a late reply must never be taken for the answer to another request.
+// The client of a store server. One request at a time; after any failure that leaves the stream in an unknown state the
+// connection is closed, because a late reply must never be taken for the answer to another request.
 #include <ddp/error.h>
 #include <ddp/store.h>
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <thread>
 
 #include "base/limits.h"
 #include "base/text.h"
-#include "net/socket.h"
-#include "wire/store_message.h"
+#include "store/key_requests.h"
+#include "store/store_session.h"
 
 namespace ddp {
 namespace {
 
 using net::Deadline;
-using net::SocketFailure;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using store::about;
+using store::bare;
+using wire::StoreDialect;
 using wire::StoreOp;
-using wire::StoreRequest;
+using Keys = std::span<const std::string>;
 
 class TcpStore : public Store {
  public:
-  TcpStore(const std::string& host, std::uint16_t port, milliseconds timeout)
-      : where_(host + ":" + std::to_string(port)), timeout_(timeout) {
-    connect(host, port);
-  }
+  explicit TcpStore(const TcpStoreOptions& options) : timeout_(options.timeout), session_(options) {}
 
   void set(const std::string& key, std::string_view value) override {
     const std::lock_guard lock(mutex_);
-    send({.op = StoreOp::set, .keys = {wire_key(key)}, .values = {std::string(value)}}, deadline());
+    session_.write(about(StoreOp::set, key, {std::string(value)}));
   }
 
   std::string get(const std::string& key) override { return multi_get(std::span(&key, 1)).front(); }
 
-  std::vector<std::string> multi_get(std::span<const std::string> keys) override {
+  std::vector<std::string> multi_get(Keys keys) override {
     const std::lock_guard lock(mutex_);
-    const Deadline until = deadline();
-    wait_locked(keys, timeout_, until);
-    send({.op = StoreOp::multi_get, .keys = wire_keys(keys), .values = {}}, until);
-    std::vector<std::string> values;
-    for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(receive_bytes(until));
-    return values;
+    return session_.read(session_.deadline(), [&](Deadline until) {
+      // An absent key is an empty value to our server; to others it may be a reason to close the connection.
+      if (session_.server().ours && keys.size() <= limits::kStoreEagerKeys) {
+        session_.send({about(StoreOp::check, keys), about(StoreOp::multi_get, keys)}, until);
+        const bool ready = session_.receive<std::uint8_t>(until) == wire::kStoreReady;
+        auto values = receive_values(keys.size(), until);
+        if (ready) return values;
+      }
+      session_.wait_for(about(StoreOp::wait, keys), keys, timeout_, until);
+      if (session_.server().dialect == StoreDialect::current) {
+        session_.send({about(StoreOp::multi_get, keys)}, until);
+        return receive_values(keys.size(), until);
+      }
+      std::vector<std::string> values;
+      for (const std::string& key : keys) {
+        session_.send({about(StoreOp::get, key)}, until);
+        values.push_back(session_.receive_bytes(until));
+      }
+      return values;
+    });
   }
 
   std::int64_t add(const std::string& key, std::int64_t delta) override {
     const std::lock_guard lock(mutex_);
-    const Deadline until = deadline();
-    send({.op = StoreOp::add, .keys = {wire_key(key)}, .values = {}, .delta = delta}, until);
-    return receive<std::int64_t>(until);
+    return session_.once(StoreOp::add, key, session_.deadline(), [&](Deadline until) {
+      session_.send({about(StoreOp::add, key, {}, delta)}, until);
+      return session_.receive<std::int64_t>(until);
+    });
   }
 
   std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) override {
     const std::lock_guard lock(mutex_);
-    const Deadline until = deadline();
-    send({.op = StoreOp::compare_set, .keys = {wire_key(key)}, .values = {std::string(expected), std::string(desired)}},
-         until);
-    return receive_bytes(until);
+    return session_.once(StoreOp::compare_set, key, session_.deadline(), [&](Deadline until) {
+      session_.send({about(StoreOp::compare_set, key, {std::string(expected), std::string(desired)})}, until);
+      return session_.receive_bytes(until);
+    });
   }
 
-  bool check(std::span<const std::string> keys) override {
+  bool check(Keys keys) override {
     const std::lock_guard lock(mutex_);
-    const Deadline until = deadline();
-    send({.op = StoreOp::check, .keys = wire_keys(keys), .values = {}}, until);
-    return receive<std::uint8_t>(until) == wire::kStoreReady;
+    return session_.read(session_.deadline(), [&](Deadline until) {
+      session_.send({about(StoreOp::check, keys)}, until);
+      return session_.receive<std::uint8_t>(until) == wire::kStoreReady;
+    });
   }
 
-  void wait(std::span<const std::string> keys, milliseconds timeout) override {
+  void wait(Keys keys, milliseconds timeout) override {
     const std::lock_guard lock(mutex_);
-    wait_locked(keys, timeout, steady_clock::now() + timeout);
+    session_.read(steady_clock::now() + timeout, [&](Deadline until) {
+      session_.wait_for(about(StoreOp::wait, keys), keys, timeout, until);
+      return true;
+    });
   }
 
   bool delete_key(const std::string& key) override {
     const std::lock_guard lock(mutex_);
-    const Deadline until = deadline();
-    send({.op = StoreOp::delete_key, .keys = {wire_key(key)}, .values = {}}, until);
-    return receive<std::int64_t>(until) > 0;
+    return session_.once(StoreOp::delete_key, key, session_.deadline(), [&](Deadline until) {
+      session_.send({about(StoreOp::delete_key, key)}, until);
+      return session_.receive<std::int64_t>(until) > 0;
+    });
   }
 
   milliseconds timeout() const override { return timeout_; }
 
- private:
-  // PyTorch's clients put a slash before every key; so do we, that both see the same keys.
-  static std::string wire_key(const std::string& key) { return "/" + key; }
-  static std::vector<std::string> wire_keys(std::span<const std::string> keys) {
-    std::vector<std::string> result;
-    for (const std::string& key : keys) result.push_back(wire_key(key));
-    return result;
+  void append(const std::string& key, std::string_view value) override {
+    session_.require_current(StoreOp::append);
+    const std::lock_guard lock(mutex_);
+    session_.write(about(StoreOp::append, key, {std::string(value)}));
   }
 
-  Deadline deadline() const { return steady_clock::now() + timeout_; }
+  void multi_set(Keys keys, std::span<const std::string> values) override {
+    if (keys.size() != values.size()) {
+      throw Error(ErrorKind::invalid_argument, "multi_set: " + base::counted(std::ssize(keys), "key") + " but " +
+                                                   base::counted(std::ssize(values), "value"));
+    }
+    if (session_.server().dialect == StoreDialect::legacy) {
+      for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i]);
+      return;
+    }
+    wire::StoreRequest request = about(StoreOp::multi_set, keys);
+    request.values.assign(values.begin(), values.end());
+    const std::lock_guard lock(mutex_);
+    session_.write(request);
+  }
 
-  // The server may not be there yet, or not be a store at all: connect, announce the dialect, and see a ping come back;
-  // if not, pause (10 ms, doubling up to 1 s) and try again until the deadline.
-  void connect(const std::string& host, std::uint16_t port) {
-    const Deadline until = deadline();
-    milliseconds pause(10);
+  std::int64_t num_keys() override {
+    const std::lock_guard lock(mutex_);
+    return session_.read(session_.deadline(), [&](Deadline until) {
+      session_.send({bare(StoreOp::key_count)}, until);
+      return session_.receive<std::int64_t>(until);
+    });
+  }
+
+  std::vector<std::string> list_keys() override {
+    session_.require_current(StoreOp::list_keys);
+    const std::lock_guard lock(mutex_);
+    return session_.read(session_.deadline(), [&](Deadline until) {
+      session_.send({bare(StoreOp::list_keys)}, until);
+      std::vector<std::string> keys;
+      for (auto left = session_.receive<std::int64_t>(until); left > 0; --left) {
+        std::string key = session_.receive_bytes(until);
+        if (key.starts_with('/')) keys.push_back(key.substr(1));
+      }
+      return keys;
+    });
+  }
+
+  void queue_push(const std::string& key, std::string_view value) override {
+    session_.require_current(StoreOp::queue_push);
+    const std::lock_guard lock(mutex_);
+    session_.write(about(StoreOp::queue_push, key, {std::string(value)}));
+  }
+
+  std::string queue_pop(const std::string& key, milliseconds timeout) override {
+    const Deadline until = steady_clock::now() + timeout;
     while (true) {
-      auto fd = net::connect_tcp(host, port, until);
-      std::string reason = fd ? "it does not speak the store protocol" : fd.error().message;
-      if (fd) {
-        fd_ = std::move(fd).value();
-        if (handshake(until)) return;
-        fd_.reset();
+      if (auto value = try_queue_pop(key)) return *value;
+      {
+        const std::lock_guard lock(mutex_);
+        session_.read(until, [&](Deadline) {
+          session_.wait_for(about(StoreOp::wait, std::span(&key, 1)), std::span(&key, 1), timeout, until);
+          return true;
+        });
       }
-      if (steady_clock::now() + pause >= until) {
-        throw Error(ErrorKind::unavailable, "cannot reach the store at " + where_ + " within " +
-                                                base::human_duration(timeout_) + " (" + reason +
-                                                "). Is ddplaunch running there? See MASTER_ADDR and MASTER_PORT.");
+      if (auto value = try_queue_pop(key)) return *value;
+      // It was another's before it was ours, or the key has a value besides and so nobody waits for its queue.
+      if (steady_clock::now() >= until) {
+        throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) +
+                                            " for a value in the queue of key '" + key + "' in the store at " +
+                                            session_.where());
       }
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, milliseconds(1000));
+      std::this_thread::sleep_for(milliseconds(1));
     }
   }
 
-  bool handshake(Deadline until) {
-    const auto nonce = static_cast<std::uint32_t>(::getpid());
-    const std::string hello =
-        encode(StoreRequest{.op = StoreOp::validate, .keys = {}, .values = {}, .number = wire::kStoreMagic}) +
-        encode(StoreRequest{.op = StoreOp::ping, .keys = {}, .values = {}, .number = nonce});
-    std::uint32_t echo = 0;
-    // A peer that is no store may accept and stay silent: one try must not use up all the time.
-    const Deadline soon = std::min(until, steady_clock::now() + std::chrono::seconds(5));
-    return net::send_all(fd_.get(), hello, soon) &&
-           net::receive_all(fd_.get(), std::span(reinterpret_cast<char*>(&echo), sizeof echo), soon) && echo == nonce;
+  std::optional<std::string> try_queue_pop(const std::string& key) override {
+    session_.require_current(StoreOp::queue_pop);
+    const std::lock_guard lock(mutex_);
+    return session_.once(StoreOp::queue_pop, key, session_.deadline(),
+                         [&](Deadline until) -> std::optional<std::string> {
+                           session_.send({about(StoreOp::queue_pop, key)}, until);
+                           if (session_.receive<std::int64_t>(until) <= 0) return std::nullopt;
+                           return session_.receive_bytes(until);
+                         });
   }
 
-  void wait_locked(std::span<const std::string> keys, milliseconds timeout, Deadline until) {
-    send({.op = StoreOp::wait, .keys = wire_keys(keys), .values = {}}, deadline());
-    std::uint8_t answer = 0;
-    const auto got = net::receive_all(fd_.get(), std::span(reinterpret_cast<char*>(&answer), 1), until);
-    if (got) return;
-    if (got.error().kind != SocketFailure::Kind::timed_out) fail(got.error());
-    if (cancel_wait()) return;
-    throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " for " + name_keys(absent(keys)) +
-                                        " in the store at " + where_ + ". Has every rank reached this point?");
+  std::int64_t queue_len(const std::string& key) override {
+    session_.require_current(StoreOp::queue_len);
+    const std::lock_guard lock(mutex_);
+    return session_.read(session_.deadline(), [&](Deadline until) {
+      session_.send({about(StoreOp::queue_len, key)}, until);
+      return session_.receive<std::int64_t>(until);
+    });
   }
 
-  // True if the last key came in the last moment: that is answered before the cancellation is.
-  bool cancel_wait() {
-    const Deadline until = deadline();
-    send({.op = StoreOp::cancel_wait, .keys = {}, .values = {}}, until);
-    bool came = false;
-    while (receive<std::uint8_t>(until) != wire::kStoreWaitCanceled) came = true;
-    return came;
+  void barrier(const std::string& key, int world_size, milliseconds timeout) override {
+    if (world_size < 1) throw Error(ErrorKind::invalid_argument, "barrier '" + key + "': a world size below 1");
+    if (session_.server().dialect == StoreDialect::legacy) return counted_barrier(key, world_size, timeout);
+    const std::lock_guard lock(mutex_);
+    session_.once(StoreOp::barrier, key, steady_clock::now() + timeout, [&](Deadline until) {
+      session_.wait_for(about(StoreOp::barrier, key, {}, world_size), std::span(&key, 1), timeout, until);
+      return true;
+    });
   }
 
-  // Those of the first thousand keys that do not exist now.
-  std::vector<std::string> absent(std::span<const std::string> keys) {
-    const Deadline until = deadline();
-    std::vector<std::string> result;
-    for (const std::string& key : keys.first(std::min<std::size_t>(keys.size(), 1000))) {
-      send({.op = StoreOp::check, .keys = {wire_key(key)}, .values = {}}, until);
-      if (receive<std::uint8_t>(until) != wire::kStoreReady) result.push_back(key);
+ private:
+  std::vector<std::string> receive_values(std::size_t count, Deadline until) {
+    std::vector<std::string> values(count);
+    for (std::string& value : values) value = session_.receive_bytes(until);
+    return values;
+  }
+
+  // What PyTorch 1.13 does itself, for want of a request for it.
+  void counted_barrier(const std::string& key, int world_size, milliseconds timeout) {
+    const Deadline until = steady_clock::now() + timeout;
+    for (std::int64_t count = add(key, 1); count < world_size; count = add(key, 0)) {
+      if (steady_clock::now() >= until) {
+        throw Error(ErrorKind::timeout, "waited " + base::human_duration(timeout) + " at barrier '" + key +
+                                            "' in the store at " + session_.where() + ": " + std::to_string(count) +
+                                            " of " + std::to_string(world_size) + " came");
+      }
+      std::this_thread::sleep_for(limits::kStoreFirstPause);
     }
-    return result;
   }
 
-  static std::string name_keys(std::span<const std::string> keys) {
-    std::string text = keys.size() == 1 ? "key '" : std::to_string(keys.size()) + " keys '";
-    for (std::size_t i = 0; i < std::min<std::size_t>(keys.size(), 4); ++i) {
-      if (i > 0) text += "', '";
-      text += keys[i];
-    }
-    return text + (keys.size() > 4 ? "', …" : "'");
-  }
-
-  void send(const StoreRequest& request, Deadline until) {
-    if (!fd_) throw Error(ErrorKind::unavailable, "the connection to the store at " + where_ + " was lost before");
-    if (request.keys.size() > limits::kStoreKeysPerRequest) {
-      throw Error(ErrorKind::invalid_argument, "the store takes no request of " + std::to_string(request.keys.size()) +
-                                                   " keys (limit " + std::to_string(limits::kStoreKeysPerRequest) +
-                                                   ")");
-    }
-    for (const std::string& key : request.keys) require(key.size(), limits::kStoreKeyBytes, "key", key);
-    for (const std::string& value : request.values) {
-      require(value.size(), limits::kStoreValueBytes, "value of", request.keys.front());
-    }
-    if (auto sent = net::send_all(fd_.get(), encode(request), until); !sent) fail(sent.error());
-  }
-
-  static void require(std::size_t size, std::size_t limit, const char* what, const std::string& key) {
-    if (size <= limit) return;
-    throw Error(ErrorKind::invalid_argument, "the store takes no " + std::string(what) + " '" + key.substr(1, 40) +
-                                                 "' of " + std::to_string(size) + " bytes (limit " +
-                                                 std::to_string(limit) + ")");
-  }
-
-  void receive(std::span<char> bytes, Deadline until) {
-    if (auto got = net::receive_all(fd_.get(), bytes, until); !got) fail(got.error());
-  }
-
-  template <typename Integer>
-  Integer receive(Deadline until) {
-    Integer value{};
-    receive(std::span(reinterpret_cast<char*>(&value), sizeof value), until);
-    return value;
-  }
-
-  std::string receive_bytes(Deadline until) {
-    const auto length = receive<std::uint64_t>(until);
-    if (length > limits::kStoreUnsentBytes) {
-      fail({SocketFailure::Kind::failed, "a reply of " + std::to_string(length) + " bytes"});
-    }
-    std::string bytes(length, '\0');
-    receive(bytes, until);
-    return bytes;
-  }
-
-  [[noreturn]] void fail(const SocketFailure& failure) {
-    fd_.reset();
-    const bool timed_out = failure.kind == SocketFailure::Kind::timed_out;
-    throw Error(timed_out ? ErrorKind::timeout : ErrorKind::unavailable,
-                "the store at " + where_ + " does not answer: " + failure.message +
-                    ". Has ddplaunch, or the rank that serves the store, ended?");
-  }
-
-  const std::string where_;
   const milliseconds timeout_;
   std::mutex mutex_;
-  base::UniqueFd fd_;
+  store::StoreSession session_;
 };
 
 }  // namespace
 
+std::shared_ptr<Store> connect_tcp_store(const TcpStoreOptions& options) {
+  return std::make_shared<TcpStore>(options);
+}
+
 std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port, milliseconds timeout) {
-  return std::make_shared<TcpStore>(host, port, timeout);
+  return connect_tcp_store(TcpStoreOptions{host, port, timeout, std::nullopt, std::nullopt});
 }
 
 }  // namespace ddp

@@ -22,6 +22,11 @@ case "$name" in
     need torch
     "$bin/ddplaunch" -q --nproc-per-node=1 "$python" -W ignore "$here/torch_gloo.py"
     ;;
+  foreign_store)
+    # Our client, their server.
+    need torch
+    "$python" -W ignore "$here/foreign_store.py" "$bin/foreign_store"
+    ;;
   sampler)
     need torch
     "$python" -W ignore "$here/sampler_parity.py" "$bin/sampler_indices"

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -61,6 +62,18 @@ class RawPeer {
     REQUIRE(net::receive_all(fd_.get(), heard, soon()));
     CHECK(to_hex(heard) == to_hex(bytes));
     return *this;
+  }
+  std::string hears_some(std::size_t count) {
+    std::string heard(count, '\0');
+    REQUIRE(net::receive_all(fd_.get(), heard, soon()));
+    return heard;
+  }
+  // A u64 length and the data.
+  std::string hears_bytes() {
+    const std::string head = hears_some(sizeof(std::uint64_t));
+    std::uint64_t length = 0;
+    std::memcpy(&length, head.data(), sizeof length);
+    return hears_some(length);
   }
   void is_disconnected() {
     char byte = 0;

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 
@@ -20,9 +21,15 @@ class AnyStore {
  public:
   explicit AnyStore(const std::string& kind) {
     if (kind == "tcp") server_.emplace();
-    store_ = kind == "tcp" ? ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience)
-                           : ddp::make_memory_store(kPatience);
-    if (kind == "prefix") store_ = ddp::make_prefix_store("some", store_);
+    store_ =
+        server_ ? ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience) : ddp::make_memory_store(kPatience);
+    if (kind != "prefix") return;
+    store_->set("somebody else's", "");
+    store_ = ddp::make_prefix_store("some", store_);
+  }
+  // For a thread that waits: another object where waiting keeps other calls waiting.
+  std::shared_ptr<ddp::Store> user() const {
+    return server_ ? ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience) : store_;
   }
   ddp::Store* operator->() { return store_.get(); }
   const std::shared_ptr<ddp::Store>& pointer() const { return store_; }
@@ -35,7 +42,7 @@ class AnyStore {
 }  // namespace
 
 TEST_CASE("every store keeps any bytes") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "tcp", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
   const std::string bytes("\0\xFF\n", 3);
   store->set(bytes, bytes);
   CHECK(store->get(bytes) == bytes);
@@ -46,7 +53,7 @@ TEST_CASE("every store keeps any bytes") {
 }
 
 TEST_CASE("every store returns several values in order") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "tcp", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
   store->set("a", "1");
   store->set("b", "2");
   CHECK(store->multi_get(Keys{"b", "a", "b"}) == Keys{"2", "1", "2"});
@@ -54,7 +61,7 @@ TEST_CASE("every store returns several values in order") {
 }
 
 TEST_CASE("every store counts") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "tcp", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
   CHECK(store->add("n", 0) == 0);
   CHECK(store->add("n", 5) == 5);
   CHECK(store->add("n", -7) == -2);
@@ -62,7 +69,7 @@ TEST_CASE("every store counts") {
 }
 
 TEST_CASE("every store compares and sets as PyTorch does") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "tcp", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
   CHECK(store->compare_set("k", "old", "new") == "old");
   CHECK_FALSE(store->check(Keys{"k"}));
   CHECK(store->compare_set("k", "", "v1") == "v1");
@@ -72,7 +79,7 @@ TEST_CASE("every store compares and sets as PyTorch does") {
 }
 
 TEST_CASE("every store checks and deletes") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "tcp", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
   CHECK(store->check({}));
   CHECK_FALSE(store->delete_key("k"));
   store->set("k", "");
@@ -83,10 +90,136 @@ TEST_CASE("every store checks and deletes") {
 }
 
 TEST_CASE("every store waits no longer than it was told") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "tcp", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
   store->wait({}, 0ms);
   store->set("a", "");
   store->wait(Keys{"a"}, kPatience);
   expect_error(ddp::ErrorKind::timeout, {"b"}, [&] { store->wait(Keys{"a", "b"}, 5ms); });
   CHECK(store->timeout() == kPatience);
+}
+
+TEST_CASE("every store lengthens values") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  store->append("k", "a");
+  store->append("k", "");
+  store->append("k", std::string("\0b", 2));
+  CHECK(store->get("k") == std::string("a\0b", 3));
+}
+
+TEST_CASE("every store sets several values") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  store->multi_set(Keys{"a", "b", "a"}, Keys{"1", "2", "3"});
+  store->multi_set({}, {});
+  CHECK(store->multi_get(Keys{"a", "b"}) == Keys{"3", "2"});
+  expect_error(ddp::ErrorKind::invalid_argument, {"2 keys", "1 value"}, [&] {
+    store->multi_set(Keys{"a", "b"}, Keys{"1"});
+  });
+}
+
+TEST_CASE("every store counts its keys") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  CHECK(store->num_keys() == 0);
+  store->multi_set(Keys{"a", "b"}, Keys{"1", "2"});
+  CHECK(store->num_keys() == 2);
+  store->delete_key("a");
+  CHECK(store->num_keys() == 1);
+}
+
+TEST_CASE("every store lists its keys") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  CHECK(store->list_keys().empty());
+  store->multi_set(Keys{"a", "b/c", "/", ""}, Keys{"1", "2", "3", "4"});
+  store->queue_push("q", "1");
+  Keys keys = store->list_keys();
+  std::sort(keys.begin(), keys.end());
+  CHECK(keys == Keys{"", "/", "a", "b/c"});
+}
+
+TEST_CASE("every store has queues") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  CHECK(store->queue_len("q") == 0);
+  CHECK(store->try_queue_pop("q") == std::nullopt);
+  for (const char* value : {"1", "", "3"}) store->queue_push("q", value);
+  CHECK(store->queue_len("q") == 3);
+  CHECK(store->queue_pop("q", kPatience) == "1");
+  CHECK(store->try_queue_pop("q") == "");
+  CHECK(store->queue_pop("q", kPatience) == "3");
+  CHECK(store->queue_len("q") == 0);
+  expect_error(ddp::ErrorKind::timeout, {"q"}, [&] { store->queue_pop("q", 5ms); });
+}
+
+TEST_CASE("every store tells a queue from the value of its key") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  store->set("k", "value");
+  CHECK(store->try_queue_pop("k") == std::nullopt);
+  expect_error(ddp::ErrorKind::timeout, {"k"}, [&] { store->queue_pop("k", 5ms); });
+  store->queue_push("k", "queued");
+  CHECK(store->get("k") == "value");
+  CHECK(store->delete_key("k"));
+  CHECK(store->num_keys() == 0);
+  store->wait(Keys{"k"}, kPatience);
+  CHECK(store->check(Keys{"k"}));
+  CHECK_FALSE(store->delete_key("k"));
+  CHECK(store->queue_pop("k", kPatience) == "queued");
+  CHECK_FALSE(store->check(Keys{"k"}));
+}
+
+TEST_CASE("every store gives each queued value to one of those that wait") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([user = store.user()] {
+      for (int step = 0; step < 10; ++step) user->add("sum", std::stoi(user->queue_pop("q", kPatience)));
+    });
+  }
+  const auto pusher = store.user();
+  for (int i = 1; i <= 40; ++i) pusher->queue_push("q", std::to_string(i));
+  for (std::thread& thread : threads) thread.join();
+  CHECK(store->get("sum") == "820");
+  CHECK(store->queue_len("q") == 0);
+}
+
+TEST_CASE("every store wakes those that wait") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([user = store.user()] {
+      user->wait(Keys{"a", "b", "c", "d"}, kPatience);
+      user->add("woken", 1);
+    });
+  }
+  const auto writer = store.user();
+  writer->set("a", "");
+  writer->compare_set("b", "", "x");
+  writer->append("c", "x");
+  writer->add("d", 1);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(store->get("woken") == "4");
+}
+
+TEST_CASE("every store lets nobody through a barrier before all have come") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([user = store.user()] {
+      for (int round = 1; round <= 5; ++round) {
+        const std::string key = "round" + std::to_string(round);
+        user->add("before " + key, 1);
+        user->barrier(key, 4, kPatience);
+        if (user->get("before " + key) != "4") user->set("early", key);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_FALSE(store->check(Keys{"early"}));
+  CHECK(store->get("round1") == "4");
+  store->barrier("round1", 4, 0ms);
+}
+
+TEST_CASE("every store ends a barrier to which not all have come") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  store->barrier("alone", 1, kPatience);
+  expect_error(ddp::ErrorKind::timeout, {"barrier", "b"}, [&] { store->barrier("b", 2, 5ms); });
+  store->barrier("b", 2, kPatience);
+  expect_error(ddp::ErrorKind::invalid_argument, {"b'", "world size"}, [&] { store->barrier("b", 0, 5ms); });
 }

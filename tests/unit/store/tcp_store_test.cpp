@@ -24,10 +24,14 @@ std::shared_ptr<ddp::Store> client_of(const RunningStore& store, std::chrono::mi
   return connect_tcp_store("127.0.0.1", store.port(), timeout);
 }
 
+// VALIDATE, PING and its nonce, CHECK of our own key.
+constexpr std::size_t kHelloBytes = 5 + 5 + 1 + 8 + 8 + ddp::wire::kStoreExtensionsKey.size();
+
 // What a store says to a client that comes. No assertions: these run beside the test's own thread.
-void answer_handshake(int fd) {
-  std::string hello(10, '\0');  // VALIDATE, PING and its nonce
-  if (ddp::net::receive_all(fd, hello, soon())) (void)ddp::net::send_all(fd, hello.substr(6), soon()).ok();
+void answer_handshake(int fd, std::uint8_t extensions = ddp::wire::kStoreNotReady) {
+  std::string hello(kHelloBytes, '\0');
+  if (!ddp::net::receive_all(fd, hello, soon())) return;
+  (void)ddp::net::send_all(fd, hello.substr(6, 4) + byte_reply(extensions), soon()).ok();
 }
 
 void ignore_until_closed(int fd) {
@@ -69,7 +73,8 @@ TEST_CASE("a client tries again until the store is there") {
   BoundSocket listener;
   listener.listen();
   std::thread late_server([&] {
-    listener.accept().reset();  // the first try fails
+    listener.accept().reset();  // the first try fails, in both dialects
+    listener.accept().reset();
     answer_handshake(listener.accept().get());
   });
   const auto client = connect_tcp_store("127.0.0.1", listener.port(), kPatience);

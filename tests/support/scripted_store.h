@@ -1,0 +1,60 @@
+// A store server that the test plays itself, on the test's thread; the client runs beside it.
+#pragma once
+
+#include <ddp/store.h>
+
+#include <future>
+#include <utility>
+
+#include "support/sockets.h"
+#include "support/store_requests.h"
+
+namespace ddp::test {
+
+class ScriptedStore {
+ public:
+  ScriptedStore() { listener_.listen(); }
+
+  std::uint16_t port() const { return listener_.port(); }
+  TcpStoreOptions options(std::optional<int> rank = std::nullopt) const {
+    return {"127.0.0.1", listener_.port(), kPatience, rank, rank ? std::optional(4) : std::nullopt};
+  }
+
+  // The next client, greeted by PyTorch's server.
+  RawPeer greets() { return greets_with(wire::kStoreNotReady); }
+  // By ours.
+  RawPeer greets_as_ours() { return greets_with(wire::kStoreReady); }
+  // By ours, which then hears who the client is.
+  RawPeer greets_rank(std::int64_t rank, std::int64_t server_id) {
+    RawPeer client = greets_as_ours();
+    std::string head;
+    wire::put_u8(head, 0xD0);
+    wire::put_i64(head, rank);
+    wire::put_u32(head, 4);
+    client.hears(head);
+    const std::string name = client.hears_bytes();
+    CHECK(name.ends_with(":" + std::to_string(::getpid())));
+    client.says(number_reply(server_id));
+    return client;
+  }
+  RawPeer accepts() { return RawPeer(listener_.accept()); }
+
+ private:
+  RawPeer greets_with(std::uint8_t extensions) {
+    RawPeer client = accepts();
+    client.hears(encode(validate()));
+    const std::string ping = client.hears_some(5);
+    client.hears(encode(check({std::string(wire::kStoreExtensionsKey)})));
+    client.says(ping.substr(1) + byte_reply(extensions));
+    return client;
+  }
+
+  BoundSocket listener_;
+};
+
+template <typename Deed>
+auto beside(Deed deed) {
+  return std::async(std::launch::async, std::move(deed));
+}
+
+}  // namespace ddp::test
