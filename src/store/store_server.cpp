@@ -179,6 +179,7 @@ class Server : public StoreServer {
       if (input == ServedClient::Input::timed_out)
         return expel(id, "it does not read its replies, or its machine is gone");
       if (input == ServedClient::Input::closed) return drop(id);
+      count_held(*session);
     }
     // Replies go out when all that came is carried out, or there are many of them.
     do {

@@ -64,7 +64,7 @@ class Client {
   void send(std::string_view bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT); }
 
   std::string receive() {
-    std::array<char, 65536> buffer;  // not cleared: this is called often
+    static std::array<char, 65536> buffer;  // clearing one for each call would take most of the time
     const ssize_t count = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     return {buffer.data(), count > 0 ? static_cast<std::size_t>(count) : 0};
   }
@@ -110,6 +110,7 @@ class Scene {
 
   void run(Input input) {
     FuzzBytes bytes(input);
+    last_.clear();
     for (int i = 0; i < kMostActions && !bytes.empty(); ++i) {
       act(bytes);
       server_->serve();

@@ -105,7 +105,7 @@ def torch_version(python: str) -> str:
 
 def torch_pythons(current: str) -> list[str]:
     """Debian's PyTorch and the one of the interpreter `current`, as far as they are there."""
-    return [python for python in (DEBIAN_PYTHON, current) if python and torch_version(python)]
+    return [python for python in dict.fromkeys((DEBIAN_PYTHON, current)) if python and torch_version(python)]
 
 
 def redis_is_there() -> bool:
