@@ -13,6 +13,14 @@ find_package(Gloo REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc>=2.1)
 
+# Linked as an archive where there is one: of libsodium the launcher needs a few functions, and starts sooner.
+pkg_check_modules(libsodium REQUIRED libsodium>=1.0.12)
+find_library(DDP_SODIUM_LIBRARY NAMES libsodium.a sodium HINTS ${libsodium_LIBRARY_DIRS} REQUIRED)
+mark_as_advanced(DDP_SODIUM_LIBRARY)
+add_library(ddp_sodium INTERFACE)
+target_include_directories(ddp_sodium SYSTEM INTERFACE ${libsodium_INCLUDE_DIRS})
+target_link_libraries(ddp_sodium INTERFACE ${DDP_SODIUM_LIBRARY} Threads::Threads)
+
 # Debian's Gloo target names no include directory of its own; /usr/include is searched anyway.
 set(DDP_HAVE_NCCL OFF)
 set(DDP_HAVE_MPI OFF)

@@ -13,11 +13,30 @@ inline constexpr std::size_t kStoreKeyBytes = std::size_t{8} << 10;
 inline constexpr std::size_t kStoreValueBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kStoreKeysPerRequest = 131'072;
 inline constexpr std::size_t kStoreRequestBytes = std::size_t{64} << 20;
-// Server: all keys and values together, what may wait for a client that does not read, and clients.
+// Server: all keys and values together, and their number; what may wait for a client that does not read; all requests
+// that are not whole yet and all replies that are not read; the keys that clients wait for; clients. These and those
+// above are the defaults of store/store_limits.h, which --store-limit changes.
 inline constexpr std::size_t kStoreTableBytes = std::size_t{1} << 30;
+inline constexpr std::size_t kStoreKeys = std::size_t{4} << 20;
 inline constexpr std::size_t kStoreUnsentBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kStoreBufferBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kStoreWaitingBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kStoreConnections = 65'536;
 inline constexpr int kStoreBacklog = 4096;
+inline constexpr std::size_t kStoreEntryBytes = 128;                    // counted for each key beside its bytes
+inline constexpr std::size_t kStoreWorldSize = std::size_t{1} << 20;    // that a client may claim
+inline constexpr std::size_t kStoreNameBytes = 256;                     // the same
+inline constexpr std::size_t kStoreNamedKeys = 16;                      // of a wait, in messages
+inline constexpr std::size_t kStorePauseBytes = std::size_t{64} << 10;  // unread: no further request is carried out
+inline constexpr int kStoreTurnEvents = 128;                            // sockets that one turn of the server looks at
+inline constexpr int kStoreTurnAccepts = 32;
+inline constexpr auto kStoreUnreadTime = 5min;         // replies that nobody reads
+inline constexpr auto kStoreAcceptPause = 50ms;        // when no descriptor is left
+inline constexpr auto kStoreToldWait = 5s;             // a longer wait that is given up is told
+inline constexpr std::size_t kStoreReportKeys = 1000;  // in the answer to INSPECT
+inline constexpr std::size_t kStoreReportClients = 20'000;
+inline constexpr std::size_t kStoreSparedFiles = 256;                  // of ulimit -n, for whoever serves the store
+inline constexpr std::size_t kStoreIdleBytes = std::size_t{4} << 10;   // kept for a connection that asks nothing
 inline constexpr std::size_t kStoreReadBytes = std::size_t{64} << 10;  // one turn of a connection
 // Client: pauses between tries to connect, one try to hear from the server, repeats of a request that only reads, and
 // keys of one get that is tried without a wait first.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 
 namespace ddp::base {
@@ -109,15 +110,37 @@ std::string human_duration(std::chrono::nanoseconds duration) {
   return two_units(whole / 3600, " h", whole % 3600 / 60, " min");
 }
 
+namespace {
+
+// Each is 1024 of the one before.
+constexpr std::array<std::string_view, 5> kByteUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+
+}  // namespace
+
 std::string human_bytes(std::uint64_t bytes) {
-  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  for (; value >= 1024 && unit + 1 < kByteUnits.size(); ++unit) value /= 1024;
   std::array<char, 32> text{};
   const bool whole = value >= 10 || value == std::floor(value);
-  std::snprintf(text.data(), text.size(), whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  std::snprintf(text.data(), text.size(), whole ? "%.0f %s" : "%.1f %s", value, kByteUnits[unit].data());
   return text.data();
+}
+
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  std::string_view unit = text.substr(digits);
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto lower = [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); };
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 0; i < kByteUnits.size(); ++i) {
+    const bool none = i == 0 && digits == text.size();
+    if (!none && !std::ranges::equal(unit, kByteUnits[i], {}, lower, lower)) continue;
+    const auto number = parse_integer(text.substr(0, digits), 0, kMost >> (10 * i));
+    if (!number) return std::nullopt;
+    return static_cast<std::uint64_t>(*number) << (10 * i);
+  }
+  return std::nullopt;
 }
 
 std::string counted(std::int64_t count, std::string_view noun) {

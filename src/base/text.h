@@ -33,6 +33,10 @@ std::string human_duration(std::chrono::nanoseconds duration);
 // A size with a unit that fits: "512 B", "64 MiB", "1.5 GiB".
 std::string human_bytes(std::uint64_t bytes);
 
+// A whole number of bytes, or of KiB, MiB, GiB or TiB: "4096", "64MiB", "64 mib". Nothing for anything else, or for
+// more than 2^63-1 bytes.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+
 // "1 worker", "2 workers", "2 processes".
 std::string counted(std::int64_t count, std::string_view noun);
 

@@ -42,6 +42,28 @@ class DescriptorWatch : public CancellingWatch {
   asio::posix::stream_descriptor descriptor_;
 };
 
+class LastingWatch : public CancellingWatch {
+ public:
+  LastingWatch(asio::io_context& context, int fd, std::function<void()> ready)
+      : descriptor_(context, fd), ready_(std::move(ready)) {
+    wait();
+  }
+  ~LastingWatch() override { descriptor_.release(); }
+
+ private:
+  void wait() {
+    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = alive()](const error_code& error) {
+      if (error || alive.expired()) return;
+      wait();
+      const auto ready = ready_;  // it may destroy this watch
+      ready();
+    });
+  }
+
+  asio::posix::stream_descriptor descriptor_;
+  std::function<void()> ready_;
+};
+
 // Asio makes a descriptor non-blocking when it watches it, and with it the same console in other processes. So it
 // watches an epoll instance in its place, which is readable when the descriptor is writable.
 class WritableWatch : public Watch {
@@ -103,6 +125,10 @@ EventLoop::~EventLoop() = default;
 std::unique_ptr<Watch> EventLoop::watch_readable(int fd, std::function<void()> ready) {
   return std::make_unique<DescriptorWatch>(asio_->context, fd, asio::posix::stream_descriptor::wait_read,
                                            std::move(ready));
+}
+
+std::unique_ptr<Watch> EventLoop::keep_watching(int fd, std::function<void()> ready) {
+  return std::make_unique<LastingWatch>(asio_->context, fd, std::move(ready));
 }
 
 std::unique_ptr<Watch> EventLoop::watch_writable(int fd, std::function<void()> ready) {

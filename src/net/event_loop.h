@@ -28,7 +28,10 @@ class EventLoop {
   // Calls `ready` once, when `fd` can be read. The descriptor stays the caller's and must outlive the watch.
   [[nodiscard]] std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> ready);
 
-  // The same for writing. A closed peer counts as writable. The descriptor keeps its flags: it may be shared with other
+  // Calls `ready` again and again, each time `fd` can be read.
+  [[nodiscard]] std::unique_ptr<Watch> keep_watching(int fd, std::function<void()> ready);
+
+  // As watch_readable, for writing. A closed peer counts as writable. The descriptor keeps its flags: it may be shared with other
   // processes, to which a non-blocking console would be a surprise.
   [[nodiscard]] std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> ready);
 

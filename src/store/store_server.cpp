@@ -1,220 +1,313 @@
-// One session a connection. A session reads at most kStoreReadBytes a turn, hands whole requests to the table and
-// sends what the table answers, to itself or to others that waited. What a client does not read is kept up to a limit,
-// then the client is dropped: a stopped client must not cost the others memory or time.
+// Requests go from a session's parser to the table; the table's replies go to the sessions of those that they are for.
+// All sessions share one input buffer. A client that does not read its replies is asked for nothing more, then its
+// connection is paused; what all clients together make the server hold is bounded, and beyond that the one that holds
+// most is closed.
 #include "store/store_server.h"
 
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/timerfd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <unordered_map>
 
 #include "base/limits.h"
-#include "net/event_loop_asio.h"
+#include "net/address.h"
+#include "net/listener.h"
+#include "store/store_report_builder.h"
+#include "store/store_session.h"
 #include "store/store_table.h"
-#include "wire/store_message.h"
 
 namespace ddp::store {
 namespace {
 
-namespace asio = boost::asio;
-using asio::ip::tcp;
-using boost::system::error_code;
+using base::UniqueFd;
 
-class Server;
+// In the place of a connection's number.
+constexpr ConnectionId kListener = 0;
+constexpr ConnectionId kTimer = 1;
+constexpr ConnectionId kFirstClient = 2;
 
-class Session : public std::enable_shared_from_this<Session> {
- public:
-  Session(Server& server, ConnectionId id, tcp::socket socket, std::string peer)
-      : server_(server), id_(id), socket_(std::move(socket)), peer_(std::move(peer)) {}
+std::uint64_t random_id() {
+  std::uint64_t id = 0;
+  // 0 has a meaning of its own; without random numbers the clock will do.
+  if (::getrandom(&id, sizeof id, 0) != sizeof id || id == 0) {
+    id = static_cast<std::uint64_t>(TimePoint::clock::now().time_since_epoch().count()) | 1;
+  }
+  return id;
+}
 
-  void start() { read(); }
-  void send(std::string bytes);
-  void close();
-
-  const std::string& peer() const { return peer_; }
-
- private:
-  void read();
-  void write();
-  void handle(std::size_t byte_count);
-
-  Server& server_;
-  ConnectionId id_;
-  tcp::socket socket_;
-  std::string peer_;
-  wire::StoreRequestParser parser_;
-  std::array<char, limits::kStoreReadBytes> input_;
-  std::string unsent_;   // waits for the write under way
-  std::string sending_;  // owned by the write under way
-  bool closed_ = false;
-};
+// Descriptors that clients may take: some are left for whoever runs the server.
+std::size_t descriptors_for_clients() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return limits::kStoreConnections;
+  return static_cast<std::size_t>(limit.rlim_cur - std::min<rlim_t>(limit.rlim_cur / 2, limits::kStoreSparedFiles));
+}
 
 class Server : public StoreServer {
  public:
-  Server(asio::io_context& context, ViolationCallback on_violation)
-      : acceptor_(context), retry_(context), on_violation_(std::move(on_violation)) {}
-  ~Server() override {
-    for (auto& [id, session] : sessions_) session->close();
-  }
+  explicit Server(StoreServerOptions options)
+      : options_(std::move(options)),
+        table_(options_.limits, random_id()),
+        most_clients_(std::min(options_.limits.connections, descriptors_for_clients())) {}
 
-  error_code open(const tcp::endpoint& endpoint) {
-    error_code error;
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(limits::kStoreBacklog, error);
-    if (!error) port_ = acceptor_.local_endpoint(error).port();
-    if (!error) accept();
-    return error;
+  base::Result<std::uint16_t> open(const std::string& address, std::uint16_t port) {
+    auto listener = net::listen_tcp(address, port, limits::kStoreBacklog);
+    if (!listener) return listener.error();
+    listener_ = std::move(listener).value();
+    port_ = net::own_endpoint(listener_.get()).value_or(net::Endpoint{}).port;
+    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (!epoll_ || !timer_ || !watch(listener_.get(), kListener, EPOLLIN) || !watch(timer_.get(), kTimer, EPOLLIN)) {
+      return base::Failure{"cannot serve the store: " + std::string(std::strerror(errno))};
+    }
+    return port_;
   }
 
   std::uint16_t port() const override { return port_; }
+  int fd() const override { return epoll_.get(); }
 
-  // Carries out a request and delivers the replies. False if the requester broke a rule.
-  bool carry_out(ConnectionId from, const wire::StoreRequest& request) {
-    StoreOutcome outcome = table_.apply(from, request);
-    for (StoreReply& reply : outcome.replies) {
-      const auto session = sessions_.find(reply.to);
-      if (session != sessions_.end()) session->second->send(std::move(reply.bytes));
+  void serve() override {
+    std::array<epoll_event, limits::kStoreTurnEvents> events;
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    now_ = TimePoint::clock::now();
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 == kListener) {
+        accept_some();
+      } else if (event.data.u64 == kTimer) {
+        accept_again();
+      } else {
+        attend(event.data.u64, event.events);
+      }
     }
-    if (outcome.violation) reject(from, *outcome.violation);
-    return !outcome.violation;
   }
 
-  void reject(ConnectionId connection, const wire::StoreViolation& violation) {
-    const auto session = sessions_.find(connection);
-    if (session == sessions_.end()) return;
-    if (on_violation_) on_violation_(session->second->peer(), violation.reason);
-    drop(connection);
+  void add_client(UniqueFd socket, const std::string& name) override {
+    now_ = TimePoint::clock::now();
+    const ConnectionId id = next_id_++;
+    auto session = std::make_unique<StoreSession>(id, std::move(socket), name, options_.limits, now_);
+    session->interest = EPOLLIN;
+    if (!watch(session->fd(), id, session->interest))
+      return reject(name, "epoll: " + std::string(std::strerror(errno)));
+    sessions_.emplace(id, std::move(session));
   }
 
-  void drop(ConnectionId connection) {
-    const auto session = sessions_.find(connection);
-    if (session == sessions_.end()) return;
-    session->second->close();
-    sessions_.erase(session);
-    table_.forget(connection);
+  wire::StoreReport report() const override {
+    std::vector<const StoreSession*> sessions;
+    for (const auto& [id, session] : sessions_) sessions.push_back(session.get());
+    return build_report(table_, sessions, TimePoint::clock::now());
   }
 
  private:
-  // Asio may have queued a handler as successful before the server was destroyed.
-  std::weak_ptr<int> alive() const { return alive_; }
+  bool watch(int fd, ConnectionId id, std::uint32_t interest) {
+    epoll_event event{};
+    event.events = interest;
+    event.data.u64 = id;
+    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
 
-  void accept() {
-    acceptor_.async_accept([this, alive = alive()](const error_code& error, tcp::socket socket) {
-      if (error == asio::error::operation_aborted || alive.expired()) return;
-      if (error == asio::error::no_descriptors || error == boost::system::errc::too_many_files_open_in_system) {
-        return accept_later();
+  void reject(const std::string& peer, const std::string& reason) const {
+    if (options_.on_rejection) options_.on_rejection(peer, reason);
+  }
+
+  void accept_some() {
+    for (int i = 0; i < limits::kStoreTurnAccepts; ++i) {
+      UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (socket) {
+        welcome(std::move(socket));
+      } else if (errno == EAGAIN) {
+        return;
+      } else if (errno != EINTR && errno != ECONNABORTED) {
+        return accept_later(errno);
       }
-      if (!error) add_session(std::move(socket));  // else the peer left before it was accepted
-      accept();
-    });
-  }
-
-  void accept_later() {
-    if (on_violation_ && !told_of_descriptors_) on_violation_("new clients", "out of file descriptors (ulimit -n)");
-    told_of_descriptors_ = true;
-    retry_.expires_after(std::chrono::milliseconds(50));
-    retry_.async_wait([this, alive = alive()](const error_code& error) {
-      if (!error && !alive.expired()) accept();
-    });
-  }
-
-  void add_session(tcp::socket socket) {
-    error_code error;
-    const tcp::endpoint remote = socket.remote_endpoint(error);
-    if (error) return;
-    socket.set_option(tcp::no_delay(true), error);
-    const std::string peer = remote.address().to_string() + ":" + std::to_string(remote.port());
-    if (sessions_.size() >= limits::kStoreConnections) {
-      if (on_violation_) on_violation_(peer, "too many connections");
-      return;
     }
-    const ConnectionId id = next_id_++;
-    const auto session = std::make_shared<Session>(*this, id, std::move(socket), peer);
-    sessions_.emplace(id, session);
-    session->start();
   }
 
-  tcp::acceptor acceptor_;
-  asio::steady_timer retry_;
-  ViolationCallback on_violation_;
+  void welcome(UniqueFd socket) {
+    const auto peer_end = net::peer_endpoint(socket.get());
+    if (!peer_end) return;  // it has left
+    const std::string peer = peer_end->text();
+    if (sessions_.size() >= most_clients_) {
+      return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
+    }
+    const int on = 1;
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    // A machine that has gone does not close its connections, a stopped process does not read.
+    const auto patience = static_cast<unsigned>(options_.unread_time.count());
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+    add_client(std::move(socket), peer);
+  }
+
+  // Nobody can be accepted now: not to look again at once.
+  void accept_later(int error) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+    itimerspec when{};
+    when.it_value.tv_nsec = std::chrono::nanoseconds(limits::kStoreAcceptPause).count();
+    ::timerfd_settime(timer_.get(), 0, &when, nullptr);
+    if (!told_of_pause_) {
+      const bool no_files = error == EMFILE || error == ENFILE;
+      reject("new clients", no_files ? "out of file descriptors (ulimit -n)" : std::strerror(error));
+    }
+    told_of_pause_ = true;
+  }
+
+  void accept_again() {
+    std::uint64_t expirations = 0;
+    if (::read(timer_.get(), &expirations, sizeof expirations) < 0) return;
+    watch(listener_.get(), kListener, EPOLLIN);
+  }
+
+  StoreSession* find(ConnectionId id) const {
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second.get();
+  }
+
+  void attend(ConnectionId id, std::uint32_t events) {
+    StoreSession* session = find(id);
+    if (session == nullptr) return;
+    if ((events & EPOLLOUT) != 0) dirty_.push_back(id);
+    if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
+      const auto input = session->receive(input_);
+      if (input == StoreSession::Input::timed_out)
+        return expel(id, "it does not read its replies, or its machine is gone");
+      if (input == StoreSession::Input::closed) return drop(id);
+    }
+    // Replies go out when all that came is carried out, or there are many of them.
+    do {
+      carry_out_requests(id);
+      send_replies();
+      session = find(id);
+    } while (session != nullptr && !session->is_full() && may_have_more_);
+    enforce_budget();
+  }
+
+  // Until the client has nothing more to ask for, or too much to read.
+  void carry_out_requests(ConnectionId id) {
+    StoreSession* session = find(id);
+    may_have_more_ = false;
+    while (session != nullptr) {
+      if (session->is_full()) {
+        may_have_more_ = true;
+        return;
+      }
+      auto next = session->parser().next();
+      if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
+      if (const auto* violation = std::get_if<wire::StoreViolation>(&next)) return expel(id, violation->reason);
+      carry_out(id, std::get<wire::StoreRequest>(next));
+      session = find(id);
+    }
+    if (session != nullptr) dirty_.push_back(id);
+  }
+
+  void carry_out(ConnectionId from, const wire::StoreRequest& request) {
+    if (request.op == wire::StoreOp::inspect) {
+      std::string answer;
+      wire::put_bytes(answer, encode(report()));
+      return deliver(from, answer);
+    }
+    const StoreOutcome outcome = table_.apply(from, request, now_);
+    if (outcome.given_up && options_.on_given_up && now_ - outcome.given_up->since >= limits::kStoreToldWait) {
+      options_.on_given_up(describe_given_up(table_, *find(from), *outcome.given_up, now_));
+    }
+    for (const StoreReply& reply : outcome.replies) deliver(reply.to, reply.bytes);
+    if (outcome.violation) expel(from, outcome.violation->reason);
+  }
+
+  void deliver(ConnectionId to, std::string_view bytes) {
+    StoreSession* session = find(to);
+    if (session == nullptr) return;
+    if (session->unsent() + bytes.size() > options_.limits.unsent_bytes) {
+      return expel(to,
+                   "it does not read its replies (unsent-bytes " + std::to_string(options_.limits.unsent_bytes) + ")");
+    }
+    if (session->unsent() == 0) dirty_.push_back(to);
+    session->send(bytes);
+  }
+
+  void send_replies() {
+    // A client may leave in the middle of this, which wakes nobody and adds no reply.
+    for (const ConnectionId id : std::exchange(dirty_, {})) {
+      StoreSession* session = find(id);
+      if (session == nullptr) continue;
+      if (!session->flush()) {
+        drop(id);
+        continue;
+      }
+      count_held(*session);
+      update_interest(*session);
+    }
+  }
+
+  void update_interest(StoreSession& session) {
+    const std::uint32_t interest = (session.is_full() ? 0U : EPOLLIN) | (session.unsent() > 0 ? EPOLLOUT : 0U);
+    if (interest == session.interest) return;
+    session.interest = interest;
+    epoll_event event{};
+    event.events = interest;
+    event.data.u64 = session.id();
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, session.fd(), &event);
+  }
+
+  void count_held(StoreSession& session) {
+    held_bytes_ += session.held_bytes() - session.counted_bytes;
+    session.counted_bytes = session.held_bytes();
+  }
+
+  void enforce_budget() {
+    while (held_bytes_ > options_.limits.buffer_bytes) {
+      const auto most =
+          std::ranges::max_element(sessions_, {}, [](const auto& entry) { return entry.second->counted_bytes; });
+      expel(most->first,
+            "it holds most of the memory for requests that are not whole and replies that are not read, "
+            "which is used up (buffer-bytes " +
+                std::to_string(options_.limits.buffer_bytes) + ")");
+    }
+  }
+
+  void expel(ConnectionId id, const std::string& reason) {
+    if (const StoreSession* session = find(id)) reject(session->peer(), reason);
+    drop(id);
+  }
+
+  void drop(ConnectionId id) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return;
+    held_bytes_ -= found->second->counted_bytes;
+    sessions_.erase(found);
+    table_.forget(id);
+  }
+
+  const StoreServerOptions options_;
+  UniqueFd epoll_;
+  UniqueFd listener_;
+  UniqueFd timer_;
   std::uint16_t port_ = 0;
-  ConnectionId next_id_ = 1;
-  bool told_of_descriptors_ = false;
   StoreTable table_;
-  std::unordered_map<ConnectionId, std::shared_ptr<Session>> sessions_;
-  std::shared_ptr<int> alive_ = std::make_shared<int>();
+  std::unordered_map<ConnectionId, std::unique_ptr<StoreSession>> sessions_;
+  ConnectionId next_id_ = kFirstClient;
+  const std::size_t most_clients_;
+  std::vector<ConnectionId> dirty_;  // have replies to send, or room for them
+  std::size_t held_bytes_ = 0;       // by all sessions
+  bool may_have_more_ = false;       // requests of the client that is attended to
+  bool told_of_pause_ = false;
+  TimePoint now_;
+  std::array<char, limits::kStoreReadBytes> input_;
 };
-
-void Session::read() {
-  socket_.async_read_some(asio::buffer(input_),
-                          [self = shared_from_this()](const error_code& error, std::size_t byte_count) {
-                            if (self->closed_) return;
-                            if (error) return self->server_.drop(self->id_);
-                            self->handle(byte_count);
-                          });
-}
-
-void Session::handle(std::size_t byte_count) {
-  parser_.feed(std::string_view(input_.data(), byte_count));
-  while (true) {
-    auto next = parser_.next();
-    if (const auto* violation = std::get_if<wire::StoreViolation>(&next)) return server_.reject(id_, *violation);
-    if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
-    if (!server_.carry_out(id_, std::get<wire::StoreRequest>(next)) || closed_) return;
-  }
-  read();
-}
-
-void Session::send(std::string bytes) {
-  if (closed_) return;
-  if (unsent_.size() + bytes.size() > limits::kStoreUnsentBytes) {
-    return server_.reject(id_, {"the client does not read its replies"});
-  }
-  if (unsent_.empty()) {
-    unsent_ = std::move(bytes);
-  } else {
-    unsent_ += bytes;
-  }
-  if (sending_.empty()) write();
-}
-
-void Session::write() {
-  sending_.swap(unsent_);
-  // Almost always the socket takes a short reply at once; only the rest waits for the loop.
-  error_code error;
-  socket_.non_blocking(true, error);
-  const std::size_t sent = error ? 0 : socket_.write_some(asio::buffer(sending_), error);
-  if (!error && sent == sending_.size()) return sending_.clear();
-  asio::async_write(socket_, asio::buffer(sending_) + sent,
-                    [self = shared_from_this()](const error_code& write_error, std::size_t) {
-                      if (self->closed_) return;
-                      if (write_error) return self->server_.drop(self->id_);
-                      self->sending_.clear();
-                      if (!self->unsent_.empty()) self->write();
-                    });
-}
-
-void Session::close() {
-  closed_ = true;
-  error_code ignored;
-  socket_.close(ignored);
-}
 
 }  // namespace
 
-base::Result<std::unique_ptr<StoreServer>> StoreServer::listen(net::EventLoop& loop, const std::string& address,
-                                                               std::uint16_t port, ViolationCallback on_violation) {
-  const std::string where = address + ":" + std::to_string(port);
-  error_code error;
-  const auto ip = asio::ip::make_address(address, error);
-  if (error) return base::Failure{"cannot serve the store on " + where + ": not an IP address"};
-  auto server = std::make_unique<Server>(loop.asio().context, std::move(on_violation));
-  error = server->open({ip, port});
-  if (error) return base::Failure{"cannot serve the store on " + where + ": " + error.message()};
+base::Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string& address, std::uint16_t port,
+                                                               StoreServerOptions options) {
+  auto server = std::make_unique<Server>(std::move(options));
+  if (auto opened = server->open(address, port); !opened) return opened.error();
   return std::unique_ptr<StoreServer>(std::move(server));
 }
 

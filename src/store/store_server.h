@@ -1,28 +1,51 @@
-// StoreServer: the rendezvous store behind a TCP port. Lives on the launcher's event loop; never linked into a worker.
+// StoreServer: the rendezvous store behind a TCP port. One epoll instance, no thread, no library: it is driven by the
+// launcher's event loop, by `ddplaunch store`, or by a thread in rank 0 of a program that has no launcher.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "base/limits.h"
 #include "base/result.h"
-#include "net/event_loop.h"
+#include "base/unique_fd.h"
+#include "store/store_limits.h"
+#include "wire/store_report.h"
 
 namespace ddp::store {
 
+struct StoreServerOptions {
+  StoreLimits limits;
+  // A client that reads nothing of what waits for it within this loses the connection. The kernel looks now and then.
+  std::chrono::milliseconds unread_time = limits::kStoreUnreadTime;
+  // A connection was refused, or closed because it broke a rule: the peer and the rule.
+  std::function<void(const std::string& peer, const std::string& reason)> on_rejection;
+  // A sentence about a client that gave up a wait of at least limits::kStoreToldWait.
+  std::function<void(const std::string& text)> on_given_up;
+};
+
+// Not thread-safe.
 class StoreServer {
  public:
-  // Told when a connection is closed because it broke a rule: the peer's address and the rule.
-  using ViolationCallback = std::function<void(const std::string& peer, const std::string& reason)>;
-
   // Binds and listens at once; `port` 0 lets the kernel choose. The port is held until destruction.
-  static base::Result<std::unique_ptr<StoreServer>> listen(net::EventLoop& loop, const std::string& address,
-                                                           std::uint16_t port, ViolationCallback on_violation);
+  static base::Result<std::unique_ptr<StoreServer>> listen(const std::string& address, std::uint16_t port,
+                                                           StoreServerOptions options);
 
   virtual ~StoreServer() = default;
 
   virtual std::uint16_t port() const = 0;
+
+  // Can be read (poll, epoll) when serve() has something to do.
+  virtual int fd() const = 0;
+  // Does a bounded part of what is due now. Never blocks.
+  virtual void serve() = 0;
+
+  // Serves one more client that is connected already, unchecked. For tests.
+  virtual void add_client(base::UniqueFd socket, const std::string& name) = 0;
+
+  virtual wire::StoreReport report() const = 0;
 };
 
 }  // namespace ddp::store

@@ -3,18 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
-#include "base/limits.h"
+#include "store/store_limits.h"
+#include "store/store_ranks.h"
+#include "store/store_waiters.h"
 #include "wire/store_message.h"
 
 namespace ddp::store {
-
-using ConnectionId = std::uint64_t;
 
 struct StoreReply {
   ConnectionId to;
@@ -26,43 +27,47 @@ struct StoreOutcome {
   std::vector<StoreReply> replies;
   // The requester broke a rule: close it.
   std::optional<wire::StoreViolation> violation;
+  // The requester gave up this wait.
+  std::optional<StoreWait> given_up;
 };
 
-// Invariants: a key that exists has no waiters; a connection waits at most once; `bytes()` is the size of all keys and
-// values and never exceeds the limit.
+// Invariants: a key that has a value has no waiters; a connection waits at most once; `bytes()` is about the memory of
+// all keys, values, waits and watches and never exceeds the limit.
 class StoreTable {
  public:
-  explicit StoreTable(std::size_t byte_limit = limits::kStoreTableBytes) : byte_limit_(byte_limit) {}
+  // `id` tells this table from others: not 0, and told to clients that say HELLO.
+  explicit StoreTable(const StoreLimits& limits = {}, std::uint64_t id = 1) : limits_(limits), id_(id) {}
 
   // Carries out one request. A new request on a connection that waits ends that wait silently: PyTorch 1.13 sends no
   // CANCEL_WAIT after a time-out, and a late answer would corrupt its stream.
-  StoreOutcome apply(ConnectionId from, const wire::StoreRequest& request);
+  StoreOutcome apply(ConnectionId from, const wire::StoreRequest& request, TimePoint now = {});
 
-  // The connection is gone: its wait, if any, is forgotten.
+  // The connection is gone: what it waited for and watched is forgotten.
   void forget(ConnectionId connection);
 
+  const std::unordered_map<std::string, std::string>& values() const { return values_; }
+  const std::unordered_map<std::string, std::deque<std::string>>& queues() const { return queues_; }
+  const StoreRanks& ranks() const { return ranks_; }
+  std::optional<StoreWait> wait_of(ConnectionId connection) const;
+  WhoWaits who_waits(const std::vector<std::string>& keys) const { return ranks_.who_waits(keys, waiters_, barriers_); }
+
   std::size_t key_count() const { return values_.size(); }
-  std::size_t bytes() const { return bytes_; }
-  std::size_t waiting_connections() const { return missing_.size(); }
+  std::size_t bytes() const { return bytes_ + waiters_.bytes() + barriers_.bytes(); }
+  std::size_t waiting_connections() const { return waiters_.count() + barriers_.count(); }
 
  private:
-  void put(const std::string& key, std::string value, StoreOutcome& outcome);
-  void wake_waiters(const std::string& key, StoreOutcome& outcome);
-  bool all_exist(const std::vector<std::string>& keys) const;
+  class Turn;  // one request being carried out
 
-  void set(ConnectionId from, const wire::StoreRequest& request, StoreOutcome& outcome);
-  void compare_set(ConnectionId from, const wire::StoreRequest& request, StoreOutcome& outcome);
-  void get(ConnectionId from, const wire::StoreRequest& request, StoreOutcome& outcome);
-  void add(ConnectionId from, const wire::StoreRequest& request, StoreOutcome& outcome);
-  void wait(ConnectionId from, const wire::StoreRequest& request, StoreOutcome& outcome);
-  void append(ConnectionId from, const wire::StoreRequest& request, StoreOutcome& outcome);
-  void delete_key(ConnectionId from, const wire::StoreRequest& request, StoreOutcome& outcome);
-
-  std::size_t byte_limit_;
-  std::size_t bytes_ = 0;
+  const StoreLimits limits_;
+  const std::uint64_t id_;
+  std::size_t bytes_ = 0;  // of values, queues and watches
   std::unordered_map<std::string, std::string> values_;
-  std::unordered_map<std::string, std::unordered_set<ConnectionId>> waiters_;  // by missing key
-  std::unordered_map<ConnectionId, std::unordered_set<std::string>> missing_;  // by waiting connection
+  std::unordered_map<std::string, std::deque<std::string>> queues_;  // none of them is empty
+  StoreWaiters waiters_;
+  StoreWaiters barriers_;  // under the barrier's key, which has a value meanwhile: the number of those that have come
+  std::unordered_map<std::string, std::set<ConnectionId>> watchers_;
+  std::unordered_map<ConnectionId, std::set<std::string>> watched_;
+  StoreRanks ranks_;
 };
 
 }  // namespace ddp::store

@@ -1,13 +1,10 @@
-// The bytes of the rendezvous store: PyTorch's TCPStore protocol in its two dialects. docs/protocol.md is the
-// description; the table in store_message.cpp is its only other place. No I/O here.
+// The requests of the rendezvous store: PyTorch's TCPStore protocol in its two dialects. docs/protocol.md is the
+// description; the table in store_forms.h is its only other place. No I/O here.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace ddp::wire {
@@ -45,7 +42,7 @@ enum class StoreOp {
 };
 
 // CHECK of this key alone is ready on our server and on no other (PyTorch's keys begin with a slash, but for "init/").
-// It is not in the table: nobody can set it or list it.
+// It is in no table.
 inline constexpr std::string_view kStoreExtensionsKey = "ddplaunch/extensions";
 
 inline constexpr std::uint32_t kStoreMagic = 0x3C85F7CE;
@@ -61,38 +58,20 @@ struct StoreRequest {
   friend bool operator==(const StoreRequest&, const StoreRequest&) = default;
 };
 
-// Reply bytes of WAIT, CHECK and CANCEL_WAIT.
+// Reply bytes of WAIT (and BARRIER), CHECK and CANCEL_WAIT.
 inline constexpr std::uint8_t kStoreReady = 0;     // CHECK: all present
 inline constexpr std::uint8_t kStoreNotReady = 1;  // CHECK: something is missing
 inline constexpr std::uint8_t kStoreStopWaiting = 0;
 inline constexpr std::uint8_t kStoreWaitCanceled = 1;
+// WATCH_KEY: the reply, and the kinds of change that are told afterwards.
+inline constexpr std::uint8_t kStoreWatching = 3;
+inline constexpr std::uint8_t kStoreKeyUpdated = 0;
+inline constexpr std::uint8_t kStoreKeyCreated = 1;
+inline constexpr std::uint8_t kStoreKeyDeleted = 2;
 
 // The connection broke a rule and must be closed.
 struct StoreViolation {
   std::string reason;
-};
-
-struct StoreNeedsMore {};
-
-// Cuts one connection's byte stream into requests. Not thread-safe.
-//
-//   parser.feed(bytes);
-//   for (auto next = parser.next(); auto* request = std::get_if<StoreRequest>(&next); next = parser.next()) …
-class StoreRequestParser {
- public:
-  void feed(std::string_view bytes);
-
-  // The next whole request; StoreNeedsMore when there is none yet; StoreViolation for ever after a broken rule.
-  std::variant<StoreRequest, StoreNeedsMore, StoreViolation> next();
-
-  // Known once the first bytes of the connection have been seen.
-  std::optional<StoreDialect> dialect() const { return dialect_; }
-
- private:
-  std::string buffer_;
-  std::size_t consumed_ = 0;
-  std::optional<StoreDialect> dialect_;
-  std::optional<StoreViolation> violation_;
 };
 
 // "WAIT" and so on, for messages.

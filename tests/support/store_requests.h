@@ -73,5 +73,32 @@ inline std::string text_reply(std::string_view value) {
   wire::put_bytes(out, value);
   return out;
 }
+inline StoreRequest watch_key(std::string key) {
+  return request(StoreOp::watch_key, {std::move(key)});
+}
+inline StoreRequest queue_push(std::string key, std::string value) {
+  return request(StoreOp::queue_push, {std::move(key)}, {std::move(value)});
+}
+inline StoreRequest queue_pop(std::string key) {
+  return request(StoreOp::queue_pop, {std::move(key)});
+}
+inline StoreRequest queue_len(std::string key) {
+  return request(StoreOp::queue_len, {std::move(key)});
+}
+inline StoreRequest list_keys() {
+  return request(StoreOp::list_keys);
+}
+inline StoreRequest barrier(std::string key, std::int64_t world_size) {
+  return request(StoreOp::barrier, {std::move(key)}, {}, world_size);
+}
+inline StoreRequest hello(std::int64_t rank, std::uint32_t world_size, std::string name) {
+  return request(StoreOp::hello, {}, {std::move(name)}, rank, world_size);
+}
+inline StoreRequest explain(std::vector<std::string> keys) {
+  return request(StoreOp::explain, std::move(keys));
+}
+inline StoreRequest inspect() {
+  return request(StoreOp::inspect);
+}
 
 }  // namespace ddp::test

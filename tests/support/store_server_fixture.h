@@ -16,15 +16,18 @@ namespace ddp::test {
 
 class RunningStore {
  public:
-  RunningStore() {
-    thread_.run([this] {
-      auto server = store::StoreServer::listen(thread_.loop(), "127.0.0.1", 0,
-                                               [this](const std::string& peer, const std::string& reason) {
-                                                 const std::lock_guard lock(mutex_);
-                                                 complaints_.push_back(peer + ": " + reason);
-                                                 complained_.notify_all();
-                                               });
-      if (server) server_ = std::move(server).value();
+  explicit RunningStore(store::StoreServerOptions options = {}) {
+    thread_.run([&] {
+      const auto complain = [this](const std::string& peer, const std::string& reason) {
+        const std::lock_guard lock(mutex_);
+        complaints_.push_back(peer + ": " + reason);
+        complained_.notify_all();
+      };
+      options.on_rejection = complain;
+      auto server = store::StoreServer::listen("127.0.0.1", 0, options);
+      if (!server) return;
+      server_ = std::move(server).value();
+      watch_ = thread_.loop().keep_watching(server_->fd(), [this] { server_->serve(); });
     });
     REQUIRE(server_ != nullptr);
     port_ = server_->port();
@@ -33,7 +36,15 @@ class RunningStore {
 
   std::uint16_t port() const { return port_; }
   void stop() {
-    thread_.run([this] { server_.reset(); });
+    thread_.run([this] {
+      watch_.reset();
+      server_.reset();
+    });
+  }
+  wire::StoreReport report() {
+    wire::StoreReport report;
+    thread_.run([&] { report = server_->report(); });
+    return report;
   }
   void complains_of(const std::string& reason) {
     std::unique_lock lock(mutex_);
@@ -57,6 +68,7 @@ class RunningStore {
   std::vector<std::string> complaints_;
   LoopThread thread_;
   std::unique_ptr<store::StoreServer> server_;
+  std::unique_ptr<net::Watch> watch_;
   std::uint16_t port_ = 0;
 };
 

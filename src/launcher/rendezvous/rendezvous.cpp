@@ -12,8 +12,8 @@ namespace {
 
 class SingleNodeRendezvous : public Rendezvous {
  public:
-  SingleNodeRendezvous(std::unique_ptr<store::StoreServer> server, const LaunchPlan& plan)
-      : server_(std::move(server)) {
+  SingleNodeRendezvous(net::EventLoop& loop, std::unique_ptr<store::StoreServer> server, const LaunchPlan& plan)
+      : server_(std::move(server)), watch_(loop.keep_watching(server_->fd(), [this] { server_->serve(); })) {
     assignment_.world_size = plan.workers;
     assignment_.master_addr = plan.store.advertised;
     assignment_.master_port = server_->port();
@@ -23,6 +23,7 @@ class SingleNodeRendezvous : public Rendezvous {
 
  private:
   std::unique_ptr<store::StoreServer> server_;
+  std::unique_ptr<net::Watch> watch_;
   NodeAssignment assignment_;
 };
 
@@ -62,9 +63,9 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop,
   if (!addresses) return addresses.error();
   std::string why;
   for (const std::string& address : addresses.value()) {
-    auto server = store::StoreServer::listen(loop, address, plan.store.port, on_rejection);
+    auto server = store::StoreServer::listen(address, plan.store.port, {{}, on_rejection, {}});
     if (server) {
-      return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(std::move(server).value(), plan));
+      return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(loop, std::move(server).value(), plan));
     }
     if (why.empty()) why = server.error().message;
   }

@@ -119,3 +119,18 @@ TEST_CASE("a size has a unit that fits") {
   CHECK(human_bytes(64 << 20) == "64 MiB");
   CHECK(human_bytes(std::uint64_t{3} << 40) == "3 TiB");
 }
+
+TEST_CASE("a size is read with its unit, or not at all") {
+  CHECK(parse_bytes("0") == 0U);
+  CHECK(parse_bytes("4096") == 4096U);
+  CHECK(parse_bytes("7B") == 7U);
+  CHECK(parse_bytes("3KiB") == 3072U);
+  CHECK(parse_bytes("64 mib") == std::uint64_t{64} << 20);
+  CHECK(parse_bytes("2GIB") == std::uint64_t{2} << 30);
+  CHECK(parse_bytes("8388607TiB") == std::uint64_t{8'388'607} << 40);
+  for (const char* text : {"", " ", "B", "MiB", "-1", "+1", "1.5GiB", "1 ", "1  MiB", " 1", "1MB", "1M", "1MiBs",
+                           "0x10", "9223372036854775808", "8388608TiB", "99999999999999999999"}) {
+    INFO(text);
+    CHECK_FALSE(parse_bytes(text));
+  }
+}

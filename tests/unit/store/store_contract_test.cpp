@@ -130,7 +130,7 @@ TEST_CASE("every store counts its keys") {
 }
 
 TEST_CASE("every store lists its keys") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->list_keys().empty());
   store->multi_set(Keys{"a", "b/c", "/", ""}, Keys{"1", "2", "3", "4"});
   store->queue_push("q", "1");
@@ -140,7 +140,7 @@ TEST_CASE("every store lists its keys") {
 }
 
 TEST_CASE("every store has queues") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->queue_len("q") == 0);
   CHECK(store->try_queue_pop("q") == std::nullopt);
   for (const char* value : {"1", "", "3"}) store->queue_push("q", value);
@@ -153,7 +153,7 @@ TEST_CASE("every store has queues") {
 }
 
 TEST_CASE("every store tells a queue from the value of its key") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->set("k", "value");
   CHECK(store->try_queue_pop("k") == std::nullopt);
   expect_error(ddp::ErrorKind::timeout, {"k"}, [&] { store->queue_pop("k", 5ms); });
@@ -169,7 +169,7 @@ TEST_CASE("every store tells a queue from the value of its key") {
 }
 
 TEST_CASE("every store gives each queued value to one of those that wait") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([user = store.user()] {
@@ -202,7 +202,7 @@ TEST_CASE("every store wakes those that wait") {
 }
 
 TEST_CASE("every store lets nobody through a barrier before all have come") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([user = store.user()] {
@@ -221,7 +221,7 @@ TEST_CASE("every store lets nobody through a barrier before all have come") {
 }
 
 TEST_CASE("every store ends a barrier to which not all have come") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->barrier("alone", 1, kPatience);
   expect_error(ddp::ErrorKind::timeout, {"barrier", "b"}, [&] { store->barrier("b", 2, 5ms); });
   store->barrier("b", 2, kPatience);

@@ -3,71 +3,25 @@
 #include <catch2/catch.hpp>
 
 #include "support/bytes.h"
-#include "support/store_requests.h"
+#include "support/store_conversation.h"
 
 using namespace ddp::test;
-using ddp::store::ConnectionId;
-using ddp::store::StoreOutcome;
-using ddp::store::StoreTable;
-
-namespace {
-
-constexpr ConnectionId kAnna = 1;
-constexpr ConnectionId kBert = 2;
-constexpr ConnectionId kCarl = 3;
-
-// A table and the words of a conversation with it.
-class Conversation {
- public:
-  explicit Conversation(std::size_t byte_limit = ddp::limits::kStoreTableBytes) : table(byte_limit) {}
-
-  Conversation& says(ConnectionId from, const StoreRequest& request) {
-    outcome_ = table.apply(from, request);
-    next_reply_ = 0;
-    return *this;
-  }
-  Conversation& hears(ConnectionId to, const std::string& bytes) {
-    REQUIRE_FALSE(outcome_.violation);
-    return then_hears(to, bytes);
-  }
-  Conversation& nobody_hears_more() {
-    CHECK(outcome_.replies.size() == next_reply_);
-    return *this;
-  }
-  void is_refused_for(const std::string& reason) {
-    REQUIRE(outcome_.violation);
-    CHECK_THAT(outcome_.violation->reason, Catch::Contains(reason));
-  }
-  Conversation& then_hears(ConnectionId to, const std::string& bytes) {
-    REQUIRE(next_reply_ < outcome_.replies.size());
-    const auto& reply = outcome_.replies[next_reply_++];
-    CHECK(reply.to == to);
-    CHECK(to_hex(reply.bytes) == to_hex(bytes));
-    return *this;
-  }
-  void value_is(const std::string& key, const std::string& value) {
-    says(99, get(key)).hears(99, text_reply(value)).nobody_hears_more();
-  }
-
-  StoreTable table;
-
- private:
-  StoreOutcome outcome_;
-  std::size_t next_reply_ = 0;
-};
-
-const std::string kStop = byte_reply(0);
-const std::string kCanceled = byte_reply(1);
-
-}  // namespace
 
 TEST_CASE("ADD on a value that is no number is refused and changes nothing") {
-  for (const char* value : {"", "x", "1x", " 1", "9223372036854775808"}) {
+  for (const char* value : {"", "x", "x1", " ", "9223372036854775808"}) {
     INFO("value '" << value << "'");
     Conversation talk;
     talk.says(kAnna, set("n", value));
     talk.says(kAnna, add("n", 1)).nobody_hears_more().is_refused_for("not a number");
     talk.value_is("n", value);
+  }
+}
+
+TEST_CASE("ADD reads a number as PyTorch does, whatever stands behind it") {
+  for (const char* value : {"1x", " 1", "1 2", "+1"}) {
+    Conversation talk;
+    talk.says(kAnna, set("n", value));
+    talk.says(kAnna, add("n", 1)).hears(kAnna, number_reply(2));
   }
 }
 
@@ -81,34 +35,34 @@ TEST_CASE("ADD beyond 64 bits is refused and changes nothing") {
 }
 
 TEST_CASE("a full table refuses what would not fit and keeps what it has") {
-  Conversation talk(10);
+  Conversation talk(full_at(kEach + 10));
   talk.says(kAnna, set("abc", "1234567")).nobody_hears_more();
-  CHECK(talk.table.bytes() == 10);
-  talk.says(kAnna, set("k", "")).is_refused_for("the store is full (10 bytes)");
+  CHECK(talk.table.bytes() == kEach + 10);
+  talk.says(kAnna, set("k", "")).is_refused_for("the store is full (table-bytes " + std::to_string(kEach + 10) + ")");
   talk.says(kAnna, append("abc", "8")).is_refused_for("full");
   talk.value_is("abc", "1234567");
   CHECK(talk.table.key_count() == 1);
-  CHECK(talk.table.bytes() == 10);
+  CHECK(talk.table.bytes() == kEach + 10);
 }
 
 TEST_CASE("a request that does not fit is not answered as if it had been carried out") {
-  Conversation talk(4);
+  Conversation talk(full_at(kEach + 4));
   talk.says(kAnna, add("long key", 1)).nobody_hears_more().is_refused_for("full");
   talk.says(kAnna, compare_set("k", "", "too long")).nobody_hears_more().is_refused_for("full");
   CHECK(talk.table.key_count() == 0);
 }
 
 TEST_CASE("replaced and deleted values give their bytes back") {
-  Conversation talk(10);
+  Conversation talk(full_at(2 * kEach + 10));
   talk.says(kAnna, set("k", "123456789"));
   talk.says(kAnna, set("k", "1"));
-  CHECK(talk.table.bytes() == 2);
+  CHECK(talk.table.bytes() == kEach + 2);
   talk.says(kAnna, set("j", "1234567")).nobody_hears_more();
-  CHECK(talk.table.bytes() == 10);
+  CHECK(talk.table.bytes() == 2 * kEach + 10);
   talk.says(kAnna, delete_key("j")).hears(kAnna, number_reply(1));
-  CHECK(talk.table.bytes() == 2);
+  CHECK(talk.table.bytes() == kEach + 2);
   talk.says(kAnna, delete_key("j")).hears(kAnna, number_reply(0));
-  CHECK(talk.table.bytes() == 2);
+  CHECK(talk.table.bytes() == kEach + 2);
 }
 
 TEST_CASE("a reply larger than may wait unsent is refused before it is built") {
@@ -211,7 +165,7 @@ TEST_CASE("a client that is gone is not answered and others still are") {
 }
 
 TEST_CASE("a write that no longer fits still wakes those whose key was stored") {
-  Conversation talk(4);
+  Conversation talk(full_at(kEach + 4));
   talk.says(kAnna, wait({"a"}));
   talk.says(kBert, multi_set({"a", "b"}, {"1", "1234"})).then_hears(kAnna, kStop).nobody_hears_more();
   talk.is_refused_for("full");
@@ -256,7 +210,7 @@ TEST_CASE("append makes a key and lengthens it") {
   talk.says(kAnna, append("k", "ab")).nobody_hears_more();
   talk.says(kAnna, append("k", "c")).nobody_hears_more();
   talk.value_is("k", "abc");
-  CHECK(talk.table.bytes() == 4);
+  CHECK(talk.table.bytes() == kEach + 4);
 }
 
 TEST_CASE("append does not lengthen a value beyond the limit of values") {

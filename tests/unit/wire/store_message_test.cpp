@@ -5,6 +5,7 @@
 
 #include "support/bytes.h"
 #include "support/store_requests.h"
+#include "wire/store_parser.h"
 
 using namespace ddp::test;
 using ddp::wire::StoreDialect;

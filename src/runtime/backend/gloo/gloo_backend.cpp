@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/sigpipe_guard.h"
 #include "base/text.h"
 #include "runtime/backend/gloo/reduction.h"
 
@@ -54,9 +55,11 @@ class GlooStore : public gloo::rendezvous::Store {
   throw Error(ErrorKind::peer_lost, "the connection to another rank broke: that rank has ended (gloo: " + text + ")");
 }
 
-// Runs a Gloo call and translates what it throws.
+// Runs a Gloo call and translates what it throws. Gloo writes to its sockets in this thread and in its device's, and a
+// peer that has died would send us SIGPIPE there, which would look as if this rank had failed.
 template <typename Function>
 auto guarded(Function&& function) {
+  const base::SigpipeGuard no_sigpipe;
   try {
     return function();
   } catch (const gloo::Exception& exception) {

@@ -1,0 +1,127 @@
+#include "net/address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/file.h"
+#include "base/unique_fd.h"
+
+namespace ddp::net {
+namespace {
+
+constexpr std::array<std::uint8_t, 12> kMappedPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+
+std::optional<Endpoint> endpoint_by(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (ask(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return std::nullopt;
+  return to_endpoint(address);
+}
+
+// Yes also if that cannot be found out: less is granted to this machine's unknown users than to others.
+bool is_of_an_interface(const IpAddress& address) {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return true;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
+  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr) continue;
+    sockaddr_storage copy{};
+    const bool v6 = each->ifa_addr->sa_family == AF_INET6;
+    if (!v6 && each->ifa_addr->sa_family != AF_INET) continue;
+    std::memcpy(&copy, each->ifa_addr, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+    if (const auto endpoint = to_endpoint(copy); endpoint && endpoint->address == address) return true;
+  }
+  return false;
+}
+
+// 0, or the error of binding a socket to it, which takes no privilege.
+int bind_to(const IpAddress& address) {
+  sockaddr_storage name{};
+  name.ss_family = address.is_v6 ? AF_INET6 : AF_INET;
+  if (address.is_v6) {
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&name);
+    v6->sin6_scope_id = address.interface;
+    std::memcpy(&v6->sin6_addr, address.bytes.data(), sizeof v6->sin6_addr);
+  } else {
+    std::memcpy(&reinterpret_cast<sockaddr_in*>(&name)->sin_addr, address.bytes.data(), sizeof(in_addr));
+  }
+  const base::UniqueFd fd(::socket(name.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) return errno;
+  return 0;
+}
+
+// Some machines let everybody bind to anything.
+bool binding_tells(bool is_v6) {
+  return base::read_file(is_v6 ? "/proc/sys/net/ipv6/ip_nonlocal_bind" : "/proc/sys/net/ipv4/ip_nonlocal_bind")
+      .starts_with('0');
+}
+
+}  // namespace
+
+bool IpAddress::is_loopback() const {
+  if (!is_v6) return bytes[0] == 127;
+  return bytes.back() == 1 && std::all_of(bytes.begin(), bytes.end() - 1, [](std::uint8_t byte) { return byte == 0; });
+}
+
+std::string IpAddress::text() const {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(is_v6 ? AF_INET6 : AF_INET, bytes.data(), text.data(), text.size());
+  if (interface == 0) return text.data();
+  std::array<char, IF_NAMESIZE> name{};
+  const bool known = ::if_indextoname(interface, name.data()) != nullptr;
+  return std::string(text.data()) + "%" + (known ? std::string(name.data()) : std::to_string(interface));
+}
+
+std::string Endpoint::text() const {
+  return (address.is_v6 ? "[" + address.text() + "]" : address.text()) + ":" + std::to_string(port);
+}
+
+std::optional<Endpoint> to_endpoint(const sockaddr_storage& address) {
+  Endpoint result;
+  if (address.ss_family == AF_INET) {
+    sockaddr_in name{};
+    std::memcpy(&name, &address, sizeof name);
+    std::memcpy(result.address.bytes.data(), &name.sin_addr, sizeof name.sin_addr);
+    result.port = ntohs(name.sin_port);
+    return result;
+  }
+  if (address.ss_family != AF_INET6) return std::nullopt;
+  sockaddr_in6 name{};
+  std::memcpy(&name, &address, sizeof name);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&name.sin6_addr);
+  result.port = ntohs(name.sin6_port);
+  if (std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), bytes)) {
+    std::copy(bytes + kMappedPrefix.size(), bytes + 16, result.address.bytes.begin());
+    return result;
+  }
+  result.address.is_v6 = true;
+  std::copy(bytes, bytes + 16, result.address.bytes.begin());
+  result.address.interface = name.sin6_scope_id;
+  return result;
+}
+
+std::optional<Endpoint> peer_endpoint(int fd) {
+  return endpoint_by(
+      [](int each, sockaddr* address, socklen_t* length) { return ::getpeername(each, address, length); }, fd);
+}
+
+std::optional<Endpoint> own_endpoint(int fd) {
+  return endpoint_by(
+      [](int each, sockaddr* address, socklen_t* length) { return ::getsockname(each, address, length); }, fd);
+}
+
+bool is_own_address(const IpAddress& address) {
+  if (address.is_loopback()) return true;
+  const int error = bind_to(address);
+  if (error == EADDRNOTAVAIL) return false;
+  return (error == 0 && binding_tells(address.is_v6)) || is_of_an_interface(address);
+}
+
+}  // namespace ddp::net

@@ -1,0 +1,231 @@
+#include "net/peer_owner.h"
+
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace ddp::net {
+namespace {
+
+// A connected half that some process holds: it may have shut down its own direction, and ours may be shut down. One in
+// TIME_WAIT, or one that a process has closed, has no inode and, as the kernel tells it, root for an owner.
+std::optional<PeerOwner> owner_in_state(int state, uid_t uid, std::uint64_t inode) {
+  switch (state) {
+    case TCP_ESTABLISHED:
+    case TCP_FIN_WAIT1:
+    case TCP_FIN_WAIT2:
+    case TCP_CLOSE_WAIT:
+    case TCP_LAST_ACK:
+    case TCP_CLOSING:
+      break;
+    default:
+      return std::nullopt;
+  }
+  if (inode == 0) return std::nullopt;
+  return PeerOwner{uid, inode};
+}
+
+struct Request {
+  nlmsghdr header;
+  inet_diag_req_v2 body;
+};
+
+struct Answer {
+  nlmsghdr header;
+  union {
+    inet_diag_msg body;
+    char room[512];  // for the attributes behind it
+  };
+};
+
+// "0100007F:0016", as the tables of /proc/net write it: 32-bit words as this machine sees them.
+std::string table_form(const Endpoint& endpoint, bool v6) {
+  std::array<std::uint8_t, 16> bytes = endpoint.address.bytes;
+  if (v6 && !endpoint.address.is_v6) {
+    bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, bytes[0], bytes[1], bytes[2], bytes[3]};
+  }
+  std::string text;
+  char part[16];
+  for (std::size_t i = 0; i < (v6 ? 16U : 4U); i += 4) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, bytes.data() + i, sizeof word);
+    std::snprintf(part, sizeof part, "%08X", word);
+    text += part;
+  }
+  std::snprintf(part, sizeof part, ":%04X", endpoint.port);
+  return text + part;
+}
+
+std::optional<std::uint64_t> parse(std::string_view text, int base) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+struct ConnectionToOurselves {
+  base::UniqueFd listener;  // never accepts; the kernel connects all the same
+  base::UniqueFd client;
+};
+
+// Nothing if this machine has no loopback interface, or filters it.
+std::optional<ConnectionToOurselves> connect_to_ourselves() {
+  constexpr int kPatience = 100;  // milliseconds
+  base::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  base::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* name = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof address;
+  if (::bind(listener.get(), name, length) != 0 || ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), name, &length) != 0) {
+    return std::nullopt;
+  }
+  if (::connect(client.get(), name, length) == 0) return ConnectionToOurselves{std::move(listener), std::move(client)};
+  pollfd entry{client.get(), POLLOUT, 0};
+  if (errno != EINPROGRESS || ::poll(&entry, 1, kPatience) != 1 || (entry.revents & POLLERR) != 0) return std::nullopt;
+  return ConnectionToOurselves{std::move(listener), std::move(client)};
+}
+
+std::vector<std::string_view> words_of(std::string_view line) {
+  std::vector<std::string_view> words;
+  while (true) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (line.empty()) return words;
+    words.push_back(line.substr(0, line.find_first_of(" \t")));
+    line.remove_prefix(words.back().size());
+  }
+}
+
+}  // namespace
+
+std::optional<PeerOwner> find_in_socket_table(std::string_view table, const Endpoint& half,
+                                              const Endpoint& other_half) {
+  const bool v6 = half.address.is_v6 || other_half.address.is_v6;
+  const std::string names[] = {table_form(half, false) + " " + table_form(other_half, false) + " ",
+                               table_form(half, true) + " " + table_form(other_half, true) + " "};
+  // slot, own end, other end, state, queues, timer, retransmissions, uid, time-out, inode
+  constexpr std::size_t kState = 3, kUid = 7, kInode = 9;
+  for (const std::string& name : std::span(names).subspan(v6 ? 1 : 0)) {
+    const std::size_t at = table.find(name);
+    if (at == std::string_view::npos) continue;
+    const std::size_t start = table.rfind('\n', at) + 1;
+    const auto words = words_of(table.substr(start, table.find('\n', at) - start));
+    if (words.size() <= kInode) return std::nullopt;
+    const auto state = parse(words[kState], 16);
+    const auto uid = parse(words[kUid], 10);
+    const auto inode = parse(words[kInode], 10);
+    if (!state || !uid || !inode || *uid > std::numeric_limits<uid_t>::max()) return std::nullopt;
+    return owner_in_state(static_cast<int>(*state), static_cast<uid_t>(*uid), *inode);
+  }
+  return std::nullopt;
+}
+
+std::optional<uid_t> uid_of_unknown_users(std::string_view uid_map, std::string_view overflow_uid) {
+  // "inside outside count", a line a range; the first namespace has the one range of all.
+  std::uint64_t known = 0;
+  for (const std::string& line : base::split(uid_map, '\n')) {
+    const auto words = words_of(line);
+    if (words.size() == 3) known += parse(words[2], 10).value_or(0);
+  }
+  if (known >= std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
+  constexpr uid_t kUsual = 65'534;
+  const auto number = parse(overflow_uid.substr(0, overflow_uid.find('\n')), 10);
+  return number ? static_cast<uid_t>(*number) : kUsual;
+}
+
+std::optional<uid_t> uid_of_unknown_users() {
+  const std::string map = base::read_file("/proc/self/uid_map");
+  // A kernel without user namespaces has no such file, and knows all users.
+  if (map.empty()) return std::nullopt;
+  return uid_of_unknown_users(map, base::read_file("/proc/sys/kernel/overflowuid"));
+}
+
+PeerLookup::PeerLookup(Source best, std::string table_folder) : source_(best), table_folder_(std::move(table_folder)) {
+  // Without a loopback interface there is nothing to try it out with, and nobody who could connect over it.
+  const auto connection = connect_to_ourselves();
+  if (source_ == Source::diagnostics) {
+    netlink_.reset(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+    if (netlink_ && (!connection || knows_owner_of(connection->client.get()))) return;
+    netlink_.reset();
+    source_ = Source::tables;
+  }
+  if (source_ == Source::tables && (!connection || !knows_owner_of(connection->client.get()))) source_ = Source::none;
+}
+
+bool PeerLookup::knows_owner_of(int fd) {
+  struct stat status {};
+  const auto half = own_endpoint(fd);
+  const auto other_half = peer_endpoint(fd);
+  if (!half || !other_half || ::fstat(fd, &status) != 0) return false;
+  return find(*half, *other_half) == PeerOwner{status.st_uid, status.st_ino};
+}
+
+std::optional<PeerOwner> PeerLookup::owner_of_peer(int fd) {
+  const auto half = peer_endpoint(fd);
+  const auto other_half = own_endpoint(fd);
+  if (!half || !other_half) return std::nullopt;
+  return find(*half, *other_half);
+}
+
+std::optional<PeerOwner> PeerLookup::find(const Endpoint& half, const Endpoint& other_half) {
+  if (source_ == Source::none) return std::nullopt;
+  if (source_ == Source::diagnostics) return ask_kernel(half, other_half);
+  // A socket of IPv6 may hold an IPv4 connection, and is then in the table of IPv6.
+  for (const char* name : {"/tcp", "/tcp6"}) {
+    if (auto owner = find_in_socket_table(base::read_file(table_folder_ + name), half, other_half)) return owner;
+  }
+  return std::nullopt;
+}
+
+std::optional<PeerOwner> PeerLookup::ask_kernel(const Endpoint& half, const Endpoint& other_half) {
+  Request request{};
+  request.header.nlmsg_len = sizeof request;
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST;  // exactly one socket: the kernel looks it up in its hash table
+  request.header.nlmsg_seq = ++sequence_;
+  request.body.sdiag_family = half.address.is_v6 ? AF_INET6 : AF_INET;
+  request.body.sdiag_protocol = IPPROTO_TCP;
+  inet_diag_sockid& id = request.body.id;
+  id.idiag_sport = htons(half.port);
+  id.idiag_dport = htons(other_half.port);
+  std::memcpy(id.idiag_src, half.address.bytes.data(), sizeof id.idiag_src);
+  std::memcpy(id.idiag_dst, other_half.address.bytes.data(), sizeof id.idiag_dst);
+  id.idiag_if = half.address.interface;
+  id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+
+  // The answer is there when send() returns.
+  if (::send(netlink_.get(), &request, sizeof request, MSG_DONTWAIT) != sizeof request) return std::nullopt;
+  Answer answer{};
+  while (true) {
+    const ssize_t got = ::recv(netlink_.get(), &answer, sizeof answer, MSG_DONTWAIT);
+    if (got < static_cast<ssize_t>(sizeof(nlmsghdr))) return std::nullopt;
+    if (answer.header.nlmsg_seq != sequence_) continue;  // an answer that we gave up
+    const bool whole = got >= static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg)));
+    if (answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY || !whole) return std::nullopt;
+    break;
+  }
+  // Where there is no such connection, the kernel names whoever listens on the peer's port.
+  if (answer.body.id.idiag_sport != id.idiag_sport || answer.body.id.idiag_dport != id.idiag_dport) return std::nullopt;
+  return owner_in_state(answer.body.idiag_state, answer.body.idiag_uid, answer.body.idiag_inode);
+}
+
+}  // namespace ddp::net

@@ -1,0 +1,43 @@
+// StoreToken: the job's secret, by which launchers of other machines prove that they belong to it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "store/handshake.h"
+
+namespace ddp::store {
+
+inline constexpr std::size_t kLeastTokenBytes = 16;
+inline constexpr std::size_t kMostTokenBytes = 4096;
+
+// Keyed BLAKE2b, 256 bits. Of the token only a key made from it is kept, until this is destroyed.
+class StoreToken : public Authenticator {
+ public:
+  // kLeastTokenBytes to kMostTokenBytes, of any kind.
+  static base::Result<std::shared_ptr<const StoreToken>> from_text(std::string_view text);
+
+  // A regular file of ours or of root's that nobody else can read; a line break at its end is not part of the token.
+  static base::Result<std::shared_ptr<const StoreToken>> from_file(const std::string& path);
+
+  StoreToken(const StoreToken&) = delete;
+  StoreToken& operator=(const StoreToken&) = delete;
+  ~StoreToken() override;
+
+  std::string sign(std::string_view message) const override;
+  bool verify(std::string_view message, std::string_view mac) const override;
+
+ private:
+  StoreToken() = default;
+
+  std::array<unsigned char, kMacBytes> key_{};
+};
+
+// Overwrites a secret so that the compiler does not leave it out.
+void wipe(char* bytes, std::size_t size);
+
+}  // namespace ddp::store

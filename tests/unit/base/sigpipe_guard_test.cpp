@@ -1,0 +1,79 @@
+#include "base/sigpipe_guard.h"
+
+#include <catch2/catch.hpp>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <thread>
+
+using ddp::base::SigpipeGuard;
+
+namespace {
+
+std::atomic<int> received = 0;
+
+// Counts SIGPIPE while it lives.
+class Counting {
+ public:
+  Counting() : before_(::signal(SIGPIPE, [](int) { ++received; })) { received = 0; }
+  ~Counting() { ::signal(SIGPIPE, before_); }
+
+ private:
+  decltype(::signal(0, nullptr)) before_;
+};
+
+int write_to_closed_pipe() {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  ::close(ends[0]);
+  const int error = ::write(ends[1], "x", 1) == 1 ? 0 : errno;
+  ::close(ends[1]);
+  return error;
+}
+
+}  // namespace
+
+TEST_CASE("a write to a closed pipe under the guard fails and sends no signal") {
+  const Counting counting;
+  {
+    const SigpipeGuard guard;
+    CHECK(write_to_closed_pipe() == EPIPE);
+  }
+  CHECK(received == 0);
+  CHECK(write_to_closed_pipe() == EPIPE);
+  CHECK(received == 1);
+}
+
+TEST_CASE("a thread that is started under the guard is free of the signal for good") {
+  const Counting counting;
+  std::atomic<bool> go = false;
+  std::thread thread;
+  {
+    const SigpipeGuard guard;
+    thread = std::thread([&] {
+      while (!go) std::this_thread::yield();
+      CHECK(write_to_closed_pipe() == EPIPE);
+    });
+  }
+  go = true;
+  thread.join();
+  CHECK(received == 0);
+}
+
+TEST_CASE("a signal that waited before the guard waits after it") {
+  const Counting counting;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  sigset_t before;
+  ::pthread_sigmask(SIG_BLOCK, &set, &before);
+  ::pthread_kill(::pthread_self(), SIGPIPE);
+  {
+    const SigpipeGuard guard;
+    CHECK(write_to_closed_pipe() == EPIPE);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  CHECK(received == 1);
+}

@@ -1,0 +1,39 @@
+#include "net/listener.h"
+
+#include <catch2/catch.hpp>
+
+#include "net/address.h"
+#include "support/sockets.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE("a listener takes a free port and both ends know their addresses") {
+  const auto listener = net::listen_tcp("127.0.0.1", 0, 1);
+  REQUIRE(listener);
+  const std::uint16_t port = net::own_endpoint(listener.value().get())->port;
+  REQUIRE(port != 0);
+  const RawPeer peer(port);
+  CHECK(net::peer_endpoint(peer.fd())->text() == "127.0.0.1:" + std::to_string(port));
+}
+
+TEST_CASE("a listener on all addresses hears IPv4 and names it as such") {
+  const auto listener = net::listen_tcp("::", 0, 1);
+  if (!listener) return;  // no IPv6 here
+  const RawPeer peer(net::own_endpoint(listener.value().get())->port);
+  const base::UniqueFd accepted(::accept(listener.value().get(), nullptr, nullptr));
+  REQUIRE(accepted);
+  CHECK_THAT(net::peer_endpoint(accepted.get())->text(), Catch::StartsWith("127.0.0.1:"));
+}
+
+TEST_CASE("an IPv6 address stands in brackets") {
+  const auto listener = net::listen_tcp("::1", 0, 1);
+  if (!listener) return;
+  CHECK_THAT(net::own_endpoint(listener.value().get())->text(), Catch::StartsWith("[::1]:"));
+}
+
+TEST_CASE("what cannot be listened on is refused with the reason") {
+  CHECK_THAT(net::listen_tcp("node0", 80, 1).error().message,
+             Catch::Contains("node0:80") && Catch::Contains("not an IP address"));
+  CHECK_FALSE(net::listen_tcp("192.0.2.1", 0, 1));
+}

@@ -1,0 +1,240 @@
+#include "net/peer_owner.h"
+
+#include <catch2/catch.hpp>
+#include <netinet/tcp.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <initializer_list>
+
+#include "support/local_connections.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp::test;
+using ddp::base::UniqueFd;
+using ddp::net::Endpoint;
+using ddp::net::find_in_socket_table;
+using ddp::net::PeerLookup;
+using ddp::net::PeerOwner;
+using ddp::net::uid_of_unknown_users;
+using Source = PeerLookup::Source;
+
+namespace {
+
+// A child that is connected for as long as this lives.
+class ConnectedChild {
+ public:
+  ConnectedChild(std::uint16_t port, uid_t uid) {
+    std::array<int, 2> ready{};
+    std::array<int, 2> end{};
+    REQUIRE(::pipe(ready.data()) == 0);
+    REQUIRE(::pipe(end.data()) == 0);
+    pid_ = ::fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::close(end[1]);
+      char byte = 0;
+      if (::setresuid(uid, uid, uid) != 0) ::_exit(1);
+      const UniqueFd fd = connect_to(port, Family::v4);
+      if (!fd || ::write(ready[1], &byte, 1) != 1) ::_exit(1);
+      if (::read(end[0], &byte, 1) != 0) ::_exit(1);
+      ::_exit(0);
+    }
+    ::close(ready[1]);
+    ::close(end[0]);
+    end_.reset(end[1]);
+    char byte = 0;
+    const bool connected = ::read(ready[0], &byte, 1) == 1;
+    ::close(ready[0]);
+    REQUIRE(connected);
+  }
+  ConnectedChild(const ConnectedChild&) = delete;
+  ConnectedChild& operator=(const ConnectedChild&) = delete;
+  ~ConnectedChild() { ends(); }
+
+  void ends() {
+    end_.reset();
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd end_;
+};
+
+const std::initializer_list<Source> kSources = {Source::diagnostics, Source::tables};
+
+}  // namespace
+
+TEST_CASE("this machine tells who owns the peer") {
+  CHECK(PeerLookup().source() != Source::none);
+  CHECK(PeerLookup(Source::tables).source() == Source::tables);
+}
+
+TEST_CASE("a connection of this process is our own, in each version of IP") {
+  for (const Source source : kSources) {
+    PeerLookup lookup(source);
+    for (const Family family : {Family::v4, Family::v6, Family::mapped}) {
+      CAPTURE(static_cast<int>(source), static_cast<int>(family));
+      const Listener listener;
+      const UniqueFd client = connect_to(listener.port, family);
+      if (!client && family == Family::v6) {
+        WARN("skipped: no loopback interface for IPv6");
+        continue;
+      }
+      REQUIRE(client);
+      const UniqueFd server = listener.accept();
+      CHECK(lookup.owner_of_peer(server.get()) == owner_of(client));
+      CHECK(lookup.owner_of_peer(client.get()) == owner_of(server));
+    }
+  }
+}
+
+TEST_CASE("a connection of another user's process is that user's") {
+  if (::geteuid() != 0) {
+    WARN("skipped: becoming another user takes root");
+    return;
+  }
+  constexpr uid_t kNobody = 65'534;
+  const Listener listener;
+  ConnectedChild child(listener.port, kNobody);
+  const UniqueFd server = listener.accept();
+  for (const Source source : kSources) {
+    PeerLookup lookup(source);
+    const auto owner = lookup.owner_of_peer(server.get());
+    REQUIRE(owner);
+    CHECK(owner->uid == kNobody);
+  }
+  // The kernel calls what it leaves behind root's.
+  child.ends();
+  hears_the_end(server);
+  for (const Source source : kSources) {
+    PeerLookup lookup(source);
+    CHECK_FALSE(lookup.owner_of_peer(server.get()));
+  }
+}
+
+TEST_CASE("a peer that has closed its socket has no owner") {
+  for (const Source source : kSources) {
+    PeerLookup lookup(source);
+    const Listener listener;
+    UniqueFd client = connect_to(listener.port, Family::v4);
+    const UniqueFd server = listener.accept();
+    client.reset();
+    hears_the_end(server);
+    CHECK_FALSE(lookup.owner_of_peer(server.get()));
+    ::shutdown(server.get(), SHUT_WR);  // the peer is in TIME_WAIT now
+    CHECK_FALSE(lookup.owner_of_peer(server.get()));
+  }
+}
+
+TEST_CASE("a peer that has said its last word, but listens, has an owner") {
+  for (const Source source : kSources) {
+    PeerLookup lookup(source);
+    const Listener listener;
+    const UniqueFd client = connect_to(listener.port, Family::v4);
+    const UniqueFd server = listener.accept();
+    REQUIRE(::shutdown(client.get(), SHUT_WR) == 0);
+    hears_the_end(server);
+    CHECK(lookup.owner_of_peer(server.get()) == owner_of(client));
+  }
+}
+
+TEST_CASE("what is not connected has no peer to be owned") {
+  for (const Source source : kSources) {
+    PeerLookup lookup(source);
+    const Listener listener;
+    CHECK_FALSE(lookup.owner_of_peer(listener.fd.get()));
+    CHECK_FALSE(lookup.owner_of_peer(-1));
+  }
+}
+
+TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
+  PeerLookup lookup;
+  const Listener listener;
+  UniqueFd client = connect_to(listener.port, Family::v4);
+  const auto left = ddp::net::own_endpoint(client.get());
+  const UniqueFd server = listener.accept();
+  // A socket in repair is gone without a word to the other side.
+  const int on = 1;
+  if (::setsockopt(client.get(), IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) != 0) {
+    WARN("skipped: TCP_REPAIR is for administrators");
+    return;
+  }
+  client.reset();
+  const UniqueFd heir(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(left->port);
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::bind(heir.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+  REQUIRE(::listen(heir.get(), 1) == 0);
+  CHECK_FALSE(lookup.owner_of_peer(server.get()));
+}
+
+TEST_CASE("without the kernel's diagnostics the tables are read, without these nothing is known") {
+  const TemporaryDirectory empty;
+  const PeerLookup lookup(Source::tables, empty.path());
+  CHECK(lookup.source() == Source::none);
+
+  PeerLookup blind(Source::none);
+  const Listener listener;
+  const UniqueFd client = connect_to(listener.port, Family::v4);
+  const UniqueFd server = listener.accept();
+  CHECK_FALSE(blind.owner_of_peer(server.get()));
+}
+
+namespace {
+
+const std::string kTable4 =
+    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+    "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 11 1 0 100 0 0 10 0\n"
+    "   1: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0 12 1 0 20 4 30 10 -1\n"
+    "   2: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 13 1 0 20 4 30 10 -1\n"
+    "   3: 0100007F:C351 0100007F:1F90 06 00000000:00000000 03:000017A4 00000000     0        0 0 3 0\n"
+    "   4: 0100007F:C352 0100007F:1F90 02 00000000:00000000 00:00000000 00000000  1001        0 14 1 0 20 4 30 10 -1\n"
+    "   5: 0100007F:C353 0100007F:1F90 08 00000000:00000000 00:00000000 00000000 4294967294        0 15 1 0\n"
+    "   6: 0100007F:C354 0100007F:1F90 04 00000000:00000000 00:00000000 00000000     0        0 0 1 0\n"
+    "   7: 0100007F:C355 0100007F:1F90 01";
+const std::string kTable6 =
+    "   0: 0000000000000000FFFF00000100007F:C360 0000000000000000FFFF00000100007F:1F90 01 "
+    "00000000:00000000 00:00000000 00000000  1002        0 21 1 0 20 4 30 10 -1\n"
+    "   1: 00000000000000000000000001000000:C361 00000000000000000000000001000000:1F90 01 "
+    "00000000:00000000 00:00000000 00000000  1003        0 22 1 0 20 4 30 10 -1\n";
+
+Endpoint local4(std::uint16_t port) {
+  return {{.is_v6 = false, .bytes = {127, 0, 0, 1}}, port};
+}
+Endpoint local6(std::uint16_t port) {
+  return {{.is_v6 = true, .bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}, port};
+}
+
+}  // namespace
+
+TEST_CASE("the tables are searched for exactly one half") {
+  CHECK(find_in_socket_table(kTable4, local4(50'000), local4(8080)) == PeerOwner{1001, 12});
+  CHECK(find_in_socket_table(kTable4, local4(8080), local4(50'000)) == PeerOwner{1000, 13});
+  CHECK(find_in_socket_table(kTable4, local4(50'003), local4(8080)) == PeerOwner{4'294'967'294, 15});
+  CHECK(find_in_socket_table(kTable6, local4(50'016), local4(8080)) == PeerOwner{1002, 21});
+  CHECK(find_in_socket_table(kTable6, local6(50'017), local6(8080)) == PeerOwner{1003, 22});
+}
+
+TEST_CASE("in the tables, a socket that is not connected or not held is nobody's") {
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'001), local4(8080)));  // TIME_WAIT
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'002), local4(8080)));  // SYN_SENT
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'004), local4(8080)));  // closed, and not yet all sent
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'005), local4(8080)));  // cut off
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(50'099), local4(8080)));
+  CHECK_FALSE(find_in_socket_table(kTable4, local4(0), local4(0)));
+  CHECK_FALSE(find_in_socket_table(kTable6, local6(50'016), local6(8080)));
+  CHECK_FALSE(find_in_socket_table("", local4(50'000), local4(8080)));
+}
+
+TEST_CASE("users that a namespace does not know share a uid there") {
+  CHECK_FALSE(uid_of_unknown_users("         0          0 4294967295\n", "65534\n"));
+  CHECK(uid_of_unknown_users("         0       1000          1\n", "65534\n") == 65'534U);
+  CHECK(uid_of_unknown_users("0 1000 1\n1 100000 65536\n", "99\n") == 99U);
+  CHECK_FALSE(uid_of_unknown_users("0 1 4294967294\n4294967294 0 1\n", "65534\n"));
+  CHECK(uid_of_unknown_users("0 1000 1\n", "") == 65'534U);
+}
