@@ -110,8 +110,8 @@ DDP_EXPORT std::shared_ptr<Store> connect_tcp_store(const std::string& host, std
 DDP_EXPORT std::shared_ptr<Store> make_memory_store(std::chrono::milliseconds timeout);
 
 // A store in a file that all users can write and lock: on one machine, or on a file system that they share (NFS). Made
-// (for this user alone) if it does not exist; the file grows with every change. With `world_size`, the last of that many
-// users to leave (its object is destroyed) removes the file; without, and after a crash of one of them, it stays.
+// (for this user alone) if it does not exist; the file grows with every change. With `world_size`, the last of that
+// many users to leave (its object is destroyed) removes the file; without, and after a crash of one of them, it stays.
 // A user that is killed leaves nothing half done, but its last multi_set. Waiting asks again every 10 ms at most, and
 // keeps no other call waiting. Not for use after fork() in the child. Throws `unavailable`, naming the file, when it
 // cannot be opened, locked or written (a full disk; then nothing is changed), `corrupt` when it is no store or damaged.

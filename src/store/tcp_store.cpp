@@ -8,8 +8,8 @@
 
 #include "base/limits.h"
 #include "base/text.h"
-#include "store/key_requests.h"
 #include "store/client_session.h"
+#include "store/key_requests.h"
 
 namespace ddp {
 namespace {
