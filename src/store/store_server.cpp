@@ -310,6 +310,7 @@ class Server : public StoreServer {
     }
     if (session->unsent() == 0) dirty_.push_back(to);
     session->send(bytes);
+    count_held(*session);  // it may not be its turn for long
   }
 
   void send_replies() {
