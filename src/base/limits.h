@@ -31,6 +31,8 @@ inline constexpr std::size_t kStorePauseBytes = std::size_t{64} << 10;  // unrea
 inline constexpr int kStoreTurnEvents = 128;                            // sockets that one turn of the server looks at
 inline constexpr int kStoreTurnAccepts = 32;
 inline constexpr auto kStoreUnreadTime = 5min;         // replies that nobody reads
+inline constexpr auto kStoreProofTime = 10s;           // for a stranger to prove the token
+inline constexpr std::size_t kStoreStrangers = 256;    // connections that have yet to prove it
 inline constexpr auto kStoreAcceptPause = 50ms;        // when no descriptor is left
 inline constexpr auto kStoreToldWait = 5s;             // a longer wait that is given up is told
 inline constexpr std::size_t kStoreReportKeys = 1000;  // in the answer to INSPECT
@@ -45,6 +47,17 @@ inline constexpr auto kStoreLongestPause = 1s;
 inline constexpr auto kStoreHandshake = 5s;
 inline constexpr int kStoreRepeats = 3;
 inline constexpr std::size_t kStoreEagerKeys = 16;
+// Server of rank 0: at the end, for clients that are still there, and how often it looks.
+inline constexpr auto kStoreGoodbye = 5s;
+inline constexpr auto kStoreGoodbyeLook = 10ms;
+// Store file: pauses of those that wait for its lock or for a key, how long the lock is left to others, how long it is
+// waited for at the end, and what is read at once.
+inline constexpr auto kFileFirstPause = 50us;
+inline constexpr auto kFileLockPause = 2ms;
+inline constexpr auto kFileWaitPause = 10ms;
+inline constexpr auto kFileCourtesy = 100us;
+inline constexpr auto kFileGoodbye = 5s;
+inline constexpr std::size_t kFileReadBytes = std::size_t{1} << 20;
 
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;

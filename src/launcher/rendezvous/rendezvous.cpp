@@ -20,6 +20,7 @@ class SingleNodeRendezvous : public Rendezvous {
   }
 
   const NodeAssignment& assignment() const override { return assignment_; }
+  std::optional<std::string> warning() const override { return server_->warning(); }
 
  private:
   std::unique_ptr<store::StoreServer> server_;
@@ -35,6 +36,8 @@ bool is_number(const std::string& address) {
 
 // The addresses of a name that the user gave; a number is its own.
 base::Result<std::vector<std::string>> look_up(const std::string& address) {
+  // All interfaces are those of IPv4 on a machine without IPv6.
+  if (address == "::") return std::vector<std::string>{"::", "0.0.0.0"};
   if (is_number(address)) return std::vector{address};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -58,11 +61,17 @@ base::Result<std::vector<std::string>> look_up(const std::string& address) {
 }  // namespace
 
 base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                           const RejectionCallback& on_rejection) {
+                                                           const WarningCallback& on_warning) {
   const auto addresses = look_up(plan.store.bind_address);
   if (!addresses) return addresses.error();
   store::StoreServerOptions options;
-  options.on_rejection = on_rejection;
+  options.limits = plan.store.limits;
+  options.open = plan.store.open;
+  options.authenticator = plan.store.token;
+  options.on_rejection = [on_warning](const std::string& peer, const std::string& reason) {
+    on_warning("the store sent " + peer + " away: " + reason);
+  };
+  options.on_given_up = [on_warning](const std::string& text) { on_warning("store: " + text); };
   std::string why;
   for (const std::string& address : addresses.value()) {
     auto server = store::StoreServer::listen(address, plan.store.port, options);
