@@ -35,6 +35,8 @@ bool is_number(const std::string& address) {
 
 // The addresses of a name that the user gave; a number is its own.
 base::Result<std::vector<std::string>> look_up(const std::string& address) {
+  // All interfaces are those of IPv4 on a machine without IPv6.
+  if (address == "::") return std::vector<std::string>{"::", "0.0.0.0"};
   if (is_number(address)) return std::vector{address};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
