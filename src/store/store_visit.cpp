@@ -106,7 +106,7 @@ Result<StoreVisit, VisitFailure> StoreVisit::open(const std::string& host, std::
                                              "leave that out here"};
     }
   }
-  if (auto failure = visit.expect_ours(authenticator != nullptr, until)) return *failure;
+  if (auto failure = visit.expect_ours(until)) return *failure;
   return visit;
 }
 
@@ -125,20 +125,17 @@ std::optional<VisitFailure> StoreVisit::authenticate(const std::shared_ptr<const
   if (!proved) return lost(proved.error());
   const auto verdict = receive<std::uint8_t>(fd(), until);
   if (!verdict || verdict.value() != 0) return wrong;
+  proved_ = true;
   return std::nullopt;
 }
 
-std::optional<VisitFailure> StoreVisit::expect_ours(bool authenticated, Deadline until) {
+std::optional<VisitFailure> StoreVisit::expect_ours(Deadline until) {
   const auto asked =
       net::send_all(fd(), encode(request(StoreOp::check, {std::string(wire::kStoreExtensionsKey)})), until);
   const auto answer = asked ? receive<std::uint8_t>(fd(), until) : asked.error();
-  if (!answer && was_closed(answer.error()) && !authenticated) {
-    return VisitFailure{Kind::refused, "the store at " + where_ +
-                                           " wants a proof that its token is known. Give the token with "
-                                           "--auth-token-file"};
-  }
   if (!answer) return lost(answer.error());
-  if (answer.value() == wire::kStoreReady) return std::nullopt;
+  greeted_ = answer.value() == wire::kStoreReady;
+  if (greeted_) return std::nullopt;
   return foreign(where_, "PyTorch's store");
 }
 
@@ -179,6 +176,11 @@ Result<std::string, SocketFailure> StoreVisit::receive_bytes(Deadline until) {
 }
 
 VisitFailure StoreVisit::lost(const SocketFailure& failure) const {
+  if (was_closed(failure) && !proved_ && greeted_) {
+    return {Kind::refused, "the store at " + where_ +
+                               " closes the connection: it wants a proof that its token is known. Give the token with "
+                               "--auth-token-file"};
+  }
   return {Kind::lost, "the connection to the store at " + where_ + " is lost: " + failure.message};
 }
 

@@ -55,10 +55,12 @@ class StoreVisit {
   base::Result<std::string, net::SocketFailure> receive_bytes(net::Deadline until);
   std::optional<VisitFailure> authenticate(const std::shared_ptr<const Authenticator>& authenticator,
                                            net::Deadline until);
-  std::optional<VisitFailure> expect_ours(bool authenticated, net::Deadline until);
+  std::optional<VisitFailure> expect_ours(net::Deadline until);
 
   base::UniqueFd fd_;
   std::string where_;
+  bool greeted_ = false;  // it is ours
+  bool proved_ = false;
 };
 
 // "10.0.0.1:29500", "[::1]:29500".
