@@ -26,7 +26,9 @@ std::string bytes(std::int64_t count) {
 }
 
 std::string quoted(std::string_view key) {
-  return "\"" + printable(key) + "\"";
+  std::string text = printable(key);
+  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return "\"" + text + "\"";
 }
 
 // Columns of one width each, two blanks between them, two before the first; empty cells at a line's end leave nothing.
@@ -171,7 +173,11 @@ std::string inspection_text(const Inspection& inspection) {
     text += "\nConnected and not waiting, " + ranks_of(sections.idle) + ":\n" +
             client_lines(sections.idle, &Client::connected_ms);
   }
-  if (!inspection.absent_ranks.empty()) text += "\nNot connected: ranks " + printable(inspection.absent_ranks) + "\n";
+  if (!inspection.absent_ranks.empty()) {
+    const bool several = inspection.absent_ranks.find_first_of(",-") != std::string::npos;
+    text +=
+        std::string("\nNot connected: ") + (several ? "ranks " : "rank ") + printable(inspection.absent_ranks) + "\n";
+  }
   if (!sections.others.empty()) {
     text += "\n" + base::counted(std::ssize(sections.others), "other client") + ", connected for:\n" +
             client_lines(sections.others, &Client::connected_ms);
