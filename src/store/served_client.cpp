@@ -8,13 +8,9 @@
 
 namespace ddp::store {
 
-ServedClient::ServedClient(ConnectionId id, base::UniqueFd socket, std::string peer, const StoreLimits& limits,
-                           TimePoint now)
-    : id_(id),
-      socket_(std::move(socket)),
-      peer_(std::move(peer)),
-      since_(now),
-      parser_({limits.key_bytes, limits.value_bytes, limits.keys_per_request, limits.request_bytes}) {}
+ServedClient::ServedClient(ConnectionId id, base::UniqueFd socket, std::string peer,
+                           const wire::StoreRequestLimits& limits, TimePoint now)
+    : id_(id), socket_(std::move(socket)), peer_(std::move(peer)), since_(now), parser_(limits) {}
 
 ServedClient::Input ServedClient::receive(std::span<char> scratch) {
   const ssize_t received = ::recv(socket_.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);

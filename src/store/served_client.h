@@ -15,7 +15,8 @@ namespace ddp::store {
 // Its socket is non-blocking. Not thread-safe.
 class ServedClient {
  public:
-  ServedClient(ConnectionId id, base::UniqueFd socket, std::string peer, const StoreLimits& limits, TimePoint now);
+  ServedClient(ConnectionId id, base::UniqueFd socket, std::string peer, const wire::StoreRequestLimits& limits,
+               TimePoint now);
 
   // Reads what there is, up to the size of `scratch`, and gives it to the parser.
   enum class Input { open, closed, timed_out };
