@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 namespace {
 
 using Words = std::vector<std::string>;
-using Outcome = std::variant<Options, Information, UsageError>;
+using Outcome = ParsedCommand;
 
 Outcome parse_as(const std::string& name, const Words& words, const Words& environment = {}) {
   std::vector<const char*> argv{name.c_str()};
