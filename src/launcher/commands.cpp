@@ -47,6 +47,7 @@ int run(int argc, const char* const* argv) {
   const auto& options = std::get<Options>(parsed);
   LogSink log(options.quiet);
   const auto plan = make_launch_plan(options, gather_host_facts(options));
+  hide_auth_token();
   if (!plan) {
     log.error(plan.error().message);
     return plan.error().exit_code;

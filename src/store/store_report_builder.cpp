@@ -26,7 +26,7 @@ std::vector<wire::StoreReport::Key> keys_of(const StoreTable& table) {
   return keys;
 }
 
-wire::StoreReport::Client client_of(const StoreTable& table, const StoreSession& session, TimePoint now) {
+wire::StoreReport::Client client_of(const StoreTable& table, const ServedClient& session, TimePoint now) {
   wire::StoreReport::Client client;
   client.peer = session.peer();
   client.connected_ms = milliseconds(now - session.connected_since());
@@ -52,13 +52,13 @@ std::string ranks_that(const std::string& list, const std::string& one, const st
 
 }  // namespace
 
-wire::StoreReport build_report(const StoreTable& table, std::span<const StoreSession* const> sessions, TimePoint now) {
+wire::StoreReport build_report(const StoreTable& table, std::span<const ServedClient* const> sessions, TimePoint now) {
   wire::StoreReport report;
   report.key_count = static_cast<std::int64_t>(table.values().size() + table.queues().size());
   report.table_bytes = static_cast<std::int64_t>(table.bytes());
   report.client_count = static_cast<std::int64_t>(sessions.size());
   report.keys = keys_of(table);
-  for (const StoreSession* session : sessions) report.clients.push_back(client_of(table, *session, now));
+  for (const ServedClient* session : sessions) report.clients.push_back(client_of(table, *session, now));
   std::ranges::sort(report.clients, [](const auto& a, const auto& b) {
     return std::tuple(-a.waiting_ms, a.rank, a.peer) < std::tuple(-b.waiting_ms, b.rank, b.peer);
   });
@@ -66,7 +66,7 @@ wire::StoreReport build_report(const StoreTable& table, std::span<const StoreSes
   return report;
 }
 
-std::string describe_given_up(const StoreTable& table, const StoreSession& session, const StoreWait& wait,
+std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,
                               TimePoint now) {
   const StoreRank* rank = table.ranks().find(session.id());
   std::string text =

@@ -4,16 +4,16 @@
 #include <span>
 #include <string>
 
-#include "store/store_session.h"
+#include "store/served_client.h"
 #include "store/store_table.h"
 #include "wire/store_report.h"
 
 namespace ddp::store {
 
-wire::StoreReport build_report(const StoreTable& table, std::span<const StoreSession* const> sessions, TimePoint now);
+wire::StoreReport build_report(const StoreTable& table, std::span<const ServedClient* const> clients, TimePoint now);
 
 // "rank 1 (node0:4711) gave up waiting for key '/x' after 30 s; rank 0 waits for it too; ranks 2-3 have not arrived"
-std::string describe_given_up(const StoreTable& table, const StoreSession& session, const StoreWait& wait,
+std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,
                               TimePoint now);
 
 }  // namespace ddp::store

@@ -20,8 +20,9 @@
 #include "base/limits.h"
 #include "net/address.h"
 #include "net/listener.h"
+#include "store/gatekeeper.h"
+#include "store/served_client.h"
 #include "store/store_report_builder.h"
-#include "store/store_session.h"
 #include "store/store_table.h"
 
 namespace ddp::store {
@@ -43,6 +44,21 @@ std::uint64_t random_id() {
   return id;
 }
 
+wire::StoreRequestLimits request_limits(const StoreLimits& limits) {
+  return {limits.key_bytes, limits.value_bytes, limits.keys_per_request, limits.request_bytes};
+}
+
+// Enough to prove the token.
+constexpr wire::StoreRequestLimits kStrangersLimits = {64, 64, 1, 256};
+
+// What a connection may ask before it has proved the token.
+bool is_for_strangers(const wire::StoreRequest& request) {
+  using Op = wire::StoreOp;
+  return request.op == Op::validate || request.op == Op::ping || request.op == Op::auth_hello ||
+         request.op == Op::auth_proof ||
+         (request.op == Op::check && request.keys.size() == 1 && request.keys[0] == wire::kStoreExtensionsKey);
+}
+
 // Descriptors that clients may take: some are left for whoever runs the server.
 std::size_t descriptors_for_clients() {
   rlimit limit{};
@@ -54,6 +70,7 @@ class Server : public StoreServer {
  public:
   explicit Server(StoreServerOptions options)
       : options_(std::move(options)),
+        gatekeeper_(options_.open, options_.authenticator),
         table_(options_.limits, random_id()),
         most_clients_(std::min(options_.limits.connections, descriptors_for_clients())) {}
 
@@ -61,16 +78,17 @@ class Server : public StoreServer {
     auto listener = net::listen_tcp(address, port, limits::kStoreBacklog);
     if (!listener) return listener.error();
     listener_ = std::move(listener).value();
-    port_ = net::own_endpoint(listener_.get()).value_or(net::Endpoint{}).port;
+    end_ = net::own_endpoint(listener_.get()).value_or(net::Endpoint{});
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (!epoll_ || !timer_ || !watch(listener_.get(), kListener, EPOLLIN) || !watch(timer_.get(), kTimer, EPOLLIN)) {
       return base::Failure{"cannot serve the store: " + std::string(std::strerror(errno))};
     }
-    return port_;
+    return end_.port;
   }
 
-  std::uint16_t port() const override { return port_; }
+  std::uint16_t port() const override { return end_.port; }
+  std::optional<std::string> warning() const override { return gatekeeper_.warning(end_.text()); }
   int fd() const override { return epoll_.get(); }
 
   void serve() override {
@@ -82,7 +100,7 @@ class Server : public StoreServer {
       if (event.data.u64 == kListener) {
         accept_some();
       } else if (event.data.u64 == kTimer) {
-        accept_again();
+        tick();
       } else {
         attend(event.data.u64, event.events);
       }
@@ -91,16 +109,11 @@ class Server : public StoreServer {
 
   void add_client(UniqueFd socket, const std::string& name) override {
     now_ = TimePoint::clock::now();
-    const ConnectionId id = next_id_++;
-    auto session = std::make_unique<StoreSession>(id, std::move(socket), name, options_.limits, now_);
-    session->interest = EPOLLIN;
-    if (!watch(session->fd(), id, session->interest))
-      return reject(name, "epoll: " + std::string(std::strerror(errno)));
-    sessions_.emplace(id, std::move(session));
+    add(std::move(socket), name, request_limits(options_.limits));
   }
 
   wire::StoreReport report() const override {
-    std::vector<const StoreSession*> sessions;
+    std::vector<const ServedClient*> sessions;
     for (const auto& [id, session] : sessions_) sessions.push_back(session.get());
     return build_report(table_, sessions, TimePoint::clock::now());
   }
@@ -111,6 +124,18 @@ class Server : public StoreServer {
     event.events = interest;
     event.data.u64 = id;
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
+
+  std::optional<ConnectionId> add(UniqueFd socket, const std::string& name, const wire::StoreRequestLimits& limits) {
+    const ConnectionId id = next_id_++;
+    auto session = std::make_unique<ServedClient>(id, std::move(socket), name, limits, now_);
+    session->interest = EPOLLIN;
+    if (!watch(session->fd(), id, session->interest)) {
+      reject(name, "epoll: " + std::string(std::strerror(errno)));
+      return std::nullopt;
+    }
+    sessions_.emplace(id, std::move(session));
+    return id;
   }
 
   void reject(const std::string& peer, const std::string& reason) const {
@@ -134,6 +159,12 @@ class Server : public StoreServer {
     const auto peer_end = net::peer_endpoint(socket.get());
     if (!peer_end) return;  // it has left
     const std::string peer = peer_end->text();
+    const Admission admission = gatekeeper_.decide(socket.get(), peer_end->address);
+    if (admission.verdict == Admission::Verdict::refuse) return reject(peer, admission.reason);
+    const bool stranger = admission.verdict == Admission::Verdict::authenticate;
+    if (stranger && strangers_.size() >= limits::kStoreStrangers) {
+      return reject(peer, admission.reason + ", as " + std::to_string(strangers_.size()) + " others are");
+    }
     if (sessions_.size() >= most_clients_) {
       return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
     }
@@ -143,15 +174,17 @@ class Server : public StoreServer {
     const auto patience = static_cast<unsigned>(options_.unread_time.count());
     ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
-    add_client(std::move(socket), peer);
+    const auto id = add(std::move(socket), peer, stranger ? kStrangersLimits : request_limits(options_.limits));
+    if (!id || !stranger) return;
+    strangers_.emplace(*id, now_ + limits::kStoreProofTime);
+    set_timer(limits::kStoreProofTime);
   }
 
   // Nobody can be accepted now: not to look again at once.
   void accept_later(int error) {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-    itimerspec when{};
-    when.it_value.tv_nsec = std::chrono::nanoseconds(limits::kStoreAcceptPause).count();
-    ::timerfd_settime(timer_.get(), 0, &when, nullptr);
+    paused_ = true;
+    set_timer(limits::kStoreAcceptPause);
     if (!told_of_pause_) {
       const bool no_files = error == EMFILE || error == ENFILE;
       reject("new clients", no_files ? "out of file descriptors (ulimit -n)" : std::strerror(error));
@@ -159,26 +192,43 @@ class Server : public StoreServer {
     told_of_pause_ = true;
   }
 
-  void accept_again() {
-    std::uint64_t expirations = 0;
-    if (::read(timer_.get(), &expirations, sizeof expirations) < 0) return;
-    watch(listener_.get(), kListener, EPOLLIN);
+  // The next tick, unless one comes before.
+  void set_timer(std::chrono::nanoseconds delay) {
+    itimerspec when{};
+    ::timerfd_gettime(timer_.get(), &when);
+    const auto set = std::chrono::seconds(when.it_value.tv_sec) + std::chrono::nanoseconds(when.it_value.tv_nsec);
+    if (set.count() > 0 && set < delay) return;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay);
+    when.it_value = {seconds.count(), (delay - seconds).count()};
+    ::timerfd_settime(timer_.get(), 0, &when, nullptr);
   }
 
-  StoreSession* find(ConnectionId id) const {
+  void tick() {
+    std::uint64_t expirations = 0;
+    if (::read(timer_.get(), &expirations, sizeof expirations) < 0) return;
+    if (std::exchange(paused_, false)) watch(listener_.get(), kListener, EPOLLIN);
+    std::vector<ConnectionId> late;
+    for (const auto& [id, deadline] : strangers_) {
+      if (deadline <= now_) late.push_back(id);
+    }
+    for (const ConnectionId id : late) expel(id, "it has not proved to know the token in time");
+    if (!strangers_.empty()) set_timer(std::chrono::seconds(1));
+  }
+
+  ServedClient* find(ConnectionId id) const {
     const auto found = sessions_.find(id);
     return found == sessions_.end() ? nullptr : found->second.get();
   }
 
   void attend(ConnectionId id, std::uint32_t events) {
-    StoreSession* session = find(id);
+    ServedClient* session = find(id);
     if (session == nullptr) return;
     if ((events & EPOLLOUT) != 0) dirty_.push_back(id);
     if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
       const auto input = session->receive(input_);
-      if (input == StoreSession::Input::timed_out)
+      if (input == ServedClient::Input::timed_out)
         return expel(id, "it does not read its replies, or its machine is gone");
-      if (input == StoreSession::Input::closed) return drop(id);
+      if (input == ServedClient::Input::closed) return drop(id);
     }
     // Replies go out when all that came is carried out, or there are many of them.
     do {
@@ -191,7 +241,7 @@ class Server : public StoreServer {
 
   // Until the client has nothing more to ask for, or too much to read.
   void carry_out_requests(ConnectionId id) {
-    StoreSession* session = find(id);
+    ServedClient* session = find(id);
     may_have_more_ = false;
     while (session != nullptr) {
       if (session->is_full()) {
@@ -208,6 +258,10 @@ class Server : public StoreServer {
   }
 
   void carry_out(ConnectionId from, const wire::StoreRequest& request) {
+    if (!is_for_strangers(request) && !is_welcome(from)) return;
+    if (request.op == wire::StoreOp::auth_hello || request.op == wire::StoreOp::auth_proof) {
+      return authenticate(from, request);
+    }
     if (request.op == wire::StoreOp::inspect) {
       std::string answer;
       wire::put_bytes(answer, encode(report()));
@@ -221,8 +275,34 @@ class Server : public StoreServer {
     if (outcome.violation) expel(from, outcome.violation->reason);
   }
 
+  // A stranger may be one no longer, because a launcher of its node has proved the token. Expels the others.
+  bool is_welcome(ConnectionId id) {
+    if (!strangers_.contains(id)) return true;
+    const ServedClient& session = *find(id);
+    const auto peer = net::peer_endpoint(session.fd());
+    const Admission admission = gatekeeper_.decide(session.fd(), peer.value_or(net::Endpoint{}).address);
+    if (admission.verdict == Admission::Verdict::admit) {
+      welcome_stranger(id);
+      return true;
+    }
+    expel(id, admission.reason);
+    return false;
+  }
+
+  void welcome_stranger(ConnectionId id) {
+    if (strangers_.erase(id) > 0) find(id)->parser().set_limits(request_limits(options_.limits));
+  }
+
+  void authenticate(ConnectionId from, const wire::StoreRequest& request) {
+    const auto peer = net::peer_endpoint(find(from)->fd());
+    const auto answer = gatekeeper_.hear(from, peer.value_or(net::Endpoint{}).address, request);
+    if (!answer) return expel(from, answer.error().message);
+    if (gatekeeper_.has_proved(from)) welcome_stranger(from);
+    deliver(from, answer.value());
+  }
+
   void deliver(ConnectionId to, std::string_view bytes) {
-    StoreSession* session = find(to);
+    ServedClient* session = find(to);
     if (session == nullptr) return;
     if (session->unsent() + bytes.size() > options_.limits.unsent_bytes) {
       return expel(to,
@@ -235,7 +315,7 @@ class Server : public StoreServer {
   void send_replies() {
     // A client may leave in the middle of this, which wakes nobody and adds no reply.
     for (const ConnectionId id : std::exchange(dirty_, {})) {
-      StoreSession* session = find(id);
+      ServedClient* session = find(id);
       if (session == nullptr) continue;
       if (!session->flush()) {
         drop(id);
@@ -246,7 +326,7 @@ class Server : public StoreServer {
     }
   }
 
-  void update_interest(StoreSession& session) {
+  void update_interest(ServedClient& session) {
     const std::uint32_t interest = (session.is_full() ? 0U : EPOLLIN) | (session.unsent() > 0 ? EPOLLOUT : 0U);
     if (interest == session.interest) return;
     session.interest = interest;
@@ -256,7 +336,7 @@ class Server : public StoreServer {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, session.fd(), &event);
   }
 
-  void count_held(StoreSession& session) {
+  void count_held(ServedClient& session) {
     held_bytes_ += session.held_bytes() - session.counted_bytes;
     session.counted_bytes = session.held_bytes();
   }
@@ -273,7 +353,7 @@ class Server : public StoreServer {
   }
 
   void expel(ConnectionId id, const std::string& reason) {
-    if (const StoreSession* session = find(id)) reject(session->peer(), reason);
+    if (const ServedClient* session = find(id)) reject(session->peer(), reason);
     drop(id);
   }
 
@@ -282,6 +362,8 @@ class Server : public StoreServer {
     if (found == sessions_.end()) return;
     held_bytes_ -= found->second->counted_bytes;
     sessions_.erase(found);
+    strangers_.erase(id);
+    gatekeeper_.forget(id);
     table_.forget(id);
   }
 
@@ -289,14 +371,17 @@ class Server : public StoreServer {
   UniqueFd epoll_;
   UniqueFd listener_;
   UniqueFd timer_;
-  std::uint16_t port_ = 0;
+  net::Endpoint end_;
+  Gatekeeper gatekeeper_;
   StoreTable table_;
-  std::unordered_map<ConnectionId, std::unique_ptr<StoreSession>> sessions_;
+  std::unordered_map<ConnectionId, std::unique_ptr<ServedClient>> sessions_;
+  std::unordered_map<ConnectionId, TimePoint> strangers_;  // have yet to prove the token, until then
   ConnectionId next_id_ = kFirstClient;
   const std::size_t most_clients_;
   std::vector<ConnectionId> dirty_;  // have replies to send, or room for them
   std::size_t held_bytes_ = 0;       // by all sessions
   bool may_have_more_ = false;       // requests of the client that is attended to
+  bool paused_ = false;              // no connection is accepted
   bool told_of_pause_ = false;
   TimePoint now_;
   std::array<char, limits::kStoreReadBytes> input_;

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/limits.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "store/handshake.h"
 #include "store/store_limits.h"
 #include "wire/store_report.h"
 
@@ -18,6 +20,10 @@ namespace ddp::store {
 
 struct StoreServerOptions {
   StoreLimits limits;
+  // Who is let in, but for processes of our own user and root: everybody, or whoever proves to know the token (and then
+  // all of the same address). docs/reference/security.md.
+  bool open = false;
+  std::shared_ptr<const Authenticator> authenticator;
   // A client that reads nothing of what waits for it within this loses the connection. The kernel looks now and then.
   std::chrono::milliseconds unread_time = limits::kStoreUnreadTime;
   // A connection was refused, or closed because it broke a rule: the peer and the rule.
@@ -36,6 +42,9 @@ class StoreServer {
   virtual ~StoreServer() = default;
 
   virtual std::uint16_t port() const = 0;
+
+  // What the user ought to know of the openness of this server, if anything.
+  virtual std::optional<std::string> warning() const = 0;
 
   // Can be read (poll, epoll) when serve() has something to do.
   virtual int fd() const = 0;

@@ -31,6 +31,9 @@ class StoreRequestParser {
  public:
   explicit StoreRequestParser(const StoreRequestLimits& limits = {}) : limits_(limits) {}
 
+  // Holds from the next field on.
+  void set_limits(const StoreRequestLimits& limits) { limits_ = limits; }
+
   void feed(std::string_view bytes);
 
   // The next whole request; StoreNeedsMore when there is none yet; StoreViolation for ever after a broken rule.

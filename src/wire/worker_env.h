@@ -30,6 +30,8 @@ inline constexpr const char* kBackend = "DDP_BACKEND";
 inline constexpr const char* kQuiet = "DDP_QUIET";
 inline constexpr const char* kAttempt = "DDP_ATTEMPT";
 inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
+// The job's token, for the launcher alone: workers never get it.
+inline constexpr const char* kAuthToken = "DDP_AUTH_TOKEN";
 inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 
 // Set by mpirun; read when RANK is absent.

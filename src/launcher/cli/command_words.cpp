@@ -21,6 +21,7 @@ std::string spelt_like(const std::string& word, std::string name) {
 std::vector<const OptionSpec*> completed(const std::string& part) {
   std::vector<const OptionSpec*> found;
   for (const OptionSpec& option : option_table()) {
+    if (option.in_full) continue;
     const auto names = names_of(option);
     const auto begins = [&](const std::string& name) { return name.starts_with(part); };
     if (std::any_of(names.begin(), names.end(), begins)) found.push_back(&option);

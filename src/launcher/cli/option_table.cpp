@@ -72,6 +72,14 @@ const std::vector<OptionSpec> kOptions = {
      .help = "Port of node 0, with the static backend; 0: a free one."},
     {.name = "local-addr", .value_name = "HOST", .group = rendezvous, .of_torchrun = true,
      .help = "Address of this node that the others are told."},
+    {.name = "auth-token-file", .value_name = "FILE", .group = rendezvous, .in_full = true,
+     .help = "The job's token, by which the launchers of other machines prove to the store that they belong to it; a "
+             "file that only you can read. Or the variable DDP_AUTH_TOKEN."},
+    {.name = "store-open", .kind = flag, .group = rendezvous,
+     .help = "Let everybody use the store, from wherever it can be reached, as torchrun does."},
+    {.name = "store-limit", .repeatable = true, .value_name = "NAME=VALUE", .group = rendezvous,
+     .help = "What the store grants: key-bytes, value-bytes, keys-per-request, request-bytes, table-bytes, keys, "
+             "unsent-bytes, buffer-bytes, waiting-bytes, connections; sizes as 64MiB. May be repeated."},
 
     {.name = "gpus", .value_name = "LIST", .group = devices,
      .help = "GPUs to use: indices, UUIDs or MIG names, separated by commas. Default: all visible ones."},

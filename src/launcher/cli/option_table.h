@@ -17,6 +17,7 @@ struct OptionSpec {
   char short_name = '\0';             // 'm' for -m
   std::string_view second_name = {};  // another name of the same thing
   OptionKind kind = OptionKind::value;
+  bool repeatable = false;            // each one given counts, in order; else the last one wins
   bool negatable = false;             // --no-NAME exists: off for a flag, empty for a value
   std::string_view value_name = {};   // "SECONDS"; FILE, DIR: a path
   std::string_view choices = {};      // separated by blanks; empty: any value
@@ -24,6 +25,7 @@ struct OptionSpec {
   OptionGroup group = OptionGroup::information;
   OptionSources sources = OptionSources::all;
   bool of_torchrun = false;  // torchrun has an option of this name
+  bool in_full = false;      // not to be cut short, also not in torchrun's manners
   std::string_view help;     // one paragraph of plain text
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "store/store_limits.h"
 
 namespace ddp::launcher {
 
@@ -55,6 +56,11 @@ struct Options {
   std::string master_addr;
   std::optional<std::uint16_t> master_port;
   std::string local_addr;
+
+  // Store.
+  std::string auth_token_file;  // "": none
+  bool store_open = false;
+  store::StoreLimits store_limits;
 
   // Program.
   bool module = false;                  // -m: the first word of the command is a Python module

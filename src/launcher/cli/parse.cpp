@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -42,7 +43,7 @@ constexpr ReservedWord kReservedWords[] = {
 
 // CLI11 knows the table and sees settings in one plain form, "--name value" or "--flag": it gives an empty value, a
 // value in brackets and words after the program meanings that nobody asked for. Which value of a repeated option counts
-// is decided by it: the last.
+// is decided by it, the last, unless all of them count.
 class TableParser {
  public:
   TableParser() {
@@ -73,6 +74,11 @@ class TableParser {
     std::vector<Setting> settings;
     for (const auto& [spec, option] : options_) {
       if (option->count() == 0) continue;
+      if (spec->repeatable) {
+        std::copy_if(given.begin(), given.end(), std::back_inserter(settings),
+                     [&spec = spec](const Setting& setting) { return setting.option == spec; });
+        continue;
+      }
       const auto last = std::find_if(given.rbegin(), given.rend(),
                                      [&spec = spec](const Setting& setting) { return setting.option == spec; });
       const std::string& value = option->results().back();

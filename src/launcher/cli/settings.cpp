@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "launcher/cli/values.h"
+#include "store/store_limits.h"
 
 namespace ddp::launcher {
 namespace {
@@ -17,7 +18,7 @@ using Mistake = std::optional<std::string>;
 using Set = std::function<Mistake(Options&, const std::string&)>;
 
 template <typename Target, typename T>
-Mistake store(Target& target, base::Result<T> parsed) {
+Mistake assign_parsed(Target& target, base::Result<T> parsed) {
   if (!parsed) return parsed.error().message;
   target = std::move(parsed).value();
   return std::nullopt;
@@ -50,7 +51,9 @@ Set some_text(Text Options::*member, const char* what) {
 
 template <typename T, typename Parsed>
 Set parsed(T Options::*member, base::Result<Parsed> (*parse)(const std::string&)) {
-  return [member, parse](Options& options, const std::string& value) { return store(options.*member, parse(value)); };
+  return [member, parse](Options& options, const std::string& value) {
+    return assign_parsed(options.*member, parse(value));
+  };
 }
 
 void assign(int& target, std::int64_t number) {
@@ -129,6 +132,10 @@ Mistake check_seconds(Options&, const std::string& value) {
   return seconds ? std::nullopt : Mistake(seconds.error().message);
 }
 
+Mistake set_store_limit(Options& options, const std::string& value) {
+  return store::set_store_limits(options.store_limits, value);
+}
+
 struct Setter {
   std::string_view option;
   Set set;
@@ -155,6 +162,9 @@ const std::vector<Setter>& setters() {
       {"master-addr", some_text(&Options::master_addr, "the address of node 0")},
       {"master-port", integer(&Options::master_port, 0, 65'535)},
       {"local-addr", some_text(&Options::local_addr, "an address of this node")},
+      {"auth-token-file", some_text(&Options::auth_token_file, "a file")},
+      {"store-open", flag(&Options::store_open)},
+      {"store-limit", set_store_limit},
       {"gpus", any_text(&Options::gpus)},
       {"device-visibility", any_text(&Options::device_visibility)},
       {"virtual-local-rank", flag(&Options::virtual_local_rank)},
@@ -270,7 +280,7 @@ base::Result<Options> make_options(std::span<const Setting> settings, Manner man
     if (option->sources == OptionSources::command_line) continue;
     const auto again = std::find_if(settings.begin() + static_cast<std::ptrdiff_t>(i) + 1, settings.end(),
                                     [&](const Setting& later) { return later.option == option; });
-    if (again != settings.end()) continue;
+    if (again != settings.end() && !option->repeatable) continue;
     if (auto mistake = apply(settings[i], options)) return base::Failure{*mistake};
   }
   if (auto mistake = check_together(options)) return base::Failure{*mistake};

@@ -62,7 +62,7 @@ std::string worker_rows(const LaunchPlan& plan) {
 std::string store_place(const StorePlan& store) {
   const std::string port = store.port == 0 ? "a free port" : "port " + std::to_string(store.port);
   const std::string bound = store.bind_address == store.advertised ? "" : " (listens on " + store.bind_address + ")";
-  return store.advertised + ", " + port + ", served by ddplaunch" + bound;
+  return store.advertised + ", " + port + ", served by ddplaunch" + bound + (store.open ? ", open to everybody" : "");
 }
 
 std::string stream_text(const StreamPlan& stream) {
@@ -148,6 +148,10 @@ std::string describe(const LaunchPlan& plan) {
   text += worker_rows(plan);
   text += row("backend", plan.backend.empty() ? "chosen by the workers" : plan.backend);
   text += row("store", store_place(plan.store));
+  if (plan.store.token) text += row("store token", plan.store.token_source);
+  if (const std::string limits = store::changed_store_limits(plan.store.limits); !limits.empty()) {
+    text += row("store limits", limits);
+  }
   text += row("run id", plan.run_id);
   text += row("role", plan.role);
   text += row("supervision", supervision(plan));

@@ -49,6 +49,19 @@ Json worker(const LaunchPlan& plan, int local_rank) {
   return result;
 }
 
+Json store_place(const StorePlan& plan) {
+  Json limits = Json::object();
+  for (const store::StoreLimitName& limit : store::store_limit_names()) {
+    limits[std::string(limit.name)] = plan.limits.*limit.member;
+  }
+  return {{"bind_address", plan.bind_address},
+          {"port", plan.port},
+          {"advertised", plan.advertised},
+          {"open", plan.open},
+          {"token_from", plan.token ? Json(plan.token_source) : Json(nullptr)},
+          {"limits", limits}};
+}
+
 Json command(const LaunchPlan& plan) {
   Json result = {{"program", plan.program}, {"arguments", plan.arguments}, {"local_rank_macro", plan.local_rank_macro}};
   result["local_rank_argument_at"] = plan.local_rank_argument ? Json(plan.local_rank_argument_at) : Json(nullptr);
@@ -62,34 +75,32 @@ std::string describe_json(const LaunchPlan& plan) {
   for (int i = 0; i < plan.workers; ++i) workers.push_back(worker(plan, i));
   Json signals = Json::array();
   for (const int signal : plan.ending_signals) signals.push_back(base::signal_name(signal));
-  const Json result = {
-      {"command", command(plan)},
-      {"node", plan.host_name},
-      {"backend", plan.backend},
-      {"store",
-       {{"bind_address", plan.store.bind_address}, {"port", plan.store.port}, {"advertised", plan.store.advertised}}},
-      {"run_id", plan.run_id},
-      {"role", plan.role},
-      {"supervision",
-       {{"max_restarts", plan.max_restarts},
-        {"grace_ms", plan.grace.count()},
-        {"exit_timeout_ms", plan.exit_timeout.count()},
-        {"ending_signals", signals},
-        {"core", plan.core}}},
-      {"output",
-       {{"tag", plan.output.tag},
-        {"collapse", plan.output.collapse},
-        {"lossless", plan.output.lossless},
-        {"color", plan.output.color},
-        {"end_on_closed_console", plan.end_on_closed_console},
-        {"stdout_filters", plan.output.stdout_filters},
-        {"stderr_filters", plan.output.stderr_filters},
-        {"log_dir", or_null(plan.log_dir)}}},
-      {"stdin_local_rank", plan.stdin_local_rank ? Json(*plan.stdin_local_rank) : Json(nullptr)},
-      {"summary_file", plan.summary_file},
-      {"event_log", plan.event_log},
-      {"workers", workers},
-      {"notes", plan.notes}};
+  const Json result = {{"command", command(plan)},
+                       {"node", plan.host_name},
+                       {"backend", plan.backend},
+                       {"store", store_place(plan.store)},
+                       {"run_id", plan.run_id},
+                       {"role", plan.role},
+                       {"supervision",
+                        {{"max_restarts", plan.max_restarts},
+                         {"grace_ms", plan.grace.count()},
+                         {"exit_timeout_ms", plan.exit_timeout.count()},
+                         {"ending_signals", signals},
+                         {"core", plan.core}}},
+                       {"output",
+                        {{"tag", plan.output.tag},
+                         {"collapse", plan.output.collapse},
+                         {"lossless", plan.output.lossless},
+                         {"color", plan.output.color},
+                         {"end_on_closed_console", plan.end_on_closed_console},
+                         {"stdout_filters", plan.output.stdout_filters},
+                         {"stderr_filters", plan.output.stderr_filters},
+                         {"log_dir", or_null(plan.log_dir)}}},
+                       {"stdin_local_rank", plan.stdin_local_rank ? Json(*plan.stdin_local_rank) : Json(nullptr)},
+                       {"summary_file", plan.summary_file},
+                       {"event_log", plan.event_log},
+                       {"workers", workers},
+                       {"notes", plan.notes}};
   // A name that is no UTF-8 is shown with replacement characters rather than not at all.
   return result.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/hash.h"
 #include "launcher/plan/cpu_limit.h"
 #include "launcher/plan/worker_command.h"
+#include "store/store_token.h"
+#include "wire/worker_env.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -49,6 +52,21 @@ ProgramFacts first_found(const std::vector<std::string>& candidates, const std::
   return first;
 }
 
+void read_auth_token(const Options& options, HostFacts& facts) {
+  const auto variable = find_variable(facts.environment, wire::env::kAuthToken);
+  if (options.auth_token_file.empty() && !variable) return;
+  const bool from_file = !options.auth_token_file.empty();
+  auto token =
+      from_file ? store::StoreToken::from_file(options.auth_token_file) : store::StoreToken::from_text(*variable);
+  if (token) {
+    facts.auth_token = std::move(token).value();
+    return;
+  }
+  facts.auth_token_failure =
+      (from_file ? "--auth-token-file=" + options.auth_token_file : std::string(wire::env::kAuthToken)) + " " +
+      token.error().message;
+}
+
 }  // namespace
 
 HostFacts gather_host_facts(const Options& options) {
@@ -70,6 +88,7 @@ HostFacts gather_host_facts(const Options& options) {
   facts.random_id = base::hex64(random_numbers()[0]);
   facts.random_uuid = random_uuid();
   facts.console_is_terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  read_auth_token(options, facts);
   if (!options.numa_binding.empty()) {
     auto topology = read_cpu_topology(cpus);
     if (topology) {
@@ -79,6 +98,13 @@ HostFacts gather_host_facts(const Options& options) {
     }
   }
   return facts;
+}
+
+void hide_auth_token() {
+  char* value = ::getenv(wire::env::kAuthToken);
+  if (value == nullptr) return;
+  store::wipe(value, std::strlen(value));
+  ::unsetenv(wire::env::kAuthToken);
 }
 
 std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name) {

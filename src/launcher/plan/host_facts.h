@@ -1,6 +1,7 @@
 // HostFacts: what the plan must know about this machine. Gathered once; everything after it is pure.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "launcher/plan/gpu_facts.h"
 #include "launcher/plan/program_facts.h"
 #include "launcher/plan/resource_limits.h"
+#include "store/handshake.h"
 
 namespace ddp::launcher {
 
@@ -23,14 +25,19 @@ struct HostFacts {
   std::string random_id;                 // for a run without a name
   std::string random_uuid;               // the same as torchrun writes it
   ResourceLimits limits;
-  bool console_is_terminal = false;  // standard output and standard error are both terminals
-  CpuTopology topology;              // read only where the options ask for it
-  std::string topology_failure;      // why there is none
+  bool console_is_terminal = false;                        // standard output and standard error are both terminals
+  CpuTopology topology;                                    // read only where the options ask for it
+  std::string topology_failure;                            // why there is none
+  std::shared_ptr<const store::Authenticator> auth_token;  // of the file that the options name, or of DDP_AUTH_TOKEN
+  std::string auth_token_failure;                          // why there is none, if one was meant
 };
 
 // Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU. The options say
 // what to look for.
 HostFacts gather_host_facts(const Options& options);
+
+// Takes DDP_AUTH_TOKEN out of our environment, also where others of this user could see it: /proc/PID/environ.
+void hide_auth_token();
 
 // The value of `name` in "NAME=value" lines.
 std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name);

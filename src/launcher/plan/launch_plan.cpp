@@ -185,6 +185,8 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
   choose_omp_threads(facts, plan);
   add_notes(limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
   plan.inherited_environment = facts.environment;
+  std::erase_if(plan.inherited_environment,
+                [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });
   return plan;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "launcher/cli/options.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/output_plan.h"
+#include "store/handshake.h"
+#include "store/store_limits.h"
 
 namespace ddp::launcher {
 
@@ -19,6 +22,10 @@ struct StorePlan {
   std::string bind_address = "127.0.0.1";
   std::uint16_t port = 0;                // 0: one that the kernel chooses
   std::string advertised = "127.0.0.1";  // MASTER_ADDR
+  bool open = false;                     // to everybody
+  store::StoreLimits limits;
+  std::shared_ptr<const store::Authenticator> token;  // empty: none
+  std::string token_source;                           // what gave it, as messages name it
 };
 
 // CPUs and memory of one worker; empty: not bound.

@@ -4,6 +4,8 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "store/admission.h"
+#include "wire/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
@@ -93,6 +95,40 @@ std::string bind_address(const std::string& advertised) {
   return advertised == "localhost" ? "127.0.0.1" : advertised;
 }
 
+// torchrun's store listens everywhere, over both versions of IP.
+constexpr const char* kAllInterfaces = "::";
+
+bool is_loopback(const std::string& address) {
+  return address == "::1" || address.starts_with("127.");
+}
+
+// Who may use the store, and how much.
+std::optional<PlanFailure> plan_access(const Options& options, const HostFacts& facts, RendezvousPlan& plan) {
+  StorePlan& store = plan.store;
+  store.limits = options.store_limits;
+  store.open = options.store_open;
+  const bool in_variable = find_variable(facts.environment, wire::env::kAuthToken).has_value();
+  const std::string option = "--auth-token-file=" + options.auth_token_file;
+  if (!options.auth_token_file.empty() && in_variable) {
+    return PlanFailure{base::kExitUsage,
+                       option + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out."};
+  }
+  if (!facts.auth_token_failure.empty()) return PlanFailure{base::kExitUsage, facts.auth_token_failure};
+  store.token = facts.auth_token;
+  if (store.token) store.token_source = in_variable ? wire::env::kAuthToken : option;
+  if (store.open) {
+    store.bind_address = kAllInterfaces;
+    store::AdmissionPolicy policy;
+    policy.open = true;
+    if (auto warning = store::admission_warning(policy, "the store's port")) plan.notes.push_back(std::move(*warning));
+    if (store.token) plan.notes.push_back(store.token_source + " has no effect beside --store-open");
+  } else if (!options.auth_token_file.empty() && is_loopback(store.bind_address)) {
+    plan.notes.push_back(option + " has no effect: the store listens on " + store.bind_address +
+                         ", which no other machine reaches");
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> without_effect(const Options& options) {
   std::vector<std::string> notes;
   const bool master = !options.master_addr.empty() || options.master_port.has_value();
@@ -133,6 +169,7 @@ base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options
   const bool settled = !options.standalone && is_static(options);
   if (!options.local_addr.empty() && !settled) plan.store.advertised = options.local_addr;
   plan.store.bind_address = bind_address(plan.store.advertised);
+  if (auto failure = plan_access(options, facts, plan)) return *failure;
   return plan;
 }
 

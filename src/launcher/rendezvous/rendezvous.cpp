@@ -35,6 +35,8 @@ bool is_number(const std::string& address) {
 
 // The addresses of a name that the user gave; a number is its own.
 base::Result<std::vector<std::string>> look_up(const std::string& address) {
+  // All interfaces are those of IPv4 on a machine without IPv6.
+  if (address == "::") return std::vector<std::string>{"::", "0.0.0.0"};
   if (is_number(address)) return std::vector{address};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -61,9 +63,11 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop,
                                                            const RejectionCallback& on_rejection) {
   const auto addresses = look_up(plan.store.bind_address);
   if (!addresses) return addresses.error();
+  store::StoreServerOptions options;
+  options.on_rejection = on_rejection;
   std::string why;
   for (const std::string& address : addresses.value()) {
-    auto server = store::StoreServer::listen(address, plan.store.port, {{}, on_rejection, {}});
+    auto server = store::StoreServer::listen(address, plan.store.port, options);
     if (server) {
       return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(loop, std::move(server).value(), plan));
     }

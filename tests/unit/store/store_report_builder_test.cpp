@@ -13,7 +13,7 @@ namespace {
 // The sentence when the client gives up a wait for `keys` that began half a minute ago.
 std::string sentence(StoreTable& table, ConnectionId id, const std::vector<std::string>& keys) {
   const TimePoint start{};
-  const StoreSession session(id, {}, "127.0.0.1:4711", {}, start);
+  const ServedClient session(id, {}, "127.0.0.1:4711", {}, start);
   table.apply(id, wait(keys), start);
   const auto given_up = table.apply(id, cancel_wait(), start + seconds(30)).given_up;
   REQUIRE(given_up);
@@ -42,8 +42,8 @@ TEST_CASE("a wait that is given up tells who has come and who has not") {
 TEST_CASE("a report lists those that wait first, the longest wait at the top") {
   StoreTable table;
   const TimePoint start{};
-  const StoreSession sessions[] = {{kAnna, {}, "a", {}, start}, {kBert, {}, "b", {}, start}, {kCarl, {}, "c", {}, start}};
-  const std::vector<const StoreSession*> all = {&sessions[0], &sessions[1], &sessions[2]};
+  const ServedClient sessions[] = {{kAnna, {}, "a", {}, start}, {kBert, {}, "b", {}, start}, {kCarl, {}, "c", {}, start}};
+  const std::vector<const ServedClient*> all = {&sessions[0], &sessions[1], &sessions[2]};
   table.apply(kCarl, wait({"/k"}), start + seconds(1));
   table.apply(kBert, wait({"/k"}), start + seconds(2));
   const auto report = build_report(table, all, start + seconds(3));

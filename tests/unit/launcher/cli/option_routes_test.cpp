@@ -29,6 +29,8 @@ const std::map<std::string, std::string> kValues = {
     {"master-addr", "node0"},
     {"master-port", "29500"},
     {"local-addr", "10.0.0.1"},
+    {"auth-token-file", "/a b/c"},
+    {"store-limit", "table-bytes=64MiB,keys=3"},
     {"gpus", "0,GPU-5f1c,MIG-7"},
     {"device-visibility", "all"},
     {"numa-binding", "core-complex"},

@@ -98,6 +98,23 @@ TEST_CASE("the last of a repeated option wins, in whatever spelling") {
   CHECK(options({"-t", "0", "--tee=3", "p"}).tee.all == 3);
 }
 
+TEST_CASE("limits of the store are collected from everywhere") {
+  const ConfigFile file("job.toml", "store-limit = [\"keys=1\", \"connections=2\"]\n");
+  const Options all = options({"--config", file.path(), "--store-limit=keys=3", "--store_limit", "key-bytes=64", "p"},
+                              {"PET_STORE_LIMIT=connections=4,table-bytes=1MiB"});
+  CHECK(all.store_limits.keys == 3);
+  CHECK(all.store_limits.connections == 4);
+  CHECK(all.store_limits.table_bytes == std::size_t{1} << 20);
+  CHECK(all.store_limits.key_bytes == 64);
+}
+
+TEST_CASE("a token on the command line is an unknown option, also where options may be cut short") {
+  for (const char* name : {"ddplaunch", "torchrun"}) {
+    const std::string message = mistake({"--auth-token=secret", "p"}, {}, name);
+    CHECK_THAT(message, Catch::Contains("--auth-token") && !Catch::Contains("secret"));
+  }
+}
+
 TEST_CASE("options have the documented defaults") {
   const Options defaults = options({"p"});
   CHECK(defaults.manner == Manner::native);

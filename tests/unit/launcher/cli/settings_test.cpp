@@ -58,6 +58,10 @@ const std::vector<Row> kRows = {
     {"master-addr", "a", [](const Options& o) { return o.master_addr == "a"; }},
     {"master-port", "65535", [](const Options& o) { return o.master_port == 65'535; }},
     {"local-addr", "b", [](const Options& o) { return o.local_addr == "b"; }},
+    {"auth-token-file", "/t", [](const Options& o) { return o.auth_token_file == "/t"; }},
+    {"store-open", "1", [](const Options& o) { return o.store_open; }},
+    {"store-limit", "keys=7,value-bytes=1KiB",
+     [](const Options& o) { return o.store_limits.keys == 7 && o.store_limits.value_bytes == 1024; }},
     {"gpus", "0,3", [](const Options& o) { return o.gpus == "0,3"; }},
     {"device-visibility", "all", [](const Options& o) { return o.device_visibility == "all"; }},
     {"virtual-local-rank", "1", [](const Options& o) { return o.virtual_local_rank; }},
@@ -125,6 +129,9 @@ TEST_CASE("each wrong value is refused by a message that begins with who gave it
       {"master-addr", ""},
       {"master-port", "65536"},
       {"local-addr", ""},
+      {"auth-token-file", ""},
+      {"store-limit", "keys=0"},
+      {"store-limit", ""},
       {"device-visibility", "one"},
       {"numa-binding", "cpu"},
       {"backend", "ncll"},
@@ -171,6 +178,19 @@ TEST_CASE("the last setting of an option wins, and what loses is not looked at")
   CHECK(options({{"grace", "soon"}, {"quiet", "1"}, {"grace", "3"}}).grace == 3s);
   CHECK(options({{"quiet", "1"}, {"quiet", "0"}}).quiet == false);
   CHECK(options({{"grace", "1"}, {"shutdown-timeout", "2"}}).grace == 2s);
+}
+
+TEST_CASE("of a repeatable option all settings count, the last one of each limit") {
+  const Options both =
+      options({{"store-limit", "keys=7"}, {"store-limit", "connections=3"}, {"store-limit", "keys=8"}});
+  CHECK(both.store_limits.keys == 8);
+  CHECK(both.store_limits.connections == 3);
+  CHECK(mistake({{"store-limit", "keys=x"}, {"store-limit", "keys=8"}}) ==
+        "--store-limit=keys=x: keys is not a number from 1 to 1073741824.");
+}
+
+TEST_CASE("a token is never given on the command line") {
+  CHECK(find_option("auth-token") == nullptr);
 }
 
 TEST_CASE("options that exclude one another are refused") {

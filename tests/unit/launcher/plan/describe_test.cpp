@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "support/fake_authenticator.h"
 #include "support/golden.h"
 #include "support/situation.h"
 
@@ -11,6 +12,18 @@ TEST_CASE("the printed plan is the golden one") {
   situation.without_gpus().options.nproc_per_node = "2";
   situation.options.backend = "gloo";
   check_golden("plan_two_cpu_workers.txt", describe(situation.plan()));
+}
+
+TEST_CASE("a plan tells who may use the store, and how much, but not the token") {
+  Situation situation;
+  situation.options.store_open = true;
+  situation.options.store_limits.keys = 7;
+  situation.options.auth_token_file = "/token";
+  situation.facts.auth_token = ddp::test::fake_authenticator("secret");
+  const std::string text = describe(situation.plan());
+  CHECK_THAT(text, Catch::Contains("served by ddplaunch (listens on ::), open to everybody\n") &&
+                       Catch::Contains("store token  --auth-token-file=/token\n") &&
+                       Catch::Contains("store limits keys=7\n") && !Catch::Contains("secret"));
 }
 
 TEST_CASE("the printed plan of a torchrun job is the golden one") {

@@ -1,7 +1,9 @@
 #include "launcher/plan/host_facts.h"
 
 #include <catch2/catch.hpp>
+#include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "support/temporary_directory.h"
@@ -48,4 +50,43 @@ TEST_CASE("a variable is found by its whole name") {
   CHECK(find_variable(environment, "A") == "2");
   CHECK(find_variable(environment, "EMPTY") == "");
   CHECK_FALSE(find_variable(environment, "B").has_value());
+}
+
+TEST_CASE("the token is read from the file that the options name, or from the variable") {
+  Options options{.command = {"sh"}};
+  CHECK(gather_host_facts(options).auth_token == nullptr);
+
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/token";
+  std::ofstream(path) << "0123456789abcdef\n";
+  REQUIRE(::chmod(path.c_str(), 0600) == 0);
+  options.auth_token_file = path;
+  const HostFacts by_file = gather_host_facts(options);
+  REQUIRE(by_file.auth_token);
+  CHECK(by_file.auth_token_failure.empty());
+
+  REQUIRE(::setenv("DDP_AUTH_TOKEN", "0123456789abcdef", 1) == 0);
+  const char* value = ::getenv("DDP_AUTH_TOKEN");
+  options.auth_token_file.clear();
+  const HostFacts by_variable = gather_host_facts(options);
+  REQUIRE(by_variable.auth_token);
+  CHECK(by_variable.auth_token->verify("m", by_file.auth_token->sign("m")));
+
+  hide_auth_token();
+  CHECK(::getenv("DDP_AUTH_TOKEN") == nullptr);
+  CHECK(std::string(value, 16) == std::string(16, '\0'));
+  CHECK(gather_host_facts(options).auth_token == nullptr);
+  hide_auth_token();
+}
+
+TEST_CASE("a token that cannot be used is told with what gave it") {
+  Options options{.command = {"sh"}};
+  REQUIRE(::setenv("DDP_AUTH_TOKEN", "short", 1) == 0);
+  const HostFacts by_variable = gather_host_facts(options);
+  REQUIRE(::unsetenv("DDP_AUTH_TOKEN") == 0);
+  CHECK_FALSE(by_variable.auth_token);
+  CHECK_THAT(by_variable.auth_token_failure, Catch::StartsWith("DDP_AUTH_TOKEN has 5 bytes"));
+  options.auth_token_file = "/nonexistent";
+  CHECK(gather_host_facts(options).auth_token_failure ==
+        "--auth-token-file=/nonexistent cannot be read (No such file or directory). Check its name.");
 }

@@ -1,0 +1,44 @@
+#include "store/gatekeeper.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ddp::store {
+
+Gatekeeper::Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator)
+    : authenticator_(std::move(authenticator)),
+      policy_{open, ::geteuid(), net::uid_of_unknown_users(), lookup_.source() != net::PeerLookup::Source::none,
+              authenticator_ != nullptr} {}
+
+Admission Gatekeeper::decide(int fd, const net::IpAddress& peer) {
+  PeerFacts facts;
+  if (const auto owner = lookup_.owner_of_peer(fd)) facts.owner = owner->uid;
+  facts.on_this_machine = facts.owner.has_value() || net::is_own_address(peer);
+  facts.of_authenticated_node = std::ranges::any_of(proved_, [&](const auto& entry) { return entry.second == peer; });
+  return store::decide(policy_, facts);
+}
+
+base::Result<std::string> Gatekeeper::hear(ConnectionId from, const net::IpAddress& address,
+                                           const wire::StoreRequest& request) {
+  if (authenticator_ == nullptr) return base::Failure{"it wants to prove a token, and the store has none"};
+  auto& handshake = handshakes_.try_emplace(from, authenticator_).first->second;
+  std::string reply;
+  if (request.op == wire::StoreOp::auth_hello) {
+    const auto answer = handshake.hello(request.values[0]);
+    if (!answer) return base::Failure{"its AUTH_HELLO is malformed, or its second one"};
+    wire::put_bytes(reply, *answer);
+    return reply;
+  }
+  if (!handshake.proof(request.values[0])) return base::Failure{"it does not know the token"};
+  proved_.insert_or_assign(from, address);
+  wire::put_u8(reply, 0);
+  return reply;
+}
+
+void Gatekeeper::forget(ConnectionId connection) {
+  handshakes_.erase(connection);
+  proved_.erase(connection);
+}
+
+}  // namespace ddp::store

@@ -1,0 +1,46 @@
+// Gatekeeper: what the server knows of its peers when it decides who is let in. docs/reference/security.md.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "net/address.h"
+#include "net/peer_owner.h"
+#include "store/admission.h"
+#include "store/handshake.h"
+#include "store/store_waiters.h"
+#include "wire/store_message.h"
+
+namespace ddp::store {
+
+// Not thread-safe.
+class Gatekeeper {
+ public:
+  // `open`: everybody is let in. Without an authenticator nobody can prove anything.
+  Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator);
+
+  // Whether the peer of the connected socket `fd` is let in now.
+  Admission decide(int fd, const net::IpAddress& peer);
+
+  // AUTH_HELLO and AUTH_PROOF of a connection from there: what to answer, or why the connection must be closed. Once it
+  // has proved to know the token, all connections from the same address are let in, until it is forgotten.
+  base::Result<std::string> hear(ConnectionId from, const net::IpAddress& address, const wire::StoreRequest& request);
+
+  bool has_proved(ConnectionId connection) const { return proved_.contains(connection); }
+  void forget(ConnectionId connection);
+
+  // See store/admission.h.
+  std::optional<std::string> warning(const std::string& address) const { return admission_warning(policy_, address); }
+
+ private:
+  net::PeerLookup lookup_;
+  const std::shared_ptr<const Authenticator> authenticator_;
+  const AdmissionPolicy policy_;
+  std::unordered_map<ConnectionId, ServerHandshake> handshakes_;
+  std::unordered_map<ConnectionId, net::IpAddress> proved_;
+};
+
+}  // namespace ddp::store
