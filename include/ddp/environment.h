@@ -19,9 +19,11 @@ struct Environment {
   int restart_count = 0;
   std::string master_addr;  // empty: no store was named
   std::uint16_t master_port = 0;
-  std::string backend;        // DDP_BACKEND; empty: the best that works
-  bool quiet = false;         // DDP_QUIET: no line about the backend
-  bool under_mpirun = false;  // ranks come from Open MPI's variables
+  std::string backend;           // DDP_BACKEND; empty: the best that works
+  bool quiet = false;            // DDP_QUIET: no line about the backend
+  bool under_mpirun = false;     // ranks come from Open MPI's variables
+  bool has_ranks = false;        // rank and world size were given, by whomever
+  bool launcher_serves = false;  // TORCHELASTIC_USE_AGENT_STORE is "True": rank 0 serves no store
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
 

@@ -81,12 +81,24 @@ struct InitOptions {
   std::optional<std::string> backend;                            // default: the environment's, else the best that works
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each collective
   std::chrono::milliseconds store_timeout = std::chrono::minutes(5);  // of the rendezvous
-  std::shared_ptr<Store> store;                                       // default: the one at MASTER_ADDR:MASTER_PORT
+  std::shared_ptr<Store> store;                                       // default: the one of init_method
+
+  // As torch.distributed's: where the ranks meet.
+  //   env://                                  at MASTER_ADDR:MASTER_PORT
+  //   tcp://host:port?rank=1&world_size=4     there; an IPv6 address in brackets
+  //   file:///path?rank=1&world_size=4        in a file that does not exist yet, on a file system that all ranks share
+  // "%20" and so on in host and path are decoded. Rank and world size may be in it, or below, or in the environment.
+  // With env:// and tcp:// rank 0 serves the store itself, on a thread, unless TORCHELASTIC_USE_AGENT_STORE is "True",
+  // as ddplaunch sets it. That thread ends with the process: when all other ranks have left the store, or after 5 s.
+  std::string init_method = "env://";
+  std::optional<int> rank;
+  std::optional<int> world_size;
 };
 
 // Joins the group of all ranks: meets them at the store, agrees on a backend and connects. One line on rank 0's stderr
 // says which backend was taken and why (DDP_QUIET=1: no line). A process that no launcher started is a world of one.
-// Throws invalid_argument (environment), unavailable (store, backend), timeout (a rank did not come).
+// Throws invalid_argument (environment, init_method), unavailable (store, backend), timeout (a rank did not come),
+// mismatch (the file of file:// is left from an earlier run).
 DDP_EXPORT ProcessGroup init(const InitOptions& options = {});
 
 }  // namespace ddp

@@ -109,6 +109,15 @@ DDP_EXPORT std::shared_ptr<Store> connect_tcp_store(const std::string& host, std
 // A store inside this process, for ranks that are threads and for a world of one. Memory is its only limit.
 DDP_EXPORT std::shared_ptr<Store> make_memory_store(std::chrono::milliseconds timeout);
 
+// A store in a file that all users can write and lock: on one machine, or on a file system that they share (NFS). Made
+// (for this user alone) if it does not exist; the file grows with every change. With `world_size`, the last of that
+// many users to leave (its object is destroyed) removes the file; without, and after a crash of one of them, it stays.
+// A user that is killed leaves nothing half done, but its last multi_set. Waiting asks again every 10 ms at most, and
+// keeps no other call waiting. Not for use after fork() in the child. Throws `unavailable`, naming the file, when it
+// cannot be opened, locked or written (a full disk; then nothing is changed), `corrupt` when it is no store or damaged.
+DDP_EXPORT std::shared_ptr<Store> make_file_store(const std::string& path, std::chrono::milliseconds timeout,
+                                                  int world_size = 0);
+
 // A view of `store` in which every key is preceded by `prefix` and "/".
 DDP_EXPORT std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
 

@@ -47,6 +47,17 @@ inline constexpr auto kStoreLongestPause = 1s;
 inline constexpr auto kStoreHandshake = 5s;
 inline constexpr int kStoreRepeats = 3;
 inline constexpr std::size_t kStoreEagerKeys = 16;
+// Server of rank 0: at the end, for clients that are still there, and how often it looks.
+inline constexpr auto kStoreGoodbye = 5s;
+inline constexpr auto kStoreGoodbyeLook = 10ms;
+// Store file: pauses of those that wait for its lock or for a key, how long the lock is left to others, how long it is
+// waited for at the end, and what is read at once.
+inline constexpr auto kFileFirstPause = 50us;
+inline constexpr auto kFileLockPause = 2ms;
+inline constexpr auto kFileWaitPause = 10ms;
+inline constexpr auto kFileCourtesy = 100us;
+inline constexpr auto kFileGoodbye = 5s;
+inline constexpr std::size_t kFileReadBytes = std::size_t{1} << 20;
 // ddplaunch store --join: a server whose machine is gone is given up after idle + tries * pause.
 inline constexpr auto kStoreAliveIdle = 15s;
 inline constexpr auto kStoreAlivePause = 5s;

@@ -53,6 +53,7 @@ Environment Environment::from_lookup(const Lookup& lookup) {
   const Reader reader(lookup);
   Environment result;
   result.backend = reader.text(env::kBackend).value_or("");
+  result.launcher_serves = reader.text(env::kUseAgentStore).value_or("") == "True";
   result.quiet = reader.text(env::kQuiet).value_or("") == "1";
   if (reader.text(env::kRank)) {
     result.world_size = reader.integer(env::kWorldSize, 1, kMost);
@@ -69,13 +70,10 @@ Environment Environment::from_lookup(const Lookup& lookup) {
   } else {
     return result;
   }
+  result.has_ranks = true;
   result.master_addr = reader.text(env::kMasterAddr).value_or("");
   if (!result.master_addr.empty()) {
     result.master_port = static_cast<std::uint16_t>(reader.integer(env::kMasterPort, 1, 65535));
-  } else if (!result.under_mpirun && result.world_size > 1) {
-    throw Error(ErrorKind::invalid_argument,
-                "WORLD_SIZE is more than 1 but MASTER_ADDR is not set. Start the program with ddplaunch, or set "
-                "MASTER_ADDR and MASTER_PORT to where a store is served.");
   }
   return result;
 }

@@ -229,6 +229,7 @@ class Server : public StoreServer {
       if (input == ServedClient::Input::timed_out)
         return expel(id, "it does not read its replies, or its machine is gone");
       if (input == ServedClient::Input::closed) return drop(id);
+      count_held(*session);
     }
     // Replies go out when all that came is carried out, or there are many of them.
     do {
@@ -310,6 +311,7 @@ class Server : public StoreServer {
     }
     if (session->unsent() == 0) dirty_.push_back(to);
     session->send(bytes);
+    count_held(*session);  // it may not be its turn for long
   }
 
   void send_replies() {

@@ -22,7 +22,8 @@ RankList read_list(const std::string& list, std::optional<int> own) {
     several = several || first < last;
     parts.push_back(first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last));
   };
-  for (const std::string& part : base::split(list, ',')) {
+  for (std::string part : base::split(list, ',')) {
+    part.erase(0, part.find_first_not_of(' '));
     if (part.empty()) continue;
     const auto dash = part.find('-');
     const auto first = base::parse_integer(part.substr(0, dash), 0, INT_MAX);

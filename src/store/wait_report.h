@@ -7,7 +7,7 @@
 
 namespace ddp::store {
 
-// Rank lists as the server's EXPLAIN has them: "0,2-5", "" for none.
+// Rank lists as the server's EXPLAIN has them: "0, 2-5", "" for none.
 struct WaitReport {
   std::string waiting;    // for one of the keys, or gave it up
   std::string elsewhere;  // connected, and not waiting for them

@@ -63,17 +63,16 @@ class RawPeer {
     CHECK(to_hex(heard) == to_hex(bytes));
     return *this;
   }
-  std::string hears_some(std::size_t count) {
+  std::string hears_bytes(std::size_t count) {
     std::string heard(count, '\0');
     REQUIRE(net::receive_all(fd_.get(), heard, soon()));
     return heard;
   }
-  // A u64 length and the data.
-  std::string hears_bytes() {
-    const std::string head = hears_some(sizeof(std::uint64_t));
+  // A `bytes` of the store's protocol.
+  std::string hears_text() {
     std::uint64_t length = 0;
-    std::memcpy(&length, head.data(), sizeof length);
-    return hears_some(length);
+    std::memcpy(&length, hears_bytes(sizeof length).data(), sizeof length);
+    return hears_bytes(length);
   }
   void is_disconnected() {
     char byte = 0;

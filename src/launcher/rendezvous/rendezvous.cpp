@@ -15,6 +15,7 @@ class SingleNodeRendezvous : public Rendezvous {
   }
 
   const NodeAssignment& assignment() const override { return assignment_; }
+  std::optional<std::string> warning() const override { return server_->warning(); }
 
  private:
   std::unique_ptr<store::StoreServer> server_;
@@ -25,9 +26,15 @@ class SingleNodeRendezvous : public Rendezvous {
 }  // namespace
 
 base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                           const RejectionCallback& on_rejection) {
+                                                           const WarningCallback& on_warning) {
   store::StoreServerOptions options;
-  options.on_rejection = on_rejection;
+  options.limits = plan.store.limits;
+  options.open = plan.store.open;
+  options.authenticator = plan.store.token;
+  options.on_rejection = [on_warning](const std::string& peer, const std::string& reason) {
+    on_warning("the store sent " + peer + " away: " + reason);
+  };
+  options.on_given_up = [on_warning](const std::string& text) { on_warning("store: " + text); };
   auto server = listen_at(plan.store.bind_address, plan.store.port, options, "--local-addr");
   if (server) {
     return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(loop, std::move(server).value(), plan));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -26,17 +27,20 @@ struct NodeAssignment {
 // Holds the store and its port for as long as it lives.
 class Rendezvous {
  public:
-  // Told about a store client that was sent away: its address and the reason.
-  using RejectionCallback = std::function<void(const std::string& peer, const std::string& reason)>;
+  // Told about a store client that was sent away, or that gave up waiting for a key: a sentence.
+  using WarningCallback = std::function<void(const std::string& text)>;
 
   // One node: the store is served where LaunchPlan::store says. An address that is a name is looked up, which may take
   // as long as the resolver takes; the first of its addresses that belongs to this machine is used.
   static base::Result<std::unique_ptr<Rendezvous>> open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                        const RejectionCallback& on_rejection);
+                                                        const WarningCallback& on_warning);
 
   virtual ~Rendezvous() = default;
 
   virtual const NodeAssignment& assignment() const = 0;
+
+  // What the user ought to know of who can reach the store, if anything.
+  virtual std::optional<std::string> warning() const = 0;
 };
 
 }  // namespace ddp::launcher

@@ -45,11 +45,14 @@ class Job {
   base::Result<JobOutcome> attempt() {
     const auto number = static_cast<int>(run_times_.size());
     int warnings = 0;
-    const auto rendezvous = Rendezvous::open(parts_.loop, parts_.plan, [&](const auto& peer, const auto& reason) {
-      if (++warnings <= limits::kStoreWarnings) parts_.observer.warn("the store sent " + peer + " away: " + reason);
+    const auto rendezvous = Rendezvous::open(parts_.loop, parts_.plan, [&](const std::string& text) {
+      if (++warnings <= limits::kStoreWarnings) parts_.observer.warn(text);
       if (warnings == limits::kStoreWarnings) parts_.observer.warn("more of these are not shown");
     });
     if (!rendezvous) return rendezvous.error();
+    if (const auto warning = rendezvous.value()->warning(); warning && number == 0 && !parts_.plan.store.open) {
+      parts_.observer.warn(*warning);
+    }
     if (auto failure = parts_.directory.begin_attempt(number, parts_.plan.workers)) return *failure;
     NodeAssignment assignment = rendezvous.value()->assignment();
     assignment.attempt = number;

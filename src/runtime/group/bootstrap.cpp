@@ -14,21 +14,11 @@
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/error_file.h"
+#include "runtime/group/reach_store.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
 namespace {
-
-std::shared_ptr<Store> reach_store(const InitOptions& options, const Environment& environment) {
-  if (options.store) return options.store;
-  if (environment.world_size == 1) return make_memory_store(options.store_timeout);
-  if (environment.master_addr.empty()) {
-    throw Error(ErrorKind::unavailable,
-                "this program was started by mpirun and no store is named (MASTER_ADDR). Set DDP_BACKEND=mpi, or start "
-                "it with ddplaunch.");
-  }
-  return connect_tcp_store(environment.master_addr, environment.master_port, options.store_timeout);
-}
 
 // A view of the store for this group alone: a program may call init() again, on all ranks equally often.
 std::shared_ptr<Store> enter_store(const std::shared_ptr<Store>& store, const Environment& environment) {
@@ -59,7 +49,7 @@ void announce(const ProcessGroup& group) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-ProcessGroup connect(const InitOptions& options, const Environment& environment) {
+ProcessGroup connect(const InitOptions& options, const InitMethod& method, const Environment& environment) {
   const std::string requested = options.backend.value_or(environment.backend);
   const BackendOptions backend_options{environment.rank, environment.world_size, environment.local_rank,
                                        options.timeout};
@@ -73,7 +63,8 @@ ProcessGroup connect(const InitOptions& options, const Environment& environment)
   std::shared_ptr<Store> store;
   std::vector<BackendOffer> offers = {own};
   if (requested != "mpi") {
-    store = enter_store(reach_store(options, environment), environment);
+    store = enter_store(options.store ? options.store : reach_store(method, environment, options.store_timeout),
+                        environment);
     offers = exchange_offers(*store, environment, own);
   }
   BackendChoice choice = choose_backend(offers);
@@ -92,9 +83,11 @@ void show_lines_at_once() {
 
 ProcessGroup init(const InitOptions& options) {
   show_lines_at_once();
-  const Environment environment = options.environment ? *options.environment : Environment::from_process();
+  Environment environment = options.environment ? *options.environment : Environment::from_process();
   try {
-    ProcessGroup group = connect(options, environment);
+    const InitMethod method = parse_init_method(options.init_method);
+    environment = with_ranks(method, options.rank, options.world_size, environment);
+    ProcessGroup group = connect(options, method, environment);
     if (group.rank() == 0 && !environment.quiet) announce(group);
     return group;
   } catch (const Error& error) {

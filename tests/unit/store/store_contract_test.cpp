@@ -10,6 +10,7 @@
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/store_server_fixture.h"
+#include "support/temporary_directory.h"
 
 using namespace ddp::test;
 using namespace std::chrono_literals;
@@ -29,20 +30,23 @@ class AnyStore {
   }
   // For a thread that waits: another object where waiting keeps other calls waiting.
   std::shared_ptr<ddp::Store> user() const {
-    return server_ ? ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience) : store_;
+    if (server_) return ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience);
+    if (!file_.empty()) return ddp::make_file_store(file_, kPatience);
+    return store_ ? store_ : ddp::make_memory_store(kPatience);
   }
   ddp::Store* operator->() { return store_.get(); }
-  const std::shared_ptr<ddp::Store>& pointer() const { return store_; }
 
  private:
   std::optional<RunningStore> server_;
+  std::optional<TemporaryDirectory> directory_;
+  std::string file_;
   std::shared_ptr<ddp::Store> store_;
 };
 
 }  // namespace
 
 TEST_CASE("every store keeps any bytes") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   const std::string bytes("\0\xFF\n", 3);
   store->set(bytes, bytes);
   CHECK(store->get(bytes) == bytes);
@@ -53,7 +57,7 @@ TEST_CASE("every store keeps any bytes") {
 }
 
 TEST_CASE("every store returns several values in order") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->set("a", "1");
   store->set("b", "2");
   CHECK(store->multi_get(Keys{"b", "a", "b"}) == Keys{"2", "1", "2"});
@@ -61,7 +65,7 @@ TEST_CASE("every store returns several values in order") {
 }
 
 TEST_CASE("every store counts") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->add("n", 0) == 0);
   CHECK(store->add("n", 5) == 5);
   CHECK(store->add("n", -7) == -2);
@@ -69,7 +73,7 @@ TEST_CASE("every store counts") {
 }
 
 TEST_CASE("every store compares and sets as PyTorch does") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->compare_set("k", "old", "new") == "old");
   CHECK_FALSE(store->check(Keys{"k"}));
   CHECK(store->compare_set("k", "", "v1") == "v1");
@@ -79,7 +83,7 @@ TEST_CASE("every store compares and sets as PyTorch does") {
 }
 
 TEST_CASE("every store checks and deletes") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->check({}));
   CHECK_FALSE(store->delete_key("k"));
   store->set("k", "");
@@ -90,7 +94,7 @@ TEST_CASE("every store checks and deletes") {
 }
 
 TEST_CASE("every store waits no longer than it was told") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->wait({}, 0ms);
   store->set("a", "");
   store->wait(Keys{"a"}, kPatience);
@@ -99,7 +103,7 @@ TEST_CASE("every store waits no longer than it was told") {
 }
 
 TEST_CASE("every store lengthens values") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->append("k", "a");
   store->append("k", "");
   store->append("k", std::string("\0b", 2));
@@ -107,7 +111,7 @@ TEST_CASE("every store lengthens values") {
 }
 
 TEST_CASE("every store sets several values") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->multi_set(Keys{"a", "b", "a"}, Keys{"1", "2", "3"});
   store->multi_set({}, {});
   CHECK(store->multi_get(Keys{"a", "b"}) == Keys{"3", "2"});
@@ -117,7 +121,7 @@ TEST_CASE("every store sets several values") {
 }
 
 TEST_CASE("every store counts its keys") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->num_keys() == 0);
   store->multi_set(Keys{"a", "b"}, Keys{"1", "2"});
   CHECK(store->num_keys() == 2);
@@ -126,7 +130,7 @@ TEST_CASE("every store counts its keys") {
 }
 
 TEST_CASE("every store lists its keys") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->list_keys().empty());
   store->multi_set(Keys{"a", "b/c", "/", ""}, Keys{"1", "2", "3", "4"});
   store->queue_push("q", "1");
@@ -136,7 +140,7 @@ TEST_CASE("every store lists its keys") {
 }
 
 TEST_CASE("every store has queues") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   CHECK(store->queue_len("q") == 0);
   CHECK(store->try_queue_pop("q") == std::nullopt);
   for (const char* value : {"1", "", "3"}) store->queue_push("q", value);
@@ -149,7 +153,7 @@ TEST_CASE("every store has queues") {
 }
 
 TEST_CASE("every store tells a queue from the value of its key") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->set("k", "value");
   CHECK(store->try_queue_pop("k") == std::nullopt);
   expect_error(ddp::ErrorKind::timeout, {"k"}, [&] { store->queue_pop("k", 5ms); });
@@ -165,7 +169,7 @@ TEST_CASE("every store tells a queue from the value of its key") {
 }
 
 TEST_CASE("every store gives each queued value to one of those that wait") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([user = store.user()] {
@@ -180,7 +184,7 @@ TEST_CASE("every store gives each queued value to one of those that wait") {
 }
 
 TEST_CASE("every store wakes those that wait") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([user = store.user()] {
@@ -198,7 +202,7 @@ TEST_CASE("every store wakes those that wait") {
 }
 
 TEST_CASE("every store lets nobody through a barrier before all have come") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([user = store.user()] {
@@ -217,7 +221,7 @@ TEST_CASE("every store lets nobody through a barrier before all have come") {
 }
 
 TEST_CASE("every store ends a barrier to which not all have come") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "prefix"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
   store->barrier("alone", 1, kPatience);
   expect_error(ddp::ErrorKind::timeout, {"barrier", "b"}, [&] { store->barrier("b", 2, 5ms); });
   store->barrier("b", 2, kPatience);

@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+void ignore(const std::string&) {}
+
 LaunchPlan plan_of(int workers) {
   LaunchPlan plan;
   plan.workers = workers;
@@ -22,7 +24,7 @@ LaunchPlan plan_of(int workers) {
 
 TEST_CASE("one node gets all ranks and a store on the loopback address") {
   ddp::net::EventLoop loop;
-  const auto rendezvous = Rendezvous::open(loop, plan_of(3), nullptr);
+  const auto rendezvous = Rendezvous::open(loop, plan_of(3), ignore);
   REQUIRE(rendezvous.ok());
   const NodeAssignment& assignment = rendezvous.value()->assignment();
   CHECK(assignment.node_count == 1);
@@ -43,8 +45,8 @@ TEST_CASE("one node gets all ranks and a store on the loopback address") {
 
 TEST_CASE("two jobs at once have different ports and hold them") {
   ddp::net::EventLoop loop;
-  const auto first = Rendezvous::open(loop, plan_of(1), nullptr);
-  const auto second = Rendezvous::open(loop, plan_of(1), nullptr);
+  const auto first = Rendezvous::open(loop, plan_of(1), ignore);
+  const auto second = Rendezvous::open(loop, plan_of(1), ignore);
   REQUIRE(first.ok());
   REQUIRE(second.ok());
   CHECK(first.value()->assignment().master_port != second.value()->assignment().master_port);
@@ -54,13 +56,13 @@ TEST_CASE("the store listens where the plan says and workers are told the advert
   ddp::net::EventLoop loop;
   LaunchPlan plan = plan_of(1);
   plan.store.advertised = "localhost";
-  const auto free_port = Rendezvous::open(loop, plan, nullptr);
+  const auto free_port = Rendezvous::open(loop, plan, ignore);
   REQUIRE(free_port.ok());
   CHECK(free_port.value()->assignment().master_addr == "localhost");
 
   // Another job wants the same port: it is taken, and the message says by whom it may be.
   plan.store.port = free_port.value()->assignment().master_port;
-  const auto taken = Rendezvous::open(loop, plan, nullptr);
+  const auto taken = Rendezvous::open(loop, plan, ignore);
   REQUIRE_FALSE(taken.ok());
   CHECK(taken.error().message.find("Is the port taken by another job?") != std::string::npos);
 }
@@ -69,14 +71,14 @@ TEST_CASE("a name of this machine is looked up") {
   ddp::net::EventLoop loop;
   LaunchPlan plan = plan_of(1);
   plan.store.bind_address = plan.store.advertised = "localhost";
-  CHECK(Rendezvous::open(loop, plan, nullptr).ok());
+  CHECK(Rendezvous::open(loop, plan, ignore).ok());
 }
 
 TEST_CASE("an address that is not ours is an error that says what to do") {
   ddp::net::EventLoop loop;
   LaunchPlan plan = plan_of(1);
   plan.store.bind_address = "192.0.2.1";  // reserved for documentation
-  const auto rendezvous = Rendezvous::open(loop, plan, nullptr);
+  const auto rendezvous = Rendezvous::open(loop, plan, ignore);
   REQUIRE_FALSE(rendezvous.ok());
   CHECK(rendezvous.error().message.find("must belong to this machine (--local-addr)") != std::string::npos);
 }
@@ -85,7 +87,7 @@ TEST_CASE("a store on the IPv6 loopback address is reached by it") {
   ddp::net::EventLoop loop;
   LaunchPlan plan = plan_of(1);
   plan.store.bind_address = plan.store.advertised = "::1";
-  const auto rendezvous = Rendezvous::open(loop, plan, nullptr);
+  const auto rendezvous = Rendezvous::open(loop, plan, ignore);
   if (!rendezvous) {
     WARN("no IPv6 here: " + rendezvous.error().message);
     return;

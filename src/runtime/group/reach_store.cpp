@@ -1,0 +1,134 @@
+#include "runtime/group/reach_store.h"
+
+#include <ddp/error.h>
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "store/store_thread.h"
+
+namespace ddp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Binds the first of the host's addresses that is this machine's.
+std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  std::string why;
+  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) why = ::gai_strerror(error);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    std::array<char, NI_MAXHOST> text{};
+    if (::getnameinfo(address->ai_addr, address->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) !=
+        0) {
+      continue;
+    }
+    auto server = store::StoreServer::listen(text.data(), port, {});
+    if (server) return std::make_unique<store::StoreThread>(std::move(server).value());
+    why = server.error().message;
+  }
+  throw Error(ErrorKind::unavailable,
+              "rank 0 cannot serve the store at " + host + ":" + std::to_string(port) + " (" + why +
+                  "). Name an address of rank 0's machine and a free port; if a store is served there already, set "
+                  "TORCHELASTIC_USE_AGENT_STORE=True.");
+}
+
+// Until the process ends: a program may call init() again, and other ranks may be in the midst of it when rank 0 is
+// done. Then until they have left, or for a few seconds.
+void serve_here(const std::string& host, std::uint16_t port) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, std::uint16_t>, std::unique_ptr<store::StoreThread>> servers;
+  const std::lock_guard lock(mutex);
+  auto& server = servers[{host, port}];
+  if (!server) server = serve(host, port);
+}
+
+std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port, const Environment& environment,
+                                    milliseconds timeout) {
+  if (environment.world_size == 1) return make_memory_store(timeout);
+  if (environment.rank == 0 && !environment.launcher_serves) serve_here(host, port);
+  return connect_tcp_store(TcpStoreOptions{host, port, timeout, environment.rank, environment.world_size});
+}
+
+std::string this_process() {
+  static const std::string name = [] {
+    std::random_device random;
+    return base::hex64((std::uint64_t{random()} << 32) | random());
+  }();
+  return name;
+}
+
+std::vector<std::string> keys_of_all(const std::string& name, int world_size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(name + "/" + std::to_string(rank));
+  return keys;
+}
+
+}  // namespace
+
+// An old file may hold keys of ranks that are gone. A rank that finds itself in it says so to the others; one that does
+// not find itself there goes on only when all have seen all: those that are gone have not seen it come.
+void meet_in_file(Store& store, const std::string& path, const Environment& environment, const std::string& process) {
+  const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
+  const std::string rank = std::to_string(environment.rank);
+  const std::string left_over = attempt + "/left over";
+  const auto refuse = [&] {
+    throw Error(ErrorKind::mismatch, "the store file '" + path +
+                                         "' is left from an earlier run, or two processes are the "
+                                         "same rank: " +
+                                         store.get(left_over) + ". Remove the file or name another one.");
+  };
+  if (store.compare_set(attempt + "/came/" + rank, "", process) != process) {
+    store.set(left_over, "rank " + rank + " has been there before");
+  }
+  const auto until = steady_clock::now() + store.timeout();
+  for (const char* step : {"/came", "/met"}) {
+    if (step == std::string_view("/met")) store.set(attempt + "/met/" + rank, "");
+    const auto keys = keys_of_all(attempt + step, environment.world_size);
+    milliseconds pause(1);
+    while (true) {
+      if (store.check(std::span(&left_over, 1))) refuse();
+      if (store.check(keys)) break;
+      if (steady_clock::now() >= until) store.wait(keys, milliseconds(0));  // throws, and names those that are missing
+      std::this_thread::sleep_for(pause);
+      pause = std::min<milliseconds>(pause * 2, limits::kFileWaitPause);
+    }
+  }
+}
+
+std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& environment, milliseconds timeout) {
+  if (method.kind == InitMethod::Kind::tcp) return reach_server(method.host, method.port, environment, timeout);
+  if (method.kind == InitMethod::Kind::file) {
+    auto store = make_file_store(method.path, timeout, environment.world_size);
+    meet_in_file(*store, method.path, environment, this_process());
+    return store;
+  }
+  if (environment.world_size == 1) return make_memory_store(timeout);
+  if (environment.master_addr.empty() && environment.under_mpirun) {
+    throw Error(ErrorKind::unavailable,
+                "this program was started by mpirun and no store is named (MASTER_ADDR). Set DDP_BACKEND=mpi, or start "
+                "it with ddplaunch.");
+  }
+  if (environment.master_addr.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                "the world has more than one rank but MASTER_ADDR is not set. Start the program with ddplaunch, set "
+                "MASTER_ADDR and MASTER_PORT to where rank 0 can serve a store, or give an init_method.");
+  }
+  return reach_server(environment.master_addr, environment.master_port, environment, timeout);
+}
+
+}  // namespace ddp

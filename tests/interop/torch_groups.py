@@ -1,0 +1,33 @@
+"""Four ranks over gloo and the launcher's store: the whole group, sub-groups, one after the other and made anew."""
+import datetime
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+rank, world_size = dist.get_rank(), dist.get_world_size()
+
+
+def total(group=None) -> float:
+    value = torch.tensor([float(rank + 1)])
+    dist.all_reduce(value, group=group)
+    return value.item()
+
+
+assert total() == world_size * (world_size + 1) / 2
+dist.barrier()
+halves = [list(range(world_size // 2)), list(range(world_size // 2, world_size))]
+groups = [dist.new_group(half) for half in halves]
+mine = rank // (world_size // 2)
+assert total(groups[mine]) == sum(r + 1 for r in halves[mine])
+dist.barrier(group=groups[mine])
+for _ in range(3):
+    again = dist.new_group(list(range(world_size)), timeout=datetime.timedelta(seconds=30))
+    assert total(again) == world_size * (world_size + 1) / 2
+    dist.barrier(group=again)
+objects = [None] * world_size
+dist.all_gather_object(objects, {"rank": rank})
+assert [entry["rank"] for entry in objects] == list(range(world_size))
+dist.barrier()
+dist.destroy_process_group()
+print(f"rank {rank}: groups ok")
