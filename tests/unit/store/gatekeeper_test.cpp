@@ -35,7 +35,7 @@ std::optional<std::string> proof_for(ClientHandshake& client, const std::string&
 TEST_CASE("a process of our own user is let in, token or not") {
   BoundSocket listener;
   const RawPeer client(listener.listen().port());
-  const RawPeer accepted = listener.accepts();
+  const RawPeer accepted(listener.accept());
   Gatekeeper without(false, nullptr);
   CHECK(without.decide(accepted.fd(), ddp::net::peer_endpoint(accepted.fd())->address).verdict == Verdict::admit);
   Gatekeeper with(false, token("0123456789abcdef"));
