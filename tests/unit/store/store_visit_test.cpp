@@ -44,7 +44,7 @@ std::unique_ptr<RunningStore> store_with_token(const std::string& secret) {
 RawPeer greeted(ScriptedStore& store) {
   RawPeer client = store.accepts();
   client.hears(encode(validate()));
-  const std::string ping = client.hears_some(5);
+  const std::string ping = client.hears_bytes(5);
   client.says(ping.substr(1));
   return client;
 }
@@ -60,7 +60,7 @@ RawPeer asked_who_it_is(ScriptedStore& store, std::uint8_t extensions) {
 TEST_CASE("a visitor sees keys, waits and himself") {
   RunningStore store;
   RawPeer waiting(store.port());
-  waiting.says(encode(validate()) + encode(hello(1, 4, "node0:7"))).hears_some(8);
+  waiting.says(encode(validate()) + encode(hello(1, 4, "node0:7"))).hears_bytes(8);
   waiting.says(encode(set("/k", "value")) + encode(wait({"/go"})));
   StoreVisit anna = visitor(store.port());
   const auto has_come = [&] {
@@ -116,14 +116,14 @@ TEST_CASE("stores of PyTorch are named as such, with a token and without") {
   const Authenticator token = GENERATE(Authenticator(), fake_authenticator("secret"));
   auto found = beside([port = store.port(), token] { return StoreVisit::open("127.0.0.1", port, token, soon()); });
   SECTION("of today") {
-    if (token) greeted(store).hears_some(41);  // AUTH_HELLO: it closes the connection
+    if (token) greeted(store).hears_bytes(41);  // AUTH_HELLO: it closes the connection
     asked_who_it_is(store, 1);
     const auto result = found.get();
     CHECK(result.error().kind == Kind::foreign);
     CHECK_THAT(result.error().message, Catch::EndsWith(" is PyTorch's store, not ddplaunch's"));
   }
   SECTION("of 1.13") {
-    store.accepts().hears_some(10);
+    store.accepts().hears_bytes(10);
     store.accepts().hears(from_hex("06")).says(number_reply(3));
     CHECK_THAT(found.get().error().message, Catch::Contains("PyTorch's store, of a version before 2.2"));
   }
@@ -139,8 +139,8 @@ TEST_CASE("what is no store is told so") {
     CHECK_THAT(result.error().message, Catch::Contains("is no store"));
   }
   SECTION("it hangs up") {
-    store.accepts().hears_some(10);
-    store.accepts().hears_some(1);
+    store.accepts().hears_bytes(10);
+    store.accepts().hears_bytes(1);
     const auto result = found.get();
     CHECK(result.error().kind == Kind::refused);
     CHECK_THAT(result.error().message, Catch::Contains("does not let this user or this machine in"));
