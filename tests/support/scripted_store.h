@@ -32,7 +32,7 @@ class ScriptedStore {
     wire::put_i64(head, rank);
     wire::put_u32(head, 4);
     client.hears(head);
-    const std::string name = client.hears_bytes();
+    const std::string name = client.hears_text();
     CHECK(name.ends_with(":" + std::to_string(::getpid())));
     client.says(number_reply(server_id));
     return client;
@@ -43,7 +43,7 @@ class ScriptedStore {
   RawPeer greets_with(std::uint8_t extensions) {
     RawPeer client = accepts();
     client.hears(encode(validate()));
-    const std::string ping = client.hears_some(5);
+    const std::string ping = client.hears_bytes(5);
     client.hears(encode(check({std::string(wire::kStoreExtensionsKey)})));
     client.says(ping.substr(1) + byte_reply(extensions));
     return client;
