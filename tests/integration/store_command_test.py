@@ -15,6 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from launched_job import LAUNCHER, Job, Skip, eventually, python, run_tests, test  # noqa: E402
 
+INTERPRETER = os.environ.get("DDP_TEST_PYTHON", "/usr/bin/python3")
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
@@ -107,7 +108,7 @@ def serves() -> None:
             assert bert.get(b"/k") == b"value"
         first = store.err().splitlines()[0]
         assert first.startswith(f"ddplaunch: the store listens on {store.where}; "), first
-        assert f"MASTER_ADDR=127.0.0.1 MASTER_PORT={store.port} TORCHELASTIC_USE_AGENT_STORE=True" in first, first
+        assert f"MASTER_ADDR=127.0.0.1 MASTER_PORT={store.port} TORCHELASTIC_USE_AGENT_STORE=True " in first, first
         assert not store.out()
 
 
@@ -234,7 +235,7 @@ def ipv6() -> None:
     with Store("--host=::1") as store:
         answer = command("--inspect", f"[::1]:{store.port}")
         assert answer.returncode == 0 and answer.stdout.startswith(f"The store at [::1]:{store.port} has "), answer
-        assert f"and 0 clients.\n" in answer.stdout, answer
+        assert "and 0 clients.\n" in answer.stdout, answer
 
 
 @test("store", "nobody there, or somebody else: the message says so")
@@ -253,15 +254,32 @@ def not_ours() -> None:
         assert "Only ddplaunch's own store can be inspected." in errors, errors
 
 
+@test("store", "ranks of PyTorch, with what the first line tells them, meet in the store")
+def pytorch_meets() -> None:
+    work = ("import sys\ntry: import torch.distributed as d, torch\nexcept ImportError: sys.exit(77)\n"
+            "d.init_process_group('gloo')\nones = torch.ones(3)\nd.all_reduce(ones)\nassert ones.tolist() == [2, 2, 2]\n"
+            "d.barrier()")
+    with Store() as store:
+        told = dict(word.strip(",").split("=") for word in store.err().split() if "=" in word)
+        ranks = [subprocess.Popen([INTERPRETER, "-c", work], stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, **told, "RANK": str(rank), "WORLD_SIZE": "2"}) for rank in range(2)]
+        errors = [rank.communicate()[1] for rank in ranks]
+        if ranks[0].returncode == 77:
+            raise Skip(f"{INTERPRETER} has no torch")
+        assert [rank.returncode for rank in ranks] == [0, 0], errors
+        assert inspected(store.where)["key_count"] > 0
+        store.signal(signal.SIGTERM)
+        assert store.wait() == 0 and "warning" not in store.err(), store.err()
+
+
 @test("store", "PyTorch's own store is named as such")
 def pytorchs() -> None:
-    interpreter = os.environ.get("DDP_TEST_PYTHON", "/usr/bin/python3")
     serve = ("import sys\ntry: from torch.distributed import TCPStore\nexcept ImportError: sys.exit(77)\n"
              "store = TCPStore('127.0.0.1', 0, 1, True)\nprint(store.port, flush=True)\nsys.stdin.read()")
-    with subprocess.Popen([interpreter, "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as theirs:
+    with subprocess.Popen([INTERPRETER, "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as theirs:
         port = theirs.stdout.readline().strip()
         if not port:
-            raise Skip(f"{interpreter} has no torch")
+            raise Skip(f"{INTERPRETER} has no torch")
         answer = command("--inspect", f"127.0.0.1:{port}")
         proved = command("--inspect", f"127.0.0.1:{port}", environment={"DDP_AUTH_TOKEN": TOKEN})
         theirs.stdin.close()

@@ -20,11 +20,11 @@ bool is_loopback(const std::string& host) {
 
 std::string serving_line(const StoreOptions& options, std::uint16_t port, const std::string& host_name) {
   const std::string reached = is_everywhere(options.host) ? host_name : options.host;
-  // Without the last one rank 0 of a PyTorch program would start a store of its own there.
+  // Without the last two rank 0 of a PyTorch program starts a store of its own there (1.13 insists on both).
   return "the store listens on " + store::host_and_port(options.host, port) +
          "; programs find it with MASTER_ADDR=" + reached + " MASTER_PORT=" + std::to_string(port) +
-         " TORCHELASTIC_USE_AGENT_STORE=True, and ddplaunch store --inspect " + store::host_and_port(reached, port) +
-         " tells who waits for what";
+         " TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect " +
+         store::host_and_port(reached, port) + " tells who waits for what";
 }
 
 std::string listen_failure(const StoreOptions& options, const std::string& why) {

@@ -20,7 +20,8 @@ StoreOptions at(const std::string& host) {
 TEST_CASE("the first line tells where the store is and what programs need to find it") {
   CHECK(serving_line(at("127.0.0.1"), 29500, "node0") ==
         "the store listens on 127.0.0.1:29500; programs find it with MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
-        "TORCHELASTIC_USE_AGENT_STORE=True, and ddplaunch store --inspect 127.0.0.1:29500 tells who waits for what");
+        "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect 127.0.0.1:29500 "
+        "tells who waits for what");
   CHECK_THAT(serving_line(at("::1"), 7, "node0"),
              Catch::Contains("on [::1]:7;") && Catch::Contains("MASTER_ADDR=::1 ") && Catch::Contains("[::1]:7 tells"));
 }
