@@ -58,6 +58,11 @@ inline constexpr auto kFileWaitPause = 10ms;
 inline constexpr auto kFileCourtesy = 100us;
 inline constexpr auto kFileGoodbye = 5s;
 inline constexpr std::size_t kFileReadBytes = std::size_t{1} << 20;
+// ddplaunch store --join: a server whose machine is gone is given up after idle + tries * pause.
+inline constexpr auto kStoreAliveIdle = 15s;
+inline constexpr auto kStoreAlivePause = 5s;
+inline constexpr int kStoreAliveTries = 3;
+inline constexpr auto kStoreJoinWait = 5min;  // for a server that is not there yet
 
 // Launcher.
 inline constexpr int kWorkersPerNode = 4096;
@@ -79,6 +84,14 @@ inline constexpr auto kSettleTime = 500ms;      // the first cause and its victi
 inline constexpr auto kQuietEnding = 1s;        // longer than this and the console says what it waits for
 inline constexpr auto kLeftoverWait = 2s;       // for descendants that outlive their worker
 inline constexpr auto kCollapseWindow = 200ms;  // the same line of several ranks within this is shown once
+
+// What ddplaunch store --inspect prints for people.
+inline constexpr std::size_t kInspectedWaits = 20;    // different waits
+inline constexpr std::size_t kInspectedAwaited = 3;   // keys of one of them
+inline constexpr std::size_t kInspectedClients = 20;  // of one list
+inline constexpr std::size_t kInspectedKeys = 50;
+inline constexpr std::size_t kInspectedBytes = 120;  // of a key or a name
+inline constexpr auto kInspectTime = 30s;            // for a server that is very busy
 
 // The workers' output on its way to the console and to files.
 inline constexpr std::size_t kLineBytes = std::size_t{64} << 10;         // a longer line goes to the console in parts

@@ -15,6 +15,7 @@
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/process/launcher_signals.h"
+#include "launcher/store_command/store_command.h"
 
 namespace ddp::launcher {
 namespace {
@@ -43,6 +44,10 @@ int run(int argc, const char* const* argv) {
   if (const auto* mistake = std::get_if<UsageError>(&parsed)) {
     LogSink(false).error(mistake->message);
     return base::kExitUsage;
+  }
+  if (const auto* store = std::get_if<StoreOptions>(&parsed)) {
+    LogSink log(false);
+    return run_store_command(*store, environment, log, print);
   }
   const auto& options = std::get<Options>(parsed);
   LogSink log(options.quiet);

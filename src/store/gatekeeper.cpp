@@ -3,8 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 namespace ddp::store {
+
+bool is_for_strangers(const wire::StoreRequest& request) {
+  using Op = wire::StoreOp;
+  constexpr std::array kOps = {Op::validate, Op::ping, Op::auth_hello, Op::auth_proof};
+  const bool asks_for_extensions =
+      request.op == Op::check && request.keys.size() == 1 && request.keys[0] == wire::kStoreExtensionsKey;
+  return asks_for_extensions || std::ranges::find(kOps, request.op) != kOps.end();
+}
 
 Gatekeeper::Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator)
     : authenticator_(std::move(authenticator)),

@@ -13,8 +13,13 @@
 #include "store/handshake.h"
 #include "store/store_waiters.h"
 #include "wire/store_message.h"
+#include "wire/store_parser.h"
 
 namespace ddp::store {
+
+// What a connection may send before it has proved the token: enough for that.
+inline constexpr wire::StoreRequestLimits kStrangersLimits = {64, 64, 1, 256};
+bool is_for_strangers(const wire::StoreRequest& request);
 
 // Not thread-safe.
 class Gatekeeper {

@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/result.h"
+#include "wire/store_parser.h"
 
 namespace ddp::store {
 
@@ -24,6 +25,8 @@ struct StoreLimits {
   std::size_t buffer_bytes = limits::kStoreBufferBytes;    // incomplete requests and unread replies of all clients
   std::size_t waiting_bytes = limits::kStoreWaitingBytes;  // the keys that all clients wait for
   std::size_t connections = limits::kStoreConnections;
+
+  wire::StoreRequestLimits of_requests() const { return {key_bytes, value_bytes, keys_per_request, request_bytes}; }
 
   friend bool operator==(const StoreLimits&, const StoreLimits&) = default;
 };

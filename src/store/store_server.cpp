@@ -44,21 +44,6 @@ std::uint64_t random_id() {
   return id;
 }
 
-wire::StoreRequestLimits request_limits(const StoreLimits& limits) {
-  return {limits.key_bytes, limits.value_bytes, limits.keys_per_request, limits.request_bytes};
-}
-
-// Enough to prove the token.
-constexpr wire::StoreRequestLimits kStrangersLimits = {64, 64, 1, 256};
-
-// What a connection may ask before it has proved the token.
-bool is_for_strangers(const wire::StoreRequest& request) {
-  using Op = wire::StoreOp;
-  return request.op == Op::validate || request.op == Op::ping || request.op == Op::auth_hello ||
-         request.op == Op::auth_proof ||
-         (request.op == Op::check && request.keys.size() == 1 && request.keys[0] == wire::kStoreExtensionsKey);
-}
-
 // Descriptors that clients may take: some are left for whoever runs the server.
 std::size_t descriptors_for_clients() {
   rlimit limit{};
@@ -109,7 +94,7 @@ class Server : public StoreServer {
 
   void add_client(UniqueFd socket, const std::string& name) override {
     now_ = TimePoint::clock::now();
-    add(std::move(socket), name, request_limits(options_.limits));
+    add(std::move(socket), name, options_.limits.of_requests());
   }
 
   wire::StoreReport report() const override {
@@ -174,7 +159,7 @@ class Server : public StoreServer {
     const auto patience = static_cast<unsigned>(options_.unread_time.count());
     ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
-    const auto id = add(std::move(socket), peer, stranger ? kStrangersLimits : request_limits(options_.limits));
+    const auto id = add(std::move(socket), peer, stranger ? kStrangersLimits : options_.limits.of_requests());
     if (!id || !stranger) return;
     strangers_.emplace(*id, now_ + limits::kStoreProofTime);
     set_timer(limits::kStoreProofTime);
@@ -291,7 +276,7 @@ class Server : public StoreServer {
   }
 
   void welcome_stranger(ConnectionId id) {
-    if (strangers_.erase(id) > 0) find(id)->parser().set_limits(request_limits(options_.limits));
+    if (strangers_.erase(id) > 0) find(id)->parser().set_limits(options_.limits.of_requests());
   }
 
   void authenticate(ConnectionId from, const wire::StoreRequest& request) {

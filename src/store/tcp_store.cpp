@@ -8,8 +8,8 @@
 
 #include "base/limits.h"
 #include "base/text.h"
-#include "store/client_session.h"
 #include "store/key_requests.h"
+#include "store/store_session.h"
 
 namespace ddp {
 namespace {
@@ -223,7 +223,7 @@ class TcpStore : public Store {
 
   const milliseconds timeout_;
   std::mutex mutex_;
-  store::ClientSession session_;
+  store::StoreSession session_;
 };
 
 }  // namespace

@@ -18,9 +18,9 @@ std::string spelt_like(const std::string& word, std::string name) {
 }
 
 // The options with a name that begins with `part`; those of torchrun alone, if there are any.
-std::vector<const OptionSpec*> completed(const std::string& part) {
+std::vector<const OptionSpec*> completed(const std::string& part, const OptionTable& table) {
   std::vector<const OptionSpec*> found;
-  for (const OptionSpec& option : option_table()) {
+  for (const OptionSpec& option : table) {
     if (option.in_full) continue;
     const auto names = names_of(option);
     const auto begins = [&](const std::string& name) { return name.starts_with(part); };
@@ -32,14 +32,15 @@ std::vector<const OptionSpec*> completed(const std::string& part) {
   return of_torchrun.empty() ? found : of_torchrun;
 }
 
-std::string unknown_option(const std::string& word) {
-  const auto nearest = nearest_option(word);
+std::string unknown_option(const std::string& word, const OptionTable& table) {
+  const auto nearest = nearest_option(word, table);
   return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "");
 }
 
 class Reader {
  public:
-  Reader(std::span<const std::string> words, Manner manner) : words_(words), manner_(manner) {}
+  Reader(std::span<const std::string> words, Manner manner, const OptionTable& table)
+      : words_(words), manner_(manner), table_(table) {}
 
   base::Result<CommandWords> read() {
     while (at_ < words_.size() && !result_.help) {
@@ -67,9 +68,9 @@ class Reader {
     if (equals != std::string::npos) value = word.substr(equals + 1);
 
     std::string name = with_dashes(typed.substr(2));
-    const OptionSpec* option = find_option(name);
+    const OptionSpec* option = find_option(name, table_);
     if (option == nullptr && manner_ != Manner::native) {
-      const auto candidates = completed(name);
+      const auto candidates = completed(name, table_);
       if (candidates.size() > 1) return ambiguous(typed, candidates);
       if (candidates.size() == 1) {
         option = candidates.front();
@@ -77,15 +78,15 @@ class Reader {
         name = *std::find_if(names.begin(), names.end(), [&](const auto& full) { return full.starts_with(name); });
       }
     }
-    if (option == nullptr) return unknown_option(typed);
+    if (option == nullptr) return unknown_option(typed, table_);
     return is_negation(*option, name) ? add_negation(*option, typed, value) : add(*option, typed, value);
   }
 
   // -m, -r3, -r=3, -r 3, -qm.
   Mistake read_short(const std::string& word) {
     for (std::size_t i = 1; i < word.size(); ++i) {
-      const OptionSpec* option = find_option(word[i]);
-      if (option == nullptr) return unknown_option(i == 1 ? word : "-" + word.substr(i, 1) + " in " + word);
+      const OptionSpec* option = find_option(word[i], table_);
+      if (option == nullptr) return unknown_option(i == 1 ? word : "-" + word.substr(i, 1) + " in " + word, table_);
       const std::string typed = std::string("-") + word[i];
       const std::string rest = word.substr(i + 1);
       if (rest.starts_with("=")) return add(*option, typed, rest.substr(1));
@@ -123,9 +124,9 @@ class Reader {
     return std::nullopt;
   }
 
-  static bool is_option(const std::string& word) {
-    if (word.size() == 2 && word[0] == '-') return find_option(word[1]) != nullptr;
-    return word.starts_with("--") && find_option(word.substr(2, word.find('=') - 2)) != nullptr;
+  bool is_option(const std::string& word) const {
+    if (word.size() == 2 && word[0] == '-') return find_option(word[1], table_) != nullptr;
+    return word.starts_with("--") && find_option(word.substr(2, word.find('=') - 2), table_) != nullptr;
   }
 
   static std::string ambiguous(const std::string& typed, const std::vector<const OptionSpec*>& candidates) {
@@ -136,16 +137,17 @@ class Reader {
 
   std::span<const std::string> words_;
   Manner manner_;
+  const OptionTable& table_;
   std::size_t at_ = 0;
   CommandWords result_;
 };
 
 }  // namespace
 
-std::optional<std::string> nearest_option(const std::string& word) {
+std::optional<std::string> nearest_option(const std::string& word, const OptionTable& table) {
   const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
   std::vector<std::string> names;
-  for (const OptionSpec& option : option_table()) {
+  for (const OptionSpec& option : table) {
     for (const std::string& name : names_of(option)) {
       names.push_back(word.substr(0, dashes) + spelt_like(word, name));
     }
@@ -157,8 +159,8 @@ std::optional<std::string> nearest_option(const std::string& word) {
   return base::nearest_match(word, names);
 }
 
-base::Result<CommandWords> read_words(std::span<const std::string> words, Manner manner) {
-  return Reader(words, manner).read();
+base::Result<CommandWords> read_words(std::span<const std::string> words, Manner manner, const OptionTable& table) {
+  return Reader(words, manner, table).read();
 }
 
 }  // namespace ddp::launcher

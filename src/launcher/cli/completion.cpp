@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
 namespace {
@@ -29,17 +30,36 @@ std::vector<std::string> value_words(const OptionSpec& option) {
   return words;
 }
 
-std::string bash() {
-  std::string dashes;
+// What bash is told of a table.
+struct BashWords {
+  std::string dashes;  // names, each after a blank
   std::string underscores;
+
+  explicit BashWords(const OptionTable& table) {
+    for (const OptionSpec& option : table) {
+      if (option.short_name != '\0') dashes += std::string(" -") + option.short_name;
+      for (const std::string& name : names_of(option)) {
+        dashes += " --" + name;
+        underscores += " --" + with_underscores(name);
+      }
+    }
+  }
+};
+
+// Those of both tables; an option that is in both takes the same values.
+std::vector<OptionSpec> all_options() {
+  std::vector<OptionSpec> options = option_table();
+  std::ranges::copy_if(store_option_table(), std::back_inserter(options),
+                       [](const OptionSpec& option) { return find_option(option.name) == nullptr; });
+  return options;
+}
+
+std::string bash() {
+  const BashWords job(option_table());
+  const BashWords store(store_option_table());
   std::string cases;
   std::string with_value;
-  for (const OptionSpec& option : option_table()) {
-    if (option.short_name != '\0') dashes += std::string(" -") + option.short_name;
-    for (const std::string& name : names_of(option)) {
-      dashes += " --" + name;
-      underscores += " --" + with_underscores(name);
-    }
+  for (const OptionSpec& option : all_options()) {
     if (option.kind != OptionKind::value) continue;
     const std::string pattern = base::join(value_words(option), "|");
     with_value += (with_value.empty() ? "" : "|") + pattern;
@@ -51,7 +71,7 @@ std::string bash() {
   }
   return R"(# bash completion for ddplaunch. Put it into bash-completion's folder, or: source <(ddplaunch --completion bash)
 _ddplaunch() {
-  local cur=${COMP_WORDS[COMP_CWORD]} option= i word
+  local cur=${COMP_WORDS[COMP_CWORD]} option= store= i word
   COMPREPLY=()
   # bash takes --name=value for three words.
   for ((i = 1; i < COMP_CWORD; ++i)); do
@@ -60,6 +80,7 @@ _ddplaunch() {
     if [[ -n $option ]]; then option=; continue; fi
     case $word in
     run|launch) ((i == 1)) || return ;;
+    store) ((i == 1)) || return; store=1 ;;
     )" + with_value +
          R"() option=$word ;;
     -*) ;;
@@ -69,12 +90,20 @@ _ddplaunch() {
   if [[ $cur == = ]]; then cur=; fi
   case $option in
 )" + cases +
-         R"(    '') if [[ $cur == --*_* ]]; then
+         R"(    '') if [[ $store && $cur == --*_* ]]; then
         COMPREPLY=($(compgen -W ')" +
-         underscores.substr(1) + R"(' -- "$cur"))
+         store.underscores.substr(1) + R"(' -- "$cur"))
+      elif [[ $store ]]; then
+        COMPREPLY=($(compgen -W ')" +
+         store.dashes.substr(1) + R"(' -- "$cur"))
+      elif [[ $cur == --*_* ]]; then
+        COMPREPLY=($(compgen -W ')" +
+         job.underscores.substr(1) + R"(' -- "$cur"))
       elif [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W ')" +
-         dashes.substr(1) + R"(' -- "$cur"))
+         job.dashes.substr(1) + R"(' -- "$cur"))
+      elif ((COMP_CWORD == 1)); then
+        COMPREPLY=($(compgen -f -c -W 'run launch store help' -- "$cur"))
       else
         COMPREPLY=($(compgen -f -c -- "$cur"))
       fi ;;
@@ -101,11 +130,10 @@ std::string brief(const OptionSpec& option) {
   return result;
 }
 
-std::string zsh() {
-  std::string script =
-      "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
-      "_arguments -S -A '-*' \\\n";
-  for (const OptionSpec& option : option_table()) {
+// An option is one line or more of _arguments.
+std::string zsh_lines(const OptionTable& table) {
+  std::string script;
+  for (const OptionSpec& option : table) {
     std::vector<std::string> words;
     if (option.short_name != '\0') words.push_back(std::string("-") + option.short_name);
     for (const std::string& name : names_of(option)) {
@@ -127,18 +155,26 @@ std::string zsh() {
       script += "' \\\n";
     }
   }
-  return script + "  '1:program:_command_names -e' \\\n  '*::arguments:_files'\n";
+  return script;
 }
 
-std::string fish() {
-  std::string script = "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n";
-  for (const OptionSpec& option : option_table()) {
+std::string zsh() {
+  return "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
+         "if [[ $words[2] == store ]] && ((CURRENT > 2)); then\n  shift words\n  ((--CURRENT))\n  _arguments -S \\\n" +
+         zsh_lines(store_option_table()) + "  && return\n  return 1\nfi\n_arguments -S -A '-*' \\\n" +
+         zsh_lines(option_table()) + "  '1:program:_command_names -e' \\\n  '*::arguments:_files'\n";
+}
+
+// `condition`: when they are offered.
+std::string fish_lines(const OptionTable& table, const std::string& condition) {
+  std::string script;
+  for (const OptionSpec& option : table) {
     for (const std::string& name : names_of(option)) {
       const bool takes_value = option.kind == OptionKind::value && !is_negation(option, name);
       std::vector<std::string> spellings{name};
       if (with_underscores(name) != name) spellings.push_back(with_underscores(name));
       for (const std::string& spelling : spellings) {
-        script += "complete -c ddplaunch -l " + spelling;
+        script += "complete -c ddplaunch -n '" + condition + "' -l " + spelling;
         if (spelling == option.name && option.short_name != '\0') script += std::string(" -s ") + option.short_name;
         if (takes_value) script += is_path(option) ? " -r -F" : " -x";
         if (takes_value && !option.choices.empty()) script += " -a '" + std::string(option.choices) + "'";
@@ -149,6 +185,13 @@ std::string fish() {
     }
   }
   return script;
+}
+
+std::string fish() {
+  const std::string store = "__fish_seen_subcommand_from store";
+  return "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n"
+         "complete -c ddplaunch -n __fish_use_subcommand -a store -d 'a rendezvous store without a job'\n" +
+         fish_lines(store_option_table(), store) + fish_lines(option_table(), "not " + store);
 }
 
 }  // namespace

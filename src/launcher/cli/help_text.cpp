@@ -1,6 +1,7 @@
 #include "launcher/cli/help_text.h"
 
 #include "base/text.h"
+#include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
 namespace {
@@ -51,6 +52,7 @@ std::string help_text(const std::string& name) {
   std::string text = "Usage: " + name + " [options] program [arguments ...]\n";
   if (name == "ddplaunch") {
     text += "       ddplaunch launch [options] script [arguments ...]\n";
+    text += "       ddplaunch store [--help] [options]\n";
   }
   text += "\n" + paragraph(kDescription, 0);
   for (const OptionGroupTitle& group : option_groups()) {
@@ -62,6 +64,18 @@ std::string help_text(const std::string& name) {
   text += "\n" + paragraph(kProgramRule, 0);
   text += "\n" + paragraph(kExitCodes, 0);
   text += "\nExample: " + name + " --nproc-per-node=2 ./train --epochs 3\n";
+  return text;
+}
+
+std::string store_help_text() {
+  std::string text =
+      "Usage: ddplaunch store [--host ADDR] [--port N] [options]\n"
+      "       ddplaunch store --inspect HOST[:PORT] [--json] [--auth-token-file FILE]\n"
+      "       ddplaunch store --join HOST[:PORT] --auth-token-file FILE\n";
+  text += "\n" + paragraph(kStoreDescription, 0) + "\n";
+  for (const OptionSpec& option : store_option_table()) text += option_lines(option);
+  text += "\n" + paragraph(kStoreExitCodes, 0);
+  text += "\nExample: ddplaunch store --inspect 127.0.0.1:29500\n";
   return text;
 }
 

@@ -12,6 +12,9 @@ namespace ddp::launcher {
 // At most 80 columns. `name` is how the launcher was called: "ddplaunch", "torchrun", "ddplaunch launch".
 std::string help_text(const std::string& name);
 
+// The same of `ddplaunch store`.
+std::string store_help_text();
+
 // "-r, --redirects STREAMS"; names that have no short one are indented as if they had.
 std::string option_synopsis(const OptionSpec& option);
 

@@ -3,6 +3,7 @@
 #include <ddp/version.h>
 
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
 namespace {
@@ -61,7 +62,8 @@ std::string man_page() {
   std::string page = ".TH DDPLAUNCH 1 \"\" \"ddplaunch " DDP_VERSION_STRING "\" \"User Commands\"\n";
   page += ".SH NAME\nddplaunch \\- start the workers of a distributed program and watch over them\n";
   page += ".SH SYNOPSIS\n" + bold("ddplaunch") + " [options] " + italic("program") + " [arguments ...]\n.br\n";
-  page += bold("ddplaunch launch") + " [options] " + italic("script") + " [arguments ...]\n";
+  page += bold("ddplaunch launch") + " [options] " + italic("script") + " [arguments ...]\n.br\n";
+  page += bold("ddplaunch store") + " [options]\n";
   page += ".SH DESCRIPTION\n" + escaped(kDescription) + "\n.PP\n" + escaped(kProgramRule) + "\n";
   page += ".SH OPTIONS\n";
   for (const OptionGroupTitle& group : option_groups()) {
@@ -70,6 +72,9 @@ std::string man_page() {
       if (option.group == group.group) page += option_entry(option);
     }
   }
+  page += ".SH \"DDPLAUNCH STORE\"\n" + escaped(kStoreDescription) + "\n";
+  for (const OptionSpec& option : store_option_table()) page += option_entry(option);
+  page += ".PP\n" + escaped(kStoreExitCodes) + "\n";
   page += ".SH \"EXIT STATUS\"\n" + escaped(kExitCodes) + "\n";
   page += ".SH EXAMPLE\n.EX\n" + escaped("ddplaunch --nproc-per-node=2 ./train --epochs 3") + "\n.EE\n";
   return page;

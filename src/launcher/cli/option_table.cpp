@@ -26,7 +26,7 @@ using enum OptionGroup;
 
 // One option, one block.
 // clang-format off
-const std::vector<OptionSpec> kOptions = {
+const OptionTable kOptions = {
     {.name = "nproc-per-node", .value_name = "N", .choices = "auto gpu cpu", .choices_are_examples = true,
      .group = workers, .of_torchrun = true,
      .help = "Workers: a number, auto, gpu (one a GPU) or cpu (one a CPU). Default: one a visible GPU, 1 without "
@@ -177,7 +177,7 @@ const std::vector<OptionGroupTitle> kGroups = {
 
 }  // namespace
 
-const std::vector<OptionSpec>& option_table() {
+const OptionTable& option_table() {
   return kOptions;
 }
 
@@ -191,20 +191,20 @@ std::string with_dashes(std::string_view name) {
   return dashes;
 }
 
-const OptionSpec* find_option(std::string_view name) {
+const OptionSpec* find_option(std::string_view name, const OptionTable& table) {
   const std::string wanted = with_dashes(name);
-  for (const OptionSpec& option : kOptions) {
+  for (const OptionSpec& option : table) {
     const std::vector<std::string> names = names_of(option);
     if (std::find(names.begin(), names.end(), wanted) != names.end()) return &option;
   }
   return nullptr;
 }
 
-const OptionSpec* find_option(char short_name) {
-  const auto found = std::find_if(kOptions.begin(), kOptions.end(), [&](const OptionSpec& option) {
+const OptionSpec* find_option(char short_name, const OptionTable& table) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const OptionSpec& option) {
     return option.short_name != '\0' && option.short_name == short_name;
   });
-  return found == kOptions.end() ? nullptr : &*found;
+  return found == table.end() ? nullptr : &*found;
 }
 
 bool is_negation(const OptionSpec& option, std::string_view name) {

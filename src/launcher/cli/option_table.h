@@ -1,4 +1,4 @@
-// The one table of options. The parser, --help, the man page and the shell completions are all made from it.
+// The table of options. The parser, --help, the man page and the shell completions are all made from it.
 #pragma once
 
 #include <string>
@@ -29,7 +29,10 @@ struct OptionSpec {
   std::string_view help;     // one paragraph of plain text
 };
 
-const std::vector<OptionSpec>& option_table();
+using OptionTable = std::vector<OptionSpec>;
+
+// Those of a job. `ddplaunch store` has a table of its own: store_options.h.
+const OptionTable& option_table();
 
 // The options of a group have this title in --help and the man page.
 struct OptionGroupTitle {
@@ -43,8 +46,8 @@ std::string with_dashes(std::string_view name);
 
 // By name, second name or "no-" with the name of a negatable one; without leading dashes, in either spelling.
 // Nothing for any other word.
-const OptionSpec* find_option(std::string_view name);
-const OptionSpec* find_option(char short_name);
+const OptionSpec* find_option(std::string_view name, const OptionTable& table = option_table());
+const OptionSpec* find_option(char short_name, const OptionTable& table = option_table());
 
 // Whether `name` is the "--no-…" form of `option`.
 bool is_negation(const OptionSpec& option, std::string_view name);

@@ -28,17 +28,17 @@ using base::Result;
 
 namespace {
 
-using Outcome = std::variant<Options, Information, UsageError>;
+using Outcome = ParsedCommand;
 
 // What the first word may ask for instead of naming a program. A program of such a name is started as ./NAME.
-enum class Subcommand { run, launch, help, not_yet };
+enum class Subcommand { run, launch, store, help, not_yet };
 struct ReservedWord {
   std::string_view word;
   Subcommand meaning;
 };
 constexpr ReservedWord kReservedWords[] = {
-    {"run", Subcommand::run},       {"launch", Subcommand::launch},  {"help", Subcommand::help},
-    {"store", Subcommand::not_yet}, {"doctor", Subcommand::not_yet}, {"replay", Subcommand::not_yet},
+    {"run", Subcommand::run},   {"launch", Subcommand::launch},  {"store", Subcommand::store},
+    {"help", Subcommand::help}, {"doctor", Subcommand::not_yet}, {"replay", Subcommand::not_yet},
 };
 
 // CLI11 knows the table and sees settings in one plain form, "--name value" or "--flag": it gives an empty value, a
@@ -141,6 +141,7 @@ class CommandLine {
       ++first;
       if (reserved->meaning == Subcommand::help) return Information{help_text(name_)};
       if (reserved->meaning == Subcommand::not_yet) return not_yet(std::string(reserved->word));
+      if (reserved->meaning == Subcommand::store) return store(std::span(words_).subspan(first));
       if (reserved->meaning == Subcommand::launch) {
         manner_ = Manner::torch_launch;
         name_ += " launch";
@@ -161,6 +162,16 @@ class CommandLine {
     const auto* found = std::find_if(std::begin(kReservedWords), std::end(kReservedWords),
                                      [&](const ReservedWord& reserved) { return reserved.word == words_[1]; });
     return found == std::end(kReservedWords) ? nullptr : found;
+  }
+
+  static Outcome store(std::span<const std::string> words) {
+    if (!words.empty() && words.front() == "help") return Information{store_help_text()};
+    const auto settings = read_words(words, Manner::native, store_option_table());
+    if (settings && settings.value().help) return Information{store_help_text()};
+    const auto options = settings ? make_store_options(settings.value()) : settings.error();
+    if (options) return options.value();
+    const std::string& what = options.error().message;
+    return UsageError{what + (what.ends_with('.') || what.ends_with('?') ? "" : ".") + " See ddplaunch store --help"};
   }
 
   UsageError mistake(const std::string& what) const {

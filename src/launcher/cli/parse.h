@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
+#include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
 
@@ -22,7 +23,7 @@ struct UsageError {
 
 // The command line wins over PET_* variables, these over --config, that over the defaults. The name in argv[0] decides
 // the manner: torchrun is torchrun. `environment` has lines "NAME=value". Reads no file but that of --config.
-std::variant<Options, Information, UsageError> parse_command_line(int argc, const char* const* argv,
-                                                                  std::span<const std::string> environment);
+using ParsedCommand = std::variant<Options, StoreOptions, Information, UsageError>;
+ParsedCommand parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment);
 
 }  // namespace ddp::launcher

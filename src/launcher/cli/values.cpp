@@ -220,11 +220,16 @@ bool is_for_several_nodes(const std::string& rendezvous_key) {
 
 Result<std::string> parse_endpoint(const std::string& text) {
   if (text.empty()) return text;
+  if (const auto endpoint = parse_host_and_port(text); !endpoint) return endpoint.error();
+  return text;
+}
+
+Result<HostAndPort> parse_host_and_port(const std::string& text) {
   const Failure wrong{" is not an endpoint. Use HOST, HOST:PORT or [ADDRESS]:PORT, as in node0:29400 or [::1]:29400."};
   std::string host = text;
   std::string port;
   bool has_port = false;
-  if (text.front() == '[') {
+  if (text.starts_with('[')) {
     const std::size_t end = text.find(']');
     if (end == std::string::npos) return wrong;
     host = text.substr(1, end - 1);
@@ -239,8 +244,10 @@ Result<std::string> parse_endpoint(const std::string& text) {
     has_port = true;
   }
   if (host.empty() || host.find_first_of(" /[]") != std::string::npos) return wrong;
-  if (has_port && !base::parse_integer(port, 0, 65'535)) return wrong;
-  return text;
+  if (!has_port) return HostAndPort{host, std::nullopt};
+  const auto number = base::parse_integer(port, 0, 65'535);
+  if (!number) return wrong;
+  return HostAndPort{host, static_cast<std::uint16_t>(*number)};
 }
 
 Result<std::string> parse_tag(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,13 @@ bool is_for_several_nodes(const std::string& rendezvous_key);
 
 // "host", "host:port", "address", "[address]:port". Empty: none.
 base::Result<std::string> parse_endpoint(const std::string& text);
+
+// Of such a text that is not empty: the host without brackets, and the port.
+struct HostAndPort {
+  std::string host;
+  std::optional<std::uint16_t> port;
+};
+base::Result<HostAndPort> parse_host_and_port(const std::string& text);
 
 // Any text whose ${…} are known fields.
 base::Result<std::string> parse_tag(const std::string& text);

@@ -52,21 +52,6 @@ ProgramFacts first_found(const std::vector<std::string>& candidates, const std::
   return first;
 }
 
-void read_auth_token(const Options& options, HostFacts& facts) {
-  const auto variable = find_variable(facts.environment, wire::env::kAuthToken);
-  if (options.auth_token_file.empty() && !variable) return;
-  const bool from_file = !options.auth_token_file.empty();
-  auto token =
-      from_file ? store::StoreToken::from_file(options.auth_token_file) : store::StoreToken::from_text(*variable);
-  if (token) {
-    facts.auth_token = std::move(token).value();
-    return;
-  }
-  facts.auth_token_failure =
-      (from_file ? "--auth-token-file=" + options.auth_token_file : std::string(wire::env::kAuthToken)) + " " +
-      token.error().message;
-}
-
 }  // namespace
 
 HostFacts gather_host_facts(const Options& options) {
@@ -88,7 +73,12 @@ HostFacts gather_host_facts(const Options& options) {
   facts.random_id = base::hex64(random_numbers()[0]);
   facts.random_uuid = random_uuid();
   facts.console_is_terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  read_auth_token(options, facts);
+  auto token = read_auth_token(options.auth_token_file, facts.environment);
+  if (token) {
+    facts.auth_token = std::move(token).value();
+  } else {
+    facts.auth_token_failure = token.error().message;
+  }
   if (!options.numa_binding.empty()) {
     auto topology = read_cpu_topology(cpus);
     if (topology) {
@@ -98,6 +88,17 @@ HostFacts gather_host_facts(const Options& options) {
     }
   }
   return facts;
+}
+
+base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const std::string& file,
+                                                                          const std::vector<std::string>& environment) {
+  using Token = std::shared_ptr<const store::Authenticator>;
+  const auto variable = find_variable(environment, wire::env::kAuthToken);
+  if (file.empty() && !variable) return Token();
+  auto token = file.empty() ? store::StoreToken::from_text(*variable) : store::StoreToken::from_file(file);
+  if (token) return Token(std::move(token).value());
+  const std::string source = file.empty() ? wire::env::kAuthToken : "--auth-token-file=" + file;
+  return base::Failure{source + " " + token.error().message};
 }
 
 void hide_auth_token() {

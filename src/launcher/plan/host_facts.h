@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/cpu_topology.h"
 #include "launcher/plan/gpu_facts.h"
@@ -35,6 +36,11 @@ struct HostFacts {
 // Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU. The options say
 // what to look for.
 HostFacts gather_host_facts(const Options& options);
+
+// The job's token: of the file, if one is named, or of DDP_AUTH_TOKEN in the "NAME=value" lines; null if there is
+// neither. The failure says whose token cannot be used, and why.
+base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const std::string& file,
+                                                                          const std::vector<std::string>& environment);
 
 // Takes DDP_AUTH_TOKEN out of our environment, also where others of this user could see it: /proc/PID/environ.
 void hide_auth_token();

@@ -1,11 +1,6 @@
 #include "launcher/rendezvous/rendezvous.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-
-#include <array>
-
-#include "store/store_server.h"
+#include "launcher/rendezvous/store_listener.h"
 
 namespace ddp::launcher {
 namespace {
@@ -28,42 +23,10 @@ class SingleNodeRendezvous : public Rendezvous {
   NodeAssignment assignment_;
 };
 
-bool is_number(const std::string& address) {
-  std::array<char, sizeof(in6_addr)> ignored{};
-  return ::inet_pton(AF_INET, address.c_str(), ignored.data()) == 1 ||
-         ::inet_pton(AF_INET6, address.c_str(), ignored.data()) == 1;
-}
-
-// The addresses of a name that the user gave; a number is its own.
-base::Result<std::vector<std::string>> look_up(const std::string& address) {
-  // All interfaces are those of IPv4 on a machine without IPv6.
-  if (address == "::") return std::vector<std::string>{"::", "0.0.0.0"};
-  if (is_number(address)) return std::vector{address};
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  const int error = ::getaddrinfo(address.c_str(), nullptr, &hints, &first);
-  if (error != 0) {
-    return base::Failure{"cannot serve the store on " + address + ": the name cannot be resolved (" +
-                         ::gai_strerror(error) + "). Give an address of this machine with --local-addr."};
-  }
-  std::vector<std::string> addresses;
-  for (const addrinfo* info = first; info != nullptr; info = info->ai_next) {
-    std::array<char, NI_MAXHOST> text{};
-    const int failed =
-        ::getnameinfo(info->ai_addr, info->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-    if (failed == 0) addresses.emplace_back(text.data());
-  }
-  ::freeaddrinfo(first);
-  return addresses;
-}
-
 }  // namespace
 
 base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop, const LaunchPlan& plan,
                                                            const WarningCallback& on_warning) {
-  const auto addresses = look_up(plan.store.bind_address);
-  if (!addresses) return addresses.error();
   store::StoreServerOptions options;
   options.limits = plan.store.limits;
   options.open = plan.store.open;
@@ -72,19 +35,15 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop,
     on_warning("the store sent " + peer + " away: " + reason);
   };
   options.on_given_up = [on_warning](const std::string& text) { on_warning("store: " + text); };
-  std::string why;
-  for (const std::string& address : addresses.value()) {
-    auto server = store::StoreServer::listen(address, plan.store.port, options);
-    if (server) {
-      return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(loop, std::move(server).value(), plan));
-    }
-    if (why.empty()) why = server.error().message;
+  auto server = listen_at(plan.store.bind_address, plan.store.port, options, "--local-addr");
+  if (server) {
+    return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(loop, std::move(server).value(), plan));
   }
   const std::string remedy = plan.store.port != 0
                                  ? "Is the port taken by another job? Port 0 is a free one; the address "
                                    "must belong to this machine (--local-addr)."
                                  : "The address must belong to this machine (--local-addr).";
-  return base::Failure{why + ". " + remedy};
+  return base::Failure{server.error().message + ". " + remedy};
 }
 
 }  // namespace ddp::launcher

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <random>
@@ -15,6 +18,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "net/address.h"
 #include "store/store_thread.h"
 
 namespace ddp {
@@ -22,6 +26,13 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+// On the server's thread.
+void warn_of(const std::string& peer, const std::string& reason) {
+  static std::atomic<int> warnings = 0;
+  if (++warnings > limits::kStoreWarnings) return;
+  std::fprintf(stderr, "ddp: store: %s: %s\n", peer.c_str(), reason.c_str());
+}
 
 // Binds the first of the host's addresses that is this machine's.
 std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
@@ -37,7 +48,14 @@ std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t
         0) {
       continue;
     }
-    auto server = store::StoreServer::listen(text.data(), port, {});
+    sockaddr_storage storage{};
+    std::memcpy(&storage, address->ai_addr, address->ai_addrlen);
+    const auto endpoint = net::to_endpoint(storage);
+    store::StoreServerOptions options;
+    // Ranks on other machines have no token to prove who they are, as with PyTorch's own store.
+    options.open = !endpoint || !endpoint->address.is_loopback();
+    options.on_rejection = warn_of;
+    auto server = store::StoreServer::listen(text.data(), port, options);
     if (server) return std::make_unique<store::StoreThread>(std::move(server).value());
     why = server.error().message;
   }

@@ -42,7 +42,8 @@ TEST_CASE("a wait that is given up tells who has come and who has not") {
 TEST_CASE("a report lists those that wait first, the longest wait at the top") {
   StoreTable table;
   const TimePoint start{};
-  const ServedClient sessions[] = {{kAnna, {}, "a", {}, start}, {kBert, {}, "b", {}, start}, {kCarl, {}, "c", {}, start}};
+  const ServedClient sessions[] = {
+      {kAnna, {}, "a", {}, start}, {kBert, {}, "b", {}, start}, {kCarl, {}, "c", {}, start}};
   const std::vector<const ServedClient*> all = {&sessions[0], &sessions[1], &sessions[2]};
   table.apply(kCarl, wait({"/k"}), start + seconds(1));
   table.apply(kBert, wait({"/k"}), start + seconds(2));

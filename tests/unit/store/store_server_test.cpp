@@ -150,11 +150,11 @@ TEST_CASE("a client that pipelines more than it reads gets every reply") {
 TEST_CASE("the report names keys, clients and who waits for what") {
   RunningStore store;
   RawPeer waiting = current_client(store.port());
-  CHECK(waiting.says(encode(hello(1, 2, "node0:77"))).hears_some(8) != number_reply(0));
+  CHECK(waiting.says(encode(hello(1, 2, "node0:77"))).hears_bytes(8) != number_reply(0));
   waiting.says(encode(set("/a", "123")) + encode(queue_push("/q", "4567")) + encode(wait({"/b", "/c"})));
   RawPeer other = current_client(store.port());
   other.says(encode(inspect()));
-  const auto report = ddp::wire::decode_store_report(other.hears_bytes());
+  const auto report = ddp::wire::decode_store_report(other.hears_text());
   REQUIRE(report);
   CHECK(report->key_count == 2);
   CHECK(report->keys == std::vector<ddp::wire::StoreReport::Key>{{"/a", 3, -1}, {"/q", 4, 1}});

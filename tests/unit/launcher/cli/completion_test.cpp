@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/store_options.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
@@ -47,6 +48,17 @@ TEST_CASE("bash completes choices, attached or not") {
   CHECK(offered("--color never --nproc-per-node g") == "gpu ");
 }
 
+TEST_CASE("bash completes the options of ddplaunch store after that word, and only there") {
+  CHECK(offered("store --in") == "--inspect ");
+  CHECK(offered("store --port-file j") == "job.toml ");
+  CHECK(offered("store --store_l") == "--store_limit ");
+  CHECK(offered("store --auth-token-file j") == "job.toml ");
+  CHECK(offered("store --max") == " ");
+  CHECK(offered("--in") == " ");
+  CHECK(offered("sto").find("store ") != std::string::npos);
+  CHECK(offered("-q store --in") == " ");
+}
+
 TEST_CASE("bash completes files, and leaves words after the program to the shell") {
   CHECK(offered("--config j") == "job.toml ");
   CHECK(offered("--grace ''") == " ");
@@ -58,7 +70,9 @@ TEST_CASE("the scripts for all shells name every option and every choice") {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = completion_script(shell).value();
     const std::string prefix = std::string(shell) == "fish" ? "-l " : "--";
-    for (const OptionSpec& option : option_table()) {
+    OptionTable all = option_table();
+    all.insert(all.end(), store_option_table().begin(), store_option_table().end());
+    for (const OptionSpec& option : all) {
       for (std::string name : names_of(option)) {
         CAPTURE(shell, name);
         CHECK(script.find(prefix + name) != std::string::npos);

@@ -98,6 +98,13 @@ TEST_CASE("an endpoint is a host with or without a port") {
   }
 }
 
+TEST_CASE("an endpoint is taken apart") {
+  CHECK(parse_host_and_port("[::1]:7").value().host == "::1");
+  CHECK(parse_host_and_port("[::1]:7").value().port == 7);
+  CHECK_FALSE(parse_host_and_port("fe80::1").value().port.has_value());
+  CHECK_FALSE(parse_host_and_port("").ok());
+}
+
 TEST_CASE("a tag has known fields only") {
   for (const char* right : {"", "[${rank}] ", "${node}/${local_rank} ${role} ${time}", "$rank {x} $"}) {
     CAPTURE(right);

@@ -1,4 +1,4 @@
-#include "store/client_session.h"
+#include "store/store_session.h"
 
 #include <ddp/error.h>
 
@@ -42,19 +42,19 @@ void require_limits(const StoreRequest& request) {
 
 }  // namespace
 
-ClientSession::ClientSession(const TcpStoreOptions& options)
+StoreSession::StoreSession(const TcpStoreOptions& options)
     : options_(options),
       where_(options.host + ":" + std::to_string(options.port)),
       connection_(StoreConnection::connect(options, deadline())),
       server_(connection_->server()) {}
 
-void ClientSession::require_current(StoreOp op) const {
+void StoreSession::require_current(StoreOp op) const {
   if (server_.dialect == StoreDialect::current) return;
   throw Error(ErrorKind::unavailable, "the store at " + where_ + " is PyTorch 1.13's, which has no " +
                                           std::string(to_string(op)) + ". Use a newer PyTorch or ddplaunch's store.");
 }
 
-void ClientSession::write(const StoreRequest& request) {
+void StoreSession::write(const StoreRequest& request) {
   if (request.keys.empty()) return;
   const std::string key = request.keys.front().substr(1);
   connect_again(deadline());
@@ -68,7 +68,7 @@ void ClientSession::write(const StoreRequest& request) {
   }
 }
 
-void ClientSession::connect_again(Deadline until) {
+void StoreSession::connect_again(Deadline until) {
   if (connection_) return;
   if (server_.id == 0 && !closed_by_us_) {
     throw Error(ErrorKind::unavailable, "the connection to the store at " + where_ + " was lost before");
@@ -83,7 +83,7 @@ void ClientSession::connect_again(Deadline until) {
   closed_by_us_ = false;
 }
 
-void ClientSession::wait_for(const StoreRequest& request, Keys keys, milliseconds timeout, Deadline until) {
+void StoreSession::wait_for(const StoreRequest& request, Keys keys, milliseconds timeout, Deadline until) {
   send({request}, std::max(until, deadline()));
   try {
     receive<std::uint8_t>(until);
@@ -112,7 +112,7 @@ void ClientSession::wait_for(const StoreRequest& request, Keys keys, millisecond
   throw Error(ErrorKind::timeout, message);
 }
 
-bool ClientSession::cancel_wait() {
+bool StoreSession::cancel_wait() {
   const Deadline until = deadline();
   send({bare(StoreOp::cancel_wait)}, until);
   bool came = false;
@@ -120,7 +120,7 @@ bool ClientSession::cancel_wait() {
   return came;
 }
 
-std::vector<std::string> ClientSession::absent(Keys keys) {
+std::vector<std::string> StoreSession::absent(Keys keys) {
   const Deadline until = deadline();
   keys = keys.first(std::min<std::size_t>(keys.size(), 1000));
   std::string requests;
@@ -133,7 +133,7 @@ std::vector<std::string> ClientSession::absent(Keys keys) {
   return result.empty() ? std::vector<std::string>(keys.begin(), keys.end()) : result;
 }
 
-std::string ClientSession::explain(Keys keys) {
+std::string StoreSession::explain(Keys keys) {
   std::string text;
   if (server_.ours) {
     const Deadline until = deadline();
@@ -147,7 +147,7 @@ std::string ClientSession::explain(Keys keys) {
   return text.empty() ? "Has every rank reached this point?" : text;
 }
 
-void ClientSession::send(Requests requests, Deadline until) {
+void StoreSession::send(Requests requests, Deadline until) {
   std::string bytes;
   for (const StoreRequest& request : requests) {
     require_limits(request);
@@ -156,11 +156,11 @@ void ClientSession::send(Requests requests, Deadline until) {
   connection_->send(bytes, until);
 }
 
-std::string ClientSession::name(StoreOp op, const std::string& key) {
+std::string StoreSession::name(StoreOp op, const std::string& key) {
   return std::string(to_string(op)) + " of key '" + key + "'";
 }
 
-void ClientSession::fail(const SocketFailure& failure, const std::string& what) {
+void StoreSession::fail(const SocketFailure& failure, const std::string& what) {
   std::string doubt = what;
   if (unconfirmed_) doubt = name(*unconfirmed_, unconfirmed_key_) + (what.empty() ? "" : " and " + what);
   unconfirmed_.reset();

@@ -1,4 +1,4 @@
-// ClientSession: a client's connection to its server as long as the client lives: lost, found again where that is safe,
+// StoreSession: a client's connection to its server as long as the client lives: lost, found again where that is safe,
 // and what to tell when it is not.
 #pragma once
 
@@ -16,11 +16,11 @@ namespace ddp::store {
 
 // Not thread-safe. All functions throw Error; those that talk (send to receive_values) throw ConnectionLost as well and
 // belong inside of read() or once().
-class ClientSession {
+class StoreSession {
  public:
   using Requests = std::initializer_list<wire::StoreRequest>;
 
-  explicit ClientSession(const TcpStoreOptions& options);
+  explicit StoreSession(const TcpStoreOptions& options);
 
   const ServerFacts& server() const { return server_; }
   const std::string& where() const { return where_; }

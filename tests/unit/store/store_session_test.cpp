@@ -1,5 +1,5 @@
 // Lost connections and waits in vain, with a server that the test plays.
-#include "store/client_session.h"
+#include "store/store_session.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,0 +1,20 @@
+// Where the store of a job, or of `ddplaunch store`, listens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "store/store_server.h"
+
+namespace ddp::launcher {
+
+// An address that is a name is looked up, which may take as long as the resolver takes; the first of its addresses that
+// belongs to this machine is used. `option` is the one by which the user may give another address. The failure is a
+// sentence without a full stop.
+base::Result<std::unique_ptr<store::StoreServer>> listen_at(const std::string& address, std::uint16_t port,
+                                                            const store::StoreServerOptions& options,
+                                                            const std::string& option);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/text.h"
+#include "launcher/store_command/inspection.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Client = wire::StoreReport::Client;
+using Clients = std::vector<const Client*>;
+using Row = std::vector<std::string>;
+
+std::string duration(std::int64_t milliseconds) {
+  return base::human_duration(std::chrono::milliseconds(milliseconds));
+}
+
+std::string bytes(std::int64_t count) {
+  return base::human_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
+}
+
+std::string quoted(std::string_view key) {
+  std::string text = printable(key);
+  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return "\"" + text + "\"";
+}
+
+// Columns of one width each, two blanks between them, two before the first; empty cells at a line's end leave nothing.
+std::string lines_of(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) line += "  " + row[i] + std::string(widths[i] - row[i].size(), ' ');
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+// `total` things are there, of which `sent` are in the report and `shown` have been printed.
+std::string rest(std::size_t total, std::size_t sent, std::size_t shown) {
+  if (total <= shown) return "";
+  const std::string all =
+      sent == total ? "--json has all" : "the server sent " + std::to_string(sent) + ", --json has these";
+  return "  ... and " + std::to_string(total - shown) + " more (" + all + ")\n";
+}
+
+Row client_row(const Client& client, std::int64_t since_ms) {
+  const bool holds_much = client.held_bytes > static_cast<std::int64_t>(limits::kStorePauseBytes);
+  return {client.rank < 0 ? "no rank" : "rank " + std::to_string(client.rank), duration(since_ms),
+          printable(client.peer), printable(client.name),
+          holds_much ? "holds " + bytes(client.held_bytes) + " of unread replies or incomplete requests" : ""};
+}
+
+std::string client_lines(const Clients& clients, std::int64_t Client::*since) {
+  const std::size_t shown = std::min(clients.size(), limits::kInspectedClients);
+  std::vector<Row> rows;
+  for (const Client* client : std::span(clients).first(shown)) rows.push_back(client_row(*client, client->*since));
+  return lines_of(rows) + rest(clients.size(), clients.size(), shown);
+}
+
+std::string awaited(const Client& client) {
+  const auto named = static_cast<std::int64_t>(std::min(client.awaited.size(), limits::kInspectedAwaited));
+  std::vector<std::string> keys;
+  for (const std::string& key : std::span(client.awaited).first(static_cast<std::size_t>(named))) {
+    keys.push_back(quoted(key));
+  }
+  const std::int64_t others = client.awaited_keys - named;
+  return base::join(keys, ", ") + (others > 0 ? " and " + std::to_string(others) + " more" : "");
+}
+
+std::string ranks_of(const Clients& clients) {
+  std::set<int> ranks;
+  for (const Client* client : clients) ranks.insert(static_cast<int>(client->rank));
+  const std::vector<int> list(ranks.begin(), ranks.end());
+  return (list.size() == 1 ? "rank " : "ranks ") + base::rank_list(list);
+}
+
+// The clients by what they do.
+struct Sections {
+  std::vector<Clients> waiting;  // those of one list wait for the same keys; the longest wait first
+  Clients idle;                  // a rank of which no connection waits
+  Clients others;                // without a rank, or a second connection of a rank that waits
+};
+
+Sections sections_of(const Inspection& inspection) {
+  Sections sections;
+  std::set<std::int64_t> waiting_ranks;
+  for (const Client& client : inspection.report.clients) {
+    if (client.waiting_ms < 0) continue;
+    if (client.rank >= 0) waiting_ranks.insert(client.rank);
+    const auto same = std::ranges::find_if(sections.waiting, [&](const Clients& group) {
+      return group[0]->awaited == client.awaited && group[0]->awaited_keys == client.awaited_keys;
+    });
+    if (same == sections.waiting.end()) {
+      sections.waiting.push_back({&client});
+    } else {
+      same->push_back(&client);
+    }
+  }
+  for (const Client& client : inspection.report.clients) {
+    if (client.waiting_ms >= 0 || client.peer == inspection.inspector) continue;
+    const bool idle = client.rank >= 0 && !waiting_ranks.contains(client.rank);
+    (idle ? sections.idle : sections.others).push_back(&client);
+  }
+  return sections;
+}
+
+std::string waiting_text(const std::vector<Clients>& groups) {
+  if (groups.empty()) return "\nNobody waits.\n";
+  std::string text;
+  const std::size_t shown = std::min(groups.size(), limits::kInspectedWaits);
+  for (const Clients& group : std::span(groups).first(shown)) {
+    text += "\n" + base::counted(std::ssize(group), "client") + (group.size() == 1 ? " waits for " : " wait for ") +
+            awaited(*group[0]) + ":\n" + client_lines(group, &Client::waiting_ms);
+  }
+  if (groups.size() == shown) return text;
+  const auto more = static_cast<std::int64_t>(groups.size() - shown);
+  return text + "\nClients wait for " + base::counted(more, "other key") + " as well (--json has all)\n";
+}
+
+std::string keys_text(const wire::StoreReport& report) {
+  if (report.keys.empty()) return "\nNo keys.\n";
+  std::vector<Row> rows;
+  const std::size_t shown = std::min(report.keys.size(), limits::kInspectedKeys);
+  for (const auto& key : std::span(report.keys).first(shown)) {
+    rows.push_back(
+        {bytes(key.bytes), key.queued < 0 ? "" : "queue of " + std::to_string(key.queued), quoted(key.name)});
+  }
+  const bool queues = std::ranges::any_of(rows, [](const Row& row) { return !row[1].empty(); });
+  if (!queues) {
+    for (Row& row : rows) row.erase(row.begin() + 1);
+  }
+  return "\nKeys:\n" + lines_of(rows) +
+         rest(static_cast<std::size_t>(std::max<std::int64_t>(report.key_count, 0)), report.keys.size(), shown);
+}
+
+}  // namespace
+
+std::string printable(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes.substr(0, limits::kInspectedBytes)) {
+    if (c >= ' ' && c <= '~' && c != '\\') {
+      text += c;
+      continue;
+    }
+    std::array<char, 5> code{};
+    std::snprintf(code.data(), code.size(), "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    text += code.data();
+  }
+  if (bytes.size() <= limits::kInspectedBytes) return text;
+  return text + "... (" + std::to_string(bytes.size()) + " bytes)";
+}
+
+std::string inspection_text(const Inspection& inspection) {
+  const wire::StoreReport& report = inspection.report;
+  const Sections sections = sections_of(inspection);
+  std::string text = "The store at " + inspection.where + " has " + base::counted(report.key_count, "key") + " in " +
+                     bytes(report.table_bytes) + " of memory, and " + base::counted(report.client_count - 1, "client") +
+                     ".\n";
+  text += waiting_text(sections.waiting);
+  if (!sections.idle.empty()) {
+    text += "\nConnected and not waiting, " + ranks_of(sections.idle) + ":\n" +
+            client_lines(sections.idle, &Client::connected_ms);
+  }
+  if (!inspection.absent_ranks.empty()) {
+    const bool several = inspection.absent_ranks.find_first_of(",-") != std::string::npos;
+    text +=
+        std::string("\nNot connected: ") + (several ? "ranks " : "rank ") + printable(inspection.absent_ranks) + "\n";
+  }
+  if (!sections.others.empty()) {
+    text += "\n" + base::counted(std::ssize(sections.others), "other client") + ", connected for:\n" +
+            client_lines(sections.others, &Client::connected_ms);
+  }
+  if (const auto sent = std::ssize(report.clients); report.client_count > sent) {
+    text += "\nThe server sent " + std::to_string(sent) + " of " + std::to_string(report.client_count) + " clients.\n";
+  }
+  return text + keys_text(report);
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,189 @@
+#include "launcher/store_command/store_command.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "base/exit_code.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "launcher/cli/options.h"
+#include "launcher/plan/host_facts.h"
+#include "launcher/process/launcher_signals.h"
+#include "launcher/rendezvous/store_listener.h"
+#include "launcher/report/report_file.h"
+#include "launcher/store_command/inspection.h"
+#include "launcher/store_command/store_texts.h"
+#include "net/event_loop.h"
+#include "store/store_visit.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+namespace {
+
+using std::chrono::steady_clock;
+using Token = std::shared_ptr<const store::Authenticator>;
+
+// As a job's; those that we were started with as ignored (nohup) stay so.
+std::vector<int> ending_signals() {
+  const std::vector<int> ours = signals_to_care_for();
+  std::vector<int> signals = Options().ending_signals;
+  std::erase_if(signals, [&](int signal) { return std::ranges::find(ours, signal) == ours.end(); });
+  return signals;
+}
+
+// Each client is a descriptor.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur =
+      std::max(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, limits::kStoreConnections + limits::kStoreSparedFiles));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+class Command {
+ public:
+  Command(const StoreOptions& options, LogSink& log) : options_(options), log_(log) {}
+
+  int serve(const Token& token, const std::string& token_source) {
+    for (const std::string& warning : store_warnings(options_, token_source)) log_.warning(warning);
+    raise_descriptor_limit();
+    net::EventLoop loop;
+    const auto signals = loop.on_signals(ending_signals(), [&](int) { loop.stop(); });
+    auto server = listen_at(options_.host, options_.port, server_options(token), "--host");
+    if (!server) return fail(listen_failure(options_, server.error().message));
+    store::StoreServer& store = *server.value();
+    if (const auto warning = store.warning()) log_.warning(*warning);
+    const auto watch = loop.keep_watching(store.fd(), [&] { store.serve(); });
+    log_.info(serving_line(options_, store.port(), host_name()));
+    if (!options_.port_file.empty()) {
+      const std::string text = std::to_string(store.port()) + "\n";
+      const auto failure = write_report(options_.port_file, text, "--port-file=" + options_.port_file);
+      if (failure) return fail(failure->message);
+    }
+    loop.run();
+    return 0;
+  }
+
+  int inspect(const Token& token, int (*print)(const std::string& text)) {
+    const auto until = steady_clock::now() + limits::kInspectTime;
+    auto visit = store::StoreVisit::open(options_.host, options_.port, token, until);
+    if (!visit) return fail(visit.error(), "Only ddplaunch's own store can be inspected.");
+    const auto report = visit.value().report(until);
+    if (!report) return fail(report.error());
+    const auto absent = visit.value().absent_ranks(until);
+    if (!absent) return fail(absent.error());
+    const Inspection inspection{where(), visit.value().own_name(), report.value(), absent.value()};
+    return print(options_.json ? inspection_json(inspection) : inspection_text(inspection));
+  }
+
+  int join(const Token& token) {
+    if (!token) {
+      return fail(std::string("--join needs the token of the store. Give it with --auth-token-file, or in ") +
+                      wire::env::kAuthToken + ".",
+                  base::kExitUsage);
+    }
+    auto visit = find_store(token);
+    if (!visit) return fail(visit.error(), "Only ddplaunch's own store can be joined.");
+    net::EventLoop loop;
+    bool asked = false;
+    const auto signals = loop.on_signals(ending_signals(), [&](int) {
+      asked = true;
+      loop.stop();
+    });
+    // A store says nothing unasked.
+    const auto watch = loop.watch_readable(visit.value().fd(), [&] { loop.stop(); });
+    log_.info("this machine has joined the store at " + where() +
+              ": its programs may use it as long as this command runs");
+    loop.run();
+    if (asked) return 0;
+    return fail("the store at " + where() + " has gone (" + visit.value().why_lost() +
+                "). Join it again when it is back.");
+  }
+
+ private:
+  std::string where() const { return store::host_and_port(options_.host, options_.port); }
+
+  int fail(const std::string& message, int exit_code = base::kExitOwnFault) {
+    log_.error(message);
+    return exit_code;
+  }
+
+  // `only_ours`: what to say if it is somebody else's.
+  int fail(const store::VisitFailure& failure, const std::string& only_ours = "") {
+    const bool foreign = failure.kind == store::VisitFailure::Kind::foreign && !only_ours.empty();
+    return fail(failure.message + "." + (foreign ? " " + only_ours : ""));
+  }
+
+  store::StoreServerOptions server_options(const Token& token) {
+    store::StoreServerOptions options;
+    options.limits = options_.limits;
+    options.open = options_.open;
+    options.authenticator = token;
+    options.on_rejection = [this](const std::string& peer, const std::string& reason) {
+      warn("the store sent " + peer + " away: " + reason);
+    };
+    options.on_given_up = [this](const std::string& text) { warn(text); };
+    return options;
+  }
+
+  void warn(const std::string& line) {
+    if (++warnings_ <= limits::kStoreWarnings) log_.warning(line);
+    if (warnings_ == limits::kStoreWarnings) log_.warning("more of these are not shown");
+  }
+
+  // Waits for one that is not there yet. A signal ends us meanwhile as it ends every program.
+  base::Result<store::StoreVisit, store::VisitFailure> find_store(const Token& token) {
+    const auto until = steady_clock::now() + limits::kStoreJoinWait;
+    bool told = false;
+    while (true) {
+      auto visit = store::StoreVisit::open(options_.host, options_.port, token, until);
+      const bool again = !visit && visit.error().kind == store::VisitFailure::Kind::unreachable &&
+                         steady_clock::now() + limits::kStoreLongestPause < until;
+      if (!again) return visit;
+      if (!std::exchange(told, true)) {
+        log_.info(visit.error().message + "; trying again for " + base::human_duration(limits::kStoreJoinWait));
+      }
+      std::this_thread::sleep_for(limits::kStoreLongestPause);
+    }
+  }
+
+  const StoreOptions& options_;
+  LogSink& log_;
+  int warnings_ = 0;
+};
+
+}  // namespace
+
+int run_store_command(const StoreOptions& options, const std::vector<std::string>& environment, LogSink& log,
+                      int (*print)(const std::string& text)) {
+  const auto token = read_auth_token(options.auth_token_file, environment);
+  hide_auth_token();
+  const bool in_variable = find_variable(environment, wire::env::kAuthToken).has_value();
+  const std::string file = "--auth-token-file=" + options.auth_token_file;
+  std::string mistake;
+  if (!token) mistake = token.error().message;
+  if (in_variable && !options.auth_token_file.empty()) {
+    mistake = file + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out.";
+  }
+  if (!mistake.empty()) {
+    log.error(mistake);
+    return base::kExitUsage;
+  }
+  Command command(options, log);
+  if (options.action == StoreOptions::Action::inspect) return command.inspect(token.value(), print);
+  if (options.action == StoreOptions::Action::join) return command.join(token.value());
+  return command.serve(token.value(), !token.value() ? "" : in_variable ? wire::env::kAuthToken : file);
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,384 @@
+#!/usr/bin/env python3
+"""ddplaunch store: serving, --inspect, --join. argv[1]: ddplaunch."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from launched_job import LAUNCHER, Job, Skip, eventually, python, run_tests, test  # noqa: E402
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def command(*words: str, via=(), environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([*via, LAUNCHER, "store", *words], capture_output=True, text=True, timeout=60,
+                          env=dict(os.environ, **(environment or {})))
+
+
+class Store(Job):
+    """A store that is served at a free port, or what the words say."""
+
+    def __init__(self, *words: str, **options):
+        super().__init__(*words, launcher=(LAUNCHER, "store", "--port=0", "--port-file=port"), **options)
+
+    def __enter__(self):
+        def written() -> bool:
+            assert self.process.poll() is None, self.err()
+            return os.path.exists(self.path("port"))
+        eventually("the port file", written)
+        self.port = int(pathlib.Path(self.path("port")).read_text())
+        self.where = f"127.0.0.1:{self.port}"
+        return self
+
+    def told(self, text: str) -> None:
+        eventually(f"{text!r} in the store's errors", lambda: text in self.err())
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack("<Q", len(value)) + value
+
+
+class Client:
+    """Raw bytes, in the current dialect."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1"):
+        self.socket = socket.create_connection((host, port), timeout=20)
+        self.name = "%s:%d" % self.socket.getsockname()[:2]
+        self.socket.sendall(b"\0" + struct.pack("<I", 0x3C85F7CE))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def hears(self, count: int) -> bytes:
+        heard = b""
+        while len(heard) < count:
+            more = self.socket.recv(count - len(heard))
+            assert more, "the store has closed the connection"
+            heard += more
+        return heard
+
+    def hello(self, rank: int, world_size: int) -> "Client":
+        self.socket.sendall(b"\xd0" + struct.pack("<qI", rank, world_size) + text(b"node0:%d" % (4000 + rank)))
+        self.hears(8)
+        return self
+
+    def set(self, key: bytes, value: bytes) -> None:
+        self.socket.sendall(b"\1" + text(key) + text(value))
+
+    def get(self, key: bytes) -> bytes:
+        self.socket.sendall(b"\3" + text(key))
+        return self.hears(struct.unpack("<Q", self.hears(8))[0])
+
+    def waits(self, *keys: bytes) -> None:
+        self.socket.sendall(b"\6" + struct.pack("<Q", len(keys)) + b"".join(map(text, keys)))
+
+
+def inspected(where: str, *words: str, **options) -> dict:
+    answer = command("--inspect", where, "--json", *words, **options)
+    assert answer.returncode == 0, answer
+    return json.loads(answer.stdout)
+
+
+def token_file(job: Job, name: str = "token", token: str = TOKEN) -> str:
+    path = pathlib.Path(job.path(name))
+    path.touch(mode=0o600)
+    path.write_text(token + "\n")
+    return str(path)
+
+
+@test("store", "clients of a served store meet in it, and its first line says how to find it")
+def serves() -> None:
+    with Store() as store:
+        with Client(store.port) as anna, Client(store.port) as bert:
+            bert.waits(b"/k")
+            anna.set(b"/k", b"value")
+            assert bert.hears(1) == b"\0"
+            assert bert.get(b"/k") == b"value"
+        first = store.err().splitlines()[0]
+        assert first.startswith(f"ddplaunch: the store listens on {store.where}; "), first
+        assert f"MASTER_ADDR=127.0.0.1 MASTER_PORT={store.port} TORCHELASTIC_USE_AGENT_STORE=True" in first, first
+        assert not store.out()
+
+
+@test("store", "a request to end is a clean end, with exit code 0, whoever is connected")
+def ends() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        with Store() as store, Client(store.port) as anna:
+            anna.waits(b"/never")
+            store.signal(number)
+            assert store.wait() == 0, (number, store.err())
+            assert anna.socket.recv(1) == b""
+            assert len(store.err().splitlines()) == 1, store.err()
+
+
+@test("store", "what was ignored at the start (nohup) stays ignored")
+def nohup() -> None:
+    with Store(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as store:
+        store.signal(signal.SIGHUP)
+        with Client(store.port) as anna:
+            anna.set(b"/k", b"v")
+            assert anna.get(b"/k") == b"v"
+        store.signal(signal.SIGTERM)
+        assert store.wait() == 0
+
+
+@test("store", "a second store at the same port says who can tell about the first")
+def port_taken() -> None:
+    with Store() as store:
+        second = command(f"--port={store.port}")
+        assert second.returncode == 125, second
+        assert "Address already in use" in second.stderr, second
+        assert f"ddplaunch store --inspect {store.where} " in second.stderr, second
+        assert inspected(store.where)["client_count"] == 0
+
+
+@test("store", "a port file that cannot be written ends the store with a reason")
+def port_file_fails() -> None:
+    answer = command("--port=0", "--port-file=/nonexistent/port")
+    assert answer.returncode == 125, answer
+    assert "cannot write --port-file=/nonexistent/port: No such file or directory." in answer.stderr, answer
+
+
+@test("store", "who breaks a limit is sent away and told of, and nobody else notices")
+def limits() -> None:
+    with Store("--store-limit=key-bytes=8,connections=5", "--store-limit=value-bytes=16") as store:
+        with Client(store.port) as anna, Client(store.port) as bert:
+            bert.set(b"/a-key-that-is-too-long", b"")
+            assert bert.socket.recv(1) == b""
+            anna.set(b"/k", b"v")
+            assert anna.get(b"/k") == b"v"
+            store.told(f"warning: the store sent {bert.name} away: ")
+
+
+@test("store", "warnings about clients are bounded")
+def warnings_are_bounded() -> None:
+    with Store() as store:
+        for _ in range(30):
+            with socket.create_connection(("127.0.0.1", store.port), timeout=20) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 4)
+                assert stranger.recv(1) == b""
+        store.told("more of these are not shown")
+        lines = [line for line in store.err().splitlines() if "warning" in line]
+        assert len(lines) == 21, lines
+
+
+@test("store", "an inspection tells who waits for what, who does not, who is missing, and the keys")
+def inspects() -> None:
+    with Store() as store, contextlib.ExitStack() as stack:
+        ranks = [stack.enter_context(Client(store.port)).hello(rank, 5) for rank in (0, 1, 3)]
+        stranger = stack.enter_context(Client(store.port))
+        stranger.set(b"/a\x1b[2Jb", b"12345")
+        ranks[1].waits(b"/go")
+        ranks[2].waits(b"/go")
+        eventually("two waits", lambda: sum(c["waiting_ms"] is not None for c in inspected(store.where)["clients"]) == 2)
+        answer = command("--inspect", store.where)
+        assert answer.returncode == 0 and not answer.stderr, answer
+        said = answer.stdout
+        assert said.startswith(f"The store at {store.where} has 1 key in "), said
+        assert re.search(r'^2 clients wait for "/go":\n  rank [13] .*\n  rank [13] ', said, re.MULTILINE), said
+        assert re.search(r"^Connected and not waiting, rank 0:\n  rank 0 .*node0:4000$", said, re.MULTILINE), said
+        assert "\nNot connected: ranks 2, 4\n" in said, said
+        assert re.search(r"^1 other client, connected for:\n  no rank .*" + re.escape(stranger.name), said, re.MULTILINE), said
+        assert '  5 B  "/a\\x1b[2Jb"\n' in said, said
+        report = inspected(store.where)
+        assert set(report) == {"where", "key_count", "table_bytes", "client_count", "absent_ranks", "clients", "keys"}
+        assert report["keys"] == [{"name": "/a\x1b[2Jb", "bytes": 5, "queued": None}], report
+        assert report["client_count"] == len(report["clients"]) == 4, report
+        assert report["absent_ranks"] == "2, 4", report
+        waiting = {client["peer"]: client for client in report["clients"] if client["waiting_ms"] is not None}
+        assert set(waiting) == {ranks[1].name, ranks[2].name}, report
+        assert waiting[ranks[2].name]["awaited"] == ["/go"] and waiting[ranks[2].name]["rank"] == 3, report
+
+
+@test("store", "an inspection that nobody can read fails")
+def inspection_is_not_read() -> None:
+    with Store() as store, open("/dev/full", "w") as full:
+        answer = subprocess.run([LAUNCHER, "store", "--inspect", store.where], stdout=full, stderr=subprocess.PIPE)
+        assert answer.returncode == 125 and b"cannot write" in answer.stderr, answer
+
+
+@test("store", "the store of a running job can be inspected")
+def inspects_job() -> None:
+    script = ("import socket, struct\n"
+              "s = socket.create_connection((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])))\n"
+              "s.sendall(b'\\0' + struct.pack('<I', 0x3C85F7CE))\n"
+              "s.sendall(b'\\6' + struct.pack('<QQ', 1, 5) + b'/x/%d/' % rank)\n"
+              "print('port', os.environ['MASTER_PORT'], flush=True)\ns.recv(1)")
+    with Job("--nproc-per-node=2", *python(script)) as job:
+        job.wait_for("port", 2)
+        where = "127.0.0.1:" + re.search(r"port (\d+)", job.out())[1]
+
+        def both_wait() -> bool:
+            said = command("--inspect", where).stdout
+            return '1 client waits for "/x/0/":' in said and '1 client waits for "/x/1/":' in said
+        eventually("both ranks' waits", both_wait)
+        job.signal(signal.SIGTERM)
+        job.wait()
+
+
+@test("store", "IPv6 addresses stand in brackets")
+def ipv6() -> None:
+    if not os.path.exists("/proc/net/if_inet6") or "::1" not in subprocess.getoutput("getent ahosts ::1"):
+        raise Skip("no IPv6 here")
+    with Store("--host=::1") as store:
+        answer = command("--inspect", f"[::1]:{store.port}")
+        assert answer.returncode == 0 and answer.stdout.startswith(f"The store at [::1]:{store.port} has "), answer
+        assert f"and 0 clients.\n" in answer.stdout, answer
+
+
+@test("store", "nobody there, or somebody else: the message says so")
+def not_ours() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        where = "127.0.0.1:%d" % listener.getsockname()[1]
+        answer = command("--inspect", where)
+        assert answer.returncode == 125 and f"cannot reach a store at {where}: Connection refused." in answer.stderr, answer
+        listener.listen()
+        asking = subprocess.Popen([LAUNCHER, "store", "--inspect", where], stderr=subprocess.PIPE, text=True)
+        peer, _ = listener.accept()
+        peer.sendall(b"SSH-2.0-OpenSSH\r\n")
+        errors = asking.communicate()[1]
+        assert asking.returncode == 125 and f"{where} is no store" in errors, errors
+        assert "Only ddplaunch's own store can be inspected." in errors, errors
+
+
+@test("store", "PyTorch's own store is named as such")
+def pytorchs() -> None:
+    interpreter = os.environ.get("DDP_TEST_PYTHON", "/usr/bin/python3")
+    serve = ("import sys\ntry: from torch.distributed import TCPStore\nexcept ImportError: sys.exit(77)\n"
+             "store = TCPStore('127.0.0.1', 0, 1, True)\nprint(store.port, flush=True)\nsys.stdin.read()")
+    with subprocess.Popen([interpreter, "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as theirs:
+        port = theirs.stdout.readline().strip()
+        if not port:
+            raise Skip(f"{interpreter} has no torch")
+        answer = command("--inspect", f"127.0.0.1:{port}")
+        proved = command("--inspect", f"127.0.0.1:{port}", environment={"DDP_AUTH_TOKEN": TOKEN})
+        theirs.stdin.close()
+    for each in (answer, proved):
+        assert each.returncode == 125, each
+        assert "is PyTorch's store" in each.stderr and "Only ddplaunch's own store can be inspected." in each.stderr, each
+
+
+@test("store", "a member holds its connection until it is asked to end, or the store goes")
+def joins() -> None:
+    with Store(environment={"DDP_AUTH_TOKEN": TOKEN}) as store:
+        joined = f"this machine has joined the store at {store.where}: "
+        words = (LAUNCHER, "store", "--join", store.where, "--auth-token-file", token_file(store))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with Job(launcher=words) as member:
+                eventually("the member's line", lambda: joined in member.err())
+                assert inspected(store.where)["client_count"] == 1
+                member.signal(number)
+                assert member.wait() == 0, member.err()
+        with Job(launcher=words) as member:
+            eventually("the member's line", lambda: joined in member.err())
+            store.signal(signal.SIGTERM)
+            assert store.wait() == 0
+            assert member.wait() == 125
+            assert f"the store at {store.where} has gone (it has closed the connection)." in member.err(), member.err()
+
+
+@test("store", "a member that comes first waits for its store")
+def joins_early() -> None:
+    with socket.socket() as reserved:  # so that nobody else gets the port
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        where = f"127.0.0.1:{port}"
+        variables = {"DDP_AUTH_TOKEN": TOKEN}
+        with Job(launcher=(LAUNCHER, "store", "--join", where), environment=variables) as member:
+            eventually("the member's wait", lambda: "Connection refused; trying again" in member.err())
+            with Job(launcher=(LAUNCHER, "store", f"--port={port}"), environment=variables) as store:
+                eventually("the member's line", lambda: "has joined the store" in member.err())
+                member.signal(signal.SIGTERM)
+                assert member.wait() == 0
+                store.signal(signal.SIGTERM)
+                assert store.wait() == 0
+
+
+@test("store", "a member without the right token is told what is wrong")
+def wrong_token() -> None:
+    with Store(environment={"DDP_AUTH_TOKEN": TOKEN}) as store, Store() as open_store:
+        other = token_file(store, "other", "x" * 32)
+        answer = command("--join", store.where, "--auth-token-file", other)
+        assert answer.returncode == 125 and "has another token" in answer.stderr, answer
+        assert "x" * 32 not in answer.stderr
+        assert command("--join", store.where).returncode == 2
+        answer = command("--join", open_store.where, "--auth-token-file", other)
+        assert answer.returncode == 125 and "has no token" in answer.stderr, answer
+        os.chmod(other, 0o644)
+        answer = command("--join", store.where, "--auth-token-file", other)
+        assert answer.returncode == 2 and "chmod 600" in answer.stderr, answer
+        answer = command("--join", store.where, "--auth-token-file", other, environment={"DDP_AUTH_TOKEN": TOKEN})
+        assert answer.returncode == 2 and "both give a token" in answer.stderr, answer
+
+
+@contextlib.contextmanager
+def two_machines():
+    """Words that run what follows on the machine 10.98.76.1, and on 10.98.76.2: network namespaces with a cable."""
+    if not shutil.which("ip") or not shutil.which("nsenter"):
+        raise Skip("ip or nsenter is missing")
+    machines = []
+    try:
+        for _ in range(2):
+            machine = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo && exec sleep 600"], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL)
+            machines.append(machine)
+            if not machine.stdout.readline():
+                raise Skip("unshare --net is not permitted")
+        words = [["nsenter", "-t", str(machine.pid), "-n"] for machine in machines]
+        steps = [[*words[0], "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns",
+                  str(machines[1].pid)]]
+        for i in range(2):
+            steps += [[*words[i], "ip", "addr", "add", f"10.98.76.{i + 1}/24", "dev", f"cable{i}"],
+                      [*words[i], "ip", "link", "set", f"cable{i}", "up"], [*words[i], "ip", "link", "set", "lo", "up"]]
+        for step in steps:
+            result = subprocess.run(step, capture_output=True, text=True)
+            if result.returncode != 0:
+                raise Skip(f"{' '.join(step[4:])}: {result.stderr.strip()}")
+        yield words
+    finally:
+        for machine in machines:
+            machine.kill()
+            machine.wait()
+            machine.stdout.close()
+
+
+@test("store", "programs of another machine may use the store while it has joined, and not before or after")
+def another_machine() -> None:
+    talk = ("import socket, struct, sys\ns = socket.create_connection(('10.98.76.1', int(sys.argv[1])), 20)\n"
+            "s.sendall(b'\\0' + struct.pack('<I', 0x3C85F7CE) + b'\\7')\nprint(len(s.recv(8)))")
+    with two_machines() as (here, there):
+        with Store("--host=10.98.76.1", via=here, environment={"DDP_AUTH_TOKEN": TOKEN}) as store:
+            where = f"10.98.76.1:{store.port}"
+            token = token_file(store)
+
+            def may_use() -> bool:
+                words = [*there, sys.executable, "-c", talk, str(store.port)]
+                answer = subprocess.run(words, capture_output=True, text=True)
+                return answer.stdout == "8\n"
+            assert not may_use()
+            store.told("of which no launcher has proved to know the token")
+            refused = command("--inspect", where, via=there)
+            assert refused.returncode == 125 and "Give the token with --auth-token-file" in refused.stderr, refused
+            assert inspected(where, "--auth-token-file", token, via=there)["client_count"] == 0
+            with Job(launcher=(LAUNCHER, "store", "--join", where, "--auth-token-file", token), via=there) as member:
+                eventually("the member's line", lambda: "has joined" in member.err())
+                assert may_use()
+                member.signal(signal.SIGTERM)
+                assert member.wait() == 0
+            eventually("the member is forgotten", lambda: not may_use())
+
+
+sys.exit(run_tests())

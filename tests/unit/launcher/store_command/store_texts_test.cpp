@@ -1,0 +1,56 @@
+#include "launcher/store_command/store_texts.h"
+
+#include <catch2/catch.hpp>
+
+#include <cerrno>
+#include <cstring>
+
+using namespace ddp::launcher;
+
+namespace {
+
+StoreOptions at(const std::string& host) {
+  StoreOptions options;
+  options.host = host;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("the first line tells where the store is and what programs need to find it") {
+  CHECK(serving_line(at("127.0.0.1"), 29500, "node0") ==
+        "the store listens on 127.0.0.1:29500; programs find it with MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
+        "TORCHELASTIC_USE_AGENT_STORE=True, and ddplaunch store --inspect 127.0.0.1:29500 tells who waits for what");
+  CHECK_THAT(serving_line(at("::1"), 7, "node0"),
+             Catch::Contains("on [::1]:7;") && Catch::Contains("MASTER_ADDR=::1 ") && Catch::Contains("[::1]:7 tells"));
+}
+
+TEST_CASE("a store that listens everywhere is found by the name of its machine") {
+  for (const char* everywhere : {"::", "0.0.0.0"}) {
+    CHECK_THAT(serving_line(at(everywhere), 7, "node0"),
+               Catch::Contains("MASTER_ADDR=node0 ") && Catch::Contains("--inspect node0:7 "));
+  }
+}
+
+TEST_CASE("a port that is taken may be that of a store, which can be asked") {
+  const std::string taken = std::string("cannot listen on ::: ") + std::strerror(EADDRINUSE);
+  CHECK_THAT(listen_failure(at("10.0.0.1"), taken), Catch::Contains("ddplaunch store --inspect 10.0.0.1:29500 "));
+  CHECK_THAT(listen_failure(at("::"), taken), Catch::Contains("ddplaunch store --inspect 127.0.0.1:29500 "));
+  CHECK(listen_failure(at("10.0.0.1"), "cannot listen") ==
+        "cannot listen. The address must be one of this machine (--host).");
+}
+
+TEST_CASE("a token that protects nothing is told") {
+  StoreOptions options = at("127.0.0.1");
+  CHECK(store_warnings(options, "").empty());
+  // A variable may be set for all of a cluster's jobs.
+  CHECK(store_warnings(options, "DDP_AUTH_TOKEN").empty());
+  options.auth_token_file = "/t";
+  CHECK(store_warnings(options, "--auth-token-file=/t").at(0) ==
+        "--auth-token-file=/t has no effect: the store listens on 127.0.0.1, which no other machine reaches (--host)");
+  options.host = "10.0.0.1";
+  CHECK(store_warnings(options, "--auth-token-file=/t").empty());
+  options.open = true;
+  CHECK(store_warnings(options, "--auth-token-file=/t").at(0) ==
+        "--auth-token-file=/t has no effect beside --store-open");
+}
