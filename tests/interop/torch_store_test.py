@@ -42,9 +42,9 @@ def groups(python: str) -> None:
 
 def agent(python: str) -> None:
     # A map that names no rank: with "0", which is the default, torchrun 1.13 does not start under Python 3.11.
-    old = ["-r", "9999:1", "-t", "9999:1"] if store_servers.torch_version(python).startswith("1.") else []
+    old = ["-r", "9:1", "-t", "9:1"] if store_servers.torch_version(python).startswith("1.") else []
     with store_servers.ours(BIN) as server:
-        words = [python, "-m", "torch.distributed.run", *old, "--nnodes=2", "--nproc-per-node=1", "--rdzv_backend=c10d",
+        words = [python, "-m", "torch.distributed.run", *old, "--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d",
                  "--rdzv_conf=is_host=0", f"--rdzv_endpoint=127.0.0.1:{server.port}", "--rdzv_id=interop",
                  str(HERE / "torch_agent.py")]
         agents = [subprocess.Popen(words, env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -27,6 +27,7 @@ class Server:
     protocol: str  # of those that store_load knows
     port: int
     pid: int
+    log: pathlib.Path | None = None  # what it complains of; gone with the server
 
 
 def free_port() -> int:
@@ -47,8 +48,9 @@ def wait_for_port(port: int, process: subprocess.Popen) -> None:
 @contextlib.contextmanager
 def running(command: list, **options):
     """A process in a session of its own, that is gone afterwards, with all it started."""
-    process = subprocess.Popen([str(word) for word in command], start_new_session=True, stderr=subprocess.DEVNULL,
-                               **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, **options})
+    process = subprocess.Popen([str(word) for word in command], start_new_session=True,
+                               **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL,
+                                  "text": True, **options})
     try:
         yield process
     finally:
@@ -66,17 +68,18 @@ def child_of(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def ours(bin_folder: pathlib.Path, protocol: str = "current"):
+def ours(bin_folder: pathlib.Path, protocol: str = "current", options: tuple[str, ...] = ()):
     """The launcher's store, while its only worker sleeps."""
     with tempfile.TemporaryDirectory() as folder:
-        fifo = f"{folder}/port"
+        fifo, log = f"{folder}/port", pathlib.Path(folder, "log")
         os.mkfifo(fifo)
         worker = ["sh", "-c", f'echo "$MASTER_PORT" > {fifo}; exec sleep 100000']
-        with running([bin_folder / "ddplaunch", "-q", "--nproc-per-node=1", *worker]) as process:
+        command = [bin_folder / "ddplaunch", "--nproc-per-node=1", *options, *worker]
+        with open(log, "w", encoding="utf-8") as errors, running(command, stderr=errors) as process:
             with open(fifo, encoding="ascii") as reader:
                 port = int(reader.readline())
             yield Server("ddplaunch" if protocol == "current" else f"ddplaunch ({protocol})", protocol, port,
-                         child_of(process.pid))
+                         child_of(process.pid), log)
 
 
 @contextlib.contextmanager
