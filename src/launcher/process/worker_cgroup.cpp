@@ -53,13 +53,16 @@ void remove_tree(const fs::path& folder) {
   ::rmdir(folder.c_str());
 }
 
+// Waits for them a moment only: one that cannot be killed is not our job's business.
 void end_leftovers(const fs::path& parent) {
+  const auto deadline = std::chrono::steady_clock::now() + 5 * limits::kGroupPoll;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
     if (!entry.path().filename().string().starts_with(kPrefix)) continue;
     const base::UniqueFd lock = take_lock(entry.path());
     if (!lock) continue;
-    kill_in(entry.path(), limits::kLeftoverWait);
+    kill_in(entry.path(),
+            std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()));
     remove_tree(entry.path());
   }
 }

@@ -63,10 +63,10 @@ TEST_CASE("a server that closes the connection upon the greeting is asked in the
 TEST_CASE("a server that closes the connection after the greeting is not mistaken for an old one") {
   ScriptedStore store;
   auto client = beside([options = store.options(1)] {
-    return StoreConnection::connect(options, std::chrono::steady_clock::now() + 1ms);
+    return StoreConnection::connect(options, std::chrono::steady_clock::now() + 500ms);
   });
   store.greets_as_ours();
-  expect_error(ddp::ErrorKind::unavailable, {"closed the connection", "MASTER_ADDR"}, [&] { client.get(); });
+  expect_error(ddp::ErrorKind::unavailable, {"MASTER_ADDR"}, [&] { client.get(); });
 }
 
 TEST_CASE("replies are read whatever the pieces they come in") {
