@@ -100,12 +100,13 @@ def wait_until(condition: Callable[[], bool], failure: str) -> None:
 class Run:
     """One job with an event log and a summary, both checked."""
 
-    def __init__(self, folder: pathlib.Path, *words: str, env: dict[str, str] | None = None):
+    def __init__(self, folder: pathlib.Path, *words: str, env: dict[str, str] | None = None, group: int | None = None):
         self.log, self.summary_file = folder / "events.jsonl", folder / "summary.json"
         self.process = subprocess.Popen(
             [DDPLAUNCH, f"--event-log={self.log}", f"--summary={self.summary_file}", *words], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), **(env or {})})
+            env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), **(env or {})},
+            process_group=group)
 
     def written(self) -> list[dict]:
         text = self.log.read_bytes().decode() if self.log.exists() else ""
@@ -217,7 +218,9 @@ def a_signal(folder: pathlib.Path) -> None:
 
 
 def a_stop(folder: pathlib.Path) -> None:
-    run = Run(folder, *shell(": > ready; while :; do sleep 0.1; done", 1))
+    # A group of its own, whose parent is in ours: only such a one can be stopped. In another the launcher goes on at once,
+    # and SIGCONT takes back a SIGTSTP that has not been seen.
+    run = Run(folder, *shell(": > ready; while :; do sleep 0.1; done", 1), group=0)
     wait_until((folder / "ready").exists, "the worker is not ready")
     run.process.send_signal(signal.SIGTSTP)
     wait_until(lambda: run.count("signal") >= 1, "the stop has no line")
