@@ -28,6 +28,11 @@ Admission Gatekeeper::decide(int fd, const net::IpAddress& peer) {
   return store::decide(policy_, facts);
 }
 
+std::optional<std::uint64_t> Gatekeeper::socket_of_peer(int fd) {
+  const auto owner = lookup_.owner_of_peer(fd);
+  return owner ? std::optional(owner->inode) : std::nullopt;
+}
+
 base::Result<std::string> Gatekeeper::hear(ConnectionId from, const net::IpAddress& address,
                                            const wire::StoreRequest& request) {
   if (authenticator_ == nullptr) return base::Failure{"it wants to prove a token, and the store has none"};

@@ -30,6 +30,9 @@ class Gatekeeper {
   // Whether the peer of the connected socket `fd` is let in now.
   Admission decide(int fd, const net::IpAddress& peer);
 
+  // The inode of the peer's socket, if it is of this machine.
+  std::optional<std::uint64_t> socket_of_peer(int fd);
+
   // AUTH_HELLO and AUTH_PROOF of a connection from there: what to answer, or why the connection must be closed. Once it
   // has proved to know the token, all connections from the same address are let in, until it is forgotten.
   base::Result<std::string> hear(ConnectionId from, const net::IpAddress& address, const wire::StoreRequest& request);

@@ -41,9 +41,10 @@ class ServedClient {
   const std::string& peer() const { return peer_; }
   TimePoint connected_since() const { return since_; }
 
-  // For the server: what it has counted of held_bytes(), and asked of epoll.
+  // For the server: what it has counted of held_bytes(), asked of epoll, and whether it has looked for the rank.
   std::size_t counted_bytes = 0;
   std::uint32_t interest = 0;
+  bool looked_for_rank = false;
 
  private:
   const ConnectionId id_;

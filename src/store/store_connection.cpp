@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/host_name.h"
 #include "base/limits.h"
 #include "base/text.h"
 
@@ -30,9 +31,7 @@ std::uint32_t ping_nonce() {
 }
 
 std::string host_and_pid() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return std::string(host.data()) + ":" + std::to_string(::getpid());
+  return base::host_name() + ":" + std::to_string(::getpid());
 }
 
 // Ranks that were started together and met no server do not come back together.

@@ -67,17 +67,17 @@ wire::StoreReport build_report(const StoreTable& table, std::span<const ServedCl
 }
 
 std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,
-                              TimePoint now) {
+                              const std::string& how, TimePoint now) {
   const StoreRank* rank = table.ranks().find(session.id());
   std::string text =
       rank == nullptr ? "the client " + session.peer() : "rank " + std::to_string(rank->rank) + " (" + rank->name + ")";
-  text += " gave up waiting for key '" + wait.keys.front() + "'";
+  text += " " + how + " for key '" + wait.keys.front() + "'";
   if (wait.key_count > 1) text += " and " + base::counted(static_cast<std::int64_t>(wait.key_count) - 1, "other");
   text += " after " + base::human_duration(now - wait.since);
   const WhoWaits who = table.who_waits(wait.keys);
   return text + ranks_that(who.waiting, "waits or waited for it", "wait or waited for it") +
          ranks_that(who.elsewhere, "is connected and does not", "are connected and do not") +
-         ranks_that(who.absent, "has not connected", "have not connected");
+         ranks_that(who.absent, "is not connected", "are not connected");
 }
 
 }  // namespace ddp::store

@@ -12,8 +12,9 @@ namespace ddp::store {
 
 wire::StoreReport build_report(const StoreTable& table, std::span<const ServedClient* const> clients, TimePoint now);
 
-// "rank 1 (node0:4711) gave up waiting for key '/x' after 30 s; rank 0 waits for it too; ranks 2-3 have not arrived"
+// "rank 1 (node0:4711) gave up waiting for key '/x' after 30 s; ranks 0, 1 wait or waited for it; rank 2 is not
+// connected"; `how` is "gave up waiting", or whatever else ended the wait.
 std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,
-                              TimePoint now);
+                              const std::string& how, TimePoint now);
 
 }  // namespace ddp::store

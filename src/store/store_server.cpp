@@ -6,22 +6,24 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
+#include <sched.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/limits.h"
 #include "net/address.h"
 #include "net/listener.h"
+#include "store/client_ranks.h"
 #include "store/gatekeeper.h"
 #include "store/served_client.h"
+#include "store/server_poll.h"
 #include "store/store_report_builder.h"
 #include "store/store_table.h"
 
@@ -64,9 +66,7 @@ class Server : public StoreServer {
     if (!listener) return listener.error();
     listener_ = std::move(listener).value();
     end_ = net::own_endpoint(listener_.get()).value_or(net::Endpoint{});
-    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-    if (!epoll_ || !timer_ || !watch(listener_.get(), kListener, EPOLLIN) || !watch(timer_.get(), kTimer, EPOLLIN)) {
+    if (!poll_.open(kTimer) || !poll_.watch(listener_.get(), kListener, EPOLLIN)) {
       return base::Failure{"cannot serve the store: " + std::string(std::strerror(errno))};
     }
     return end_.port;
@@ -74,22 +74,20 @@ class Server : public StoreServer {
 
   std::uint16_t port() const override { return end_.port; }
   std::optional<std::string> warning() const override { return gatekeeper_.warning(end_.text()); }
-  int fd() const override { return epoll_.get(); }
+  int fd() const override { return poll_.fd(); }
 
   void serve() override {
-    std::array<epoll_event, limits::kStoreTurnEvents> events;
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     now_ = TimePoint::clock::now();
-    for (int i = 0; i < count; ++i) {
-      const epoll_event& event = events[static_cast<std::size_t>(i)];
-      if (event.data.u64 == kListener) {
-        accept_some();
-      } else if (event.data.u64 == kTimer) {
-        tick();
+    const TimePoint start = now_;
+    const bool is_conversation = start - last_event_ < limits::kStoreConversation;
+    do {
+      if (serve_ready()) {
+        last_event_ = now_;
       } else {
-        attend(event.data.u64, event.events);
+        ::sched_yield();  // to the clients, if they have no processor of their own
       }
-    }
+      now_ = TimePoint::clock::now();
+    } while (is_conversation && now_ - last_event_ < options_.awake && now_ - start < limits::kStoreTurn);
   }
 
   void add_client(UniqueFd socket, const std::string& name) override {
@@ -104,18 +102,26 @@ class Server : public StoreServer {
   }
 
  private:
-  bool watch(int fd, ConnectionId id, std::uint32_t interest) {
-    epoll_event event{};
-    event.events = interest;
-    event.data.u64 = id;
-    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  // False: nothing was due.
+  bool serve_ready() {
+    const auto events = poll_.ready();
+    for (const epoll_event& event : events) {
+      if (event.data.u64 == kListener) {
+        accept_some();
+      } else if (event.data.u64 == kTimer) {
+        tick();
+      } else {
+        attend(event.data.u64, event.events);
+      }
+    }
+    return !events.empty();
   }
 
   std::optional<ConnectionId> add(UniqueFd socket, const std::string& name, const wire::StoreRequestLimits& limits) {
     const ConnectionId id = next_id_++;
     auto session = std::make_unique<ServedClient>(id, std::move(socket), name, limits, now_);
     session->interest = EPOLLIN;
-    if (!watch(session->fd(), id, session->interest)) {
+    if (!poll_.watch(session->fd(), id, session->interest)) {
       reject(name, "epoll: " + std::string(std::strerror(errno)));
       return std::nullopt;
     }
@@ -162,14 +168,14 @@ class Server : public StoreServer {
     const auto id = add(std::move(socket), peer, stranger ? kStrangersLimits : options_.limits.of_requests());
     if (!id || !stranger) return;
     strangers_.emplace(*id, now_ + limits::kStoreProofTime);
-    set_timer(limits::kStoreProofTime);
+    poll_.set_timer(limits::kStoreProofTime);
   }
 
   // Nobody can be accepted now: not to look again at once.
   void accept_later(int error) {
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+    poll_.ignore(listener_.get());
     paused_ = true;
-    set_timer(limits::kStoreAcceptPause);
+    poll_.set_timer(limits::kStoreAcceptPause);
     if (!told_of_pause_) {
       const bool no_files = error == EMFILE || error == ENFILE;
       reject("new clients", no_files ? "out of file descriptors (ulimit -n)" : std::strerror(error));
@@ -177,27 +183,17 @@ class Server : public StoreServer {
     told_of_pause_ = true;
   }
 
-  // The next tick, unless one comes before.
-  void set_timer(std::chrono::nanoseconds delay) {
-    itimerspec when{};
-    ::timerfd_gettime(timer_.get(), &when);
-    const auto set = std::chrono::seconds(when.it_value.tv_sec) + std::chrono::nanoseconds(when.it_value.tv_nsec);
-    if (set.count() > 0 && set < delay) return;
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay);
-    when.it_value = {seconds.count(), (delay - seconds).count()};
-    ::timerfd_settime(timer_.get(), 0, &when, nullptr);
-  }
-
   void tick() {
-    std::uint64_t expirations = 0;
-    if (::read(timer_.get(), &expirations, sizeof expirations) < 0) return;
-    if (std::exchange(paused_, false)) watch(listener_.get(), kListener, EPOLLIN);
+    if (!poll_.take_timer()) return;
+    // Of those that leave in the middle of their waits it would be too late to ask.
+    if (std::exchange(look_is_due_, false) && table_.waiting_connections() > 0) look_for_ranks();
+    if (std::exchange(paused_, false)) poll_.watch(listener_.get(), kListener, EPOLLIN);
     std::vector<ConnectionId> late;
     for (const auto& [id, deadline] : strangers_) {
       if (deadline <= now_) late.push_back(id);
     }
     for (const ConnectionId id : late) expel(id, "it has not proved to know the token in time");
-    if (!strangers_.empty()) set_timer(std::chrono::seconds(1));
+    if (!strangers_.empty()) poll_.set_timer(std::chrono::seconds(1));
   }
 
   ServedClient* find(ConnectionId id) const {
@@ -213,7 +209,7 @@ class Server : public StoreServer {
       const auto input = session->receive(input_);
       if (input == ServedClient::Input::timed_out)
         return expel(id, "it does not read its replies, or its machine is gone");
-      if (input == ServedClient::Input::closed) return drop(id);
+      if (input == ServedClient::Input::closed) return leave(*session);
       count_held(*session);
     }
     // Replies go out when all that came is carried out, or there are many of them.
@@ -248,14 +244,18 @@ class Server : public StoreServer {
     if (request.op == wire::StoreOp::auth_hello || request.op == wire::StoreOp::auth_proof) {
       return authenticate(from, request);
     }
+    if (request.op == wire::StoreOp::explain) look_for_ranks();
     if (request.op == wire::StoreOp::inspect) {
+      look_for_ranks();
       std::string answer;
       wire::put_bytes(answer, encode(report()));
       return deliver(from, answer);
     }
     const StoreOutcome outcome = table_.apply(from, request, now_);
-    if (outcome.given_up && options_.on_given_up && now_ - outcome.given_up->since >= limits::kStoreToldWait) {
-      options_.on_given_up(describe_given_up(table_, *find(from), *outcome.given_up, now_));
+    if (outcome.given_up) tell_of(*outcome.given_up, *find(from), "gave up waiting");
+    if (!look_is_due_ && table_.waiting_connections() > 0) {
+      look_is_due_ = true;
+      poll_.set_timer(limits::kStoreToldWait);
     }
     for (const StoreReply& reply : outcome.replies) deliver(reply.to, reply.bytes);
     if (outcome.violation) expel(from, outcome.violation->reason);
@@ -317,10 +317,7 @@ class Server : public StoreServer {
     const std::uint32_t interest = (session.is_full() ? 0U : EPOLLIN) | (session.unsent() > 0 ? EPOLLOUT : 0U);
     if (interest == session.interest) return;
     session.interest = interest;
-    epoll_event event{};
-    event.events = interest;
-    event.data.u64 = session.id();
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, session.fd(), &event);
+    poll_.change(session.fd(), session.id(), interest);
   }
 
   void count_held(ServedClient& session) {
@@ -336,6 +333,33 @@ class Server : public StoreServer {
             "it holds most of the memory for requests that are not whole and replies that are not read, "
             "which is used up (buffer-bytes " +
                 std::to_string(options_.limits.buffer_bytes) + ")");
+    }
+  }
+
+  // PyTorch 1.13 tells nobody that it gives up a wait.
+  void leave(const ServedClient& session) {
+    if (const auto wait = table_.wait_of(session.id())) tell_of(*wait, session, "left while waiting");
+    drop(session.id());
+  }
+
+  void tell_of(const StoreWait& wait, const ServedClient& session, const std::string& how) {
+    if (!options_.on_given_up || now_ - wait.since < limits::kStoreToldWait) return;
+    look_for_ranks();
+    options_.on_given_up(describe_given_up(table_, session, wait, how, now_));
+  }
+
+  // Of those that have not told it.
+  void look_for_ranks() {
+    std::unordered_map<std::uint64_t, ConnectionId> unknown;
+    std::unordered_set<std::uint64_t> sockets;
+    for (const auto& [id, session] : sessions_) {
+      if (std::exchange(session->looked_for_rank, true) || table_.ranks().find(id) != nullptr) continue;
+      const auto socket = gatekeeper_.socket_of_peer(session->fd());
+      if (socket && unknown.emplace(*socket, id).second) sockets.insert(*socket);
+    }
+    if (sockets.empty()) return;
+    for (auto& [socket, rank] : ranks_of_sockets(std::move(sockets), limits::kStoreNamingTime)) {
+      table_.introduce(unknown.at(socket), std::move(rank));
     }
   }
 
@@ -355,9 +379,8 @@ class Server : public StoreServer {
   }
 
   const StoreServerOptions options_;
-  UniqueFd epoll_;
   UniqueFd listener_;
-  UniqueFd timer_;
+  ServerPoll poll_;
   net::Endpoint end_;
   Gatekeeper gatekeeper_;
   StoreTable table_;
@@ -368,9 +391,11 @@ class Server : public StoreServer {
   std::vector<ConnectionId> dirty_;  // have replies to send, or room for them
   std::size_t held_bytes_ = 0;       // by all sessions
   bool may_have_more_ = false;       // requests of the client that is attended to
+  bool look_is_due_ = false;         // for ranks, at the next tick
   bool paused_ = false;              // no connection is accepted
   bool told_of_pause_ = false;
   TimePoint now_;
+  TimePoint last_event_;
   std::array<char, limits::kStoreReadBytes> input_;
 };
 

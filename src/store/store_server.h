@@ -26,9 +26,11 @@ struct StoreServerOptions {
   std::shared_ptr<const Authenticator> authenticator;
   // A client that reads nothing of what waits for it within this loses the connection. The kernel looks now and then.
   std::chrono::milliseconds unread_time = limits::kStoreUnreadTime;
+  // Between two requests of a conversation, serve() looks for the next one so long before it returns.
+  std::chrono::microseconds awake = limits::kStoreAwake;
   // A connection was refused, or closed because it broke a rule: the peer and the rule.
   std::function<void(const std::string& peer, const std::string& reason)> on_rejection;
-  // A sentence about a client that gave up a wait of at least limits::kStoreToldWait.
+  // A sentence about a client that gave up a wait of at least limits::kStoreToldWait, or left in the middle of it.
   std::function<void(const std::string& text)> on_given_up;
 };
 
@@ -48,7 +50,8 @@ class StoreServer {
 
   // Can be read (poll, epoll) when serve() has something to do.
   virtual int fd() const = 0;
-  // Does a bounded part of what is due now. Never blocks.
+  // Does a bounded part of what is due now. Never sleeps; stays for at most limits::kStoreTurn and one request of each
+  // client, because whoever asks one thing after the other waits longer for a server to wake up than for its answer.
   virtual void serve() = 0;
 
   // Serves one more client that is connected already, unchecked. For tests.

@@ -42,6 +42,9 @@ class StoreTable {
   // CANCEL_WAIT after a time-out, and a late answer would corrupt its stream.
   StoreOutcome apply(ConnectionId from, const wire::StoreRequest& request, TimePoint now = {});
 
+  // Somebody else knows the rank of a client that does not say HELLO.
+  void introduce(ConnectionId connection, StoreRank rank) { ranks_.hello(connection, std::move(rank)); }
+
   // The connection is gone: what it waited for and watched is forgotten.
   void forget(ConnectionId connection);
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from launched_job import LAUNCHER, Job, Skip, eventually, python, run_tests, test  # noqa: E402
+from launched_job import LAUNCHER, Job, Skip, command_of, eventually, processes, python, run_tests, test  # noqa: E402
 
 INTERPRETER = os.environ.get("DDP_TEST_PYTHON", "/usr/bin/python3")
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -224,8 +224,30 @@ def inspects_job() -> None:
             said = command("--inspect", where).stdout
             return '1 client waits for "/x/0/":' in said and '1 client waits for "/x/1/":' in said
         eventually("both ranks' waits", both_wait)
+        report = inspected(where)
+        assert sorted(client["rank"] for client in report["clients"]) == [0, 1], report
+        assert sorted(client["name"].split(":")[1] for client in report["clients"]) == sorted(
+            str(pid) for pid in processes(job.mark) if command_of(pid).startswith(sys.executable)), report
         job.signal(signal.SIGTERM)
         job.wait()
+        assert "while waiting" not in job.err(), job.err()
+
+
+@test("store", "ranks whose client says no rank are named all the same, when one leaves in the middle of a wait")
+def names_who_left() -> None:
+    script = ("import socket, struct, time\n"
+              "if rank == 2: time.sleep(100)\n"
+              "s = socket.create_connection((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])))\n"
+              "s.sendall(b'\\0' + struct.pack('<I', 0x3C85F7CE))\n"
+              "if rank == 1: time.sleep(100)\n"
+              "s.sendall(b'\\6' + struct.pack('<QQ', 1, 2) + b'/x')\n"
+              "time.sleep(6)\ns.close()\ntime.sleep(2)\nsys.exit(3)")
+    with Job("--nproc-per-node=3", *python(script)) as job:
+        assert job.wait() == 3, job.err()
+        said = [line for line in job.err().splitlines() if "store: " in line]
+        assert len(said) == 1 and re.search(
+            r"warning: store: rank 0 \(\S+:\d+\) left while waiting for key '/x' after 6\.\d s; rank 0 waits or waited for it; "
+            r"rank 1 is connected and does not; rank 2 is not connected$", said[0]), job.err()
 
 
 @test("store", "IPv6 addresses stand in brackets")

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "base/host_name.h"
 #include "launcher/plan/cpu_limit.h"
 #include "launcher/plan/worker_command.h"
 #include "store/store_token.h"
@@ -36,12 +37,6 @@ std::string random_uuid() {
          "-" + digits.substr(20);
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
-
 ProgramFacts first_found(const std::vector<std::string>& candidates, const std::vector<std::string>& environment) {
   ProgramFacts first;
   for (const std::string& candidate : candidates) {
@@ -56,7 +51,7 @@ ProgramFacts first_found(const std::vector<std::string>& candidates, const std::
 
 HostFacts gather_host_facts(const Options& options) {
   HostFacts facts;
-  facts.host_name = host_name();
+  facts.host_name = base::host_name();
   const std::vector<int> cpus = affinity_cpus();
   facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit());
   facts.gpus = find_gpus("/");

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <thread>
 
 #include "base/exit_code.h"
+#include "base/host_name.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "launcher/cli/options.h"
@@ -45,12 +45,6 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 class Command {
  public:
   Command(const StoreOptions& options, LogSink& log) : options_(options), log_(log) {}
@@ -65,7 +59,7 @@ class Command {
     store::StoreServer& store = *server.value();
     if (const auto warning = store.warning()) log_.warning(*warning);
     const auto watch = loop.keep_watching(store.fd(), [&] { store.serve(); });
-    log_.info(serving_line(options_, store.port(), host_name()));
+    log_.info(serving_line(options_, store.port(), base::host_name()));
     if (!options_.port_file.empty()) {
       const std::string text = std::to_string(store.port()) + "\n";
       const auto failure = write_report(options_.port_file, text, "--port-file=" + options_.port_file);

@@ -45,7 +45,14 @@ class Job {
   base::Result<JobOutcome> attempt() {
     const auto number = static_cast<int>(run_times_.size());
     int warnings = 0;
+    bool is_ending = false;  // then clients leave the store in the middle of anything
+    const auto observe = [&](const Event& event) {
+      const auto* end = std::get_if<WorkerEnded>(&event);
+      is_ending = is_ending || (end != nullptr && !end->status.success()) || is_request(event);
+      parts_.observer.event(event);
+    };
     const auto rendezvous = Rendezvous::open(parts_.loop, parts_.plan, [&](const std::string& text) {
+      if (is_ending) return;
       if (++warnings <= limits::kStoreWarnings) parts_.observer.warn(text);
       if (warnings == limits::kStoreWarnings) parts_.observer.warn("more of these are not shown");
     });
@@ -60,7 +67,7 @@ class Job {
     const auto start = std::chrono::steady_clock::now();
     JobOutcome outcome =
         supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory, parts_.output,
-                   last_failure_, parts_.observer.tell, parts_.observer.event, parts_.inbox});
+                   last_failure_, parts_.observer.tell, observe, parts_.inbox});
     run_times_.push_back(std::chrono::steady_clock::now() - start);
     // What holds the ends of the pipes is gone then.
     outcome.leftovers = parts_.processes.end_leftovers();

@@ -17,7 +17,7 @@ std::string sentence(StoreTable& table, ConnectionId id, const std::vector<std::
   table.apply(id, wait(keys), start);
   const auto given_up = table.apply(id, cancel_wait(), start + seconds(30)).given_up;
   REQUIRE(given_up);
-  return describe_given_up(table, session, *given_up, start + seconds(30));
+  return describe_given_up(table, session, *given_up, "gave up waiting", start + seconds(30));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ TEST_CASE("a wait that is given up tells who has come and who has not") {
   table.apply(kBert, wait({"/x"}));
   CHECK(sentence(table, kAnna, {"/x"}) ==
         "rank 0 (node0:1) gave up waiting for key '/x' after 30.0 s; ranks 0, 1 wait or waited for it; rank 2 is "
-        "connected and does not; ranks 3, 4 have not connected");
+        "connected and does not; ranks 3, 4 are not connected");
 }
 
 TEST_CASE("a report lists those that wait first, the longest wait at the top") {

@@ -1,0 +1,11 @@
+#include "base/host_name.h"
+
+#include <catch2/catch.hpp>
+
+#include <sys/utsname.h>
+
+TEST_CASE("a machine's name is the one that uname tells") {
+  utsname names{};
+  REQUIRE(::uname(&names) == 0);
+  CHECK(ddp::base::host_name() == (names.nodename[0] == '\0' ? "localhost" : std::string(names.nodename)));
+}
