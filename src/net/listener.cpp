@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <memory>
 
 namespace ddp::net {
+
 base::Result<base::UniqueFd> listen_tcp(const std::string& address, std::uint16_t port, int backlog) {
   const std::string what = "cannot listen on " + address + ":" + std::to_string(port) + ": ";
   addrinfo hints{};
@@ -28,6 +30,20 @@ base::Result<base::UniqueFd> listen_tcp(const std::string& address, std::uint16_
     return base::Failure{what + std::strerror(errno)};
   }
   return fd;
+}
+
+base::UniqueFd accept_tcp(int listener, std::chrono::milliseconds unread_time) {
+  base::UniqueFd socket;
+  do {
+    socket.reset(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  } while (!socket && (errno == EINTR || errno == ECONNABORTED));
+  if (!socket) return socket;
+  const int on = 1;
+  const auto patience = static_cast<unsigned>(unread_time.count());
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  return socket;
 }
 
 }  // namespace ddp::net

@@ -42,14 +42,13 @@ std::optional<std::uint64_t> socket_of_link(std::string_view link) {
   return inode ? std::optional(static_cast<std::uint64_t>(*inode)) : std::nullopt;
 }
 
-std::unordered_map<std::uint64_t, StoreRank> ranks_of_sockets(std::unordered_set<std::uint64_t> sockets,
-                                                              std::chrono::nanoseconds patience,
-                                                              const std::string& proc) {
+std::unordered_map<ConnectionId, StoreRank> find_ranks(std::unordered_map<std::uint64_t, ConnectionId> clients,
+                                                       std::chrono::nanoseconds patience, const std::string& proc) {
   const auto deadline = Clock::now() + patience;
-  std::unordered_map<std::uint64_t, StoreRank> ranks;
+  std::unordered_map<ConnectionId, StoreRank> ranks;
   std::error_code ignored;
   for (const auto& process : fs::directory_iterator(proc, ignored)) {
-    if (sockets.empty() || Clock::now() >= deadline) break;
+    if (clients.empty() || Clock::now() >= deadline) break;
     const std::string pid = process.path().filename();
     if (!base::parse_integer(pid, 1, INT_MAX)) continue;
     // Only ours can be looked into, and few of them have a rank.
@@ -59,8 +58,9 @@ std::unordered_map<std::uint64_t, StoreRank> ranks_of_sockets(std::unordered_set
       std::array<char, 64> link{};
       const ssize_t size = ::readlink(descriptor.path().c_str(), link.data(), link.size());
       const auto socket = socket_of_link({link.data(), size > 0 ? static_cast<std::size_t>(size) : 0});
-      if (!socket || sockets.erase(*socket) == 0) continue;
-      ranks.emplace(*socket, StoreRank{rank->rank, rank->world_size, base::host_name() + ":" + pid});
+      if (!socket) continue;
+      const auto client = clients.extract(*socket);
+      if (client) ranks.emplace(client.mapped(), StoreRank{rank->rank, rank->world_size, base::host_name() + ":" + pid});
     }
   }
   return ranks;

@@ -8,17 +8,17 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "store/store_ranks.h"
 
 namespace ddp::store {
 
-// Looks through our user's processes in `proc` for those that hold one of `sockets` (inodes) and have a rank; `patience`
-// bounds that, for a machine may have very many. A socket that several hold, as after a fork, is the first one's.
-std::unordered_map<std::uint64_t, StoreRank> ranks_of_sockets(std::unordered_set<std::uint64_t> sockets,
-                                                              std::chrono::nanoseconds patience,
-                                                              const std::string& proc = "/proc");
+// Looks through our user's processes in `proc` for those that hold one of the clients' sockets, known by inode, and have a
+// rank; `patience` bounds that, for a machine may have very many. A socket that several hold, as after a fork, is the
+// first one's.
+std::unordered_map<ConnectionId, StoreRank> find_ranks(std::unordered_map<std::uint64_t, ConnectionId> clients,
+                                                       std::chrono::nanoseconds patience,
+                                                       const std::string& proc = "/proc");
 
 // The parts of it that are pure. `environment` is a file as the kernel shows it; the name is left empty.
 std::optional<StoreRank> rank_in_environment(std::string_view environment);

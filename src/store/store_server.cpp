@@ -4,8 +4,6 @@
 // most is closed.
 #include "store/store_server.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -15,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/limits.h"
 #include "net/address.h"
@@ -135,14 +132,10 @@ class Server : public StoreServer {
 
   void accept_some() {
     for (int i = 0; i < limits::kStoreTurnAccepts; ++i) {
-      UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (socket) {
-        welcome(std::move(socket));
-      } else if (errno == EAGAIN) {
-        return;
-      } else if (errno != EINTR && errno != ECONNABORTED) {
-        return accept_later(errno);
-      }
+      UniqueFd socket = net::accept_tcp(listener_.get(), options_.unread_time);
+      if (!socket && errno != EAGAIN) accept_later(errno);
+      if (!socket) return;
+      welcome(std::move(socket));
     }
   }
 
@@ -159,12 +152,6 @@ class Server : public StoreServer {
     if (sessions_.size() >= most_clients_) {
       return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
     }
-    const int on = 1;
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    // A machine that has gone does not close its connections, a stopped process does not read.
-    const auto patience = static_cast<unsigned>(options_.unread_time.count());
-    ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
     const auto id = add(std::move(socket), peer, stranger ? kStrangersLimits : options_.limits.of_requests());
     if (!id || !stranger) return;
     strangers_.emplace(*id, now_ + limits::kStoreProofTime);
@@ -351,15 +338,13 @@ class Server : public StoreServer {
   // Of those that have not told it.
   void look_for_ranks() {
     std::unordered_map<std::uint64_t, ConnectionId> unknown;
-    std::unordered_set<std::uint64_t> sockets;
     for (const auto& [id, session] : sessions_) {
       if (std::exchange(session->looked_for_rank, true) || table_.ranks().find(id) != nullptr) continue;
-      const auto socket = gatekeeper_.socket_of_peer(session->fd());
-      if (socket && unknown.emplace(*socket, id).second) sockets.insert(*socket);
+      if (const auto socket = gatekeeper_.socket_of_peer(session->fd())) unknown.emplace(*socket, id);
     }
-    if (sockets.empty()) return;
-    for (auto& [socket, rank] : ranks_of_sockets(std::move(sockets), limits::kStoreNamingTime)) {
-      table_.introduce(unknown.at(socket), std::move(rank));
+    if (unknown.empty()) return;
+    for (auto& [id, rank] : find_ranks(std::move(unknown), limits::kStoreNamingTime)) {
+      table_.introduce(id, std::move(rank));
     }
   }
 

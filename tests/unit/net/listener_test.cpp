@@ -2,6 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+#include <netinet/tcp.h>
+
 #include "net/address.h"
 #include "support/sockets.h"
 
@@ -24,6 +27,26 @@ TEST_CASE("a listener on all addresses hears IPv4 and names it as such") {
   const base::UniqueFd accepted(::accept(listener.value().get(), nullptr, nullptr));
   REQUIRE(accepted);
   CHECK_THAT(net::peer_endpoint(accepted.get())->text(), Catch::StartsWith("127.0.0.1:"));
+}
+
+TEST_CASE("connections are accepted until there is none, with what a server wants of them") {
+  const auto listener = net::listen_tcp("127.0.0.1", 0, 1);
+  REQUIRE(listener);
+  const RawPeer peer(net::own_endpoint(listener.value().get())->port);
+  const base::UniqueFd accepted = net::accept_tcp(listener.value().get(), std::chrono::seconds(7));
+  REQUIRE(accepted);
+  const auto option = [&](int level, int name) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    REQUIRE(::getsockopt(accepted.get(), level, name, &value, &size) == 0);
+    return value;
+  };
+  CHECK(option(IPPROTO_TCP, TCP_NODELAY) != 0);
+  CHECK(option(SOL_SOCKET, SO_KEEPALIVE) != 0);
+  CHECK(option(IPPROTO_TCP, TCP_USER_TIMEOUT) == 7000);
+  CHECK((::fcntl(accepted.get(), F_GETFL) & O_NONBLOCK) != 0);
+  CHECK_FALSE(net::accept_tcp(listener.value().get(), std::chrono::seconds(7)));
+  CHECK(errno == EAGAIN);
 }
 
 TEST_CASE("an IPv6 address stands in brackets") {

@@ -24,8 +24,8 @@ class Processes {
     int number = 0;
     for (const std::string& link : links) fs::create_symlink(link, folder / "fd" / std::to_string(number++));
   }
-  auto ranks_of(std::unordered_set<std::uint64_t> sockets, std::chrono::nanoseconds patience = 10s) {
-    return ranks_of_sockets(std::move(sockets), patience, folder_.path());
+  auto ranks_of(std::unordered_map<std::uint64_t, ConnectionId> clients, std::chrono::nanoseconds patience = 10s) {
+    return find_ranks(std::move(clients), patience, folder_.path());
   }
 
  private:
@@ -43,20 +43,20 @@ TEST_CASE("a client's rank is in the environment of the process that holds its s
   processes.add(10, environment(0, 2), {"/dev/null", "socket:[100]"});
   processes.add(11, environment(1, 2), {"pipe:[7]", "socket:[101]", "socket:[102]"});
   processes.add(12, "PATH=/bin\0"s, {"socket:[103]"});
-  const auto ranks = processes.ranks_of({100, 102, 103, 104});
+  const auto ranks = processes.ranks_of({{100, 5}, {102, 6}, {103, 7}, {104, 8}});
   REQUIRE(ranks.size() == 2);
-  CHECK(ranks.at(100).rank == 0);
-  CHECK(ranks.at(100).world_size == 2);
-  CHECK(ranks.at(102).rank == 1);
-  CHECK_THAT(ranks.at(102).name, Catch::EndsWith(":11"));
+  CHECK(ranks.at(5).rank == 0);
+  CHECK(ranks.at(5).world_size == 2);
+  CHECK(ranks.at(6).rank == 1);
+  CHECK_THAT(ranks.at(6).name, Catch::EndsWith(":11"));
 }
 
 TEST_CASE("what cannot be read, and more processes than there is time for, are left out") {
   Processes processes;
   processes.add(10, environment(0, 2), {"socket:[100]"});
-  CHECK(processes.ranks_of({100}, 0ns).empty());
+  CHECK(processes.ranks_of({{100, 5}}, 0ns).empty());
   CHECK(processes.ranks_of({}).empty());
-  CHECK(ranks_of_sockets({100}, 10s, "/no/such/folder").empty());
+  CHECK(find_ranks({{100, 5}}, 10s, "/no/such/folder").empty());
 }
 
 TEST_CASE("an environment has a rank if it has a whole pair") {
