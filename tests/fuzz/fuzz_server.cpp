@@ -35,7 +35,7 @@ constexpr store::StoreLimits kLimits{.key_bytes = 32,
                                      .buffer_bytes = std::size_t{160} << 10,
                                      .waiting_bytes = 2048,
                                      .connections = 8};
-constexpr int kMostActions = 20;
+constexpr int kMostActions = 12;
 constexpr int kServerLife = 20'000;  // inputs
 constexpr std::size_t kQuietClient = 3;
 constexpr std::array<std::string_view, 8> kKeys = {"a", "b",     "/c",       "init/",
@@ -138,7 +138,8 @@ class Scene {
         break;
       case 2: {  // many at once, whoever sent the last
         std::string many;
-        for (int i = bytes.byte() % 64; i >= 0; --i) many += last_;
+        const std::uint8_t count = bytes.byte();
+        for (int i = count >= 0xE0 ? 64 : count % 8 + 1; i > 0; --i) many += last_;
         client.send(many);
         break;
       }
