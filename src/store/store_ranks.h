@@ -15,6 +15,12 @@ struct StoreRank {
   std::string name;  // host and process
 };
 
+// A socket whose process is known to be that rank's.
+struct RankedSocket {
+  std::uint64_t inode = 0;
+  StoreRank rank;
+};
+
 // Lists of ranks as text: "0, 2-5".
 struct WhoWaits {
   std::string waiting;    // for one of the keys, or gave up waiting for one and has not waited since

@@ -17,7 +17,6 @@
 #include "base/limits.h"
 #include "net/address.h"
 #include "net/listener.h"
-#include "store/client_ranks.h"
 #include "store/gatekeeper.h"
 #include "store/served_client.h"
 #include "store/server_poll.h"
@@ -337,14 +336,17 @@ class Server : public StoreServer {
 
   // Of those that have not told it.
   void look_for_ranks() {
+    if (!options_.ranked_sockets) return;
     std::unordered_map<std::uint64_t, ConnectionId> unknown;
     for (const auto& [id, session] : sessions_) {
       if (std::exchange(session->looked_for_rank, true) || table_.ranks().find(id) != nullptr) continue;
       if (const auto socket = gatekeeper_.socket_of_peer(session->fd())) unknown.emplace(*socket, id);
     }
     if (unknown.empty()) return;
-    for (auto& [id, rank] : find_ranks(std::move(unknown), limits::kStoreNamingTime)) {
-      table_.introduce(id, std::move(rank));
+    for (RankedSocket& socket : options_.ranked_sockets()) {
+      // A socket that several hold, as after a fork, is the first one's.
+      const auto client = unknown.extract(socket.inode);
+      if (client) table_.introduce(client.mapped(), std::move(socket.rank));
     }
   }
 

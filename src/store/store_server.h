@@ -8,12 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/limits.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "store/handshake.h"
 #include "store/store_limits.h"
+#include "store/store_ranks.h"
 #include "wire/store_report.h"
 
 namespace ddp::store {
@@ -30,6 +32,8 @@ struct StoreServerOptions {
   std::chrono::microseconds awake = limits::kStoreAwake;
   // A connection was refused, or closed because it broke a rule: the peer and the rule.
   std::function<void(const std::string& peer, const std::string& reason)> on_rejection;
+  // The sockets of this machine's ranks, for the names of clients that do not tell theirs, as PyTorch's.
+  std::function<std::vector<RankedSocket>()> ranked_sockets;
   // A sentence about a client that gave up a wait of at least limits::kStoreToldWait, or left in the middle of it.
   std::function<void(const std::string& text)> on_given_up;
 };

@@ -29,7 +29,7 @@ DEADLINE = 60  # seconds for one job; a peer that takes longer hangs, and is lef
 OUTPUT_WORKERS = 8
 OUTPUT_LINES = 250_000  # of each worker
 # A map that names no rank: with "0", which is the default, torchrun 1.13 does not start under Python 3.11.
-DEBIAN_TORCHRUN = "/usr/bin/python3 -m torch.distributed.run -r 9999:1 -t 9999:1"
+DEBIAN_TORCHRUN = "/usr/bin/python3 -m torch.distributed.run -r 9:1 -t 9:1"
 
 
 def launchers(options: argparse.Namespace) -> dict:

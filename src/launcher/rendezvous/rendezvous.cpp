@@ -26,7 +26,8 @@ class SingleNodeRendezvous : public Rendezvous {
 }  // namespace
 
 base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                           const WarningCallback& on_warning) {
+                                                           const WarningCallback& on_warning,
+                                                           const SocketCallback& worker_sockets) {
   store::StoreServerOptions options;
   options.limits = plan.store.limits;
   options.open = plan.store.open;
@@ -34,6 +35,7 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop,
   options.on_rejection = [on_warning](const std::string& peer, const std::string& reason) {
     on_warning("the store sent " + peer + " away: " + reason);
   };
+  options.ranked_sockets = worker_sockets;
   options.on_given_up = [on_warning](const std::string& text) { on_warning("store: " + text); };
   auto server = listen_at(plan.store.bind_address, plan.store.port, options, "--local-addr");
   if (server) {

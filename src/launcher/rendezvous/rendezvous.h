@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "launcher/plan/launch_plan.h"
 #include "net/event_loop.h"
+#include "store/store_ranks.h"
 
 namespace ddp::launcher {
 
@@ -30,10 +32,14 @@ class Rendezvous {
   // Told about a store client that was sent away, or that gave up waiting for a key: a sentence.
   using WarningCallback = std::function<void(const std::string& text)>;
 
+  // The sockets of this node's workers: see store::StoreServerOptions.
+  using SocketCallback = std::function<std::vector<store::RankedSocket>()>;
+
   // One node: the store is served where LaunchPlan::store says. An address that is a name is looked up, which may take
   // as long as the resolver takes; the first of its addresses that belongs to this machine is used.
   static base::Result<std::unique_ptr<Rendezvous>> open(net::EventLoop& loop, const LaunchPlan& plan,
-                                                        const WarningCallback& on_warning);
+                                                        const WarningCallback& on_warning,
+                                                        const SocketCallback& worker_sockets = nullptr);
 
   virtual ~Rendezvous() = default;
 

@@ -3,15 +3,31 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <map>
 
 #include "base/exit_code.h"
+#include "base/host_name.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "launcher/process/process_sockets.h"
 #include "launcher/supervise/restart_policy.h"
 #include "launcher/supervise/supervisor.h"
 
 namespace ddp::launcher {
 namespace {
+
+std::vector<store::RankedSocket> sockets_of_ranks(const std::map<int, pid_t>& workers, const NodeAssignment& assignment) {
+  const std::string node = base::host_name();
+  const auto until = std::chrono::steady_clock::now() + limits::kStoreNamingTime;
+  std::vector<store::RankedSocket> sockets;
+  for (const auto& [local_rank, pid] : workers) {
+    const int rank = assignment.first_rank + local_rank;
+    for (const HeldSocket& socket : sockets_of(pid, until)) {
+      sockets.push_back({socket.inode, {rank, assignment.world_size, node + ":" + std::to_string(socket.holder)}});
+    }
+  }
+  return sockets;
+}
 
 class Job {
  public:
@@ -46,22 +62,30 @@ class Job {
     const auto number = static_cast<int>(run_times_.size());
     int warnings = 0;
     bool is_ending = false;  // then clients leave the store in the middle of anything
+    std::map<int, pid_t> workers;
     const auto observe = [&](const Event& event) {
-      const auto* end = std::get_if<WorkerEnded>(&event);
-      is_ending = is_ending || (end != nullptr && !end->status.success()) || is_request(event);
+      if (const auto* start = std::get_if<WorkerStarted>(&event)) workers[start->local_rank] = start->pid;
+      if (const auto* end = std::get_if<WorkerEnded>(&event)) {
+        workers.erase(end->local_rank);
+        is_ending = is_ending || !end->status.success();
+      }
+      is_ending = is_ending || is_request(event);
       parts_.observer.event(event);
     };
-    const auto rendezvous = Rendezvous::open(parts_.loop, parts_.plan, [&](const std::string& text) {
+    const auto warn = [&](const std::string& text) {
       if (is_ending) return;
       if (++warnings <= limits::kStoreWarnings) parts_.observer.warn(text);
       if (warnings == limits::kStoreWarnings) parts_.observer.warn("more of these are not shown");
-    });
+    };
+    NodeAssignment assignment;
+    const auto sockets = [&] { return sockets_of_ranks(workers, assignment); };
+    const auto rendezvous = Rendezvous::open(parts_.loop, parts_.plan, warn, sockets);
     if (!rendezvous) return rendezvous.error();
     if (const auto warning = rendezvous.value()->warning(); warning && number == 0 && !parts_.plan.store.open) {
       parts_.observer.warn(*warning);
     }
     if (auto failure = parts_.directory.begin_attempt(number, parts_.plan.workers)) return *failure;
-    NodeAssignment assignment = rendezvous.value()->assignment();
+    assignment = rendezvous.value()->assignment();
     assignment.attempt = number;
     parts_.observer.attempt_begins(assignment);
     const auto start = std::chrono::steady_clock::now();
