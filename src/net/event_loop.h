@@ -31,8 +31,8 @@ class EventLoop {
   // Calls `ready` again and again, each time `fd` can be read.
   [[nodiscard]] std::unique_ptr<Watch> keep_watching(int fd, std::function<void()> ready);
 
-  // As watch_readable, for writing. A closed peer counts as writable. The descriptor keeps its flags: it may be shared with other
-  // processes, to which a non-blocking console would be a surprise.
+  // As watch_readable, for writing. A closed peer counts as writable. The descriptor keeps its flags: it may be shared
+  // with other processes, to which a non-blocking console would be a surprise.
   [[nodiscard]] std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> ready);
 
   // Calls `due` once, at `when`.

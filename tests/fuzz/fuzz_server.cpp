@@ -102,7 +102,8 @@ wire::StoreRequest choose_request(FuzzBytes& bytes, StoreDialect dialect) {
 class Scene {
  public:
   Scene() {
-    auto server = store::StoreServer::listen("127.0.0.1", 0, {.limits = kLimits, .awake = std::chrono::microseconds(0)});
+    auto server =
+        store::StoreServer::listen("127.0.0.1", 0, {.limits = kLimits, .awake = std::chrono::microseconds(0)});
     DDP_CHECK(server, "no server");
     server_ = std::move(server).value();
     good_.connect(*server_, StoreDialect::current);

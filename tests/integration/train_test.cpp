@@ -19,10 +19,15 @@ class Training {
 
   CommandResult run(int ranks, const std::string& name, std::vector<std::string> options,
                     const std::map<std::string, std::string>& environment = {}) const {
-    std::vector<std::string> words = {built("ddplaunch"), "--nproc_per_node=" + std::to_string(ranks), "--tag=",
-                                      "--backend=gloo",   built("train_charlm"),
-                                      "--text",           text_,
-                                      "--checkpoint",     checkpoint(name)};
+    std::vector<std::string> words = {built("ddplaunch"),
+                                      "--nproc_per_node=" + std::to_string(ranks),
+                                      "--tag=",
+                                      "--backend=gloo",
+                                      built("train_charlm"),
+                                      "--text",
+                                      text_,
+                                      "--checkpoint",
+                                      checkpoint(name)};
     words.insert(words.end(), options.begin(), options.end());
     return run_command(std::move(words), environment);
   }

@@ -18,8 +18,8 @@ struct HeldSocket {
   friend bool operator==(const HeldSocket&, const HeldSocket&) = default;
 };
 
-// Of `root` and its descendants, `root` first; those that were found until then. Reads nothing of /proc that waits for a
-// process's memory, as its environment or command line does: one that hangs in a driver would make us hang.
+// Of `root` and its descendants, `root` first; those that were found until then. Reads nothing of /proc that waits for
+// a process's memory, as its environment or command line does: one that hangs in a driver would make us hang.
 std::vector<HeldSocket> sockets_of(pid_t root, std::chrono::steady_clock::time_point until);
 
 // "socket:[4711]", as the kernel shows what a descriptor leads to; nothing for anything else.

@@ -16,7 +16,8 @@
 namespace ddp::launcher {
 namespace {
 
-std::vector<store::RankedSocket> sockets_of_ranks(const std::map<int, pid_t>& workers, const NodeAssignment& assignment) {
+std::vector<store::RankedSocket> sockets_of_ranks(const std::map<int, pid_t>& workers,
+                                                  const NodeAssignment& assignment) {
   const std::string node = base::host_name();
   const auto until = std::chrono::steady_clock::now() + limits::kStoreNamingTime;
   std::vector<store::RankedSocket> sockets;
@@ -89,9 +90,8 @@ class Job {
     assignment.attempt = number;
     parts_.observer.attempt_begins(assignment);
     const auto start = std::chrono::steady_clock::now();
-    JobOutcome outcome =
-        supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory, parts_.output,
-                   last_failure_, parts_.observer.tell, observe, parts_.inbox});
+    JobOutcome outcome = supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory,
+                                    parts_.output, last_failure_, parts_.observer.tell, observe, parts_.inbox});
     run_times_.push_back(std::chrono::steady_clock::now() - start);
     // What holds the ends of the pipes is gone then.
     outcome.leftovers = parts_.processes.end_leftovers();

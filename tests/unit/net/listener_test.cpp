@@ -1,7 +1,6 @@
 #include "net/listener.h"
 
 #include <catch2/catch.hpp>
-
 #include <fcntl.h>
 #include <netinet/tcp.h>
 

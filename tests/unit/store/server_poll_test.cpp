@@ -1,7 +1,6 @@
 #include "store/server_poll.h"
 
 #include <catch2/catch.hpp>
-
 #include <poll.h>
 #include <unistd.h>
 

@@ -1,4 +1,6 @@
 // What a client may not send: limits, unknown requests, garbage.
+#include "wire/store_parser.h"
+
 #include <catch2/catch.hpp>
 
 #include <random>
@@ -7,7 +9,6 @@
 #include "support/bytes.h"
 #include "support/random_seed.h"
 #include "support/store_requests.h"
-#include "wire/store_parser.h"
 
 using namespace ddp::test;
 namespace limits = ddp::limits;

@@ -1,7 +1,6 @@
 #include "launcher/process/process_sockets.h"
 
 #include <catch2/catch.hpp>
-
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
