@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/exit_code.h"
-#include "base/host_name.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "launcher/process/process_sockets.h"
@@ -16,9 +15,8 @@
 namespace ddp::launcher {
 namespace {
 
-std::vector<store::RankedSocket> sockets_of_ranks(const std::map<int, pid_t>& workers,
-                                                  const NodeAssignment& assignment) {
-  const std::string node = base::host_name();
+std::vector<store::RankedSocket> sockets_of_ranks(const std::map<int, pid_t>& workers, const NodeAssignment& assignment,
+                                                  const std::string& node) {
   const auto until = std::chrono::steady_clock::now() + limits::kStoreNamingTime;
   std::vector<store::RankedSocket> sockets;
   for (const auto& [local_rank, pid] : workers) {
@@ -79,7 +77,7 @@ class Job {
       if (warnings == limits::kStoreWarnings) parts_.observer.warn("more of these are not shown");
     };
     NodeAssignment assignment;
-    const auto sockets = [&] { return sockets_of_ranks(workers, assignment); };
+    const auto sockets = [&] { return sockets_of_ranks(workers, assignment, parts_.plan.host_name); };
     const auto rendezvous = Rendezvous::open(parts_.loop, parts_.plan, warn, sockets);
     if (!rendezvous) return rendezvous.error();
     if (const auto warning = rendezvous.value()->warning(); warning && number == 0 && !parts_.plan.store.open) {
