@@ -1,6 +1,8 @@
-// Buffer: a non-owning view of numbers in host or GPU memory. Tensor: a Buffer with a name and a shape.
+// Buffer: a non-owning view of numbers in host or GPU memory; ConstBuffer: one that is only read. Tensor: a Buffer with
+// a name and a shape.
 #pragma once
 
+#include <ddp/data_type.h>
 #include <ddp/error.h>
 #include <ddp/version.h>
 
@@ -10,57 +12,22 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace ddp {
 
-enum class DataType : std::uint8_t { f32, f64, i32, i64, u8 };
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
-// Bytes of one element.
-constexpr std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-    case DataType::i32:
-      return 4;
-    case DataType::f64:
-    case DataType::i64:
-      return 8;
-    case DataType::u8:
-      return 1;
-  }
-  return 0;
-}
-
-// "f32" and so on.
-DDP_EXPORT std::string_view to_string(DataType type);
-
+// A C++ type that has a DataType.
 template <typename T>
-struct DataTypeOf;
-template <>
-struct DataTypeOf<float> {
-  static constexpr DataType value = DataType::f32;
-};
-template <>
-struct DataTypeOf<double> {
-  static constexpr DataType value = DataType::f64;
-};
-template <>
-struct DataTypeOf<std::int32_t> {
-  static constexpr DataType value = DataType::i32;
-};
-template <>
-struct DataTypeOf<std::int64_t> {
-  static constexpr DataType value = DataType::i64;
-};
-template <>
-struct DataTypeOf<std::uint8_t> {
-  static constexpr DataType value = DataType::u8;
+concept Element = requires {
+  DataTypeOf<std::remove_const_t<T>>::value;
 };
 
 // A value. The memory stays the caller's and must live until the operation that uses it is done. Made from any
-// array of the types above: std::vector<float>, std::array<double, 3>, float[8], std::span<std::int64_t>.
+// array of the types of data_type.h: std::vector<float>, std::array<double, 3>, float[8], std::span<std::int64_t>.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;  // elements
@@ -70,13 +37,13 @@ struct Buffer {
   Buffer() = default;
   Buffer(void* data_, std::size_t count_, DataType type_, DeviceType device_ = DeviceType::cpu)
       : data(data_), count(count_), type(type_), device(device_) {}
-  template <typename T>
+  template <Element T>
   Buffer(std::span<T> values) : Buffer(values.data(), values.size(), DataTypeOf<T>::value) {}
-  template <typename T>
+  template <Element T>
   Buffer(std::vector<T>& values) : Buffer(std::span<T>(values)) {}
-  template <typename T, std::size_t N>
+  template <Element T, std::size_t N>
   Buffer(std::array<T, N>& values) : Buffer(std::span<T>(values)) {}
-  template <typename T, std::size_t N>
+  template <Element T, std::size_t N>
   Buffer(T (&values)[N]) : Buffer(std::span<T>(values)) {}
 
   std::size_t bytes() const { return count * size_of(type); }
@@ -94,6 +61,35 @@ struct Buffer {
   // `count` elements from `first` on.
   Buffer slice(std::size_t first, std::size_t slice_count) const {
     return {static_cast<std::byte*>(data) + first * size_of(type), slice_count, type, device};
+  }
+};
+
+// The same for memory that is only read: what a rank gives. Made from a Buffer, too.
+struct ConstBuffer {
+  const void* data = nullptr;
+  std::size_t count = 0;  // elements
+  DataType type = DataType::f32;
+  DeviceType device = DeviceType::cpu;
+
+  ConstBuffer() = default;
+  ConstBuffer(const void* data_, std::size_t count_, DataType type_, DeviceType device_ = DeviceType::cpu)
+      : data(data_), count(count_), type(type_), device(device_) {}
+  ConstBuffer(const Buffer& buffer) : ConstBuffer(buffer.data, buffer.count, buffer.type, buffer.device) {}
+  template <Element T>
+  ConstBuffer(std::span<T> values)
+      : ConstBuffer(values.data(), values.size(), DataTypeOf<std::remove_const_t<T>>::value) {}
+  template <Element T>
+  ConstBuffer(const std::vector<T>& values) : ConstBuffer(std::span<const T>(values)) {}
+  template <Element T, std::size_t N>
+  ConstBuffer(const std::array<T, N>& values) : ConstBuffer(std::span<const T>(values)) {}
+  template <Element T, std::size_t N>
+  ConstBuffer(const T (&values)[N]) : ConstBuffer(std::span<const T>(values)) {}
+
+  std::size_t bytes() const { return count * size_of(type); }
+
+  // `count` elements from `first` on.
+  ConstBuffer slice(std::size_t first, std::size_t slice_count) const {
+    return {static_cast<const std::byte*>(data) + first * size_of(type), slice_count, type, device};
   }
 };
 

@@ -12,12 +12,17 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/call_site.h>
 #include <ddp/checkpoint.h>
+#include <ddp/data_type.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/distributed_sampler.h>
 #include <ddp/environment.h>
 #include <ddp/error.h>
+#include <ddp/init.h>
+#include <ddp/memory.h>
 #include <ddp/process_group.h>
+#include <ddp/reduce_op.h>
 #include <ddp/store.h>
 #include <ddp/version.h>
 #include <ddp/work.h>

@@ -3,9 +3,11 @@
 
 #include <ddp/version.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ddp {
 
@@ -28,12 +30,37 @@ DDP_EXPORT std::string_view to_string(ErrorKind kind);
 // do. Copyable; safe to move between threads.
 class DDP_EXPORT Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  static constexpr int kNobody = -1;
+
+  Error(ErrorKind kind, const std::string& message, int peer = kNobody)
+      : std::runtime_error(message), kind_(kind), peer_(peer) {}
 
   ErrorKind kind() const { return kind_; }
+  // The rank (of the group) that is gone, missing or different, if one is known.
+  int peer() const { return peer_; }
 
  private:
   ErrorKind kind_;
+  int peer_;
+};
+
+// What a failed collective throws: an Error that knows which one it was.
+class DDP_EXPORT OperationError : public Error {
+ public:
+  struct Operation {
+    std::string group;           // the process group's name
+    int rank = 0;                // this process's rank in it
+    std::string name;            // "all_reduce"
+    std::uint64_t sequence = 0;  // from 1, in the order of the calls on this group
+  };
+
+  OperationError(ErrorKind kind, const std::string& message, int peer, Operation operation)
+      : Error(kind, message, peer), operation_(std::move(operation)) {}
+
+  const Operation& operation() const { return operation_; }
+
+ private:
+  Operation operation_;
 };
 
 }  // namespace ddp

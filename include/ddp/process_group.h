@@ -2,34 +2,47 @@
 #pragma once
 
 #include <ddp/buffer.h>
-#include <ddp/environment.h>
-#include <ddp/store.h>
+#include <ddp/call_site.h>
+#include <ddp/memory.h>
+#include <ddp/reduce_op.h>
+#include <ddp/version.h>
 #include <ddp/work.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ddp {
 
-class Backend;
+class GroupCore;
 
-// `average` divides each rank's values by the group's size before summing, as PyTorch's DistributedDataParallel does.
-// It needs a floating-point type.
-enum class ReduceOp : std::uint8_t { sum, average, product, min, max };
+// What may be said of a single call; all of it may be left out.
+struct CallOptions {
+  std::optional<std::chrono::milliseconds> timeout;  // default: the group's
+  std::string name;                                  // for messages: "bucket 3: layer4.conv2.weight"
+};
 
-DDP_EXPORT std::string_view to_string(ReduceOp op);
-
-// All ranks call the same collectives in the same order with the same counts and types; that is not checked, and a
-// difference gives wrong numbers, a time-out, or the end of the process (gloo). A collective returns at once
-// and runs on the group's own thread, in the order of the calls; `Work::wait` ends it. Thread-safe, but calls from
-// several threads have no common order on all ranks unless the program makes one.
+// All ranks call the same collectives in the same order, with the same counts and types. Ranks of one machine compare
+// what they call, always; a difference throws `mismatch`, naming both ranks, both calls and both places in the program.
+// (Between machines: with DDP_DEBUG=detail. Without it a difference ends in the time-out.)
+//
+// A collective returns at once; `Work::wait` ends it. The group runs its collectives one after the other, in the order
+// of the calls. send and recv do not wait for collectives, nor they for them; those from one rank to another keep their
+// order.
+//
+// Thread-safe: calls from several threads get into one order. That order must be the same on all ranks, which is the
+// program's duty: let one thread call, or give each thread a group of its own (new_group).
 //
 // After a failed collective (a rank is gone, or did not come within the time-out) the group is broken: what it was
-// asked for before and after fails with `aborted`. Errors name rank, operation and number.
+// asked for before and after fails with `aborted`. Errors are OperationError.
+//
+// Counts: `size()` is n, and this rank is r. Outputs of other ranks than those that get something are ignored, as are
+// inputs of those that give nothing. Inputs and outputs must not overlap unless it is said that they may.
 //
 // Memory: host memory for every backend; GPU memory for nccl, where the data must be complete (the stream that makes
 // it synchronised) before the call.
@@ -40,65 +53,110 @@ DDP_EXPORT std::string_view to_string(ReduceOp op);
 class DDP_EXPORT ProcessGroup {
  public:
   // For init() and tests; programs call init().
-  ProcessGroup(std::unique_ptr<Backend> backend, int rank, int size, std::string backend_reason);
+  explicit ProcessGroup(std::unique_ptr<GroupCore> core);
   ProcessGroup(ProcessGroup&&) noexcept;
-  ProcessGroup& operator=(ProcessGroup&&) = delete;
+  ProcessGroup& operator=(ProcessGroup&&) noexcept;
   // Waits for the collective that runs; those that have not begun fail with `aborted`. While an exception unwinds the
   // stack it waits for a second at most, so that the exception is heard although other ranks wait for this one.
   ~ProcessGroup();
 
   int rank() const;
   int size() const;
-  // "gloo", "nccl" or "mpi", and the sentence that says why that one.
+  // "world", or what new_group() and split() made of it.
+  const std::string& name() const;
+  // "cpu", "gloo", "nccl" or "mpi", and the sentence that says why that one.
   const std::string& backend() const;
   const std::string& backend_reason() const;
 
   // In place: afterwards `buffer` holds the reduction over all ranks.
-  Work all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum);
+  Work all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum, const CallOptions& options = {},
+                  CallSite site = CallSite::current());
+
+  // In place on `root`; the other ranks' buffers stay as they are.
+  Work reduce(Buffer buffer, int root, ReduceOp op = ReduceOp::sum, const CallOptions& options = {},
+              CallSite site = CallSite::current());
 
   // Afterwards `buffer` holds what it held on `root`.
-  Work broadcast(Buffer buffer, int root);
+  Work broadcast(Buffer buffer, int root, const CallOptions& options = {}, CallSite site = CallSite::current());
 
-  // Afterwards `output` holds the inputs of rank 0, 1, …; output.count is size() * input.count.
-  Work all_gather(Buffer output, Buffer input);
+  // Afterwards `output` (n * input.count) holds the inputs of rank 0, 1, …; `input` may be its r-th part. With one
+  // buffer a rank the counts may differ between ranks: outputs[i].count is rank i's input.count, on every rank.
+  Work all_gather(Buffer output, ConstBuffer input, const CallOptions& options = {},
+                  CallSite site = CallSite::current());
+  Work all_gather(std::span<const Buffer> outputs, ConstBuffer input, const CallOptions& options = {},
+                  CallSite site = CallSite::current());
+
+  // The same for `root` alone.
+  Work gather(Buffer output, ConstBuffer input, int root, const CallOptions& options = {},
+              CallSite site = CallSite::current());
+  Work gather(std::span<const Buffer> outputs, ConstBuffer input, int root, const CallOptions& options = {},
+              CallSite site = CallSite::current());
+
+  // `output` gets the r-th part of `root`'s input (n * output.count), or root's inputs[r].
+  Work scatter(Buffer output, ConstBuffer input, int root, const CallOptions& options = {},
+               CallSite site = CallSite::current());
+  Work scatter(Buffer output, std::span<const ConstBuffer> inputs, int root, const CallOptions& options = {},
+               CallSite site = CallSite::current());
+
+  // `output` gets the r-th part of the reduction of all inputs (n * output.count), or that of all ranks' inputs[r];
+  // inputs[i].count is the same on every rank. `output` may be the r-th part of `input`.
+  Work reduce_scatter(Buffer output, ConstBuffer input, ReduceOp op = ReduceOp::sum, const CallOptions& options = {},
+                      CallSite site = CallSite::current());
+  Work reduce_scatter(Buffer output, std::span<const ConstBuffer> inputs, ReduceOp op = ReduceOp::sum,
+                      const CallOptions& options = {}, CallSite site = CallSite::current());
+
+  // The i-th part of `output` gets the r-th part of rank i's input; or outputs[i] gets rank i's inputs[r], and the
+  // counts may differ.
+  Work all_to_all(Buffer output, ConstBuffer input, const CallOptions& options = {},
+                  CallSite site = CallSite::current());
+  Work all_to_all(std::span<const Buffer> outputs, std::span<const ConstBuffer> inputs, const CallOptions& options = {},
+                  CallSite site = CallSite::current());
+
+  // Rank `to` must call recv with the same count and type. Done when `input` may be used again. Not to itself.
+  Work send(ConstBuffer input, int to, const CallOptions& options = {}, CallSite site = CallSite::current());
+  Work recv(Buffer output, int from, const CallOptions& options = {}, CallSite site = CallSite::current());
 
   // Done when every rank has called it.
-  Work barrier();
+  Work barrier(const CallOptions& options = {}, CallSite site = CallSite::current());
+
+  // Blocks until every rank has called it; on failure each rank that came throws `timeout` with the ranks that did not.
+  // It goes through the store, not through the backend: it works while a collective hangs, and breaks nothing.
+  void monitored_barrier(std::optional<std::chrono::milliseconds> timeout = {}, CallSite site = CallSite::current());
 
   // Any bytes, of any length on each rank; the result is the same on every rank, in rank order. Blocks.
-  std::vector<std::string> all_gather_bytes(std::string_view bytes);
+  std::vector<std::string> all_gather_bytes(std::string_view bytes, CallSite site = CallSite::current());
 
   // The bytes of `root`, on every rank. Blocks.
-  std::string broadcast_bytes(std::string_view bytes, int root);
+  std::string broadcast_bytes(std::string_view bytes, int root, CallSite site = CallSite::current());
+
+  // A group of some of this one's ranks: rank i of it is ranks[i]. Only they call it, each with the same list. Blocks
+  // until all have. `name`: for messages; default: the ranks.
+  ProcessGroup new_group(std::span<const int> ranks, std::string name = "");
+
+  // One group for each color, its ranks in the order of (key, rank). A negative color: none. Every rank of this group
+  // calls it; blocks.
+  std::optional<ProcessGroup> split(int color, int key = 0, CallSite site = CallSite::current());
+
+  // Memory for what this group's collectives will often work on, as gradients. With the cpu backend the ranks of a
+  // machine share it: a reduction then reads and writes it where it lies, several times faster than other memory. 0 in
+  // the beginning; begins at a multiple of 64 bytes. Local: ranks need not allocate alike. It may outlive the group.
+  Memory allocate(std::size_t count, DataType type);
+
+  // Collectives that are called between the two begin together at the end. They must not be waited for before. Nested
+  // pairs count as the outermost.
+  void group_start();
+  void group_end();
+
+  // From any thread: the collective that runs and all that wait fail with `aborted`; so do later ones. Other ranks see
+  // this one as lost.
+  void abort();
+
+  // Waits until everything that was called is done, then for all ranks (a barrier), then leaves; later calls fail with
+  // `aborted`. Throws what failed.
+  void finalize(CallSite site = CallSite::current());
 
  private:
-  class Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  std::unique_ptr<GroupCore> core_;
 };
-
-struct InitOptions {
-  std::optional<Environment> environment;                        // default: Environment::from_process()
-  std::optional<std::string> backend;                            // default: the environment's, else the best that works
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each collective
-  std::chrono::milliseconds store_timeout = std::chrono::minutes(5);  // of the rendezvous
-  std::shared_ptr<Store> store;                                       // default: the one of init_method
-
-  // As torch.distributed's: where the ranks meet.
-  //   env://                                  at MASTER_ADDR:MASTER_PORT
-  //   tcp://host:port?rank=1&world_size=4     there; an IPv6 address in brackets
-  //   file:///path?rank=1&world_size=4        in a file that does not exist yet, on a file system that all ranks share
-  // "%20" and so on in host and path are decoded. Rank and world size may be in it, or below, or in the environment.
-  // With env:// and tcp:// rank 0 serves the store itself, on a thread, unless TORCHELASTIC_USE_AGENT_STORE is "True",
-  // as ddplaunch sets it. That thread ends with the process: when all other ranks have left the store, or after 5 s.
-  std::string init_method = "env://";
-  std::optional<int> rank;
-  std::optional<int> world_size;
-};
-
-// Joins the group of all ranks: meets them at the store, agrees on a backend and connects. One line on rank 0's stderr
-// says which backend was taken and why (DDP_QUIET=1: no line). A process that no launcher started is a world of one.
-// Throws invalid_argument (environment, init_method), unavailable (store, backend), timeout (a rank did not come),
-// mismatch (the file of file:// is left from an earlier run).
-DDP_EXPORT ProcessGroup init(const InitOptions& options = {});
 
 }  // namespace ddp

@@ -1,15 +1,19 @@
-// Work: a collective under way.
+// Work: an operation under way.
 #pragma once
 
 #include <ddp/version.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
 
 namespace ddp {
 
+class Error;
 class WorkState;
 
-// Move-only. Dropping a Work does not cancel the operation: its buffers must live until it is done.
+// Move-only. Dropping a Work does not cancel the operation: its buffers must live until it is done. Every function may
+// be called from any thread.
 //
 //   ddp::Work work = world.all_reduce(gradients, ddp::ReduceOp::average);
 //   compute_something_else();
@@ -21,12 +25,22 @@ class [[nodiscard]] DDP_EXPORT Work {
   Work& operator=(Work&&) noexcept;
   ~Work();
 
-  // Blocks until the operation is done; throws its ddp::Error if it failed. May be called more than once, from any
-  // thread. Bounded by the group's time-out, which belongs to the operation itself.
+  // Blocks until the operation is done; throws its ddp::OperationError if it failed. May be called more than once.
+  // Bounded by the operation's own time-out. Where it can, the operation runs on the thread that waits, which saves
+  // two changes of threads.
   void wait();
+
+  // Blocks until the operation is done, but no longer than `limit`: false if it is not done by then. Throws as wait().
+  // The operation goes on.
+  bool wait_for(std::chrono::nanoseconds limit);
 
   // Whether wait() would return (or throw) at once.
   bool done() const;
+
+  // Calls `continuation` once when the operation is done: with null, or with why it failed. At once and on this thread
+  // if it is done already, else on the thread that ends it, before anybody's wait() returns. It must not throw, wait
+  // for work or take long: the group's next operation waits for it.
+  void then(std::function<void(const Error* failure)> continuation);
 
  private:
   std::shared_ptr<WorkState> state_;

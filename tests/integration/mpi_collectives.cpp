@@ -1,7 +1,7 @@
 // Two ranks of mpirun check every collective (mpi_test.sh). "silent" and "fail" as argument: rank 1 does not take part
 // in the last barrier, because it waits or because it ends with 3.
 #include <ddp/error.h>
-#include <ddp/process_group.h>
+#include <ddp/init.h>
 
 #include <unistd.h>
 

@@ -262,10 +262,10 @@ class FakeNccl {
       T result{};
       for (std::size_t rank = 0; rank < parts.size(); ++rank) {
         const T value = static_cast<const T*>(parts[rank].send)[index];
-        if (op == ReduceOp::max) {
+        if (op.kind == ReduceOp::max) {
           result = rank == 0 ? value : std::max(result, value);
         } else {
-          result = static_cast<T>(result + value / static_cast<T>(op == ReduceOp::average ? parts.size() : 1));
+          result = static_cast<T>(result + value / static_cast<T>(op.kind == ReduceOp::average ? parts.size() : 1));
         }
       }
       for (const Part& part : parts) static_cast<T*>(part.receive)[index] = result;

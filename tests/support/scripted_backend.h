@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/backend/backend.h"
+#include "runtime/group/group_core.h"
 #include "support/deadline.h"
 
 namespace ddp::test {
@@ -71,31 +71,37 @@ class Script {
 
 class ScriptedBackend : public Backend {
  public:
-  explicit ScriptedBackend(std::shared_ptr<Script> script) : script_(std::move(script)) {}
+  ScriptedBackend(std::shared_ptr<Script> script, int size) : script_(std::move(script)), size_(size) {}
 
   std::string_view name() const override { return "scripted"; }
-  void all_reduce(const Buffer& buffer, ReduceOp op) override {
-    script_->carry_out("all_reduce " + std::string(to_string(op)) + " " + describe(buffer));
-  }
-  void broadcast(const Buffer& buffer, int root) override {
-    script_->carry_out("broadcast " + std::to_string(root) + " " + describe(buffer));
-  }
-  // Every rank gave what this one gave.
-  void all_gather(const Buffer& output, const Buffer& input) override {
-    script_->carry_out("all_gather " + describe(input));
-    for (std::size_t first = 0; first < output.bytes(); first += input.bytes()) {
-      std::memcpy(static_cast<char*>(output.data) + first, input.data, input.bytes());
+  void run(const Call& call) override {
+    std::string text(to_string(call.operation));
+    if (call.operation == Operation::all_reduce) text += " " + std::string(to_string(call.op.kind));
+    if (call.peer >= 0) text += " " + std::to_string(call.peer);
+    if (call.operation != Operation::barrier) text += " " + describe(subject_of(call));
+    script_->carry_out(text);
+    if (call.operation != Operation::all_gather) return;
+    // Every rank gave what this one gave.
+    for (int rank = 0; rank < size_; ++rank) {
+      const Buffer part = output_part(call, rank, size_);
+      std::memcpy(part.data, call.input.data, part.bytes());
     }
   }
-  void barrier() override { script_->carry_out("barrier"); }
 
  private:
-  static std::string describe(const Buffer& buffer) {
+  static std::string describe(const ConstBuffer& buffer) {
     return std::string(to_string(buffer.type)) + "[" + std::to_string(buffer.count) + "]";
   }
 
   std::shared_ptr<Script> script_;
+  int size_;
 };
+
+// A group over one backend, without a store.
+inline ProcessGroup make_group(std::unique_ptr<Backend> backend, int rank, int size) {
+  return ProcessGroup(std::make_unique<GroupCore>(
+      GroupDescription{"world", {rank, size, rank, kPatience}, nullptr, nullptr, "scripted"}, std::move(backend)));
+}
 
 // A group over such a backend.
 struct ScriptedGroup {
@@ -103,7 +109,7 @@ struct ScriptedGroup {
   ProcessGroup group;
 
   explicit ScriptedGroup(int size = 1, int rank = 0)
-      : group(std::make_unique<ScriptedBackend>(script), rank, size, "scripted") {}
+      : group(make_group(std::make_unique<ScriptedBackend>(script, size), rank, size)) {}
 };
 
 }  // namespace ddp::test

@@ -1,14 +1,16 @@
 // Backend: what carries the bytes of collectives. One object serves one process group on one rank.
 #pragma once
 
-#include <ddp/buffer.h>
-#include <ddp/process_group.h>
+#include <ddp/memory.h>
 #include <ddp/store.h>
 
+#include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+
+#include "runtime/group/call.h"
 
 namespace ddp {
 
@@ -16,21 +18,33 @@ struct BackendOptions {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
-  std::chrono::milliseconds timeout{0};  // of each collective
+  std::chrono::milliseconds timeout{0};  // of the meeting of all ranks
 };
 
-// Each function blocks until the operation is complete on this rank. All calls come from one thread, the group's.
-// Arguments have been checked: counts agree, types suit the operation. A failure is an ddp::Error: `peer_lost`,
-// `timeout`, `unavailable` (the backend cannot do this at all), `internal`; after it the object is not used again.
+// Arguments have been checked: counts fit, types suit the operation, nothing is empty but where ranks may give
+// different counts. Collectives come one at a time, in the group's order, from any thread; sends and receives come from
+// other threads at the same time, one at a time for each other rank and direction. A failure is an Error: `peer_lost`,
+// `timeout`, `mismatch`, `unavailable` (the backend cannot do this at all), `internal`; it names the peer where it can.
+// After it no collective follows.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  virtual void all_reduce(const Buffer& buffer, ReduceOp op) = 0;
-  virtual void broadcast(const Buffer& buffer, int root) = 0;
-  virtual void all_gather(const Buffer& output, const Buffer& input) = 0;
-  virtual void barrier() = 0;
+
+  // Does of a collective what needs no waiting, on the caller's thread, at once when it is called; no collective is
+  // unfinished then. True: the other ranks can complete theirs without this rank's run(), so nobody needs to hurry to
+  // call it. run() follows in any case.
+  virtual bool begin(const Call& /*call*/) { return false; }
+
+  // Blocks until the operation is complete on this rank.
+  virtual void run(const Call& call) = 0;
+
+  // From any thread, at any time: what runs ends soon, with `aborted` or another failure.
+  virtual void abort() {}
+
+  // Memory that the backend can work on best, of zeros. From any thread.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes);
 };
 
 }  // namespace ddp

@@ -9,8 +9,8 @@
 
 namespace ddp {
 
-// Raised with every change of Backend, BackendOptions, Store, Buffer or this table.
-inline constexpr int kBackendPluginAbi = 1;
+// Raised with every change of Backend, BackendOptions, Call, Store, Buffer or this table.
+inline constexpr int kBackendPluginAbi = 2;
 
 // Whether a backend can work in this process.
 struct ProbeResult {

@@ -21,9 +21,11 @@ struct TypeName {
   DataType type;
   const char* name;
 };
-constexpr std::array kTypeNames = {TypeName{DataType::f32, "F32"}, TypeName{DataType::f64, "F64"},
+constexpr std::array kTypeNames = {TypeName{DataType::f16, "F16"}, TypeName{DataType::bf16, "BF16"},
+                                   TypeName{DataType::f32, "F32"}, TypeName{DataType::f64, "F64"},
+                                   TypeName{DataType::i8, "I8"},   TypeName{DataType::i16, "I16"},
                                    TypeName{DataType::i32, "I32"}, TypeName{DataType::i64, "I64"},
-                                   TypeName{DataType::u8, "U8"}};
+                                   TypeName{DataType::u8, "U8"},   TypeName{DataType::boolean, "BOOL"}};
 
 [[noreturn]] void corrupt(const std::string& what) {
   throw Error(ErrorKind::corrupt, "damaged header: " + what);

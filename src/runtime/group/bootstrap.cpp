@@ -2,7 +2,7 @@
 //
 //   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ backend ─▶ ProcessGroup
 #include <ddp/error.h>
-#include <ddp/process_group.h>
+#include <ddp/init.h>
 
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/error_file.h"
+#include "runtime/group/group_core.h"
 #include "runtime/group/reach_store.h"
 #include "wire/worker_env.h"
 
@@ -68,9 +69,10 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
     offers = exchange_offers(*store, environment, own);
   }
   BackendChoice choice = choose_backend(offers);
-  auto backend =
-      choice.name == "gloo" ? make_gloo_backend(backend_options, store) : loaded.plugin->create(backend_options, store);
-  return {std::move(backend), environment.rank, environment.world_size, std::move(choice.reason)};
+  const BackendFactory factory = choice.name == "gloo" ? make_gloo_backend : loaded.plugin->create;
+  auto backend = factory(backend_options, store);
+  return ProcessGroup(std::make_unique<GroupCore>(
+      GroupDescription{"world", backend_options, store, factory, std::move(choice.reason)}, std::move(backend)));
 }
 
 // Under ddplaunch our output is a pipe, of which C would show full blocks only, and lose the last one in a crash.

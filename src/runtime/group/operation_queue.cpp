@@ -5,68 +5,201 @@
 #include <exception>
 
 #include "base/limits.h"
-#include "runtime/group/work_state.h"
 
 namespace ddp {
 
-OperationQueue::OperationQueue() : state_(std::make_shared<State>()), thread_([state = state_] { state->run(); }) {}
+std::shared_ptr<WorkState> QueueState::push(Call call) {
+  auto work = std::make_shared<WorkState>(shared_from_this());
+  Lock lock(mutex_);
+  call.sequence = next_sequence_++;
+  waiting_.push_back({std::move(call), work});
+  if (holds_ > 0) return work;
+  if (waiting_.size() == 1 && !driven_) {
+    begin_front(lock);
+  } else {
+    wake_thread();
+  }
+  return work;
+}
+
+// Nobody needs to hurry with an operation that has begun, or with none.
+void QueueState::begin_front(Lock& lock) {
+  driven_ = true;
+  const Call& call = waiting_.front().call;  // a deque's elements stay where they are
+  const bool may_run = obstacle(waiting_.front()).empty();
+  lock.unlock();
+  bool begun = false;
+  std::exception_ptr failure;
+  Error error(ErrorKind::internal, "");
+  try {
+    begun = may_run && runner_.begin && runner_.begin(call);
+  } catch (const Error& caught) {
+    error = caught;
+    failure = std::current_exception();
+  }
+  lock.lock();
+  waiting_.front().begun = begun;
+  if (failure) {
+    Entry entry = std::move(waiting_.front());
+    waiting_.pop_front();
+    broken_by_ = error.what();
+    complete(entry, failure, &error, lock);
+  }
+  driven_ = false;
+  if (!begun || waiting_.size() > 1 || !closed_by_.empty()) wake_thread();
+}
+
+void QueueState::wake_thread() {
+  if (waiting_.empty() && closed_by_.empty()) return;
+  needs_thread_ = true;
+  if (thread_asleep_) attention_.notify_one();
+}
+
+std::string QueueState::obstacle(const Entry& entry) const {
+  if (!broken_by_.empty()) return "this failed before it: " + broken_by_;
+  return entry.begun ? "" : closed_by_;
+}
+
+void QueueState::run_front(Lock& lock) {
+  driven_ = true;
+  Entry entry = std::move(waiting_.front());
+  waiting_.pop_front();
+  const std::string reason = obstacle(entry);
+  lock.unlock();
+  std::exception_ptr failure;
+  Error error(ErrorKind::internal, "");
+  if (!reason.empty()) {
+    error = Error(ErrorKind::aborted, runner_.describe(entry.call) + ": not run, because " + reason);
+    failure = std::make_exception_ptr(error);
+  } else {
+    try {
+      runner_.run(entry.call);
+    } catch (const Error& caught) {
+      error = caught;
+      failure = std::current_exception();
+    } catch (const std::exception& caught) {
+      error = Error(ErrorKind::internal, runner_.describe(entry.call) + ": " + caught.what());
+      failure = std::make_exception_ptr(error);
+    }
+  }
+  lock.lock();
+  if (failure && broken_by_.empty()) broken_by_ = error.what();
+  complete(entry, failure, &error, lock);
+  driven_ = false;
+  wake_thread();
+}
+
+void QueueState::complete(Entry& entry, std::exception_ptr failure, const Error* error, Lock& lock) {
+  WorkState& work = *entry.work;
+  // Those that come while continuations run find done() only afterwards, and add themselves.
+  while (!work.continuations_.empty()) {
+    const auto continuations = std::exchange(work.continuations_, {});
+    lock.unlock();
+    for (const auto& continuation : continuations) continuation(failure ? error : nullptr);
+    lock.lock();
+  }
+  work.failure_ = std::move(failure);
+  work.done_.store(true, std::memory_order_release);
+  progress_.notify_all();
+}
+
+void QueueState::wait(WorkState& work) {
+  if (work.done()) return;
+  Lock lock(mutex_);
+  while (!work.done()) {
+    if (holds_ > 0 && holder_ == std::this_thread::get_id()) {
+      throw Error(ErrorKind::invalid_argument,
+                  "wait for an operation between group_start and group_end: it begins only "
+                  "at group_end");
+    }
+    if (!driven_ && holds_ == 0 && !waiting_.empty()) {
+      run_front(lock);
+    } else {
+      progress_.wait(lock);
+    }
+  }
+}
+
+bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
+  attend();
+  Lock lock(mutex_);
+  return progress_.wait_for(lock, limit, [&] { return work.done(); });
+}
+
+void QueueState::attend() {
+  const Lock lock(mutex_);
+  if (!driven_ && holds_ == 0) wake_thread();
+}
+
+void QueueState::then(WorkState& work, std::function<void(const Error*)> continuation) {
+  {
+    const Lock lock(mutex_);
+    if (!work.done()) {
+      work.continuations_.push_back(std::move(continuation));
+      if (!driven_ && holds_ == 0) wake_thread();
+      return;
+    }
+  }
+  if (!work.failure_) return continuation(nullptr);
+  try {
+    std::rethrow_exception(work.failure_);
+  } catch (const Error& error) {
+    continuation(&error);
+  }
+}
+
+void QueueState::hold() {
+  const Lock lock(mutex_);
+  ++holds_;
+  holder_ = std::this_thread::get_id();
+}
+
+void QueueState::release() {
+  Lock lock(mutex_);
+  if (holds_ == 0 || --holds_ > 0) return;
+  if (waiting_.empty() || driven_) return;
+  begin_front(lock);
+  progress_.notify_all();  // whoever waited for a held operation may run it now
+}
+
+void QueueState::close(const std::string& reason) {
+  const Lock lock(mutex_);
+  if (closed_by_.empty()) closed_by_ = reason;
+  holds_ = 0;
+  wake_thread();
+  progress_.notify_all();
+}
+
+bool QueueState::idle_within(std::chrono::nanoseconds limit) {
+  Lock lock(mutex_);
+  return progress_.wait_for(lock, limit, [this] { return !driven_ && waiting_.empty(); });
+}
+
+void QueueState::serve() {
+  Lock lock(mutex_);
+  while (true) {
+    if (!driven_ && waiting_.empty() && !closed_by_.empty()) return;
+    if (!needs_thread_ || driven_ || holds_ > 0 || waiting_.empty()) {
+      needs_thread_ = false;
+      thread_asleep_ = true;
+      attention_.wait(lock);
+      thread_asleep_ = false;
+    } else {
+      run_front(lock);
+    }
+  }
+}
+
+OperationQueue::OperationQueue(CallRunner runner)
+    : state_(std::make_shared<QueueState>(std::move(runner))), thread_([state = state_] { state->serve(); }) {}
 
 OperationQueue::~OperationQueue() {
-  std::unique_lock lock(state_->mutex);
-  state_->closing = true;
-  state_->changed.notify_all();
-  if (std::uncaught_exceptions() > 0 &&
-      !state_->changed.wait_for(lock, limits::kUnwindingWait, [this] { return state_->ended; })) {
+  state_->close("the process group was destroyed");
+  if (std::uncaught_exceptions() > 0 && !state_->idle_within(limits::kUnwindingWait)) {
     thread_.detach();
     return;
   }
-  lock.unlock();
   thread_.join();
-}
-
-Work OperationQueue::push(std::string description, std::function<void()> run) {
-  auto work = std::make_shared<WorkState>();
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->waiting.push_back({std::move(description), std::move(run), work});
-  }
-  state_->changed.notify_all();
-  return Work(std::move(work));
-}
-
-void OperationQueue::State::run() {
-  std::unique_lock lock(mutex);
-  while (true) {
-    changed.wait(lock, [this] { return closing || !waiting.empty(); });
-    if (waiting.empty()) break;
-    if (closing && broken_by.empty()) broken_by = "the process group was destroyed";
-    {
-      Operation operation = std::move(waiting.front());
-      waiting.pop_front();
-      lock.unlock();
-      execute(operation);
-    }
-    lock.lock();
-  }
-  ended = true;
-  changed.notify_all();
-}
-
-void OperationQueue::State::execute(Operation& operation) {
-  const auto fail = [&](ErrorKind kind, const std::string& reason) {
-    operation.state->complete(std::make_exception_ptr(Error(kind, operation.description + ": " + reason)));
-  };
-  if (!broken_by.empty()) return fail(ErrorKind::aborted, "not run, because before it " + broken_by);
-  try {
-    operation.run();
-    operation.state->complete(nullptr);
-  } catch (const Error& error) {
-    broken_by = operation.description + " failed: " + error.what();
-    fail(error.kind(), error.what());
-  } catch (const std::exception& error) {
-    broken_by = operation.description + " failed: " + error.what();
-    fail(ErrorKind::internal, error.what());
-  }
 }
 
 }  // namespace ddp

@@ -1,5 +1,6 @@
-// OperationQueue: runs a group's collectives one after the other on a thread of its own, so that the caller can go on
-// computing. The first failure breaks the queue: everything after it fails with `aborted`.
+// OperationQueue: carries out a group's operations one after the other. Whoever waits for one runs those before it and
+// then that one, on his own thread; a thread of the queue's own runs what nobody waits for, so that the caller can go
+// on computing. The first failure breaks the queue: everything after it fails with `aborted`.
 #pragma once
 
 #include <ddp/work.h>
@@ -12,11 +13,73 @@
 #include <string>
 #include <thread>
 
+#include "runtime/group/call.h"
+#include "runtime/group/work_state.h"
+
 namespace ddp {
+
+// What the queue does with a call. `begin`: see Backend::begin. `run` throws ddp::Error. `describe` says which call it
+// was, for messages. Both are called by one thread at a time.
+struct CallRunner {
+  std::function<bool(const Call&)> begin;
+  std::function<void(const Call&)> run;
+  std::function<std::string(const Call&)> describe;
+};
+
+// Shared with the queue's thread and all Works, which may outlive the queue. Any thread.
+class QueueState : public std::enable_shared_from_this<QueueState> {
+ public:
+  explicit QueueState(CallRunner runner) : runner_(std::move(runner)) {}
+
+  std::shared_ptr<WorkState> push(Call call);
+  void wait(WorkState& work);
+  bool wait_for(WorkState& work, std::chrono::nanoseconds limit);
+  // The queue's thread sees to it that the work ends although nobody waits.
+  void attend();
+  void then(WorkState& work, std::function<void(const Error*)> continuation);
+
+  void hold();
+  void release();
+  // What has not begun fails with `aborted`, for this reason.
+  void close(const std::string& reason);
+  // False if something runs for longer than `limit`.
+  bool idle_within(std::chrono::nanoseconds limit);
+  // Runs on the queue's thread until close().
+  void serve();
+
+ private:
+  struct Entry {
+    Call call;
+    std::shared_ptr<WorkState> work;
+    bool begun = false;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  // Why the operation must not run; empty if it may.
+  std::string obstacle(const Entry& entry) const;
+  void run_front(Lock& lock);
+  void complete(Entry& entry, std::exception_ptr failure, const Error* error, Lock& lock);
+  void begin_front(Lock& lock);
+  void wake_thread();
+
+  const CallRunner runner_;
+  std::mutex mutex_;
+  std::condition_variable attention_;  // the queue's thread waits here,
+  std::condition_variable progress_;   // everybody else here
+  std::deque<Entry> waiting_;
+  bool driven_ = false;  // somebody runs an operation
+  bool thread_asleep_ = false;
+  bool needs_thread_ = false;
+  int holds_ = 0;
+  std::thread::id holder_;
+  std::uint64_t next_sequence_ = 1;
+  std::string broken_by_;
+  std::string closed_by_;
+};
 
 class OperationQueue {
  public:
-  OperationQueue();
+  explicit OperationQueue(CallRunner runner);
   // Lets the running operation end; those not begun fail with `aborted`. While an exception unwinds the stack it waits
   // for a second only and then leaves the operation to itself: peers that wait for this rank would hold it until the
   // time-out, and nobody would hear of the exception.
@@ -24,30 +87,17 @@ class OperationQueue {
   OperationQueue(const OperationQueue&) = delete;
   OperationQueue& operator=(const OperationQueue&) = delete;
 
-  // Any thread. `description` names the operation in errors: "all_reduce #12 of f32[1024]".
-  Work push(std::string description, std::function<void()> run);
+  // Any thread. Gives the call its number.
+  Work push(Call call) { return Work(state_->push(std::move(call))); }
+
+  // Calls between the two begin together at the end.
+  void hold() { state_->hold(); }
+  void release() { state_->release(); }
+
+  void close(const std::string& reason) { state_->close(reason); }
 
  private:
-  struct Operation {
-    std::string description;
-    std::function<void()> run;
-    std::shared_ptr<WorkState> state;
-  };
-
-  // Shared with the thread, which may outlive the queue.
-  struct State {
-    void run();
-    void execute(Operation& operation);
-
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::deque<Operation> waiting;
-    bool closing = false;
-    bool ended = false;
-    std::string broken_by;  // the queue's thread only
-  };
-
-  std::shared_ptr<State> state_;
+  std::shared_ptr<QueueState> state_;
   std::thread thread_;
 };
 

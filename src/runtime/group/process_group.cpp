@@ -1,34 +1,15 @@
+// Checks arguments and makes Calls of them; nothing is sent from here.
 #include <ddp/error.h>
 #include <ddp/process_group.h>
 
 #include <algorithm>
-#include <atomic>
 
-#include "runtime/backend/backend.h"
-#include "runtime/error_file.h"
-#include "runtime/group/operation_queue.h"
+#include "runtime/group/group_core.h"
 
 namespace ddp {
-
-std::string_view to_string(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::average:
-      return "average";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-  }
-  return "unknown";
-}
-
 namespace {
 
-std::string describe(const Buffer& buffer) {
+std::string describe(const ConstBuffer& buffer) {
   return std::string(to_string(buffer.type)) + "[" + std::to_string(buffer.count) + "]";
 }
 
@@ -36,119 +17,328 @@ void require(bool condition, const std::string& message) {
   if (!condition) throw Error(ErrorKind::invalid_argument, message);
 }
 
-}  // namespace
-
-class ProcessGroup::Implementation {
+// Arguments of one call, and what is wrong with them.
+class Checks {
  public:
-  Implementation(std::unique_ptr<Backend> backend, int rank, int size, std::string reason)
-      : rank_(rank), size_(size), name_(backend->name()), reason_(std::move(reason)), backend_(std::move(backend)) {}
+  Checks(const GroupCore& core, Operation operation) : core_(core), name_(to_string(operation)) {}
 
-  // Queues `run` under a description with this rank and the number of the call.
-  Work push(const std::string& operation, const std::string& subject, std::function<void(Backend&)> run) {
-    const std::uint64_t number = next_number_.fetch_add(1);
-    std::string description = "rank " + std::to_string(rank_) + ": " + operation + " #" + std::to_string(number);
-    if (!subject.empty()) description += " of " + subject;
-    return queue_.push(description, [backend = backend_, description, run = std::move(run)] {
-      try {
-        run(*backend);
-      } catch (const Error& error) {
-        // So that the launcher can tell a victim from the rank that failed first.
-        record_error(error.kind(), description + ": " + error.what());
-        throw;
-      }
-    });
+  void rank(int rank, const char* what) const {
+    require(rank >= 0 && rank < core_.size(), name_ + ": " + what + " " + std::to_string(rank) +
+                                                  " is not a rank of a group of " + std::to_string(core_.size()));
   }
-
-  void require_rank(int rank, const char* operation) const {
-    require(rank >= 0 && rank < size_, std::string(operation) + ": root " + std::to_string(rank) +
-                                           " is not a rank of a group of " + std::to_string(size_));
+  void other_rank(int rank, const char* what) const {
+    this->rank(rank, what);
+    require(rank != core_.rank(), name_ + ": rank " + std::to_string(rank) + " is this rank itself");
   }
-
-  const int rank_;
-  const int size_;
-  const std::string name_;
-  const std::string reason_;
+  void reduction(ReduceOp op, DataType type) const {
+    require(is_defined(op, type), name_ + ": " + std::string(to_string(op.kind)) + " of " +
+                                      std::string(to_string(type)) + " is not defined; it needs " +
+                                      (is_floating_point(type) ? "an integer type or bool" : "a floating-point type"));
+  }
+  void same_type(const ConstBuffer& a, const ConstBuffer& b) const {
+    require(a.type == b.type && a.device == b.device,
+            name_ + ": " + describe(a) + " and " + describe(b) + " are not of one type, or not in the same memory");
+  }
+  // `whole` consists of a part for each rank.
+  void times(const ConstBuffer& whole, const ConstBuffer& part, const char* whole_name, const char* part_name) const {
+    same_type(whole, part);
+    require(whole.count == part.count * ranks(), name_ + ": the " + whole_name + " " + describe(whole) + " must hold " +
+                                                     std::to_string(ranks()) + " times the " + part_name + " " +
+                                                     describe(part));
+  }
+  void divisible(const ConstBuffer& whole, const char* what) const {
+    require(whole.count % ranks() == 0, name_ + ": the " + what + " " + describe(whole) + " does not consist of " +
+                                            std::to_string(ranks()) + " equal parts");
+  }
+  template <typename Part>
+  void parts(std::span<const Part> parts, const ConstBuffer& own, const char* what) const {
+    require(parts.size() == ranks(), name_ + ": " + std::to_string(parts.size()) + " " + what + "; a group of " +
+                                         std::to_string(ranks()) + " needs one a rank");
+    for (const Part& part : parts) same_type(part, own);
+  }
+  // This rank's own part.
+  void own_part(const ConstBuffer& part, const ConstBuffer& own) const {
+    require(part.count == own.count,
+            name_ + ": this rank's part is " + describe(part) + " on one side and " + describe(own) + " on the other");
+  }
+  std::size_t ranks() const { return static_cast<std::size_t>(core_.size()); }
+  std::size_t own() const { return static_cast<std::size_t>(core_.rank()); }
+  bool is(int root) const { return core_.rank() == root; }
 
  private:
-  std::shared_ptr<Backend> backend_;  // shared with the operations under way
-  std::atomic<std::uint64_t> next_number_ = 1;
-  OperationQueue queue_;
+  const GroupCore& core_;
+  const std::string name_;
 };
 
-ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, int rank, int size, std::string backend_reason)
-    : implementation_(std::make_unique<Implementation>(std::move(backend), rank, size, std::move(backend_reason))) {}
+Call in_place(Operation operation, const Buffer& buffer) {
+  Call call;
+  call.operation = operation;
+  call.input = buffer;
+  call.output = buffer;
+  return call;
+}
+
+Call from_to(Operation operation, const ConstBuffer& input, const Buffer& output) {
+  Call call;
+  call.operation = operation;
+  call.input = input;
+  call.output = output;
+  return call;
+}
+
+template <typename Part>
+std::vector<Part> listed(std::span<const Part> parts) {
+  return {parts.begin(), parts.end()};
+}
+
+// What messages say of a list.
+template <typename Part>
+ConstBuffer total(std::span<const Part> parts) {
+  ConstBuffer result = parts[0];
+  result.count = 0;
+  for (const Part& part : parts) result.count += part.count;
+  return result;
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(std::unique_ptr<GroupCore> core) : core_(std::move(core)) {}
 ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
+ProcessGroup& ProcessGroup::operator=(ProcessGroup&&) noexcept = default;
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const {
-  return implementation_->rank_;
+  return core_->rank();
 }
 int ProcessGroup::size() const {
-  return implementation_->size_;
+  return core_->size();
+}
+const std::string& ProcessGroup::name() const {
+  return core_->description().name;
 }
 const std::string& ProcessGroup::backend() const {
-  return implementation_->name_;
+  return core_->backend_name();
 }
 const std::string& ProcessGroup::backend_reason() const {
-  return implementation_->reason_;
+  return core_->description().backend_reason;
 }
 
-Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op) {
-  require(op != ReduceOp::average || buffer.type == DataType::f32 || buffer.type == DataType::f64,
-          "all_reduce: average needs f32 or f64, not " + std::string(to_string(buffer.type)));
-  return implementation_->push("all_reduce " + std::string(to_string(op)), describe(buffer),
-                               [buffer, op](Backend& backend) {
-                                 if (buffer.count > 0) backend.all_reduce(buffer, op);
-                               });
+Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op, const CallOptions& options, CallSite site) {
+  if (!is_defined(op, buffer.type)) Checks(*core_, Operation::all_reduce).reduction(op, buffer.type);
+  Call call = in_place(Operation::all_reduce, buffer);
+  call.op = op;
+  return core_->push(std::move(call), options, site);
 }
 
-Work ProcessGroup::broadcast(Buffer buffer, int root) {
-  implementation_->require_rank(root, "broadcast");
-  return implementation_->push("broadcast from rank " + std::to_string(root), describe(buffer),
-                               [buffer, root](Backend& backend) {
-                                 if (buffer.count > 0) backend.broadcast(buffer, root);
-                               });
+Work ProcessGroup::reduce(Buffer buffer, int root, ReduceOp op, const CallOptions& options, CallSite site) {
+  const Checks checks(*core_, Operation::reduce);
+  checks.rank(root, "root");
+  checks.reduction(op, buffer.type);
+  Call call = in_place(Operation::reduce, buffer);
+  call.op = op;
+  call.peer = root;
+  return core_->push(std::move(call), options, site);
 }
 
-Work ProcessGroup::all_gather(Buffer output, Buffer input) {
-  require(output.type == input.type && output.count == input.count * static_cast<std::size_t>(size()),
-          "all_gather: the output " + describe(output) + " must hold " + std::to_string(size()) + " times the input " +
-              describe(input));
-  return implementation_->push("all_gather", describe(input), [output, input](Backend& backend) {
-    if (input.count > 0) backend.all_gather(output, input);
-  });
+Work ProcessGroup::broadcast(Buffer buffer, int root, const CallOptions& options, CallSite site) {
+  Checks(*core_, Operation::broadcast).rank(root, "root");
+  Call call = in_place(Operation::broadcast, buffer);
+  call.peer = root;
+  return core_->push(std::move(call), options, site);
 }
 
-Work ProcessGroup::barrier() {
-  return implementation_->push("barrier", "", [](Backend& backend) { backend.barrier(); });
+Work ProcessGroup::all_gather(Buffer output, ConstBuffer input, const CallOptions& options, CallSite site) {
+  Checks(*core_, Operation::all_gather).times(output, input, "output", "input");
+  return core_->push(from_to(Operation::all_gather, input, output), options, site);
 }
 
-std::vector<std::string> ProcessGroup::all_gather_bytes(std::string_view bytes) {
-  const auto ranks = static_cast<std::size_t>(size());
-  std::vector<std::int64_t> length = {static_cast<std::int64_t>(bytes.size())};
-  std::vector<std::int64_t> lengths(ranks);
-  all_gather(lengths, length).wait();
-  // Every rank sends as many bytes as the longest one has.
-  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
-  std::vector<std::uint8_t> padded(longest);
-  std::copy(bytes.begin(), bytes.end(), padded.begin());
-  std::vector<std::uint8_t> all(longest * ranks);
-  all_gather(all, padded).wait();
-  std::vector<std::string> result;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const auto* first = reinterpret_cast<const char*>(all.data()) + rank * longest;
-    result.emplace_back(first, static_cast<std::size_t>(lengths[rank]));
+Work ProcessGroup::all_gather(std::span<const Buffer> outputs, ConstBuffer input, const CallOptions& options,
+                              CallSite site) {
+  const Checks checks(*core_, Operation::all_gather);
+  checks.parts(outputs, input, "outputs");
+  checks.own_part(outputs[checks.own()], input);
+  Call call = from_to(Operation::all_gather, input, {});
+  call.output_parts = listed(outputs);
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::gather(Buffer output, ConstBuffer input, int root, const CallOptions& options, CallSite site) {
+  const Checks checks(*core_, Operation::gather);
+  checks.rank(root, "root");
+  if (checks.is(root)) checks.times(output, input, "output", "input");
+  Call call = from_to(Operation::gather, input, checks.is(root) ? output : Buffer());
+  call.peer = root;
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::gather(std::span<const Buffer> outputs, ConstBuffer input, int root, const CallOptions& options,
+                          CallSite site) {
+  const Checks checks(*core_, Operation::gather);
+  checks.rank(root, "root");
+  Call call = from_to(Operation::gather, input, {});
+  call.peer = root;
+  if (checks.is(root)) {
+    checks.parts(outputs, input, "outputs");
+    checks.own_part(outputs[checks.own()], input);
+    call.output_parts = listed(outputs);
   }
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::scatter(Buffer output, ConstBuffer input, int root, const CallOptions& options, CallSite site) {
+  const Checks checks(*core_, Operation::scatter);
+  checks.rank(root, "root");
+  if (checks.is(root)) checks.times(input, output, "input", "output");
+  Call call = from_to(Operation::scatter, checks.is(root) ? input : ConstBuffer(), output);
+  call.peer = root;
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::scatter(Buffer output, std::span<const ConstBuffer> inputs, int root, const CallOptions& options,
+                           CallSite site) {
+  const Checks checks(*core_, Operation::scatter);
+  checks.rank(root, "root");
+  Call call = from_to(Operation::scatter, {}, output);
+  call.peer = root;
+  if (checks.is(root)) {
+    checks.parts(inputs, output, "inputs");
+    checks.own_part(inputs[checks.own()], output);
+    call.input_parts = listed(inputs);
+  }
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::reduce_scatter(Buffer output, ConstBuffer input, ReduceOp op, const CallOptions& options,
+                                  CallSite site) {
+  const Checks checks(*core_, Operation::reduce_scatter);
+  checks.times(input, output, "input", "output");
+  checks.reduction(op, output.type);
+  Call call = from_to(Operation::reduce_scatter, input, output);
+  call.op = op;
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::reduce_scatter(Buffer output, std::span<const ConstBuffer> inputs, ReduceOp op,
+                                  const CallOptions& options, CallSite site) {
+  const Checks checks(*core_, Operation::reduce_scatter);
+  checks.parts(inputs, output, "inputs");
+  checks.own_part(inputs[checks.own()], output);
+  checks.reduction(op, output.type);
+  Call call = from_to(Operation::reduce_scatter, total(inputs), output);
+  call.input_parts = listed(inputs);
+  call.op = op;
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::all_to_all(Buffer output, ConstBuffer input, const CallOptions& options, CallSite site) {
+  const Checks checks(*core_, Operation::all_to_all);
+  checks.same_type(output, input);
+  checks.own_part(output, input);
+  checks.divisible(input, "input");
+  return core_->push(from_to(Operation::all_to_all, input, output), options, site);
+}
+
+Work ProcessGroup::all_to_all(std::span<const Buffer> outputs, std::span<const ConstBuffer> inputs,
+                              const CallOptions& options, CallSite site) {
+  const Checks checks(*core_, Operation::all_to_all);
+  require(!outputs.empty() && !inputs.empty(), "all_to_all: no parts");
+  checks.parts(outputs, inputs[0], "outputs");
+  checks.parts(inputs, inputs[0], "inputs");
+  checks.own_part(outputs[checks.own()], inputs[checks.own()]);
+  Call call = from_to(Operation::all_to_all, total(inputs), {});
+  call.output_parts = listed(outputs);
+  call.input_parts = listed(inputs);
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::send(ConstBuffer input, int to, const CallOptions& options, CallSite site) {
+  Checks(*core_, Operation::send).other_rank(to, "receiver");
+  Call call = from_to(Operation::send, input, {});
+  call.peer = to;
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::recv(Buffer output, int from, const CallOptions& options, CallSite site) {
+  Checks(*core_, Operation::recv).other_rank(from, "sender");
+  Call call = from_to(Operation::recv, {}, output);
+  call.peer = from;
+  return core_->push(std::move(call), options, site);
+}
+
+Work ProcessGroup::barrier(const CallOptions& options, CallSite site) {
+  return core_->push({}, options, site);
+}
+
+void ProcessGroup::monitored_barrier(std::optional<std::chrono::milliseconds> timeout, CallSite /*site*/) {
+  core_->monitored_barrier(timeout.value_or(core_->description().options.timeout));
+}
+
+std::vector<std::string> ProcessGroup::all_gather_bytes(std::string_view bytes, CallSite site) {
+  const auto ranks = static_cast<std::size_t>(size());
+  const std::vector<std::int64_t> length = {static_cast<std::int64_t>(bytes.size())};
+  std::vector<std::int64_t> lengths(ranks);
+  all_gather(lengths, length, {}, site).wait();
+  std::vector<std::string> result;
+  std::vector<Buffer> outputs;
+  for (const std::int64_t other : lengths) result.emplace_back(static_cast<std::size_t>(other), '\0');
+  for (std::string& text : result) outputs.emplace_back(text.data(), text.size(), DataType::u8);
+  all_gather(outputs, {bytes.data(), bytes.size(), DataType::u8}, {}, site).wait();
   return result;
 }
 
-std::string ProcessGroup::broadcast_bytes(std::string_view bytes, int root) {
+std::string ProcessGroup::broadcast_bytes(std::string_view bytes, int root, CallSite site) {
   std::vector<std::int64_t> length = {static_cast<std::int64_t>(bytes.size())};
-  broadcast(length, root).wait();
+  broadcast(length, root, {}, site).wait();
   std::string result(static_cast<std::size_t>(length[0]), '\0');
   if (rank() == root) result = bytes;
-  broadcast({result.data(), result.size(), DataType::u8}, root).wait();
+  broadcast({result.data(), result.size(), DataType::u8}, root, {}, site).wait();
   return result;
+}
+
+ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string name) {
+  std::vector<int> sorted(ranks.begin(), ranks.end());
+  std::sort(sorted.begin(), sorted.end());
+  require(std::binary_search(sorted.begin(), sorted.end(), rank()),
+          "new_group: rank " + std::to_string(rank()) + " calls it but is not in the list");
+  require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "new_group: a rank is in the list twice");
+  require(sorted.front() >= 0 && sorted.back() < size(),
+          "new_group: the list has a rank that is not in this group of " + std::to_string(size()));
+  return ProcessGroup(core_->make_group(ranks, std::move(name)));
+}
+
+std::optional<ProcessGroup> ProcessGroup::split(int color, int key, CallSite site) {
+  const std::array<std::int32_t, 2> own = {color, key};
+  std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(size()));
+  all_gather(all, own, {}, site).wait();
+  if (color < 0) return std::nullopt;
+  std::vector<int> members;
+  for (int other = 0; other < size(); ++other) {
+    if (all[static_cast<std::size_t>(other) * 2] == color) members.push_back(other);
+  }
+  const auto key_of = [&](int other) { return all[static_cast<std::size_t>(other) * 2 + 1]; };
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
+  return ProcessGroup(core_->make_group(members, name() + "/" + std::to_string(color)));
+}
+
+Memory ProcessGroup::allocate(std::size_t count, DataType type) {
+  auto memory = core_->backend().allocate(count * size_of(type));
+  return {{memory.get(), count, type}, memory};
+}
+
+void ProcessGroup::group_start() {
+  core_->group_start();
+}
+void ProcessGroup::group_end() {
+  core_->group_end();
+}
+
+void ProcessGroup::abort() {
+  core_->abort();
+}
+
+void ProcessGroup::finalize(CallSite site) {
+  barrier({}, site).wait();
+  core_->close("the process group was finalized");
 }
 
 }  // namespace ddp

@@ -1,6 +1,6 @@
 #include <ddp/work.h>
 
-#include "runtime/group/work_state.h"
+#include "runtime/group/operation_queue.h"
 
 namespace ddp {
 
@@ -10,10 +10,23 @@ Work& Work::operator=(Work&&) noexcept = default;
 Work::~Work() = default;
 
 void Work::wait() {
-  state_->wait();
+  state_->queue_->wait(*state_);
+  state_->check();
 }
+
+bool Work::wait_for(std::chrono::nanoseconds limit) {
+  if (!state_->done() && !state_->queue_->wait_for(*state_, limit)) return false;
+  state_->check();
+  return true;
+}
+
 bool Work::done() const {
+  if (!state_->done()) state_->queue_->attend();
   return state_->done();
+}
+
+void Work::then(std::function<void(const Error*)> continuation) {
+  state_->queue_->then(*state_, std::move(continuation));
 }
 
 }  // namespace ddp

@@ -1,40 +1,36 @@
-// The shared side of a Work: set once by the group's thread, waited for by anybody.
+// The shared side of a Work. Completed once by whoever ran the operation; guarded by the mutex of its queue.
 #pragma once
 
-#include <condition_variable>
+#include <ddp/error.h>
+
+#include <atomic>
 #include <exception>
-#include <mutex>
+#include <functional>
+#include <memory>
+#include <vector>
 
 namespace ddp {
 
+class QueueState;
+
 class WorkState {
  public:
-  // `error` null: the operation succeeded.
-  void complete(std::exception_ptr error) {
-    {
-      const std::lock_guard lock(mutex_);
-      error_ = std::move(error);
-      done_ = true;
-    }
-    changed_.notify_all();
-  }
+  explicit WorkState(std::shared_ptr<QueueState> queue) : queue_(std::move(queue)) {}
 
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-    if (error_) std::rethrow_exception(error_);
-  }
-
-  bool done() const {
-    const std::lock_guard lock(mutex_);
-    return done_;
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  // Only when done(): throws the failure, if there was one.
+  void check() const {
+    if (failure_) std::rethrow_exception(failure_);
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::exception_ptr error_;
+  friend class Work;
+  friend class QueueState;
+
+  const std::shared_ptr<QueueState> queue_;
+  std::atomic<bool> done_ = false;
+  std::exception_ptr failure_;
+  std::vector<std::function<void(const Error*)>> continuations_;
 };
 
 }  // namespace ddp

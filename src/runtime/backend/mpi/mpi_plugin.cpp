@@ -12,6 +12,7 @@
 #include <atomic>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "base/text.h"
@@ -69,20 +70,26 @@ MPI_Datatype theirs(DataType type) {
       return MPI_FLOAT;
     case DataType::f64:
       return MPI_DOUBLE;
+    case DataType::i8:
+      return MPI_INT8_T;
+    case DataType::i16:
+      return MPI_INT16_T;
     case DataType::i32:
       return MPI_INT32_T;
     case DataType::i64:
       return MPI_INT64_T;
     case DataType::u8:
       return MPI_UINT8_T;
+    default:
+      throw Error(ErrorKind::unavailable, "backend mpi does not know " + std::string(to_string(type)));
   }
-  return MPI_DATATYPE_NULL;
 }
 
 MPI_Op theirs(ReduceOp op) {
-  switch (op) {
+  switch (op.kind) {
     case ReduceOp::sum:
-    case ReduceOp::average:  // of values that have been divided
+    case ReduceOp::average:  // of values that have been multiplied
+    case ReduceOp::premultiplied_sum:
       return MPI_SUM;
     case ReduceOp::product:
       return MPI_PROD;
@@ -90,15 +97,21 @@ MPI_Op theirs(ReduceOp op) {
       return MPI_MIN;
     case ReduceOp::max:
       return MPI_MAX;
+    case ReduceOp::bit_and:
+      return MPI_BAND;
+    case ReduceOp::bit_or:
+      return MPI_BOR;
+    case ReduceOp::bit_xor:
+      return MPI_BXOR;
   }
   return MPI_OP_NULL;
 }
 
-void divide(const Buffer& buffer, int divisor) {
+void multiply(const Buffer& buffer, double factor) {
   if (buffer.type == DataType::f32) {
-    for (float& value : buffer.as<float>()) value /= static_cast<float>(divisor);
+    for (float& value : buffer.as<float>()) value *= static_cast<float>(factor);
   } else {
-    for (double& value : buffer.as<double>()) value /= divisor;
+    for (double& value : buffer.as<double>()) value *= factor;
   }
 }
 
@@ -140,11 +153,16 @@ class MpiBackend : public Backend {
                       ". Start the program with mpirun and not with ddplaunch, and without RANK being set.");
     }
     // Our own communicator: what the program itself sends is not mistaken for ours, and its error handling stays its.
-    run("meet the other ranks", [&](const Polling& polling) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      wait(polling, MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), request);
-      require_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set an error handler");
-    });
+    deed_ = "meet the other ranks";
+    timeout_ = options.timeout;
+    MPI_Request request = MPI_REQUEST_NULL;
+    try {
+      wait(Polling(timeout_, kSpin), MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), request);
+    } catch (...) {
+      operation_failed = true;
+      throw;
+    }
+    require_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set an error handler");
   }
 
   ~MpiBackend() override {
@@ -157,82 +175,98 @@ class MpiBackend : public Backend {
 
   std::string_view name() const override { return "mpi"; }
 
-  void all_reduce(const Buffer& buffer, ReduceOp op) override {
-    require_host(buffer);
-    if (op == ReduceOp::average) divide(buffer, options_.size);
-    run("all_reduce", [&](const Polling& polling) {
-      for_pieces(buffer, [&](const Buffer& piece) {
-        MPI_Request request = MPI_REQUEST_NULL;
-        wait(polling,
-             MPI_Iallreduce(MPI_IN_PLACE, piece.data, static_cast<int>(piece.count), theirs(piece.type), theirs(op),
-                            communicator_, &request),
-             request);
-      });
-    });
-  }
-
-  void broadcast(const Buffer& buffer, int root) override {
-    require_host(buffer);
-    run("broadcast", [&](const Polling& polling) {
-      for_pieces(buffer, [&](const Buffer& piece) {
-        MPI_Request request = MPI_REQUEST_NULL;
-        wait(polling,
-             MPI_Ibcast(piece.data, static_cast<int>(piece.count), theirs(piece.type), root, communicator_, &request),
-             request);
-      });
-    });
-  }
-
-  void all_gather(const Buffer& output, const Buffer& input) override {
-    require_host(output);
-    require_host(input);
-    const std::size_t own_part = static_cast<std::size_t>(options_.rank) * input.count;
-    const bool in_place = input.data == output.slice(own_part, input.count).data;
-    run("all_gather", [&](const Polling& polling) {
-      std::size_t first = 0;
-      for_pieces(input, [&](const Buffer& piece) {
-        // The pieces of two ranks lie as far apart as their whole inputs do.
-        const SpacedType spaced(piece.count, theirs(piece.type), input.bytes());
-        MPI_Request request = MPI_REQUEST_NULL;
-        wait(polling,
-             MPI_Iallgather(in_place ? MPI_IN_PLACE : piece.data, static_cast<int>(piece.count), theirs(piece.type),
-                            output.slice(first, 0).data, 1, spaced.type(), communicator_, &request),
-             request);
-        first += piece.count;
-      });
-    });
-  }
-
-  void barrier() override {
-    run("barrier", [&](const Polling& polling) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      wait(polling, MPI_Ibarrier(communicator_, &request), request);
-    });
+  void run(const Call& call) override {
+    require_host(call.input);
+    require_host(call.output);
+    timeout_ = call.timeout;
+    deed_ = to_string(call.operation);
+    try {
+      run_on_host(call, Polling(timeout_, kSpin));
+    } catch (...) {
+      usable_ = false;
+      operation_failed = true;
+      throw;
+    }
   }
 
  private:
-  static void require_host(const Buffer& buffer) {
+  void run_on_host(const Call& call, const Polling& polling) {
+    switch (call.operation) {
+      case Operation::all_reduce:
+        return all_reduce(call, polling);
+      case Operation::broadcast:
+        return broadcast(call.output, call.peer, polling);
+      case Operation::all_gather:
+        return call.output_parts.empty() ? all_gather(call.output, call.input, polling)
+                                         : all_gather_parts(call, polling);
+      case Operation::barrier:
+        return barrier(polling);
+      default:
+        throw Error(ErrorKind::unavailable, "backend mpi has no " + deed_);
+    }
+  }
+
+  void all_reduce(const Call& call, const Polling& polling) {
+    const Buffer& buffer = call.output;
+    const double factor = call.op.kind == ReduceOp::average ? 1.0 / options_.size : call.op.factor;
+    if (factor != 1) multiply(buffer, factor);
+    for_pieces(buffer, [&](const Buffer& piece) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      wait(polling,
+           MPI_Iallreduce(MPI_IN_PLACE, piece.data, static_cast<int>(piece.count), theirs(piece.type), theirs(call.op),
+                          communicator_, &request),
+           request);
+    });
+  }
+
+  void broadcast(const Buffer& buffer, int root, const Polling& polling) {
+    for_pieces(buffer, [&](const Buffer& piece) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      wait(polling,
+           MPI_Ibcast(piece.data, static_cast<int>(piece.count), theirs(piece.type), root, communicator_, &request),
+           request);
+    });
+  }
+
+  void all_gather(const Buffer& output, const ConstBuffer& input, const Polling& polling) {
+    const std::size_t own_part = static_cast<std::size_t>(options_.rank) * input.count;
+    const bool in_place = input.data == output.slice(own_part, input.count).data;
+    std::size_t first = 0;
+    for_pieces(input, [&](const ConstBuffer& piece) {
+      // The pieces of two ranks lie as far apart as their whole inputs do.
+      const SpacedType spaced(piece.count, theirs(piece.type), input.bytes());
+      MPI_Request request = MPI_REQUEST_NULL;
+      wait(polling,
+           MPI_Iallgather(in_place ? MPI_IN_PLACE : piece.data, static_cast<int>(piece.count), theirs(piece.type),
+                          output.slice(first, 0).data, 1, spaced.type(), communicator_, &request),
+           request);
+      first += piece.count;
+    });
+  }
+
+  void all_gather_parts(const Call& call, const Polling& polling) {
+    const Buffer& own = call.output_parts[static_cast<std::size_t>(options_.rank)];
+    if (own.data != call.input.data && own.count > 0) std::memcpy(own.data, call.input.data, own.bytes());
+    for (int root = 0; root < options_.size; ++root) {
+      broadcast(call.output_parts[static_cast<std::size_t>(root)], root, polling);
+    }
+  }
+
+  void barrier(const Polling& polling) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    wait(polling, MPI_Ibarrier(communicator_, &request), request);
+  }
+
+  static void require_host(const ConstBuffer& buffer) {
     if (buffer.device == DeviceType::cpu) return;
     throw Error(ErrorKind::unavailable,
                 "backend mpi works on host memory only; this buffer is in GPU memory. Use nccl.");
   }
 
-  template <typename Function>
-  static void for_pieces(const Buffer& buffer, Function&& function) {
+  template <typename Piece, typename Function>
+  static void for_pieces(const Piece& buffer, Function&& function) {
     for (std::size_t first = 0; first < buffer.count; first += kMostElements) {
       function(buffer.slice(first, std::min(kMostElements, buffer.count - first)));
-    }
-  }
-
-  template <typename Function>
-  void run(const char* deed, Function&& function) {
-    deed_ = deed;
-    try {
-      function(Polling(options_.timeout, kSpin));
-    } catch (...) {
-      usable_ = false;
-      operation_failed = true;
-      throw;
     }
   }
 
@@ -244,14 +278,14 @@ class MpiBackend : public Backend {
       require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), deed_);
       if (done != 0) return;
       if (!polling.pause()) {
-        throw Error(ErrorKind::timeout,
-                    "a rank did not take part within " + base::human_duration(options_.timeout) + " (mpi)");
+        throw Error(ErrorKind::timeout, "a rank did not take part within " + base::human_duration(timeout_) + " (mpi)");
       }
     }
   }
 
   const BackendOptions options_;
-  const char* deed_ = "";
+  std::string deed_;
+  std::chrono::milliseconds timeout_{0};  // of the operation that runs
   bool usable_ = true;
   MPI_Comm communicator_ = MPI_COMM_NULL;
 };

@@ -6,6 +6,7 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/text.h"
 #include "runtime/backend/nccl/device_choice.h"
@@ -61,70 +62,91 @@ NcclBackend::~NcclBackend() {
   }
 }
 
-void NcclBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
-  run([&] {
-    const bool staged = buffer.device == DeviceType::cpu;
-    void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
-    if (staged) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
-    complete(nccl_.all_reduce(data, data, buffer.count, buffer.type, op, communicator_->handle(), stream_->handle()));
-    if (staged) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
-  });
-}
-
-void NcclBackend::broadcast(const Buffer& buffer, int root) {
-  run([&] {
-    const bool staged = buffer.device == DeviceType::cpu;
-    const bool is_root = options_.rank == root;
-    void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
-    if (staged && is_root) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
-    complete(nccl_.broadcast(data, data, buffer.count, buffer.type, root, communicator_->handle(), stream_->handle()));
-    if (staged && !is_root) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
-  });
-}
-
-void NcclBackend::all_gather(const Buffer& output, const Buffer& input) {
-  run([&] {
-    const bool output_staged = output.device == DeviceType::cpu;
-    void* gathered = output_staged ? scratch_.reserve(output.bytes()) : output.data;
-    // A host input goes straight to where NCCL would put it, so it needs no device memory of its own.
-    void* own_part = static_cast<char*>(gathered) + static_cast<std::size_t>(options_.rank) * input.bytes();
-    const void* send = input.data;
-    if (input.device == DeviceType::cpu) {
-      copy(own_part, input.data, input.bytes(), CopyDirection::to_device);
-      send = own_part;
-    }
-    complete(nccl_.all_gather(send, gathered, input.count, input.type, communicator_->handle(), stream_->handle()));
-    if (output_staged) copy(output.data, gathered, output.bytes(), CopyDirection::to_host);
-  });
-}
-
-void NcclBackend::barrier() {
-  run([&] {
-    // What is summed does not matter.
-    void* element = scratch_.reserve(size_of(DataType::u8));
-    complete(
-        nccl_.all_reduce(element, element, 1, DataType::u8, ReduceOp::max, communicator_->handle(), stream_->handle()));
-  });
-}
-
-void NcclBackend::make_device_current() const {
-  require_cuda(cuda_, cuda_.set_device(device_), "use GPU " + std::to_string(device_));
-}
-
-void NcclBackend::run(const std::function<void()>& operation) {
+void NcclBackend::run(const Call& call) {
   if (!usable_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
   try {
     make_device_current();
-    operation();
+    timeout_ = call.timeout.count() > 0 ? call.timeout : options_.timeout;
+    run_on_device(call);
   } catch (...) {
     abandon();
     throw;
   }
 }
 
+void NcclBackend::run_on_device(const Call& call) {
+  switch (call.operation) {
+    case Operation::all_reduce:
+      return all_reduce(call.output, call.op);
+    case Operation::broadcast:
+      return broadcast(call.output, call.peer);
+    case Operation::all_gather:
+      return call.output_parts.empty() ? all_gather(call.output, call.input) : all_gather_parts(call);
+    case Operation::barrier:
+      return barrier();
+    default:
+      throw Error(ErrorKind::unavailable, "backend nccl has no " + std::string(to_string(call.operation)));
+  }
+}
+
+void NcclBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
+  const bool staged = buffer.device == DeviceType::cpu;
+  void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
+  if (staged) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
+  complete(nccl_.all_reduce(data, data, buffer.count, buffer.type, op, communicator_->handle(), stream_->handle()));
+  if (staged) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
+}
+
+void NcclBackend::broadcast(const Buffer& buffer, int root) {
+  const bool staged = buffer.device == DeviceType::cpu;
+  const bool is_root = options_.rank == root;
+  void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
+  if (staged && is_root) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
+  complete(nccl_.broadcast(data, data, buffer.count, buffer.type, root, communicator_->handle(), stream_->handle()));
+  if (staged && !is_root) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
+}
+
+void NcclBackend::all_gather(const Buffer& output, const ConstBuffer& input) {
+  const bool output_staged = output.device == DeviceType::cpu;
+  void* gathered = output_staged ? scratch_.reserve(output.bytes()) : output.data;
+  // A host input goes straight to where NCCL would put it, so it needs no device memory of its own.
+  void* own_part = static_cast<char*>(gathered) + static_cast<std::size_t>(options_.rank) * input.bytes();
+  const void* send = input.data;
+  if (input.device == DeviceType::cpu) {
+    copy(own_part, input.data, input.bytes(), CopyDirection::to_device);
+    send = own_part;
+  }
+  complete(nccl_.all_gather(send, gathered, input.count, input.type, communicator_->handle(), stream_->handle()));
+  if (output_staged) copy(output.data, gathered, output.bytes(), CopyDirection::to_host);
+}
+
+// NCCL's all-gather knows equal parts only.
+void NcclBackend::all_gather_parts(const Call& call) {
+  const Buffer& own = call.output_parts[static_cast<std::size_t>(options_.rank)];
+  if (own.device != DeviceType::cpu) {
+    throw Error(ErrorKind::unavailable, "backend nccl gathers parts of different sizes in host memory only");
+  }
+  if (own.data != call.input.data && own.count > 0) std::memcpy(own.data, call.input.data, own.bytes());
+  for (int root = 0; root < options_.size; ++root) {
+    const Buffer& part = call.output_parts[static_cast<std::size_t>(root)];
+    if (part.count > 0) broadcast(part, root);
+  }
+}
+
+void NcclBackend::barrier() {
+  // What is summed does not matter.
+  void* element = scratch_.reserve(size_of(DataType::u8));
+  complete(
+      nccl_.all_reduce(element, element, 1, DataType::u8, ReduceOp::max, communicator_->handle(), stream_->handle()));
+}
+
+void NcclBackend::make_device_current() const {
+  require_cuda(cuda_, cuda_.set_device(device_), "use GPU " + std::to_string(device_));
+}
+
 void NcclBackend::complete(NcclResult enqueued) {
   if (is_failure(enqueued)) communicator_->throw_failure(enqueued, "the GPUs' collective cannot begin");
-  const Polling polling(options_.timeout, kSpin);
+  const Polling polling(timeout_, kSpin);
   while (true) {
     // The communicator first: while it is in progress the operation may not be on the stream yet, and an empty stream
     // would look like a finished one.
@@ -140,8 +162,7 @@ void NcclBackend::complete(NcclResult enqueued) {
       if (status != kCudaNotReady) require_cuda(cuda_, status, "finish the work on the GPU");
     }
     if (!polling.pause()) {
-      throw Error(ErrorKind::timeout,
-                  "a rank did not take part within " + base::human_duration(options_.timeout) + " (nccl)");
+      throw Error(ErrorKind::timeout, "a rank did not take part within " + base::human_duration(timeout_) + " (nccl)");
     }
   }
 }

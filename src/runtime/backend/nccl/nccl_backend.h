@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,15 +36,16 @@ class NcclBackend : public Backend {
   NcclBackend& operator=(const NcclBackend&) = delete;
 
   std::string_view name() const override { return "nccl"; }
-  void all_reduce(const Buffer& buffer, ReduceOp op) override;
-  void broadcast(const Buffer& buffer, int root) override;
-  void all_gather(const Buffer& output, const Buffer& input) override;
-  void barrier() override;
+  void run(const Call& call) override;
 
  private:
+  void run_on_device(const Call& call);
+  void all_reduce(const Buffer& buffer, ReduceOp op);
+  void broadcast(const Buffer& buffer, int root);
+  void all_gather(const Buffer& output, const ConstBuffer& input);
+  void all_gather_parts(const Call& call);
+  void barrier();
   void make_device_current() const;
-  // Runs an operation on this rank's device; if it fails, aborts the communicator.
-  void run(const std::function<void()>& operation);
   // Waits until `enqueued`, and with it all work of the stream, is done.
   void complete(NcclResult enqueued);
   void copy(void* to, const void* from, std::size_t bytes, CopyDirection direction);
@@ -55,6 +55,7 @@ class NcclBackend : public Backend {
   const NcclApi nccl_;
   const CudaApi cuda_;
   int device_ = 0;
+  std::chrono::milliseconds timeout_{0};  // of the operation that runs
   bool usable_ = true;
   DeviceScratch scratch_;
   // Made within the constructor, while this rank's device is the current one.

@@ -5,6 +5,7 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -38,24 +39,16 @@ cudaStream_t stream_of(CudaStreamHandle stream) {
   return static_cast<cudaStream_t>(stream);
 }
 
+// NCCL has no 16-bit integers: it refuses ncclNumTypes.
 ncclDataType_t theirs(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return ncclFloat32;
-    case DataType::f64:
-      return ncclFloat64;
-    case DataType::i32:
-      return ncclInt32;
-    case DataType::i64:
-      return ncclInt64;
-    case DataType::u8:
-      return ncclUint8;
-  }
-  return ncclNumTypes;  // NCCL refuses it
+  constexpr std::array<ncclDataType_t, kDataTypes.size()> kTypes = {ncclFloat16, ncclBfloat16, ncclFloat32, ncclFloat64,
+                                                                    ncclInt8,    ncclNumTypes, ncclInt32,   ncclInt64,
+                                                                    ncclUint8,   ncclUint8};
+  return kTypes[static_cast<std::size_t>(type)];
 }
 
 ncclRedOp_t theirs(ReduceOp op) {
-  switch (op) {
+  switch (op.kind) {
     case ReduceOp::sum:
       return ncclSum;
     case ReduceOp::average:
@@ -66,8 +59,9 @@ ncclRedOp_t theirs(ReduceOp op) {
       return ncclMin;
     case ReduceOp::max:
       return ncclMax;
+    default:
+      return ncclNumOps;  // NCCL refuses it
   }
-  return ncclNumOps;
 }
 
 NcclResult init_rank(NcclComm& comm, int size, const NcclUniqueId& id, int rank) {

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "support/gloo_ranks.h"
+#include "support/rank_threads.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp;

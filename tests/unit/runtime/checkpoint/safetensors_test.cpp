@@ -109,7 +109,7 @@ TEST_CASE("a damaged tensor entry is corrupt") {
   expect_corrupt(R"({"t":{"dtype":5,"shape":[4],"data_offsets":[0,16]}})", {});
   expect_corrupt(R"({"__metadata__":{"step":7}})", {});
   expect_corrupt(R"({"__metadata__":"step"})", {});
-  expect_corrupt(tensor("F16", "[4]", "[0,16]"), {"unknown type F16"});
+  expect_corrupt(tensor("F8", "[4]", "[0,16]"), {"unknown type F8"});
   expect_corrupt(tensor("F32", "4", "[0,16]"), {});
   expect_corrupt(tensor("F32", "[\"4\"]", "[0,16]"), {});
   expect_corrupt(tensor("F32", "[4]", "[0]"), {});

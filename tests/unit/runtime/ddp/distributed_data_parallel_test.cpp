@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "support/expect_error.h"
-#include "support/gloo_ranks.h"
+#include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
 using namespace ddp;

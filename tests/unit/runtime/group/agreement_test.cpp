@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/gloo_ranks.h"
+#include "support/rank_threads.h"
 
 using namespace ddp;
 using namespace ddp::test;

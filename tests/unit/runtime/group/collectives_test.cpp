@@ -1,157 +1,356 @@
-// What collectives compute, over real Gloo.
+// What collectives compute: every operation, type, reduction and backend against a reference in double precision.
 #include <ddp/process_group.h>
 
 #include <catch2/catch.hpp>
 
-#include <cmath>
+#include <functional>
+#include <numeric>
 
-#include "support/gloo_ranks.h"
+#include "support/backends_under_test.h"
+#include "support/rank_threads.h"
+#include "support/typed_values.h"
 
 using namespace ddp;
 using namespace ddp::test;
 
 namespace {
 
-constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min, ReduceOp::max};
+constexpr std::array kKinds = {ReduceOp::sum,    ReduceOp::average, ReduceOp::product,
+                               ReduceOp::min,    ReduceOp::max,     ReduceOp::bit_and,
+                               ReduceOp::bit_or, ReduceOp::bit_xor, ReduceOp::premultiplied_sum};
 
-template <typename T>
-T value_at(int rank, std::size_t i) {
-  return static_cast<T>((static_cast<std::size_t>(rank) * 3 + i) % 7 + 1);
+// Elements: none, one, fewer than ranks, an odd number, not a multiple of any vector's width.
+constexpr std::array<std::size_t, 5> kCounts = {0, 1, 3, 7, 1021};
+
+// One rank's side of one check.
+class Check {
+ public:
+  Check(ProcessGroup& group, DataType type, std::size_t count) : group_(group), type_(type), count_(count) {}
+
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
+  auto ranks() const { return static_cast<std::size_t>(size()); }
+  ProcessGroup& group() { return group_; }
+  DataType type() const { return type_; }
+  std::size_t count() const { return count_; }
+
+  // This rank's `parts` * count elements, off any vector's boundary on some ranks.
+  Values own(std::size_t parts = 1) const {
+    Values values(type_, parts * count_, static_cast<std::size_t>(rank()) % 2 * size_of(type_));
+    for (std::size_t i = 0; i < values.count(); ++i) values.set(i, value_at(type_, rank(), i));
+    return values;
+  }
+  Values empty(std::size_t parts = 1) const { return {type_, parts * count_, size_of(type_)}; }
+
+  ReduceOp op(ReduceOp::Kind kind) const {
+    return kind == ReduceOp::premultiplied_sum ? ReduceOp::premultiplied(premultiplier(rank())) : ReduceOp(kind);
+  }
+  double reduction(ReduceOp::Kind kind, std::size_t i) const {
+    std::vector<double> values;
+    for (int other = 0; other < size(); ++other) values.push_back(value_at(type_, other, i));
+    return reduced(type_, kind, values);
+  }
+  // Elements first, first + 1, … of `values` are what `expected(0)`, … says.
+  void expect(const Values& values, std::size_t first, std::size_t count, const std::string& what, bool exact,
+              const std::function<double(std::size_t)>& expected) const {
+    const double bound = exact ? 0 : tolerance(type_, size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const double should = expected(i);
+      if (std::abs(values[first + i] - should) <= bound * std::abs(should)) continue;
+      require(false, what + " of " + std::string(to_string(type_)) + "[" + std::to_string(count_) + "] on rank " +
+                         std::to_string(rank()) + ": element " + std::to_string(first + i) + " is " +
+                         std::to_string(values[first + i]) + ", not " + std::to_string(should));
+    }
+  }
+
+ private:
+  ProcessGroup& group_;
+  DataType type_;
+  std::size_t count_;
+};
+
+void check_all_reduce(Check& check, ReduceOp::Kind kind) {
+  Values values = check.own();
+  check.group().all_reduce(values.buffer(), check.op(kind)).wait();
+  check.expect(values, 0, check.count(), "all_reduce " + std::string(to_string(kind)), false,
+               [&](std::size_t i) { return check.reduction(kind, i); });
 }
 
-template <typename T>
-T combined(ReduceOp op, int size, std::size_t i) {
-  T result = value_at<T>(0, i);
-  for (int rank = 1; rank < size; ++rank) {
-    const T next = value_at<T>(rank, i);
-    if (op == ReduceOp::sum || op == ReduceOp::average) result = static_cast<T>(result + next);
-    if (op == ReduceOp::product) result = static_cast<T>(result * next);
-    if (op == ReduceOp::min) result = std::min(result, next);
-    if (op == ReduceOp::max) result = std::max(result, next);
-  }
-  return op == ReduceOp::average ? static_cast<T>(result / static_cast<T>(size)) : result;
+void check_reduce(Check& check, ReduceOp::Kind kind) {
+  const int root = static_cast<int>(check.count()) % check.size();
+  Values values = check.own();
+  check.group().reduce(values.buffer(), root, check.op(kind)).wait();
+  const bool is_root = check.rank() == root;
+  check.expect(values, 0, check.count(), "reduce " + std::string(to_string(kind)), !is_root, [&](std::size_t i) {
+    return is_root ? check.reduction(kind, i) : value_at(check.type(), check.rank(), i);
+  });
 }
 
-template <typename T>
-void check_all_reduce(ProcessGroup& group, ReduceOp op, std::size_t count) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = value_at<T>(group.rank(), i);
-  group.all_reduce(values, op).wait();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto difference = static_cast<double>(values[i]) - static_cast<double>(combined<T>(op, group.size(), i));
-    if (std::abs(difference) < 1e-5) continue;
-    require(false, std::string(to_string(op)) + " of " + std::to_string(count) + " elements: element " +
-                       std::to_string(i) + " is " + std::to_string(values[i]) + ", wrong by " +
-                       std::to_string(difference));
+void check_reduce_scatter(Check& check, ReduceOp::Kind kind) {
+  Values input = check.own(check.ranks());
+  Values output = check.empty();
+  check.group().reduce_scatter(output.buffer(), input.buffer(), check.op(kind)).wait();
+  const std::size_t first = static_cast<std::size_t>(check.rank()) * check.count();
+  check.expect(output, 0, check.count(), "reduce_scatter " + std::string(to_string(kind)), false,
+               [&](std::size_t i) { return check.reduction(kind, first + i); });
+}
+
+void check_broadcast(Check& check) {
+  for (int root = 0; root < check.size(); ++root) {
+    Values values = check.own();
+    check.group().broadcast(values.buffer(), root).wait();
+    check.expect(values, 0, check.count(), "broadcast", true,
+                 [&](std::size_t i) { return value_at(check.type(), root, i); });
   }
+}
+
+void check_all_gather(Check& check) {
+  Values input = check.own();
+  Values output = check.empty(check.ranks());
+  check.group().all_gather(output.buffer(), input.buffer()).wait();
+  // In place: this rank's part of the output is its input.
+  Values in_place = check.empty(check.ranks());
+  const std::size_t own = static_cast<std::size_t>(check.rank()) * check.count();
+  for (std::size_t i = 0; i < check.count(); ++i) in_place.set(own + i, input[i]);
+  check.group().all_gather(in_place.buffer(), in_place.buffer().slice(own, check.count())).wait();
+  for (int from = 0; from < check.size(); ++from) {
+    const std::size_t first = static_cast<std::size_t>(from) * check.count();
+    const auto expected = [&](std::size_t i) { return value_at(check.type(), from, i); };
+    check.expect(output, first, check.count(), "all_gather", true, expected);
+    check.expect(in_place, first, check.count(), "all_gather in place", true, expected);
+  }
+}
+
+void check_gather_and_scatter(Check& check) {
+  for (int root = 0; root < check.size(); root += 2) {
+    Values input = check.own();
+    Values gathered = check.empty(check.ranks());
+    const bool is_root = check.rank() == root;
+    check.group().gather(is_root ? gathered.buffer() : Buffer(), input.buffer(), root).wait();
+    for (int from = 0; is_root && from < check.size(); ++from) {
+      check.expect(gathered, static_cast<std::size_t>(from) * check.count(), check.count(), "gather", true,
+                   [&](std::size_t i) { return value_at(check.type(), from, i); });
+    }
+    Values whole = check.own(check.ranks());
+    Values part = check.empty();
+    check.group().scatter(part.buffer(), is_root ? whole.buffer() : Buffer(), root).wait();
+    const std::size_t first = static_cast<std::size_t>(check.rank()) * check.count();
+    check.expect(part, 0, check.count(), "scatter", true,
+                 [&](std::size_t i) { return value_at(check.type(), root, first + i); });
+  }
+}
+
+void check_all_to_all(Check& check) {
+  Values input = check.own(check.ranks());
+  Values output = check.empty(check.ranks());
+  check.group().all_to_all(output.buffer(), input.buffer()).wait();
+  const std::size_t own = static_cast<std::size_t>(check.rank()) * check.count();
+  for (int from = 0; from < check.size(); ++from) {
+    check.expect(output, static_cast<std::size_t>(from) * check.count(), check.count(), "all_to_all", true,
+                 [&](std::size_t i) { return value_at(check.type(), from, own + i); });
+  }
+}
+
+// Around the ring, both directions at once; nobody's send waits for anybody's collective.
+void check_send_and_recv(Check& check) {
+  if (check.size() == 1) return;
+  const int next = (check.rank() + 1) % check.size();
+  const int previous = (check.rank() + check.size() - 1) % check.size();
+  Values given = check.own();
+  Values from_previous = check.empty();
+  Values from_next = check.empty();
+  Work works[] = {check.group().send(given.buffer(), next), check.group().send(given.buffer(), previous),
+                  check.group().recv(from_previous.buffer(), previous), check.group().recv(from_next.buffer(), next)};
+  for (Work& work : works) work.wait();
+  check.expect(from_previous, 0, check.count(), "recv", true,
+               [&](std::size_t i) { return value_at(check.type(), previous, i); });
+  check.expect(from_next, 0, check.count(), "recv", true,
+               [&](std::size_t i) { return value_at(check.type(), next, i); });
+}
+
+void check_everything(ProcessGroup& group, DataType type, std::size_t count) {
+  Check check(group, type, count);
+  for (const auto kind : kKinds) {
+    if (!is_defined(kind, type)) continue;
+    check_all_reduce(check, kind);
+    check_reduce(check, kind);
+    check_reduce_scatter(check, kind);
+  }
+  check_broadcast(check);
+  check_all_gather(check);
+  check_gather_and_scatter(check);
+  check_all_to_all(check);
+  check_send_and_recv(check);
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("all_reduce works for every operation and count", "", float, double, std::int32_t, std::int64_t,
-                   std::uint8_t) {
-  for (const int size : {1, 2, 3, 4}) {
-    GlooRanks(size).all_succeed([](GlooRanks::Rank& self) {
-      for (const ReduceOp op : kOps) {
-        if (op == ReduceOp::average && !std::is_floating_point_v<TestType>) continue;
-        for (const std::size_t count : {0, 1, 2, 3, 5, 7, 16, 1001})
-          check_all_reduce<TestType>(self.group(), op, count);
-      }
-    });
-  }
-}
-
-TEST_CASE("all_reduce works above the size where the algorithm changes") {
-  for (const int size : {2, 3}) {
-    GlooRanks(size).all_succeed([](GlooRanks::Rank& self) {
-      const std::size_t change = (std::size_t{4} << 20) / sizeof(float);
-      for (const std::size_t count : {change, change + 7}) {
-        check_all_reduce<float>(self.group(), ReduceOp::sum, count);
-      }
-      check_all_reduce<std::uint8_t>(self.group(), ReduceOp::product, (std::size_t{4} << 20) + 3);
-    });
-  }
-}
-
-TEST_CASE("broadcast gives everyone what its root has") {
-  for (const int size : {1, 2, 3, 4}) {
-    GlooRanks(size).all_succeed([](GlooRanks::Rank& self) {
-      for (int root = 0; root < self.group().size(); ++root) {
-        for (const std::size_t count : {0, 1, 3, 1001}) {
-          std::vector<std::int64_t> values(count, self.rank());
-          self.group().broadcast(values, root).wait();
-          require(values == std::vector<std::int64_t>(count, root), "broadcast from " + std::to_string(root));
+TEST_CASE("collectives give what the reference gives") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
+      INFO(backend.name << ", " << size << " ranks");
+      RankThreads(backend.make, size).all_succeed([&](RankThreads::Rank& self) {
+        for (const DataType type : kDataTypes) {
+          for (const std::size_t count : kCounts) {
+            if (size > backend.thorough_ranks && count == 1021) continue;
+            check_everything(self.group(), type, count);
+          }
         }
-      }
-    });
+      });
+    }
   }
 }
 
-TEST_CASE("all_gather puts the inputs in rank order") {
-  for (const int size : {1, 2, 3, 4}) {
-    GlooRanks(size).all_succeed([](GlooRanks::Rank& self) {
-      const auto ranks = static_cast<std::size_t>(self.group().size());
-      for (const std::size_t count : {0, 1, 3, 1001}) {
-        std::vector<std::int32_t> input(count, self.rank() + 10);
-        std::vector<std::int32_t> output(count * ranks);
-        self.group().all_gather(output, input).wait();
-        for (std::size_t i = 0; i < output.size(); ++i) {
-          require(output[i] == static_cast<std::int32_t>(i / count) + 10, "element " + std::to_string(i));
+TEST_CASE("collectives of a mebibyte and some give what the reference gives") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (const int size : {2, 3, 4}) {
+      INFO(backend.name << ", " << size << " ranks");
+      RankThreads(backend.make, size).all_succeed([&](RankThreads::Rank& self) {
+        for (const DataType type : {DataType::f32, DataType::bf16, DataType::u8}) {
+          Check check(self.group(), type, (std::size_t{1} << 20) / size_of(type) + 5);
+          check_all_reduce(check, ReduceOp::sum);
+          check_reduce(check, ReduceOp::max);
+          check_reduce_scatter(check, ReduceOp::product);
+          check_broadcast(check);
+          check_all_gather(check);
+          check_gather_and_scatter(check);
+          check_all_to_all(check);
+          check_send_and_recv(check);
         }
-      }
-    });
+      });
+    }
+  }
+}
+
+TEST_CASE("all_reduce works above the size where an algorithm changes") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    for (const int size : {2, 3}) {
+      RankThreads(backend.make, size).all_succeed([](RankThreads::Rank& self) {
+        for (const std::size_t more : {0, 7}) {
+          Check floats(self.group(), DataType::f32, (std::size_t{1} << 20) + more);
+          check_all_reduce(floats, ReduceOp::sum);
+        }
+        Check bytes(self.group(), DataType::u8, (std::size_t{4} << 20) + 3);
+        check_all_reduce(bytes, ReduceOp::product);
+      });
+    }
+  }
+}
+
+TEST_CASE("parts may differ in size and lie anywhere") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (const int size : {1, 2, 3, 5}) {
+      INFO(backend.name << ", " << size << " ranks");
+      RankThreads(backend.make, size).all_succeed([](RankThreads::Rank& self) {
+        ProcessGroup& group = self.group();
+        const auto ranks = static_cast<std::size_t>(group.size());
+        const int rank = group.rank();
+        // Rank i has 100 * i elements: rank 0 has none.
+        std::vector<std::vector<std::int32_t>> storage(ranks);
+        std::vector<Buffer> outputs;
+        for (std::size_t i = 0; i < ranks; ++i) storage[i].resize(100 * i);
+        for (auto& part : storage) outputs.emplace_back(part);
+        const std::vector<std::int32_t> own(100 * static_cast<std::size_t>(rank), rank);
+        group.all_gather(outputs, own).wait();
+        for (std::size_t i = 0; i < ranks; ++i) {
+          require(storage[i] == std::vector<std::int32_t>(100 * i, static_cast<std::int32_t>(i)), "all_gather");
+          std::fill(storage[i].begin(), storage[i].end(), -1);
+        }
+        const int root = group.size() - 1;
+        group.gather(rank == root ? std::span<const Buffer>(outputs) : std::span<const Buffer>(), own, root).wait();
+        for (std::size_t i = 0; rank == root && i < ranks; ++i) {
+          require(storage[i] == std::vector<std::int32_t>(100 * i, static_cast<std::int32_t>(i)), "gather");
+        }
+        const std::vector<ConstBuffer> inputs(outputs.begin(), outputs.end());
+        std::vector<std::int32_t> received(own.size());
+        group
+            .scatter(received, rank == root ? std::span<const ConstBuffer>(inputs) : std::span<const ConstBuffer>(),
+                     root)
+            .wait();
+        require(received == own, "scatter");
+        // Everybody has one element more for each rank than for the rank before it.
+        std::vector<std::vector<std::int32_t>> given(ranks);
+        for (std::size_t to = 0; to < ranks; ++to) given[to].assign(to + 1, rank * 10 + static_cast<int>(to));
+        const std::vector<ConstBuffer> summands(given.begin(), given.end());
+        std::vector<std::int32_t> sum(static_cast<std::size_t>(rank) + 1);
+        group.reduce_scatter(sum, summands).wait();
+        const int expected = 10 * (group.size() * (group.size() - 1) / 2) + group.size() * rank;
+        require(sum == std::vector<std::int32_t>(sum.size(), expected), "reduce_scatter");
+        // Rank r gets r + 1 elements from everyone.
+        std::vector<std::vector<std::int32_t>> taken(ranks, std::vector<std::int32_t>(sum.size()));
+        const std::vector<Buffer> places(taken.begin(), taken.end());
+        group.all_to_all(places, summands).wait();
+        for (std::size_t from = 0; from < ranks; ++from) {
+          require(taken[from] == std::vector<std::int32_t>(sum.size(), static_cast<int>(from) * 10 + rank),
+                  "all_to_all");
+        }
+      });
+    }
   }
 }
 
 TEST_CASE("bytes of different lengths are gathered on every rank") {
-  for (const int size : {1, 2, 3}) {
-    GlooRanks(size).all_succeed([](GlooRanks::Rank& self) {
-      // Rank 0 has nothing to say.
-      const std::string own(static_cast<std::size_t>(self.rank()) * 5, static_cast<char>('a' + self.rank()));
-      const std::vector<std::string> all = self.group().all_gather_bytes(own);
-      require(all.size() == static_cast<std::size_t>(self.group().size()), "one text a rank");
-      for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        require(all[rank] == std::string(rank * 5, static_cast<char>('a' + rank)), "rank " + std::to_string(rank));
-      }
-      const std::vector<std::string> nothing = self.group().all_gather_bytes("");
-      require(nothing == std::vector<std::string>(all.size()), "nothing from all is nothing for all");
-    });
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (const int size : {1, 2, 3}) {
+      RankThreads(backend.make, size).all_succeed([](RankThreads::Rank& self) {
+        // Rank 0 has nothing to say.
+        const std::string own(static_cast<std::size_t>(self.rank()) * 5, static_cast<char>('a' + self.rank()));
+        const std::vector<std::string> all = self.group().all_gather_bytes(own);
+        require(all.size() == static_cast<std::size_t>(self.group().size()), "one text a rank");
+        for (std::size_t rank = 0; rank < all.size(); ++rank) {
+          require(all[rank] == std::string(rank * 5, static_cast<char>('a' + rank)), "rank " + std::to_string(rank));
+        }
+        const std::vector<std::string> nothing = self.group().all_gather_bytes("");
+        require(nothing == std::vector<std::string>(all.size()), "nothing from all is nothing for all");
+      });
+    }
   }
 }
 
 TEST_CASE("bytes of the root reach every rank") {
-  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    const std::string words("any\0bytes", 9);
-    for (int root = 0; root < 3; ++root) {
-      require(self.group().broadcast_bytes(self.rank() == root ? words : "own and longer text", root) == words,
-              "words");
-      require(self.group().broadcast_bytes(self.rank() == root ? "" : "own", root).empty(), "nothing");
-    }
-  });
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
+      const std::string words("any\0bytes", 9);
+      for (int root = 0; root < 3; ++root) {
+        require(self.group().broadcast_bytes(self.rank() == root ? words : "own and longer text", root) == words,
+                "words");
+        require(self.group().broadcast_bytes(self.rank() == root ? "" : "own", root).empty(), "nothing");
+      }
+    });
+  }
 }
 
 TEST_CASE("no rank passes a barrier before all have reached it") {
-  std::atomic<int> arrived = 0;
-  GlooRanks(3).all_succeed([&](GlooRanks::Rank& self) {
-    for (int round = 1; round <= 20; ++round) {
-      ++arrived;
-      self.group().barrier().wait();
-      require(arrived >= 3 * round, "round " + std::to_string(round));
-      self.group().barrier().wait();
-    }
-  });
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    std::atomic<int> arrived = 0;
+    RankThreads(backend.make, 3).all_succeed([&](RankThreads::Rank& self) {
+      for (int round = 1; round <= 20; ++round) {
+        ++arrived;
+        self.group().barrier().wait();
+        require(arrived >= 3 * round, "round " + std::to_string(round));
+        self.group().barrier().wait();
+      }
+    });
+  }
 }
 
 TEST_CASE("collectives started together end in order") {
-  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    std::vector<std::vector<float>> values;
-    for (std::size_t i = 0; i < 20; ++i) values.emplace_back(100 + i, 1.0F);
-    std::vector<Work> works;
-    for (auto& value : values) works.push_back(self.group().all_reduce(value));
-    works.back().wait();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      require(works[i].done(), "work " + std::to_string(i));
-      require(values[i] == std::vector<float>(100 + i, 3.0F), "values " + std::to_string(i));
-    }
-  });
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
+      for (const bool together : {false, true}) {
+        std::vector<std::vector<float>> values;
+        for (std::size_t i = 0; i < 20; ++i) values.emplace_back(100 + i, 1.0F);
+        std::vector<Work> works;
+        if (together) self.group().group_start();
+        for (auto& value : values) works.push_back(self.group().all_reduce(value));
+        if (together) self.group().group_end();
+        works.back().wait();
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          require(works[i].done(), "work " + std::to_string(i));
+          require(values[i] == std::vector<float>(100 + i, 3.0F), "values " + std::to_string(i));
+        }
+      }
+    });
+  }
 }

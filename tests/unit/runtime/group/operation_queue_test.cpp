@@ -6,34 +6,82 @@
 
 #include <atomic>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 
+#include "support/deadline.h"
 #include "support/expect_error.h"
 
 using namespace ddp::test;
+using ddp::Call;
 using ddp::Error;
 using ddp::ErrorKind;
-using ddp::OperationQueue;
 using ddp::Work;
 
+namespace {
+
+// An OperationQueue whose operations are functions of the test.
+class DeedQueue {
+ public:
+  DeedQueue() : queue_(runner()) {}
+
+  Work push(const std::string& name, std::function<void()> deed) {
+    Call call;
+    call.name = name;
+    {
+      const std::lock_guard lock(deeds_->mutex);
+      deeds_->by_name[name] = std::move(deed);
+    }
+    return queue_.push(std::move(call));
+  }
+  // What is pushed from now on can begin without its run().
+  void begins(std::function<bool()> begin) { deeds_->begin = std::move(begin); }
+  ddp::OperationQueue& queue() { return queue_; }
+
+ private:
+  struct Deeds {
+    std::mutex mutex;
+    std::map<std::string, std::function<void()>> by_name;
+    std::function<bool()> begin = [] { return false; };
+  };
+  // The queue's thread may outlive the queue, when an exception ends it.
+  ddp::CallRunner runner() const {
+    return {[deeds = deeds_](const Call&) { return deeds->begin(); },
+            [deeds = deeds_](const Call& call) {
+              std::function<void()> deed;
+              {
+                const std::lock_guard lock(deeds->mutex);
+                deed = deeds->by_name.at(call.name);
+              }
+              deed();
+            },
+            [](const Call& call) { return call.name; }};
+  }
+
+  std::shared_ptr<Deeds> deeds_ = std::make_shared<Deeds>();
+  ddp::OperationQueue queue_;
+};
+
+}  // namespace
+
 TEST_CASE("after a failure everything is aborted and the message says what failed first") {
-  OperationQueue queue;
+  DeedQueue queue;
   int runs = 0;
   Work good = queue.push("op #1", [&] { ++runs; });
   Work bad = queue.push("op #2", [] { throw Error(ErrorKind::peer_lost, "rank 3 has ended"); });
   Work next = queue.push("op #3", [&] { ++runs; });
   good.wait();
-  expect_error(ErrorKind::peer_lost, {"op #2: rank 3 has ended"}, [&] { bad.wait(); });
-  expect_error(ErrorKind::aborted, {"op #3", "op #2 failed", "rank 3 has ended"}, [&] { next.wait(); });
+  expect_error(ErrorKind::peer_lost, {"rank 3 has ended"}, [&] { bad.wait(); });
+  expect_error(ErrorKind::aborted, {"op #3: not run", "rank 3 has ended"}, [&] { next.wait(); });
   Work late = queue.push("op #4", [&] { ++runs; });
-  expect_error(ErrorKind::aborted, {"op #4", "op #2 failed"}, [&] { late.wait(); });
+  expect_error(ErrorKind::aborted, {"op #4: not run", "rank 3 has ended"}, [&] { late.wait(); });
   CHECK(runs == 1);
 }
 
 TEST_CASE("an exception that is not ours is internal") {
-  OperationQueue queue;
+  DeedQueue queue;
   Work bad = queue.push("op #1", [] { throw std::runtime_error("surprise"); });
   expect_error(ErrorKind::internal, {"op #1", "surprise"}, [&] { bad.wait(); });
 }
@@ -42,7 +90,7 @@ TEST_CASE("a destroyed queue leaves no operation running and none undone") {
   std::promise<void> begun;
   std::promise<void> may_end;
   bool ended = false;
-  auto queue = std::make_unique<OperationQueue>();
+  auto queue = std::make_unique<DeedQueue>();
   Work running = queue->push("op #1", [&] {
     begun.set_value();
     may_end.get_future().wait();
@@ -67,7 +115,7 @@ TEST_CASE("an exception is not held up by an operation that nobody answers") {
   const auto shared = std::make_shared<Shared>();
   bool heard = false;
   try {
-    OperationQueue queue;
+    DeedQueue queue;
     static_cast<void>(queue.push("an operation", [shared] {
       shared->begun.set_value();
       shared->answer.get_future().wait();
@@ -86,12 +134,12 @@ TEST_CASE("an exception is not held up by an operation that nobody answers") {
 }
 
 TEST_CASE("operations run in the order of their calls and one at a time") {
-  OperationQueue queue;
+  DeedQueue queue;
   std::string order;
   std::atomic<int> at_once = 0;
   std::vector<Work> works;
   for (char c = 'a'; c <= 'z'; ++c) {
-    works.push_back(queue.push("op", [&, c] {
+    works.push_back(queue.push(std::string(1, c), [&, c] {
       if (++at_once == 1) order += c;
       --at_once;
     }));
@@ -101,7 +149,7 @@ TEST_CASE("operations run in the order of their calls and one at a time") {
 }
 
 TEST_CASE("a work can be waited for often and from any thread") {
-  OperationQueue queue;
+  DeedQueue queue;
   std::promise<void> may_end;
   Work work = queue.push("op", [&] { may_end.get_future().wait(); });
   CHECK_FALSE(work.done());
@@ -115,11 +163,93 @@ TEST_CASE("a work can be waited for often and from any thread") {
 
 TEST_CASE("a dropped work is carried out all the same") {
   std::atomic<bool> ran = false;
-  OperationQueue queue;
+  DeedQueue queue;
   {
-    const Work dropped = queue.push("op", [&] { ran = true; });
+    const Work dropped = queue.push("dropped", [&] { ran = true; });
   }
-  Work last = queue.push("op", [] {});
+  Work last = queue.push("last", [] {});
   last.wait();
   CHECK(ran);
+}
+
+TEST_CASE("an operation that has begun is run by who waits for it") {
+  DeedQueue queue;
+  queue.begins([] { return true; });
+  std::thread::id ran_on;
+  Work work = queue.push("op", [&] { ran_on = std::this_thread::get_id(); });
+  work.wait();
+  CHECK(ran_on == std::this_thread::get_id());
+}
+
+TEST_CASE("an operation that has begun ends when its end is only looked for") {
+  DeedQueue queue;
+  queue.begins([] { return true; });
+  std::atomic<bool> ran = false;
+  const Work work = queue.push("op", [&] { ran = true; });
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!work.done() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  CHECK(ran);
+}
+
+TEST_CASE("an operation that has begun is run although the queue is destroyed") {
+  std::atomic<bool> ran = false;
+  {
+    DeedQueue queue;
+    queue.begins([] { return true; });
+    const Work work = queue.push("op", [&] { ran = true; });
+  }
+  CHECK(ran);
+}
+
+TEST_CASE("a failure in the beginning of an operation is the operation's") {
+  DeedQueue queue;
+  queue.begins([]() -> bool { throw Error(ErrorKind::mismatch, "rank 1 calls something else"); });
+  Work work = queue.push("op", [] {});
+  expect_error(ErrorKind::mismatch, {"rank 1 calls"}, [&] { work.wait(); });
+  queue.begins([] { return false; });
+  Work next = queue.push("next", [] {});
+  expect_error(ErrorKind::aborted, {"next: not run", "rank 1 calls"}, [&] { next.wait(); });
+}
+
+TEST_CASE("a wait with a limit ends without the operation") {
+  DeedQueue queue;
+  std::promise<void> may_end;
+  Work work = queue.push("op", [&] { may_end.get_future().wait(); });
+  CHECK_FALSE(work.wait_for(std::chrono::milliseconds(1)));
+  may_end.set_value();
+  CHECK(work.wait_for(kPatience));
+  CHECK(work.wait_for(std::chrono::nanoseconds(0)));
+}
+
+TEST_CASE("a continuation is called once, with what failed") {
+  DeedQueue queue;
+  std::promise<void> may_end;
+  std::promise<std::string> heard;
+  Work good = queue.push("good", [&] { may_end.get_future().wait(); });
+  Work bad = queue.push("bad", [] { throw Error(ErrorKind::timeout, "too late"); });
+  std::atomic<int> calls = 0;
+  good.then([&](const Error* failure) { calls += failure == nullptr ? 1 : 100; });
+  bad.then([&](const Error* failure) { heard.set_value(failure == nullptr ? "" : failure->what()); });
+  may_end.set_value();
+  CHECK(heard.get_future().get() == "too late");
+  good.wait();
+  CHECK(calls == 1);
+  good.then([&](const Error* failure) { calls += failure == nullptr ? 1 : 100; });
+  CHECK(calls == 2);
+}
+
+TEST_CASE("held operations begin together at the end of the outermost pair") {
+  DeedQueue queue;
+  std::atomic<int> ran = 0;
+  queue.queue().hold();
+  queue.queue().hold();
+  Work first = queue.push("first", [&] { ++ran; });
+  Work second = queue.push("second", [&] { ++ran; });
+  queue.queue().release();
+  CHECK_FALSE(second.wait_for(std::chrono::milliseconds(5)));
+  expect_error(ErrorKind::invalid_argument, {"group_end"}, [&] { first.wait(); });
+  CHECK(ran == 0);
+  queue.queue().release();
+  second.wait();
+  CHECK(ran == 2);
 }

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/expect_error.h"
-#include "support/gloo_ranks.h"
+#include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
 using namespace ddp;
@@ -21,9 +21,10 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
                [&] { (void)group.all_reduce(integers, ReduceOp::average); });
   expect_error(ErrorKind::invalid_argument, {"root 3", "group of 3"}, [&] { (void)group.broadcast(floats, 3); });
   expect_error(ErrorKind::invalid_argument, {"root -1"}, [&] { (void)group.broadcast(floats, -1); });
-  expect_error(ErrorKind::invalid_argument, {"f32[6]", "3 times", "f64[2]"},
+  expect_error(ErrorKind::invalid_argument, {"f32[6]", "not of one type", "f64[2]"},
                [&] { (void)group.all_gather(floats, doubles); });
-  expect_error(ErrorKind::invalid_argument, {"f32[6]", "f32[6]"}, [&] { (void)group.all_gather(floats, floats); });
+  expect_error(ErrorKind::invalid_argument, {"f32[6]", "3 times", "f32[6]"},
+               [&] { (void)group.all_gather(floats, floats); });
   expect_error(ErrorKind::invalid_argument, {"root 7"}, [&] { (void)group.broadcast_bytes("x", 7); });
   CHECK(scripted.script->calls().empty());
 }
@@ -45,7 +46,8 @@ TEST_CASE("an error names rank and operation and number") {
   expect_error(ErrorKind::timeout, {"rank 2: all_reduce max #2 of f32[5]", "as the script says"},
                [&] { failing.wait(); });
   Work next = scripted.group.broadcast(values, 1);
-  expect_error(ErrorKind::aborted, {"rank 2: broadcast from rank 1 #3 of f32[5]", "all_reduce max #2 of f32[5] failed"},
+  expect_error(ErrorKind::aborted,
+               {"rank 2: broadcast from rank 1 #3 of f32[5]", "all_reduce max #2 of f32[5]: as the script says"},
                [&] { next.wait(); });
   expect_error(ErrorKind::aborted, {"all_gather"}, [&] { (void)scripted.group.all_gather_bytes("x"); });
   CHECK(scripted.script->calls().size() == 2);

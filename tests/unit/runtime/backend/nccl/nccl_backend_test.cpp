@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "support/calls.h"
 #include "support/fake_nccl.h"
 
 using namespace std::chrono_literals;
@@ -17,6 +18,10 @@ using ddp::ErrorKind;
 using ddp::NcclBackend;
 using ddp::NcclResult;
 using ddp::ReduceOp;
+using ddp::test::all_gather;
+using ddp::test::all_reduce;
+using ddp::test::barrier;
+using ddp::test::broadcast;
 using ddp::test::FakeNccl;
 
 namespace {
@@ -91,7 +96,7 @@ TEST_CASE("a remote error of nccl is a lost peer and the communicator is aborted
   fake.rank().operation_error = NcclResult::remote_error;
   auto backend = make_backend(fake);
   std::vector<float> values(4, 1.0f);
-  const Failure failure = failure_of([&] { backend->all_reduce(values, ReduceOp::sum); });
+  const Failure failure = failure_of([&] { backend->run(all_reduce(values, ReduceOp::sum)); });
   CHECK(failure.kind == ErrorKind::peer_lost);
   CHECK(contains(failure.text, "that rank has ended"));
   CHECK(contains(failure.text, "socket closed"));
@@ -107,7 +112,7 @@ TEST_CASE("any other asynchronous error of nccl is internal and carries its word
   FakeNccl fake;
   fake.rank().operation_error = NcclResult::system_error;
   auto backend = make_backend(fake);
-  const Failure failure = failure_of([&] { backend->barrier(); });
+  const Failure failure = failure_of([&] { backend->run(barrier()); });
   CHECK(failure.kind == ErrorKind::internal);
   CHECK(contains(failure.text, "result 2"));
   CHECK(fake.rank().aborts == 1);
@@ -118,7 +123,7 @@ TEST_CASE("a collective that never ends on the gpu is a timeout and is aborted")
   fake.rank().stream_polls = FakeNccl::kForEver;
   auto backend = make_backend(fake, 5ms);
   std::vector<float> values(4, 1.0f);
-  const Failure failure = failure_of([&] { backend->all_reduce(values, ReduceOp::sum); });
+  const Failure failure = failure_of([&] { backend->run(all_reduce(values, ReduceOp::sum)); });
   CHECK(failure.kind == ErrorKind::timeout);
   CHECK(contains(failure.text, "5 ms"));
   CHECK(fake.rank().copies_to_host == 0);
@@ -130,7 +135,7 @@ TEST_CASE("a collective that nccl never enqueues is a timeout although the strea
   FakeNccl fake;
   fake.rank().enqueue_polls = FakeNccl::kForEver;
   auto backend = make_backend(fake, 5ms);
-  CHECK(failure_of([&] { backend->barrier(); }).kind == ErrorKind::timeout);
+  CHECK(failure_of([&] { backend->run(barrier()); }).kind == ErrorKind::timeout);
 }
 
 TEST_CASE("an abort that hangs does not hold up the error and what it may still use is left alone") {
@@ -138,7 +143,7 @@ TEST_CASE("an abort that hangs does not hold up the error and what it may still 
   fake.rank().stream_polls = FakeNccl::kForEver;
   fake.rank().abort_hangs = true;
   auto backend = make_backend(fake, 5ms, 5ms);
-  CHECK(failure_of([&] { backend->barrier(); }).kind == ErrorKind::timeout);
+  CHECK(failure_of([&] { backend->run(barrier()); }).kind == ErrorKind::timeout);
   backend.reset();
   CHECK(fake.rank().streams_destroyed == 0);
   fake.let_aborts_end();
@@ -148,8 +153,8 @@ TEST_CASE("a backend that has failed refuses further operations") {
   FakeNccl fake;
   fake.rank().operation_error = NcclResult::remote_error;
   auto backend = make_backend(fake);
-  failure_of([&] { backend->barrier(); });
-  CHECK(failure_of([&] { backend->barrier(); }).kind == ErrorKind::aborted);
+  failure_of([&] { backend->run(barrier()); });
+  CHECK(failure_of([&] { backend->run(barrier()); }).kind == ErrorKind::aborted);
   CHECK(fake.rank().aborts == 1);
 }
 
@@ -158,7 +163,7 @@ TEST_CASE("a gpu without room for staging is an error that says how much was wan
   fake.rank().out_of_memory = true;
   auto backend = make_backend(fake);
   std::vector<float> values(4);
-  const Failure failure = failure_of([&] { backend->all_reduce(values, ReduceOp::sum); });
+  const Failure failure = failure_of([&] { backend->run(all_reduce(values, ReduceOp::sum)); });
   CHECK(failure.kind == ErrorKind::internal);
   CHECK(contains(failure.text, "16 bytes"));
   CHECK(contains(failure.text, "cudaErrorMemoryAllocation"));
@@ -182,7 +187,7 @@ TEST_CASE("a collective that takes a while is waited for") {
   fake.rank().stream_polls = 7;
   auto backend = make_backend(fake);
   std::vector<float> values = {1, 2, 3};
-  backend->all_reduce(values, ReduceOp::sum);
+  backend->run(all_reduce(values, ReduceOp::sum));
   CHECK(values == std::vector<float>{1, 2, 3});
 }
 
@@ -191,14 +196,14 @@ TEST_CASE("host buffers go through device memory that is used again") {
   auto backend = make_backend(fake);
   std::vector<float> values = {1, 2, 3, 4};
   std::vector<float> fewer = {5, 6};
-  backend->all_reduce(values, ReduceOp::sum);
-  backend->all_reduce(fewer, ReduceOp::sum);
+  backend->run(all_reduce(values, ReduceOp::sum));
+  backend->run(all_reduce(fewer, ReduceOp::sum));
   CHECK(fake.rank().copies_to_device == 2);
   CHECK(fake.rank().copies_to_host == 2);
   CHECK(fake.rank().foreign_pointers == 0);
   CHECK(fake.rank().allocations == 1);
   std::vector<float> more(100, 7.0f);
-  backend->all_reduce(more, ReduceOp::sum);
+  backend->run(all_reduce(more, ReduceOp::sum));
   CHECK(fake.rank().allocations == 2);
 }
 
@@ -207,9 +212,10 @@ TEST_CASE("device buffers are used where they lie") {
   auto backend = make_backend(fake);
   float* values = fake.device_memory<float>({1, 2});
   float* gathered = fake.device_memory<float>({0, 0});
-  backend->all_reduce({values, 2, DataType::f32, DeviceType::cuda}, ReduceOp::sum);
-  backend->broadcast({values, 2, DataType::f32, DeviceType::cuda}, 0);
-  backend->all_gather({gathered, 2, DataType::f32, DeviceType::cuda}, {values, 2, DataType::f32, DeviceType::cuda});
+  backend->run(all_reduce({values, 2, DataType::f32, DeviceType::cuda}, ReduceOp::sum));
+  backend->run(broadcast({values, 2, DataType::f32, DeviceType::cuda}, 0));
+  backend->run(
+      all_gather({gathered, 2, DataType::f32, DeviceType::cuda}, {values, 2, DataType::f32, DeviceType::cuda}));
   CHECK(gathered[1] == 2.0f);
   CHECK(fake.rank().copies_to_device + fake.rank().copies_to_host == 0);
   CHECK(fake.rank().allocations == 0);
@@ -224,14 +230,14 @@ TEST_CASE("two ranks sum and average their values") {
     const float own = rank == 0 ? 1.0f : 3.0f;
     sums[rank].assign(1000, own);
     averages[rank].assign(10, own);
-    backend.all_reduce(sums[rank], ReduceOp::sum);
-    backend.all_reduce(averages[rank], ReduceOp::average);
-    backend.barrier();
+    backend.run(all_reduce(sums[rank], ReduceOp::sum));
+    backend.run(all_reduce(averages[rank], ReduceOp::average));
+    backend.run(barrier());
   });
   for (int rank = 0; rank < 2; ++rank) {
     CHECK(sums[rank] == std::vector<float>(1000, 4.0f));
     CHECK(averages[rank] == std::vector<float>(10, 2.0f));
-    CHECK(fake.rank(rank).reductions == std::vector{ReduceOp::sum, ReduceOp::average, ReduceOp::max});
+    CHECK(fake.rank(rank).reductions == std::vector<ReduceOp>{ReduceOp::sum, ReduceOp::average, ReduceOp::max});
     CHECK(fake.rank(rank).foreign_pointers == 0);
     CHECK(fake.rank(rank).destroys == 1);
   }
@@ -240,7 +246,7 @@ TEST_CASE("two ranks sum and average their values") {
 TEST_CASE("a broadcast copies into the gpu on the root and out of it on the others") {
   FakeNccl fake(2);
   std::vector<std::int64_t> values[2] = {{0, 0}, {7, 8}};
-  on_ranks(fake, 2, [&](int rank, NcclBackend& backend) { backend.broadcast(values[rank], 1); });
+  on_ranks(fake, 2, [&](int rank, NcclBackend& backend) { backend.run(broadcast(values[rank], 1)); });
   CHECK(values[0] == values[1]);
   CHECK(values[0] == std::vector<std::int64_t>{7, 8});
   CHECK(fake.rank(0).copies_to_device == 0);
@@ -261,8 +267,8 @@ TEST_CASE("gathered values lie in the order of the ranks wherever input and outp
     double* device_output = fake.device_memory(output, rank);
     const bool in_host = input_device == DeviceType::cpu;
     const bool out_host = output_device == DeviceType::cpu;
-    backend.all_gather({out_host ? output.data() : device_output, 4, DataType::f64, output_device},
-                       {in_host ? input.data() : device_input, 2, DataType::f64, input_device});
+    backend.run(all_gather({out_host ? output.data() : device_output, 4, DataType::f64, output_device},
+                           {in_host ? input.data() : device_input, 2, DataType::f64, input_device}));
     if (!out_host) output.assign(device_output, device_output + 4);
     results[rank] = output;
   });
@@ -278,6 +284,6 @@ TEST_CASE("each rank works on the gpu of its local rank") {
   NcclBackend backend({0, 1, 2, 10s}, *ddp::make_memory_store(10s), fake.nccl(), fake.cuda());
   CHECK(fake.rank().current_device == 2);
   fake.rank().current_device = -1;
-  backend.barrier();
+  backend.run(barrier());
   CHECK(fake.rank().current_device == 2);
 }

@@ -1,4 +1,4 @@
-// The ranks of one group as threads of this process, over real Gloo.
+// The ranks of one group as threads of this process, over a real backend.
 #pragma once
 
 #include <ddp/error.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/group/group_core.h"
 #include "support/deadline.h"
 
 namespace ddp::test {
@@ -41,7 +42,7 @@ RankOutcome outcome_of(Deed&& deed) {
   }
 }
 
-class GlooRanks {
+class RankThreads {
  public:
   // What a rank has: its group, until it leaves.
   class Rank {
@@ -56,14 +57,15 @@ class GlooRanks {
     }
 
    private:
-    friend class GlooRanks;
+    friend class RankThreads;
     std::unique_ptr<ProcessGroup> group_;
     std::atomic<int>* ended_ = nullptr;
     int size_ = 0;
   };
   using Deed = std::function<void(Rank&)>;
 
-  explicit GlooRanks(int size, std::chrono::milliseconds timeout = kPatience) : size_(size), timeout_(timeout) {}
+  RankThreads(BackendFactory backend, int size, std::chrono::milliseconds timeout = kPatience)
+      : backend_(std::move(backend)), size_(size), timeout_(timeout) {}
 
   // All ranks carry out the deed at once. Their groups end when all have ended, but for those that left.
   std::vector<RankOutcome> outcomes(const Deed& deed) {
@@ -78,8 +80,10 @@ class GlooRanks {
         self.ended_ = &ended;
         self.size_ = size_;
         result[static_cast<std::size_t>(rank)] = outcome_of([&] {
-          const BackendOptions options{rank, size_, rank, timeout_};
-          self.group_ = std::make_unique<ProcessGroup>(make_gloo_backend(options, store), rank, size_, "test");
+          GroupDescription description{"world", {rank, size_, rank, timeout_}, store, backend_, "test"};
+          auto backend = backend_(description.options, store);
+          self.group_ =
+              std::make_unique<ProcessGroup>(std::make_unique<GroupCore>(std::move(description), std::move(backend)));
           deed(self);
         });
         ++ended;
@@ -109,8 +113,15 @@ class GlooRanks {
   }
 
  private:
+  BackendFactory backend_;
   int size_;
   std::chrono::milliseconds timeout_;
+};
+
+class GlooRanks : public RankThreads {
+ public:
+  explicit GlooRanks(int size, std::chrono::milliseconds timeout = kPatience)
+      : RankThreads(make_gloo_backend, size, timeout) {}
 };
 
 }  // namespace ddp::test

@@ -1,0 +1,33 @@
+// Memory: a buffer that owns its memory; made by ProcessGroup::allocate.
+#pragma once
+
+#include <ddp/buffer.h>
+#include <ddp/version.h>
+
+#include <memory>
+
+namespace ddp {
+
+// Move-only. The memory lives until this is destroyed, which must not be while an operation uses it.
+class Memory {
+ public:
+  Memory() = default;
+  // `owner` frees the memory of `buffer` when it is destroyed.
+  Memory(Buffer buffer, std::shared_ptr<void> owner) : buffer_(buffer), owner_(std::move(owner)) {}
+  Memory(Memory&&) noexcept = default;
+  Memory& operator=(Memory&&) noexcept = default;
+
+  const Buffer& buffer() const { return buffer_; }
+  operator Buffer() const { return buffer_; }
+  operator ConstBuffer() const { return buffer_; }
+  template <typename T>
+  std::span<T> as() const {
+    return buffer_.as<T>();
+  }
+
+ private:
+  Buffer buffer_;
+  std::shared_ptr<void> owner_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,54 @@
+// ReduceOp: how the values of all ranks become one.
+#pragma once
+
+#include <ddp/data_type.h>
+#include <ddp/version.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddp {
+
+// A value.
+//
+//   average              each rank's values divided by the group's size, then summed, as PyTorch's
+//                        DistributedDataParallel does; floating-point types
+//   premultiplied_sum    each rank's values times the rank's own factor, then summed; floating-point types
+//   bit_and, bit_or, bit_xor   integer types and bool
+//
+// Integers wrap around. With bool, sum and max are "or", product and min are "and". A NaN among floating-point values
+// makes the result NaN, with min and max too.
+struct ReduceOp {
+  enum Kind : std::uint8_t { sum, average, product, min, max, bit_and, bit_or, bit_xor, premultiplied_sum };
+
+  Kind kind = sum;
+  double factor = 1;  // of premultiplied_sum; may differ between ranks
+
+  constexpr ReduceOp(Kind kind_ = sum, double factor_ = 1) : kind(kind_), factor(factor_) {}
+
+  static constexpr ReduceOp premultiplied(double factor) { return {premultiplied_sum, factor}; }
+
+  friend constexpr bool operator==(const ReduceOp& a, const ReduceOp& b) {
+    return a.kind == b.kind && a.factor == b.factor;
+  }
+};
+
+// Whether values of this type can be reduced so.
+constexpr bool is_defined(ReduceOp op, DataType type) {
+  switch (op.kind) {
+    case ReduceOp::average:
+    case ReduceOp::premultiplied_sum:
+      return is_floating_point(type);
+    case ReduceOp::bit_and:
+    case ReduceOp::bit_or:
+    case ReduceOp::bit_xor:
+      return !is_floating_point(type);
+    default:
+      return true;
+  }
+}
+
+// "sum" and so on.
+DDP_EXPORT std::string_view to_string(ReduceOp::Kind kind);
+
+}  // namespace ddp

@@ -1,0 +1,121 @@
+#include "runtime/group/call.h"
+
+#include <array>
+#include <span>
+
+#include "base/hash.h"
+
+namespace ddp {
+namespace {
+
+bool has_reduction(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
+}
+
+template <typename Part>
+std::vector<std::size_t> counts_of(const std::vector<Part>& parts) {
+  std::vector<std::size_t> result;
+  for (const Part& part : parts) result.push_back(part.count);
+  return result;
+}
+
+// Elements for each rank, where all ranks must say the same of it; one number if all are equal.
+std::vector<std::size_t> common_counts(const Call& call, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<std::size_t> counts;
+  switch (call.operation) {
+    case Operation::all_reduce:
+    case Operation::reduce:
+    case Operation::broadcast:
+      return {call.output.count};
+    case Operation::all_gather:
+      counts = counts_of(call.output_parts);
+      if (counts.empty()) return {call.input.count};
+      break;
+    case Operation::reduce_scatter:
+      counts = counts_of(call.input_parts);
+      if (counts.empty()) return {call.input.count / ranks};
+      break;
+    default:
+      return {};
+  }
+  for (const std::size_t count : counts) {
+    if (count != counts[0]) return counts;
+  }
+  return {counts[0]};
+}
+
+}  // namespace
+
+std::string_view to_string(Operation operation) {
+  constexpr std::array<std::string_view, 11> kNames = {
+      "all_reduce",     "reduce",     "broadcast", "all_gather", "gather", "scatter",
+      "reduce_scatter", "all_to_all", "barrier",   "send",       "recv"};
+  return kNames[static_cast<std::size_t>(operation)];
+}
+
+ConstBuffer subject_of(const Call& call) {
+  switch (call.operation) {
+    case Operation::all_gather:
+    case Operation::gather:
+    case Operation::send:
+    case Operation::all_to_all:
+      return call.input;
+    default:
+      return call.output;
+  }
+}
+
+ConstBuffer input_part(const Call& call, int rank, int size) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (!call.input_parts.empty()) return call.input_parts[index];
+  const std::size_t count = call.input.count / static_cast<std::size_t>(size);
+  return call.input.slice(index * count, count);
+}
+
+Buffer output_part(const Call& call, int rank, int size) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (!call.output_parts.empty()) return call.output_parts[index];
+  const std::size_t count = call.output.count / static_cast<std::size_t>(size);
+  return call.output.slice(index * count, count);
+}
+
+std::uint64_t fingerprint(const Call& call, int size) {
+  base::Fnv1a64 hash;
+  const auto add = [&](std::uint64_t value) { hash.update(std::as_bytes(std::span(&value, 1))); };
+  add(static_cast<std::uint64_t>(call.operation));
+  add(static_cast<std::uint64_t>(subject_of(call).type));
+  add(has_reduction(call.operation) ? call.op.kind : 0);
+  add(static_cast<std::uint64_t>(call.peer + 1));
+  for (const std::size_t count : common_counts(call, size)) add(count);
+  return hash.value() == 0 ? 1 : hash.value();
+}
+
+std::string describe(const Call& call) {
+  std::string text(to_string(call.operation));
+  if (has_reduction(call.operation)) text += " " + std::string(to_string(call.op.kind));
+  const std::string peer = std::to_string(call.peer);
+  switch (call.operation) {
+    case Operation::broadcast:
+    case Operation::scatter:
+    case Operation::recv:
+      text += " from rank " + peer;
+      break;
+    case Operation::reduce:
+    case Operation::gather:
+    case Operation::send:
+      text += " to rank " + peer;
+      break;
+    default:
+      break;
+  }
+  text += " #" + std::to_string(call.sequence);
+  if (call.operation != Operation::barrier) {
+    const ConstBuffer subject = subject_of(call);
+    text += " of " + std::string(to_string(subject.type)) + "[" + std::to_string(subject.count) + "]";
+  }
+  if (!call.name.empty()) text += " ('" + call.name + "')";
+  return text;
+}
+
+}  // namespace ddp

@@ -1,0 +1,64 @@
+// Call: one operation of a process group, as a value. What is checked, compared between ranks, queued, carried out and
+// told in messages is this.
+#pragma once
+
+#include <ddp/buffer.h>
+#include <ddp/call_site.h>
+#include <ddp/reduce_op.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp {
+
+enum class Operation : std::uint8_t {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  gather,
+  scatter,
+  reduce_scatter,
+  all_to_all,
+  barrier,
+  send,
+  recv,
+};
+
+std::string_view to_string(Operation operation);
+
+struct Call {
+  Operation operation = Operation::barrier;
+  // all_reduce, reduce and broadcast work in place: both are the same memory.
+  ConstBuffer input;
+  Buffer output;
+  // One for each rank, where input or output consist of such parts. Empty: parts of equal size that follow each other.
+  std::vector<ConstBuffer> input_parts;
+  std::vector<Buffer> output_parts;
+  ReduceOp op;
+  int peer = -1;  // the root; of send and recv the other side
+
+  std::chrono::milliseconds timeout{0};  // 0: the backend's own
+  std::string name;
+  CallSite site;
+  std::uint64_t sequence = 0;  // from 1; given by the group
+};
+
+// The element count that stands in messages, and the type.
+ConstBuffer subject_of(const Call& call);
+
+// What this rank gives to `rank`, or gets from it, in operations that consist of parts.
+ConstBuffer input_part(const Call& call, int rank, int size);
+Buffer output_part(const Call& call, int rank, int size);
+
+// What all ranks of the group must have called alike, in 64 bits: operation, type, counts, reduction and root. Where
+// counts may differ between ranks (all_to_all, gather, scatter with parts) they are not in it. Never 0.
+std::uint64_t fingerprint(const Call& call, int size);
+
+// "all_reduce max #12 of f32[1024] ('bucket 3')".
+std::string describe(const Call& call);
+
+}  // namespace ddp

@@ -1,0 +1,69 @@
+// GroupCore: what a ProcessGroup is made of: who the ranks are, the backend, the queues of what was called.
+#pragma once
+
+#include <ddp/process_group.h>
+#include <ddp/store.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/backend/backend.h"
+#include "runtime/group/operation_queue.h"
+
+namespace ddp {
+
+// Makes the backend of a group whose ranks meet in `store`.
+using BackendFactory =
+    std::function<std::unique_ptr<Backend>(const BackendOptions& options, std::shared_ptr<Store> store)>;
+
+struct GroupDescription {
+  std::string name = "world";
+  BackendOptions options;
+  std::shared_ptr<Store> store;  // of this group alone; null: it has none, and no sub-groups
+  BackendFactory make_backend;   // for sub-groups
+  std::string backend_reason;
+};
+
+// Thread-safe.
+class GroupCore {
+ public:
+  GroupCore(GroupDescription description, std::unique_ptr<Backend> backend);
+
+  const GroupDescription& description() const { return description_; }
+  int rank() const { return description_.options.rank; }
+  int size() const { return description_.options.size; }
+  Backend& backend() { return *backend_; }
+  const std::string& backend_name() const { return backend_name_; }
+
+  // Queues a call whose arguments have been checked.
+  Work push(Call call, const CallOptions& options, CallSite site);
+  void group_start() { collectives_.hold(); }
+  void group_end() { collectives_.release(); }
+  void abort();
+  void close(const std::string& reason);
+
+  // A new group of the ranks `members` (of this group, this one among them), that no other call of this gave.
+  std::unique_ptr<GroupCore> make_group(std::span<const int> members, std::string name);
+  void monitored_barrier(std::chrono::milliseconds timeout);
+
+ private:
+  CallRunner runner();
+  OperationQueue& queue_of(const Call& call);
+  Store& store(const char* function);
+
+  const GroupDescription description_;
+  const std::shared_ptr<Backend> backend_;  // shared with the operations under way
+  const std::string backend_name_;
+
+  std::mutex mutex_;
+  std::map<std::string, int> groups_made_;  // by list of ranks
+  int monitored_barriers_ = 0;
+  std::map<std::pair<Operation, int>, std::unique_ptr<OperationQueue>> lanes_;  // send and recv, by peer
+  OperationQueue collectives_;
+};
+
+}  // namespace ddp

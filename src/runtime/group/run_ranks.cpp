@@ -1,0 +1,53 @@
+#include <ddp/error.h>
+#include <ddp/init.h>
+
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/group/group_core.h"
+
+namespace ddp {
+namespace {
+
+// Whether somebody else's failure is what this one tells of.
+bool is_consequence(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::peer_lost || error.kind() == ErrorKind::aborted;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void run_ranks(int ranks, const std::function<void(ProcessGroup& group)>& rank, const RunRanksOptions& options) {
+  if (ranks < 1) throw Error(ErrorKind::invalid_argument, "run_ranks: " + std::to_string(ranks) + " ranks");
+  const auto store = make_memory_store(options.timeout);
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int number = 0; number < ranks; ++number) {
+    threads.emplace_back([&, number] {
+      try {
+        GroupDescription description{
+            "world", {number, ranks, number, options.timeout}, store, make_gloo_backend, "ranks of one process"};
+        auto backend = description.make_backend(description.options, store);
+        ProcessGroup group(std::make_unique<GroupCore>(std::move(description), std::move(backend)));
+        rank(group);
+      } catch (...) {
+        failures[static_cast<std::size_t>(number)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::exception_ptr first;
+  for (const std::exception_ptr& failure : failures) {
+    if (failure && (!first || (is_consequence(first) && !is_consequence(failure)))) first = failure;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace ddp

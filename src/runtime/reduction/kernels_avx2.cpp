@@ -1,0 +1,37 @@
+// For processors with AVX2 and F16C; compiled with the options for them (src/CMakeLists.txt).
+#include <immintrin.h>
+
+#include "runtime/reduction/kernels.h"
+
+namespace ddp {
+namespace {
+
+constexpr std::size_t kLanes = 8;
+
+void widen(const Float16* from, float* to, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+  for (; i < count; ++i) to[i] = _cvtsh_ss(from[i].bits);
+}
+
+void narrow(const float* from, Float16* to, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  }
+  for (; i < count; ++i) to[i].bits = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
+}
+
+}  // namespace
+}  // namespace ddp
+
+#include "runtime/reduction/kernels_impl.h"
+
+namespace ddp {
+
+const ReductionKernels kAvx2Kernels = kKernels;
+
+}  // namespace ddp

@@ -1,0 +1,202 @@
+// The loops of the reductions, to be included by exactly one file a processor kind. Everything in here has internal
+// linkage, and nothing from elsewhere that could be inlined is called in the loops: a function that two files compile
+// for different processors would be merged by the linker, and the wrong one could be kept.
+//
+// Each block of elements goes through an accumulator that stays in the first-level cache: the first source is copied
+// (or widened) into it, the others are added to it, and it is copied (or rounded) to every destination. So no loop has
+// memory that the compiler must take for overlapping, and all of them become vector instructions.
+//
+// The includer defines, in an unnamed namespace, widen(const Float16*, float*, n) and narrow(const float*, Float16*,
+// n).
+#pragma once
+
+#include <cstring>
+
+#include "runtime/reduction/kernels.h"
+
+namespace ddp {
+namespace {
+
+// Elements of a block: 4 KiB of floats, so that the accumulator, one widened source and the data fit into 32 KiB.
+constexpr std::size_t kBlock = 1024;
+
+void widen(const BFloat16* from, float* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(from[i].bits) << 16;
+    to[i] = __builtin_bit_cast(float, bits);
+  }
+}
+void narrow(const float* from, BFloat16* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, from[i]);
+    const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const std::uint32_t quiet = (bits >> 16) | 0x40U;
+    to[i].bits = static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+  }
+}
+
+// How elements of T are computed: as they are, or widened.
+template <typename T>
+struct Computed {
+  using Type = T;
+  static void load(const void* from, T* to, std::size_t count) { std::memcpy(to, from, count * sizeof(T)); }
+  static void store(const T* from, void* to, std::size_t count) { std::memcpy(to, from, count * sizeof(T)); }
+};
+template <typename Half>
+struct Widened {
+  using Type = float;
+  static void load(const void* from, float* to, std::size_t count) { widen(static_cast<const Half*>(from), to, count); }
+  static void store(const float* from, void* to, std::size_t count) { narrow(from, static_cast<Half*>(to), count); }
+};
+template <>
+struct Computed<Float16> : Widened<Float16> {};
+template <>
+struct Computed<BFloat16> : Widened<BFloat16> {};
+
+// Integers wrap around, which is defined for unsigned ones only.
+template <typename T>
+struct Unsigned {
+  using Type = T;
+};
+template <>
+struct Unsigned<std::int8_t> {
+  using Type = std::uint8_t;
+};
+template <>
+struct Unsigned<std::int16_t> {
+  using Type = std::uint32_t;  // 16 bits would be promoted to int
+};
+template <>
+struct Unsigned<std::int32_t> {
+  using Type = std::uint32_t;
+};
+template <>
+struct Unsigned<std::int64_t> {
+  using Type = std::uint64_t;
+};
+
+struct Sum {
+  template <typename T>
+  static T apply(T a, T b) {
+    using U = typename Unsigned<T>::Type;
+    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+  }
+};
+struct Product {
+  template <typename T>
+  static T apply(T a, T b) {
+    using U = typename Unsigned<T>::Type;
+    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+  }
+};
+// `b != b` only for NaN, which wins; the compiler drops it for integers.
+struct Min {
+  template <typename T>
+  static T apply(T a, T b) {
+    return (b < a) | (b != b) ? b : a;  // NOLINT(misc-redundant-expression)
+  }
+};
+struct Max {
+  template <typename T>
+  static T apply(T a, T b) {
+    return (b > a) | (b != b) ? b : a;  // NOLINT(misc-redundant-expression)
+  }
+};
+struct And {
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+template <typename T>
+void multiply(T* values, double factor, std::size_t count) {
+  const T typed = static_cast<T>(factor);
+  for (std::size_t i = 0; i < count; ++i) values[i] *= typed;
+}
+
+// One pass over a block. `next` is the operand as it lies in memory, or widened in `scratch`.
+template <typename Operation, typename T>
+void accumulate(T* accumulator, const T* next, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) accumulator[i] = Operation::apply(accumulator[i], next[i]);
+}
+
+template <typename T, typename Operation, bool scaled>
+void reduce_blocks(std::span<const ReductionSource> sources, std::span<void* const> destinations, std::size_t count) {
+  using Value = typename Computed<T>::Type;
+  alignas(64) Value accumulator[kBlock];
+  alignas(64) Value scratch[kBlock];
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t length = count - first < kBlock ? count - first : kBlock;
+    const std::size_t offset = first * sizeof(T);
+    for (std::size_t k = 0; k < sources.size(); ++k) {
+      const void* data = static_cast<const char*>(sources[k].data) + offset;
+      Value* target = k == 0 ? accumulator : scratch;
+      Computed<T>::load(data, target, length);
+      if constexpr (scaled) multiply(target, sources[k].factor, length);
+      if (k > 0) accumulate<Operation>(accumulator, scratch, length);
+    }
+    Computed<T>::store(accumulator, static_cast<char*>(destinations[0]) + offset, length);
+    for (std::size_t k = 1; k < destinations.size(); ++k) {
+      std::memcpy(static_cast<char*>(destinations[k]) + offset, static_cast<char*>(destinations[0]) + offset,
+                  length * sizeof(T));
+    }
+  }
+}
+
+using Steps = ReductionKernels;
+
+template <typename T>
+constexpr std::array<ReductionKernel, Steps::kSteps> arithmetic() {
+  std::array<ReductionKernel, Steps::kSteps> row{};
+  row[Steps::sum] = reduce_blocks<T, Sum, false>;
+  row[Steps::product] = reduce_blocks<T, Product, false>;
+  row[Steps::min] = reduce_blocks<T, Min, false>;
+  row[Steps::max] = reduce_blocks<T, Max, false>;
+  return row;
+}
+
+template <typename T>
+constexpr auto floating_point() {
+  auto row = arithmetic<T>();
+  row[Steps::scaled_sum] = reduce_blocks<T, Sum, true>;
+  return row;
+}
+
+template <typename T>
+constexpr auto integer() {
+  auto row = arithmetic<T>();
+  row[Steps::bit_and] = reduce_blocks<T, And, false>;
+  row[Steps::bit_or] = reduce_blocks<T, Or, false>;
+  row[Steps::bit_xor] = reduce_blocks<T, Xor, false>;
+  return row;
+}
+
+// bool: bytes that are 0 or 1.
+constexpr auto boolean() {
+  auto row = integer<std::uint8_t>();
+  row[Steps::sum] = row[Steps::max] = row[Steps::bit_or];
+  row[Steps::product] = row[Steps::min] = row[Steps::bit_and];
+  return row;
+}
+
+// In the order of DataType.
+constexpr ReductionKernels kKernels{{floating_point<Float16>(), floating_point<BFloat16>(), floating_point<float>(),
+                                     floating_point<double>(), integer<std::int8_t>(), integer<std::int16_t>(),
+                                     integer<std::int32_t>(), integer<std::int64_t>(), integer<std::uint8_t>(),
+                                     boolean()}};
+
+}  // namespace
+}  // namespace ddp

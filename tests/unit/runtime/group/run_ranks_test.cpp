@@ -1,0 +1,39 @@
+#include <ddp/init.h>
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "support/expect_error.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE("ranks of one process work together") {
+  std::atomic<int> sum = 0;
+  run_ranks(4, [&](ProcessGroup& group) {
+    std::vector<std::int32_t> value = {group.rank()};
+    group.all_reduce(value).wait();
+    sum += value[0];
+  });
+  CHECK(sum == 4 * 6);
+}
+
+TEST_CASE("the exception of the rank that failed first comes out of run_ranks") {
+  CHECK_THROWS_WITH(run_ranks(3,
+                              [](ProcessGroup& group) {
+                                if (group.rank() == 2) throw std::runtime_error("bad sample");
+                                group.barrier().wait();
+                              }),
+                    "bad sample");
+}
+
+TEST_CASE("less than one rank is refused") {
+  expect_error(ErrorKind::invalid_argument, {"0 ranks"}, [] { run_ranks(0, [](ProcessGroup&) {}); });
+}
+
+TEST_CASE("an unknown backend for ranks of one process is refused") {
+  expect_error(ErrorKind::invalid_argument, {"'glou'", "gloo"},
+               [] { run_ranks(2, [](ProcessGroup&) {}, {.backend = "glou"}); });
+}
