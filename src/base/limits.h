@@ -51,6 +51,7 @@ inline constexpr auto kStoreLongestPause = 1s;
 inline constexpr auto kStoreHandshake = 5s;
 inline constexpr int kStoreRepeats = 3;
 inline constexpr std::size_t kStoreEagerKeys = 16;
+inline constexpr std::size_t kStoreAbsentKeys = 1000;  // of a wait in vain that are looked for
 // Server of rank 0: at the end, for clients that are still there, and how often it looks.
 inline constexpr auto kStoreGoodbye = 5s;
 inline constexpr auto kStoreGoodbyeLook = 10ms;
@@ -119,6 +120,13 @@ inline constexpr std::size_t kTailsBytes = std::size_t{16} << 20;  // of all str
 inline constexpr std::size_t kErrorFileBytes = std::size_t{1} << 20;
 
 // Runtime. What a program can choose (time-outs, bucket sizes) has its default in the public headers.
+// Ranks of one machine: the staging buffers of each (four of them), and what may be under way between two ranks.
+inline constexpr std::size_t kHostStageBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kHostChannelsBytes = std::size_t{1} << 20;  // of one rank to all others …
+inline constexpr std::size_t kHostChannelLeast = std::size_t{4} << 10;   // … but for each no less
+inline constexpr std::size_t kHostChannelMost = std::size_t{128} << 10;  // and no more
+inline constexpr auto kHostLook = 5ms;      // between two looks whether a peer is gone, while waiting for it
+inline constexpr auto kSegmentWait = 1s;    // for shared memory that a peer has named
 inline constexpr auto kUnwindingWait = 1s;  // for a collective under way when an exception ends its group
 inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit
 

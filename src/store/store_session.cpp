@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "base/text.h"
 #include "store/key_names.h"
 #include "store/key_requests.h"
@@ -122,7 +123,7 @@ bool StoreSession::cancel_wait() {
 
 std::vector<std::string> StoreSession::absent(Keys keys) {
   const Deadline until = deadline();
-  keys = keys.first(std::min<std::size_t>(keys.size(), 1000));
+  keys = keys.first(std::min(keys.size(), limits::kStoreAbsentKeys));
   std::string requests;
   for (const std::string& key : keys) requests += encode(about(StoreOp::check, key), server_.dialect);
   connection_->send(requests, until);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/backend/cpu/cpu_backend.h"
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/group/group_core.h"
 
@@ -12,11 +13,33 @@ namespace ddp::test {
 struct BackendUnderTest {
   std::string name;
   BackendFactory make;
-  int thorough_ranks = 8;  // with more, some tests leave out their larger cases
+  int thorough_ranks = 8;  // with more, some tests leave out most of their cases
 };
 
+inline BackendUnderTest cpu_backend(NearMemory::Way best) {
+  const char* name = best == NearMemory::Way::direct   ? "cpu, memory read where it lies"
+                     : best == NearMemory::Way::copied ? "cpu, memory copied once"
+                                                       : "cpu, memory staged";
+  return {name, [best](const BackendOptions& options, const std::shared_ptr<Store>&) {
+            return make_cpu_backend(options, best);
+          }};
+}
+
+// For ranks that are on several machines.
+inline BackendUnderTest cpu_between_machines() {
+  return {"cpu between machines", [](const BackendOptions& options, std::shared_ptr<Store> store) {
+            return make_cpu_backend(options, std::move(store));
+          }};
+}
+
+// Over TCP each step takes long when there are more ranks than processors.
+inline BackendUnderTest gloo_backend() {
+  return {"gloo", make_gloo_backend, 3};
+}
+
 inline std::vector<BackendUnderTest> backends_under_test() {
-  return {{"gloo", make_gloo_backend, 4}};
+  return {cpu_backend(NearMemory::Way::direct), cpu_backend(NearMemory::Way::copied),
+          cpu_backend(NearMemory::Way::none), gloo_backend()};
 }
 
 }  // namespace ddp::test

@@ -16,6 +16,7 @@
 
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/group/group_core.h"
+#include "runtime/host/host_group.h"
 #include "support/deadline.h"
 
 namespace ddp::test {
@@ -67,6 +68,12 @@ class RankThreads {
   RankThreads(BackendFactory backend, int size, std::chrono::milliseconds timeout = kPatience)
       : backend_(std::move(backend)), size_(size), timeout_(timeout) {}
 
+  // As if the ranks were on several machines: those with the same name are on one.
+  RankThreads& on(std::function<std::string(int rank)> machine_of) {
+    machine_of_ = std::move(machine_of);
+    return *this;
+  }
+
   // All ranks carry out the deed at once. Their groups end when all have ended, but for those that left.
   std::vector<RankOutcome> outcomes(const Deed& deed) {
     const auto store = make_memory_store(kPatience);
@@ -80,7 +87,14 @@ class RankThreads {
         self.ended_ = &ended;
         self.size_ = size_;
         result[static_cast<std::size_t>(rank)] = outcome_of([&] {
-          GroupDescription description{"world", {rank, size_, rank, timeout_}, store, backend_, "test"};
+          GroupDescription description;
+          description.options.rank = rank;
+          description.options.size = size_;
+          description.options.timeout = timeout_;
+          description.store = store;
+          description.make_backend = backend_;
+          description.options.machine = machine_of_(rank);
+          description.options.host = HostGroup::meet(description.options, *store);
           auto backend = backend_(description.options, store);
           self.group_ =
               std::make_unique<ProcessGroup>(std::make_unique<GroupCore>(std::move(description), std::move(backend)));
@@ -114,6 +128,7 @@ class RankThreads {
 
  private:
   BackendFactory backend_;
+  std::function<std::string(int)> machine_of_ = [](int) { return ""; };
   int size_;
   std::chrono::milliseconds timeout_;
 };

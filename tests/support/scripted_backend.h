@@ -99,8 +99,12 @@ class ScriptedBackend : public Backend {
 
 // A group over one backend, without a store.
 inline ProcessGroup make_group(std::unique_ptr<Backend> backend, int rank, int size) {
-  return ProcessGroup(std::make_unique<GroupCore>(
-      GroupDescription{"world", {rank, size, rank, kPatience}, nullptr, nullptr, "scripted"}, std::move(backend)));
+  GroupDescription description;
+  description.options.rank = rank;
+  description.options.size = size;
+  description.options.timeout = kPatience;
+  description.backend_reason = "scripted";
+  return ProcessGroup(std::make_unique<GroupCore>(std::move(description), std::move(backend)));
 }
 
 // A group over such a backend.

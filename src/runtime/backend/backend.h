@@ -14,11 +14,15 @@
 
 namespace ddp {
 
+class HostGroup;
+
 struct BackendOptions {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
   std::chrono::milliseconds timeout{0};  // of the meeting of all ranks
+  std::string machine;                   // ranks with the same one are on one machine; empty: found out
+  std::shared_ptr<HostGroup> host;       // the ranks of this machine, when they have met
 };
 
 // Arguments have been checked: counts fit, types suit the operation, nothing is empty but where ranks may give

@@ -10,17 +10,22 @@
 namespace ddp {
 namespace {
 
-// The reason against the plug-in: the one that all ranks have, else that of the first rank with one. Empty if it works
-// on all.
-std::string first_obstacle(std::span<const BackendOffer> offers) {
-  const std::string& first = offers.front().probe.obstacle;
-  if (std::all_of(offers.begin(), offers.end(), [&](const BackendOffer& o) { return o.probe.obstacle == first; }) &&
-      !first.empty()) {
-    return first;
-  }
+constexpr char kRecord = '\x1e';
+constexpr char kField = '\x1f';
+
+// The reason against a backend: the one that all ranks have, else that of the first rank with one. Empty if it works on
+// all.
+std::string first_obstacle(std::span<const BackendOffer> offers, std::size_t candidate) {
+  const auto probe_of = [&](std::size_t rank) -> const ProbeResult& {
+    return offers[rank].candidates.at(candidate).probe;
+  };
+  const std::string& first = probe_of(0).obstacle;
+  bool all_alike = !first.empty();
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) all_alike = all_alike && probe_of(rank).obstacle == first;
+  if (all_alike) return first;
   std::map<std::string, std::size_t> owner_of;
   for (std::size_t rank = 0; rank < offers.size(); ++rank) {
-    const ProbeResult& probe = offers[rank].probe;
+    const ProbeResult& probe = probe_of(rank);
     if (!probe.obstacle.empty()) return "rank " + std::to_string(rank) + ": " + probe.obstacle;
     if (probe.device.empty()) continue;
     const auto [owner, is_new] = owner_of.emplace(probe.device, rank);
@@ -32,47 +37,85 @@ std::string first_obstacle(std::span<const BackendOffer> offers) {
   return "";
 }
 
-}  // namespace
-
-std::string BackendOffer::encode() const {
-  return requested + "\n" + probe.device + "\n" + probe.obstacle;
-}
-
-BackendOffer BackendOffer::decode(std::string_view text) {
-  const std::size_t first = text.find('\n');
-  const std::size_t second = first == std::string_view::npos ? first : text.find('\n', first + 1);
-  if (second == std::string_view::npos) throw Error(ErrorKind::mismatch, "a rank sent a garbled backend offer");
-  return {std::string(text.substr(0, first)),
-          {std::string(text.substr(second + 1)), std::string(text.substr(first + 1, second - first - 1))}};
-}
-
-std::vector<std::string> backend_names() {
-  return {"gloo", "nccl", "mpi"};
-}
-
-BackendChoice choose_backend(std::span<const BackendOffer> offers) {
+void require_one_request(std::span<const BackendOffer> offers) {
   const std::string& requested = offers.front().requested;
   for (std::size_t rank = 1; rank < offers.size(); ++rank) {
     if (offers[rank].requested == requested) continue;
     throw Error(ErrorKind::mismatch, "rank 0 asks for backend '" + requested + "', rank " + std::to_string(rank) +
                                          " for '" + offers[rank].requested + "'. Set DDP_BACKEND alike on all ranks.");
   }
+}
+
+void require_known_names(const std::string& requested) {
   const std::vector<std::string> names = backend_names();
-  if (!requested.empty() && std::find(names.begin(), names.end(), requested) == names.end()) {
-    const auto nearest = base::nearest_match(requested, names);
-    throw Error(ErrorKind::invalid_argument, "unknown backend '" + requested + "'." +
+  for (const std::string& name : base::split(requested, ',')) {
+    if (requested.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const auto nearest = base::nearest_match(name, names);
+    throw Error(ErrorKind::invalid_argument, "unknown backend '" + name + "'." +
                                                  (nearest ? " Did you mean " + *nearest + "?" : "") +
                                                  " Backends: " + base::join(names, ", ") + ".");
   }
-  if (requested == "gloo") return {"gloo", "asked for"};
-  const std::string obstacle = first_obstacle(offers);
-  if (requested.empty()) {
-    if (obstacle.empty()) return {"nccl", "a GPU for each rank"};
-    return {"gloo", "nccl cannot be used: " + obstacle};
+}
+
+}  // namespace
+
+std::string BackendOffer::encode() const {
+  std::string text = requested;
+  for (const auto& [name, probe] : candidates) text += kRecord + name + kField + probe.device + kField + probe.obstacle;
+  return text;
+}
+
+BackendOffer BackendOffer::decode(std::string_view text) {
+  BackendOffer offer;
+  const std::vector<std::string> records = base::split(text, kRecord);
+  if (!records.empty()) offer.requested = records.front();
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    const std::vector<std::string> fields = base::split(records[i], kField);
+    if (fields.size() != 3) throw Error(ErrorKind::mismatch, "a rank sent a garbled backend offer");
+    offer.candidates.push_back({fields[0], {fields[2], fields[1]}});
   }
-  if (obstacle.empty()) return {requested, "asked for"};
-  throw Error(ErrorKind::unavailable, "backend " + requested + " does not work here: " + obstacle +
-                                          ". Without --backend (DDP_BACKEND) the best that works is taken.");
+  std::vector<std::string> names;
+  for (const Candidate& candidate : offer.candidates) names.push_back(candidate.name);
+  if (names != wanted_backends(offer.requested)) {
+    throw Error(ErrorKind::mismatch, "a rank sent a garbled backend offer, or runs another version of ddplaunch");
+  }
+  return offer;
+}
+
+std::vector<std::string> backend_names() {
+  return {"cpu", "gloo", "nccl", "mpi"};
+}
+
+std::vector<std::string> wanted_backends(std::string_view requested) {
+  if (requested.empty()) return {"nccl", "cpu", "gloo"};
+  const std::vector<std::string> names = backend_names();
+  std::vector<std::string> wanted;
+  for (const std::string& name : base::split(requested, ',')) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) wanted.push_back(name);
+  }
+  return wanted;
+}
+
+BackendChoice choose_backend(std::span<const BackendOffer> offers) {
+  require_one_request(offers);
+  const std::string& requested = offers.front().requested;
+  require_known_names(requested);
+  std::vector<std::string> obstacles;
+  const std::vector<Candidate>& candidates = offers.front().candidates;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::string& name = candidates[i].name;
+    const std::string obstacle = first_obstacle(offers, i);
+    if (obstacle.empty()) {
+      const std::string best = requested.empty() ? "a GPU for each rank" : "asked for";
+      return {name, obstacles.empty() ? best : base::join(obstacles, "; ")};
+    }
+    obstacles.push_back(name + " cannot be used: " + obstacle);
+  }
+  throw Error(
+      ErrorKind::unavailable,
+      (candidates.size() == 1 ? "backend " + requested + " does not work here: " + first_obstacle(offers, 0)
+                              : "none of the backends " + requested + " works here: " + base::join(obstacles, "; ")) +
+          ". Without --backend (DDP_BACKEND) the best that works is taken.");
 }
 
 }  // namespace ddp

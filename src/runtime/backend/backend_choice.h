@@ -3,23 +3,32 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/backend/plugin.h"
 
 namespace ddp {
 
+// Whether one backend works on one rank.
+struct Candidate {
+  std::string name;
+  ProbeResult probe;
+
+  friend bool operator==(const Candidate& a, const Candidate& b) {
+    return a.name == b.name && a.probe.obstacle == b.probe.obstacle && a.probe.device == b.probe.device;
+  }
+};
+
 // What one rank tells the others before the choice.
 struct BackendOffer {
-  std::string requested;  // "", "gloo", "nccl" or "mpi"
-  ProbeResult probe;      // of nccl, or of the requested plug-in
+  std::string requested;              // "", "gloo", "nccl,gloo"
+  std::vector<Candidate> candidates;  // of wanted_backends(requested), in its order
 
   std::string encode() const;
   static BackendOffer decode(std::string_view text);
 
-  friend bool operator==(const BackendOffer& a, const BackendOffer& b) {
-    return a.requested == b.requested && a.probe.obstacle == b.probe.obstacle && a.probe.device == b.probe.device;
-  }
+  friend bool operator==(const BackendOffer&, const BackendOffer&) = default;
 };
 
 struct BackendChoice {
@@ -30,9 +39,12 @@ struct BackendChoice {
 // Names of all backends, for messages.
 std::vector<std::string> backend_names();
 
-// The same on every rank, given the offers in rank order. Without a request: nccl if it works on every rank with a GPU
-// of its own, else gloo. Throws invalid_argument (unknown name), mismatch (ranks ask for different ones), unavailable
-// (the requested one does not work on some rank; the reason and the rank are named).
+// The known ones of a request, in its order; without a request: nccl, cpu, gloo.
+std::vector<std::string> wanted_backends(std::string_view requested);
+
+// The first that works on every rank; the same on every rank, given the offers in rank order. nccl works with a GPU of
+// its own for each rank. Throws invalid_argument (unknown name), mismatch (ranks ask for different ones), unavailable
+// (none that was asked for works on all; the reasons and ranks are named).
 BackendChoice choose_backend(std::span<const BackendOffer> offers);
 
 }  // namespace ddp

@@ -1,6 +1,7 @@
 // init(): from an environment to a connected group.
 //
-//   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ backend ─▶ ProcessGroup
+//   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ ranks of this machine ─▶
+//   backend
 #include <ddp/error.h>
 #include <ddp/init.h>
 
@@ -8,14 +9,17 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "base/text.h"
 #include "runtime/backend/backend_choice.h"
+#include "runtime/backend/cpu/cpu_backend.h"
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/error_file.h"
 #include "runtime/group/group_core.h"
 #include "runtime/group/reach_store.h"
+#include "runtime/host/host_group.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
@@ -38,9 +42,34 @@ std::vector<BackendOffer> exchange_offers(Store& store, const Environment& envir
   return offers;
 }
 
-BackendOffer make_offer(const std::string& requested, const LoadedPlugin& loaded, const BackendOptions& options) {
-  if (loaded.plugin == nullptr) return {requested, {loaded.obstacle, ""}};
-  return {requested, loaded.plugin->probe(options)};
+// What this process can offer, and the plug-ins that were opened for it.
+struct Probed {
+  BackendOffer offer;
+  std::map<std::string, const BackendPlugin*> plugins;
+};
+
+Probed probe_backends(const std::string& requested, const BackendOptions& options) {
+  Probed probed{{requested, {}}, {}};
+  for (const std::string& name : wanted_backends(requested)) {
+    ProbeResult result;
+    if (name == "cpu") {
+      result.obstacle = HostGroup::obstacle();
+    } else if (name != "gloo") {
+      const LoadedPlugin loaded = load_backend_plugin(name);
+      probed.plugins[name] = loaded.plugin;
+      result = loaded.plugin == nullptr ? ProbeResult{loaded.obstacle, ""} : loaded.plugin->probe(options);
+    }
+    probed.offer.candidates.push_back({name, result});
+  }
+  return probed;
+}
+
+BackendFactory factory_of(const std::string& name, const Probed& probed) {
+  if (name == "gloo") return make_gloo_backend;
+  if (name != "cpu") return probed.plugins.at(name)->create;
+  return [](const BackendOptions& options, std::shared_ptr<Store> store) {
+    return make_cpu_backend(options, std::move(store));
+  };
 }
 
 // One write: lines of several ranks or of the program do not cut it in two.
@@ -52,27 +81,26 @@ void announce(const ProcessGroup& group) {
 
 ProcessGroup connect(const InitOptions& options, const InitMethod& method, const Environment& environment) {
   const std::string requested = options.backend.value_or(environment.backend);
-  const BackendOptions backend_options{environment.rank, environment.world_size, environment.local_rank,
-                                       options.timeout};
-  // nccl is probed when nobody asks for anything; the name may still be unknown, choose_backend says so.
-  const bool wants_plugin = requested.empty() || requested == "nccl" || requested == "mpi";
-  const LoadedPlugin loaded =
-      wants_plugin ? load_backend_plugin(requested.empty() ? "nccl" : requested) : LoadedPlugin{};
-  const BackendOffer own = make_offer(requested, loaded, backend_options);
+  GroupDescription group;
+  group.options.rank = environment.rank;
+  group.options.size = environment.world_size;
+  group.options.local_rank = environment.local_rank;
+  group.options.timeout = options.timeout;
+  const Probed probed = probe_backends(requested, group.options);
 
   // MPI has its own way to find the ranks; all else goes through the store.
-  std::shared_ptr<Store> store;
-  std::vector<BackendOffer> offers = {own};
+  std::vector<BackendOffer> offers = {probed.offer};
   if (requested != "mpi") {
-    store = enter_store(options.store ? options.store : reach_store(method, environment, options.store_timeout),
-                        environment);
-    offers = exchange_offers(*store, environment, own);
+    group.store = enter_store(options.store ? options.store : reach_store(method, environment, options.store_timeout),
+                              environment);
+    offers = exchange_offers(*group.store, environment, probed.offer);
   }
   BackendChoice choice = choose_backend(offers);
-  const BackendFactory factory = choice.name == "gloo" ? make_gloo_backend : loaded.plugin->create;
-  auto backend = factory(backend_options, store);
-  return ProcessGroup(std::make_unique<GroupCore>(
-      GroupDescription{"world", backend_options, store, factory, std::move(choice.reason)}, std::move(backend)));
+  group.backend_reason = std::move(choice.reason);
+  group.make_backend = factory_of(choice.name, probed);
+  if (group.store) group.options.host = HostGroup::meet(group.options, *group.store);
+  auto backend = group.make_backend(group.options, group.store);
+  return ProcessGroup(std::make_unique<GroupCore>(std::move(group), std::move(backend)));
 }
 
 // Under ddplaunch our output is a pipe, of which C would show full blocks only, and lose the last one in a crash.

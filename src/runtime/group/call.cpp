@@ -80,7 +80,7 @@ Buffer output_part(const Call& call, int rank, int size) {
   return call.output.slice(index * count, count);
 }
 
-std::uint64_t fingerprint(const Call& call, int size) {
+std::uint64_t fingerprint_of(const Call& call, int size) {
   base::Fnv1a64 hash;
   const auto add = [&](std::uint64_t value) { hash.update(std::as_bytes(std::span(&value, 1))); };
   add(static_cast<std::uint64_t>(call.operation));

@@ -30,6 +30,11 @@ enum class Operation : std::uint8_t {
 
 std::string_view to_string(Operation operation);
 
+// Between two ranks; all others are collectives.
+constexpr bool is_transfer(Operation operation) {
+  return operation == Operation::send || operation == Operation::recv;
+}
+
 struct Call {
   Operation operation = Operation::barrier;
   // all_reduce, reduce and broadcast work in place: both are the same memory.
@@ -44,7 +49,8 @@ struct Call {
   std::chrono::milliseconds timeout{0};  // 0: the backend's own
   std::string name;
   CallSite site;
-  std::uint64_t sequence = 0;  // from 1; given by the group
+  std::uint64_t sequence = 0;     // from 1; given by the group
+  std::uint64_t fingerprint = 0;  // see fingerprint_of; given by the group
 };
 
 // The element count that stands in messages, and the type.
@@ -56,7 +62,7 @@ Buffer output_part(const Call& call, int rank, int size);
 
 // What all ranks of the group must have called alike, in 64 bits: operation, type, counts, reduction and root. Where
 // counts may differ between ranks (all_to_all, gather, scatter with parts) they are not in it. Never 0.
-std::uint64_t fingerprint(const Call& call, int size);
+std::uint64_t fingerprint_of(const Call& call, int size);
 
 // "all_reduce max #12 of f32[1024] ('bucket 3')".
 std::string describe(const Call& call);

@@ -3,9 +3,12 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/text.h"
 #include "runtime/error_file.h"
+#include "runtime/host/contract.h"
+#include "runtime/host/host_group.h"
 
 namespace ddp {
 namespace {
@@ -31,49 +34,96 @@ bool moves_nothing(const Call& call) {
 
 using std::chrono::milliseconds;
 
+// Shows each collective to the ranks of this machine, and has the backend carry it out. May outlive the group, when an
+// exception ends it.
+class GroupCore::Runner : public CallRunner {
+ public:
+  Runner(const GroupDescription& description, std::shared_ptr<Backend> backend)
+      : group_(description.name),
+        rank_(description.options.rank),
+        host_(description.options.host),
+        backend_(std::move(backend)) {}
+
+  bool begin(const Call& call) override {
+    if (is_transfer(call.operation)) return false;
+    return guarded(call, [&] {
+      show(call);
+      return !moves_nothing(call) && backend_->begin(call);
+    });
+  }
+
+  void run(const Call& call) override {
+    guarded(call, [&] {
+      if (!is_transfer(call.operation)) show(call);
+      if (!moves_nothing(call)) backend_->run(call);
+    });
+  }
+
+  std::string describe(const Call& call) const override {
+    return "rank " + std::to_string(rank_) + (group_ == "world" ? "" : " of group '" + group_ + "'") + ": " +
+           ddp::describe(call);
+  }
+
+ private:
+  void show(const Call& call) {
+    if (!host_ || shown_ == call.sequence) return;
+    shown_ = call.sequence;
+    show_call(*host_, call);
+    compare_calls(*host_, call);
+  }
+
+  template <typename Deed>
+  decltype(std::declval<Deed>()()) guarded(const Call& call, Deed&& deed) {
+    try {
+      return deed();
+    } catch (const Error& error) {
+      fail(call, error);
+    }
+  }
+
+  [[noreturn]] void fail(const Call& call, const Error& error) {
+    std::optional<Error> cause;
+    if (!is_transfer(call.operation)) {
+      // Whatever the backend says: if the ranks have called different things, that is why.
+      if (host_ && error.kind() != ErrorKind::mismatch) cause = difference(call);
+      if (host_) host_->say_failed();
+      backend_->abort();
+    }
+    const Error& told = cause ? *cause : error;
+    const OperationError failure(told.kind(), describe(call) + ": " + told.what(), told.peer(),
+                                 {group_, rank_, std::string(to_string(call.operation)), call.sequence});
+    // So that the launcher can tell a victim from the rank that failed first.
+    record_error(failure.kind(), failure.what());
+    throw failure;
+  }
+
+  std::optional<Error> difference(const Call& call) const {
+    try {
+      compare_calls(*host_, call);
+      return std::nullopt;
+    } catch (const Error& mismatch) {
+      return mismatch;
+    }
+  }
+
+  const std::string group_;
+  const int rank_;
+  const std::shared_ptr<HostGroup> host_;
+  const std::shared_ptr<Backend> backend_;
+  std::uint64_t shown_ = 0;
+};
+
 GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> backend)
     : description_(std::move(description)),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
-      collectives_(runner()) {}
-
-// The queue may outlive the group, when an exception ends it: nothing in here holds `this`.
-CallRunner GroupCore::runner() {
-  const auto describe_call = [group = description_.name, rank = rank()](const Call& call) {
-    return "rank " + std::to_string(rank) + (group == "world" ? "" : " of group '" + group + "'") + ": " +
-           describe(call);
-  };
-  const auto guarded = [describe_call, group = description_.name, rank = rank()](const Call& call, auto&& deed) {
-    try {
-      return deed();
-    } catch (const Error& error) {
-      const OperationError failure(error.kind(), describe_call(call) + ": " + error.what(), error.peer(),
-                                   {group, rank, std::string(to_string(call.operation)), call.sequence});
-      // So that the launcher can tell a victim from the rank that failed first.
-      record_error(failure.kind(), failure.what());
-      throw failure;
-    }
-  };
-  return {[backend = backend_, guarded](const Call& call) {
-            return guarded(call, [&] { return !moves_nothing(call) && backend->begin(call); });
-          },
-          [backend = backend_, guarded](const Call& call) {
-            guarded(call, [&] {
-              if (!moves_nothing(call)) backend->run(call);
-            });
-          },
-          describe_call};
-}
+      collectives_(std::make_shared<Runner>(description_, backend_)) {}
 
 OperationQueue& GroupCore::queue_of(const Call& call) {
-  if (call.operation != Operation::send && call.operation != Operation::recv) return collectives_;
+  if (!is_transfer(call.operation)) return collectives_;
   const std::lock_guard lock(mutex_);
   auto& lane = lanes_[{call.operation, call.peer}];
-  if (!lane) {
-    CallRunner transfers = runner();
-    transfers.begin = nullptr;
-    lane = std::make_unique<OperationQueue>(std::move(transfers));
-  }
+  if (!lane) lane = std::make_unique<OperationQueue>(std::make_shared<Runner>(description_, backend_));
   return *lane;
 }
 
@@ -81,6 +131,7 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   call.timeout = options.timeout.value_or(description_.options.timeout);
   call.name = options.name;
   call.site = site;
+  call.fingerprint = fingerprint_of(call, size());
   return queue_of(call).push(std::move(call));
 }
 
@@ -118,6 +169,7 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
     number = ++groups_made_[list];
   }
   made.store = make_prefix_store("group/" + list + "/" + std::to_string(number), description_.store);
+  if (made.options.host) made.options.host = HostGroup::meet(made.options, *made.store);
   auto backend = made.make_backend(made.options, made.store);
   return std::make_unique<GroupCore>(std::move(made), std::move(backend));
 }

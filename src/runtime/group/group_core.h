@@ -51,7 +51,7 @@ class GroupCore {
   void monitored_barrier(std::chrono::milliseconds timeout);
 
  private:
-  CallRunner runner();
+  class Runner;
   OperationQueue& queue_of(const Call& call);
   Store& store(const char* function);
 

@@ -32,7 +32,7 @@ void QueueState::begin_front(Lock& lock) {
   std::exception_ptr failure;
   Error error(ErrorKind::internal, "");
   try {
-    begun = may_run && runner_.begin && runner_.begin(call);
+    begun = may_run && runner_->begin(call);
   } catch (const Error& caught) {
     error = caught;
     failure = std::current_exception();
@@ -69,16 +69,16 @@ void QueueState::run_front(Lock& lock) {
   std::exception_ptr failure;
   Error error(ErrorKind::internal, "");
   if (!reason.empty()) {
-    error = Error(ErrorKind::aborted, runner_.describe(entry.call) + ": not run, because " + reason);
+    error = Error(ErrorKind::aborted, runner_->describe(entry.call) + ": not run, because " + reason);
     failure = std::make_exception_ptr(error);
   } else {
     try {
-      runner_.run(entry.call);
+      runner_->run(entry.call);
     } catch (const Error& caught) {
       error = caught;
       failure = std::current_exception();
     } catch (const std::exception& caught) {
-      error = Error(ErrorKind::internal, runner_.describe(entry.call) + ": " + caught.what());
+      error = Error(ErrorKind::internal, runner_->describe(entry.call) + ": " + caught.what());
       failure = std::make_exception_ptr(error);
     }
   }
@@ -190,7 +190,7 @@ void QueueState::serve() {
   }
 }
 
-OperationQueue::OperationQueue(CallRunner runner)
+OperationQueue::OperationQueue(std::shared_ptr<CallRunner> runner)
     : state_(std::make_shared<QueueState>(std::move(runner))), thread_([state = state_] { state->serve(); }) {}
 
 OperationQueue::~OperationQueue() {

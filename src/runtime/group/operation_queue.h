@@ -18,18 +18,22 @@
 
 namespace ddp {
 
-// What the queue does with a call. `begin`: see Backend::begin. `run` throws ddp::Error. `describe` says which call it
-// was, for messages. Both are called by one thread at a time.
-struct CallRunner {
-  std::function<bool(const Call&)> begin;
-  std::function<void(const Call&)> run;
-  std::function<std::string(const Call&)> describe;
+// What the queue does with a call. Called by one thread at a time.
+class CallRunner {
+ public:
+  virtual ~CallRunner() = default;
+
+  // See Backend::begin; throws ddp::Error.
+  virtual bool begin(const Call& call) = 0;
+  virtual void run(const Call& call) = 0;
+  // Which call it was, for messages.
+  virtual std::string describe(const Call& call) const = 0;
 };
 
 // Shared with the queue's thread and all Works, which may outlive the queue. Any thread.
 class QueueState : public std::enable_shared_from_this<QueueState> {
  public:
-  explicit QueueState(CallRunner runner) : runner_(std::move(runner)) {}
+  explicit QueueState(std::shared_ptr<CallRunner> runner) : runner_(std::move(runner)) {}
 
   std::shared_ptr<WorkState> push(Call call);
   void wait(WorkState& work);
@@ -62,7 +66,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   void begin_front(Lock& lock);
   void wake_thread();
 
-  const CallRunner runner_;
+  const std::shared_ptr<CallRunner> runner_;
   std::mutex mutex_;
   std::condition_variable attention_;  // the queue's thread waits here,
   std::condition_variable progress_;   // everybody else here
@@ -79,7 +83,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
 
 class OperationQueue {
  public:
-  explicit OperationQueue(CallRunner runner);
+  explicit OperationQueue(std::shared_ptr<CallRunner> runner);
   // Lets the running operation end; those not begun fail with `aborted`. While an exception unwinds the stack it waits
   // for a second only and then leaves the operation to itself: peers that wait for this rank would hold it until the
   // time-out, and nobody would hear of the exception.

@@ -5,8 +5,10 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/backend/cpu/cpu_backend.h"
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/group/group_core.h"
+#include "runtime/host/host_group.h"
 
 namespace ddp {
 namespace {
@@ -22,10 +24,21 @@ bool is_consequence(const std::exception_ptr& failure) {
   }
 }
 
+BackendFactory factory_of(const std::string& backend) {
+  if (backend == "cpu") {
+    return
+        [](const BackendOptions& own, std::shared_ptr<Store> store) { return make_cpu_backend(own, std::move(store)); };
+  }
+  if (backend == "gloo") return make_gloo_backend;
+  throw Error(ErrorKind::invalid_argument,
+              "run_ranks: no backend '" + backend + "' for ranks of one process: cpu, gloo");
+}
+
 }  // namespace
 
 void run_ranks(int ranks, const std::function<void(ProcessGroup& group)>& rank, const RunRanksOptions& options) {
   if (ranks < 1) throw Error(ErrorKind::invalid_argument, "run_ranks: " + std::to_string(ranks) + " ranks");
+  const BackendFactory factory = factory_of(options.backend);
   const auto store = make_memory_store(options.timeout);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;

@@ -28,6 +28,7 @@
 #include "base/hash.h"
 #include "base/sigpipe_guard.h"
 #include "base/text.h"
+#include "runtime/host/host_group.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -96,7 +97,7 @@ class GlooBackend : public Backend {
  public:
   GlooBackend(const BackendOptions& options, std::shared_ptr<ddp::Store> store)
       : context_(std::make_shared<gloo::rendezvous::Context>(options.rank, options.size)) {
-    const auto attributes = device_attributes(all_on_one_host(options, *store));
+    const auto attributes = device_attributes(options.host && options.host->holds_all());
     auto device = guarded([&] { return gloo::transport::tcp::CreateDevice(attributes); });
     context_->setTimeout(options.timeout);
     GlooStore gloo_store(make_prefix_store("gloo", std::move(store)));
@@ -307,15 +308,14 @@ class GlooBackend : public Backend {
 
   // Of a collective of Gloo's.
   std::uint32_t tag(const Call& call) const {
-    const std::uint64_t hash = mix({fingerprint(call, size()), call.sequence});
+    const std::uint64_t hash = mix({call.fingerprint, call.sequence});
     return static_cast<std::uint32_t>(hash ^ (hash >> 32));
   }
 
   // Of one message of ours. The upper byte keeps it apart from Gloo's own, which count from 1.
   std::uint64_t slot(const Call& call, int from, int to, std::size_t bytes) const {
     const bool collective = call.operation != Operation::send && call.operation != Operation::recv;
-    const std::uint64_t what =
-        collective ? fingerprint(call, size()) : static_cast<std::uint64_t>(subject_of(call).type);
+    const std::uint64_t what = collective ? call.fingerprint : static_cast<std::uint64_t>(subject_of(call).type);
     const std::uint64_t hash = mix({what, call.sequence, static_cast<std::uint64_t>(from),
                                     static_cast<std::uint64_t>(to), bytes, collective ? 1U : 0U});
     return (hash >> 8) | (std::uint64_t{0xd0} << 56);
@@ -325,21 +325,6 @@ class GlooBackend : public Backend {
     base::Fnv1a64 hash;
     for (const std::uint64_t& number : numbers) hash.update(std::as_bytes(std::span(&number, 1)));
     return hash.value();
-  }
-
-  // Ranks of one host have the same boot id.
-  static bool all_on_one_host(const BackendOptions& options, ddp::Store& store) {
-    std::string boot_id(64, '\0');
-    std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re");
-    boot_id.resize(file == nullptr ? 0 : std::fread(boot_id.data(), 1, boot_id.size(), file));
-    if (file != nullptr) std::fclose(file);
-    store.set("host/" + std::to_string(options.rank), boot_id);
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < options.size; ++rank) keys.push_back("host/" + std::to_string(rank));
-    for (const std::string& other : store.multi_get(keys)) {
-      if (other != boot_id) return false;
-    }
-    return true;
   }
 
   static void require_host(const ConstBuffer& buffer) {

@@ -45,7 +45,7 @@ TEST_CASE("calls that must not meet have different fingerprints") {
                                    call_of(Operation::gather, buffer, {}, 0),
                                    call_of(Operation::all_to_all, buffer, buffer)};
   std::set<std::uint64_t> fingerprints;
-  for (const Call& call : calls) fingerprints.insert(fingerprint(call, 3));
+  for (const Call& call : calls) fingerprints.insert(fingerprint_of(call, 3));
   CHECK(fingerprints.size() == calls.size());
   CHECK(fingerprints.count(0) == 0);
 }
@@ -57,10 +57,10 @@ TEST_CASE("what may differ between ranks is not in the fingerprint") {
   Call other = all_reduce(buffer, ReduceOp::premultiplied(2));
   other.name = "name";
   other.site = CallSite::current();
-  CHECK(fingerprint(premultiplied, 2) == fingerprint(other, 2));
+  CHECK(fingerprint_of(premultiplied, 2) == fingerprint_of(other, 2));
   // A gather's counts differ with the rank, and only the root has an output.
-  CHECK(fingerprint(call_of(Operation::gather, buffer, buffer, 0), 2) ==
-        fingerprint(call_of(Operation::gather, buffer.slice(0, 2), {}, 0), 2));
+  CHECK(fingerprint_of(call_of(Operation::gather, buffer, buffer, 0), 2) ==
+        fingerprint_of(call_of(Operation::gather, buffer.slice(0, 2), {}, 0), 2));
 }
 
 TEST_CASE("equal parts in a list are the same call as one buffer") {
@@ -69,9 +69,9 @@ TEST_CASE("equal parts in a list are the same call as one buffer") {
   const Call together = all_gather(whole, whole.slice(0, 3));
   Call apart = all_gather({}, whole.slice(0, 3));
   apart.output_parts = {whole.slice(0, 3), whole.slice(3, 3)};
-  CHECK(fingerprint(together, 2) == fingerprint(apart, 2));
+  CHECK(fingerprint_of(together, 2) == fingerprint_of(apart, 2));
   apart.output_parts[1] = whole.slice(3, 2);
-  CHECK(fingerprint(together, 2) != fingerprint(apart, 2));
+  CHECK(fingerprint_of(together, 2) != fingerprint_of(apart, 2));
 }
 
 TEST_CASE("parts follow each other or lie where the list says") {

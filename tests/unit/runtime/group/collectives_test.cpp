@@ -183,22 +183,34 @@ void check_everything(ProcessGroup& group, DataType type, std::size_t count) {
   check_send_and_recv(check);
 }
 
+// Every operation, type and reduction, with 1 to 8 ranks.
+void check_backend(const BackendUnderTest& backend) {
+  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    INFO(backend.name << ", " << size << " ranks");
+    const bool thorough = size <= backend.thorough_ranks;
+    RankThreads(backend.make, size).all_succeed([&](RankThreads::Rank& self) {
+      for (const DataType type : kDataTypes) {
+        for (const std::size_t count : kCounts) {
+          if (thorough || count == 7) check_everything(self.group(), type, count);
+        }
+      }
+    });
+  }
+}
+
 }  // namespace
 
-TEST_CASE("collectives give what the reference gives") {
-  for (const BackendUnderTest& backend : backends_under_test()) {
-    for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
-      INFO(backend.name << ", " << size << " ranks");
-      RankThreads(backend.make, size).all_succeed([&](RankThreads::Rank& self) {
-        for (const DataType type : kDataTypes) {
-          for (const std::size_t count : kCounts) {
-            if (size > backend.thorough_ranks && count == 1021) continue;
-            check_everything(self.group(), type, count);
-          }
-        }
-      });
-    }
-  }
+TEST_CASE("collectives over memory that all ranks read give what the reference gives") {
+  check_backend(cpu_backend(NearMemory::Way::direct));
+}
+TEST_CASE("collectives over copied memory give what the reference gives") {
+  check_backend(cpu_backend(NearMemory::Way::copied));
+}
+TEST_CASE("collectives over staged memory give what the reference gives") {
+  check_backend(cpu_backend(NearMemory::Way::none));
+}
+TEST_CASE("collectives over gloo give what the reference gives") {
+  check_backend(gloo_backend());
 }
 
 TEST_CASE("collectives of a mebibyte and some give what the reference gives") {
@@ -352,5 +364,23 @@ TEST_CASE("collectives started together end in order") {
         }
       }
     });
+  }
+}
+
+TEST_CASE("collectives between machines give what the reference gives") {
+  // Two ranks on each of two machines; three and one; one on each of three.
+  const std::vector<std::string> layouts = {"aabb", "abab", "aaab", "abc"};
+  for (const std::string& layout : layouts) {
+    INFO(layout);
+    RankThreads(cpu_between_machines().make, static_cast<int>(layout.size()))
+        .on([&](int rank) { return std::string(1, layout[static_cast<std::size_t>(rank)]); })
+        .all_succeed([](RankThreads::Rank& self) {
+          for (const DataType type : {DataType::f32, DataType::f16, DataType::i64, DataType::boolean}) {
+            for (const std::size_t count : {1, 7, 1021}) check_everything(self.group(), type, count);
+          }
+          Check large(self.group(), DataType::f32, 300'001);
+          check_all_reduce(large, ReduceOp::sum);
+          check_all_reduce(large, ReduceOp::premultiplied_sum);
+        });
   }
 }

@@ -22,46 +22,46 @@ using ddp::Work;
 
 namespace {
 
-// An OperationQueue whose operations are functions of the test.
+// Operations that are functions of the test.
+class Deeds : public ddp::CallRunner {
+ public:
+  void add(const std::string& name, std::function<void()> deed) {
+    const std::lock_guard lock(mutex_);
+    by_name_[name] = std::move(deed);
+  }
+  bool begin(const Call&) override { return begins(); }
+  void run(const Call& call) override {
+    std::function<void()> deed;
+    {
+      const std::lock_guard lock(mutex_);
+      deed = by_name_.at(call.name);
+    }
+    deed();
+  }
+  std::string describe(const Call& call) const override { return call.name; }
+
+  std::function<bool()> begins = [] { return false; };
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::function<void()>> by_name_;
+};
+
 class DeedQueue {
  public:
-  DeedQueue() : queue_(runner()) {}
-
   Work push(const std::string& name, std::function<void()> deed) {
     Call call;
     call.name = name;
-    {
-      const std::lock_guard lock(deeds_->mutex);
-      deeds_->by_name[name] = std::move(deed);
-    }
+    deeds_->add(name, std::move(deed));
     return queue_.push(std::move(call));
   }
   // What is pushed from now on can begin without its run().
-  void begins(std::function<bool()> begin) { deeds_->begin = std::move(begin); }
+  void begins(std::function<bool()> begin) { deeds_->begins = std::move(begin); }
   ddp::OperationQueue& queue() { return queue_; }
 
  private:
-  struct Deeds {
-    std::mutex mutex;
-    std::map<std::string, std::function<void()>> by_name;
-    std::function<bool()> begin = [] { return false; };
-  };
-  // The queue's thread may outlive the queue, when an exception ends it.
-  ddp::CallRunner runner() const {
-    return {[deeds = deeds_](const Call&) { return deeds->begin(); },
-            [deeds = deeds_](const Call& call) {
-              std::function<void()> deed;
-              {
-                const std::lock_guard lock(deeds->mutex);
-                deed = deeds->by_name.at(call.name);
-              }
-              deed();
-            },
-            [](const Call& call) { return call.name; }};
-  }
-
   std::shared_ptr<Deeds> deeds_ = std::make_shared<Deeds>();
-  ddp::OperationQueue queue_;
+  ddp::OperationQueue queue_{deeds_};
 };
 
 }  // namespace

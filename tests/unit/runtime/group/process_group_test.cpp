@@ -108,7 +108,7 @@ TEST_CASE("a rank that does not come makes the others time out") {
 }
 
 TEST_CASE("a rank that never joins makes the rendezvous time out and names what is missing") {
-  expect_error(ErrorKind::timeout, {"host/1"}, [] {
+  expect_error(ErrorKind::timeout, {"gloo/1"}, [] {
     (void)make_gloo_backend({.rank = 0, .size = 2, .local_rank = 0, .timeout = 1s}, make_memory_store(20ms));
   });
 }

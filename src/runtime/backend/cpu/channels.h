@@ -1,0 +1,28 @@
+// Channels: send and recv between two ranks of one machine, through a buffer of two halves.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "runtime/backend/cpu/rounds.h"
+
+namespace ddp {
+
+// For each other rank and direction one thread at a time.
+class Channels {
+ public:
+  Channels(std::shared_ptr<HostGroup> host, const std::atomic<bool>& aborted);
+
+  void run(const Call& call);
+
+ private:
+  void send(const Call& call, std::size_t to);
+  void receive(const Call& call, std::size_t from);
+  std::size_t index_of(int rank) const;
+
+  const std::shared_ptr<HostGroup> host_;
+  const HostWait wait_;
+};
+
+}  // namespace ddp

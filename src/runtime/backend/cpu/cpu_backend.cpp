@@ -1,0 +1,306 @@
+// Each collective takes one of three ways, and all ranks the same, because they decide by what all of them see:
+//
+//   eager   small ones. Data go into the staging buffer before the ranks arrive for the first time; that is all that
+//           others need of this rank, so begin() does it.
+//   near    every giver's data can be read by all. One round to say where the data are, one to say that they have been
+//           read. A reduction is divided between the ranks: each reduces its part of all buffers.
+//   staged  piece by piece through the staging buffers, one round a piece (staged.h).
+#include "runtime/backend/cpu/cpu_backend.h"
+
+#include <ddp/error.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "runtime/backend/cpu/channels.h"
+#include "runtime/backend/cpu/machines.h"
+#include "runtime/backend/cpu/movement.h"
+#include "runtime/backend/cpu/rounds.h"
+#include "runtime/backend/cpu/staged.h"
+#include "runtime/host/contract.h"
+#include "runtime/reduction/reduction.h"
+
+namespace ddp {
+namespace {
+
+// Staged bytes that every rank reads of every other before it is cheaper to divide the reduction between them.
+constexpr std::size_t kEagerReduction = std::size_t{64} << 10;
+// One copy into the staging buffer and one out of it, against two more rounds.
+constexpr std::size_t kEagerMovement = std::size_t{32} << 10;
+
+bool is_reduction(const Call& call) {
+  return call.operation == Operation::all_reduce || call.operation == Operation::reduce;
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const BackendOptions& options, NearMemory::Way best)
+      : host_(options.host),
+        size_(static_cast<int>(host_->size())),
+        own_(static_cast<int>(host_->own())),
+        rounds_(host_, aborted_),
+        near_(host_, best),
+        staged_(host_, rounds_),
+        channels_(host_, aborted_) {}
+
+  std::string_view name() const override { return "cpu"; }
+
+  void abort() override {
+    aborted_ = true;
+    host_->say_failed();
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    return host_->size() == 1 ? Backend::allocate(bytes) : host_->segments().allocate(bytes);
+  }
+
+  bool begin(const Call& call) override {
+    if (host_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return false;
+    require_host(call);
+    rounds_.begin(call);
+    fill(call);
+    rounds_.arrive();
+    begun_ = call.sequence;
+    return true;
+  }
+
+  void run(const Call& call) override {
+    require_host(call);
+    if (is_transfer(call.operation)) return channels_.run(call);
+    try {
+      run_collective(call);
+    } catch (...) {
+      host_->say_failed();
+      throw;
+    }
+  }
+
+ private:
+  void run_collective(const Call& call) {
+    if (host_->size() == 1) return run_alone(call);
+    if (begun_ != call.sequence) rounds_.begin(call);
+    if (is_eager(call)) return run_eager(call);
+    staged_.show_sizes(movement(call));
+    rounds_.meet(call);
+    compare_calls(*host_, call);
+    if (is_reduction(call)) return run_reduction(call);
+    run_movement(movement(call));
+  }
+
+  // Every rank decides alike, because it depends only on what is in the fingerprint.
+  bool is_eager(const Call& call) const {
+    switch (call.operation) {
+      case Operation::barrier:
+        return true;
+      case Operation::all_reduce:
+      case Operation::reduce:
+        return call.output.bytes() * host_->size() <= kEagerReduction;
+      case Operation::broadcast:
+        return call.output.bytes() <= kEagerMovement;
+      case Operation::all_gather:
+        for (int other = 0; other < size_; ++other) {
+          if (output_part(call, other, size_).bytes() > kEagerMovement) return false;
+        }
+        return true;
+      case Operation::reduce_scatter:
+        return call.input.bytes() <= kEagerMovement;
+      default:
+        return false;
+    }
+  }
+
+  Movement movement(const Call& call) const { return {call, own_, size_}; }
+
+  // A group of one.
+  void run_alone(const Call& call) {
+    if (is_reduction(call)) {
+      const double factor = factor_of(call.op, 1);
+      if (factor != 1) scale(call.output, factor);
+      return;
+    }
+    if (call.operation == Operation::barrier) return;
+    const Movement own = movement(call);
+    const ConstBuffer given = own.given_to(0);
+    const Buffer taken = own.taken_from(0);
+    if (own.reduces()) {
+      const ReductionSource source{given.data, factor_of(call.op, 1)};
+      reduce(taken.type, call.op, {&source, 1}, {&taken.data, 1}, taken.count);
+    } else {
+      copy_own(given, taken);
+    }
+  }
+
+  static void copy_own(const ConstBuffer& given, const Buffer& taken) {
+    if (given.data != taken.data && given.count > 0) std::memmove(taken.data, given.data, given.bytes());
+  }
+
+  // Eager: everything that this rank gives, one part after the other.
+  void fill(const Call& call) {
+    std::byte* stage = rounds_.filling(0);
+    if (is_reduction(call)) {
+      std::memcpy(stage, call.input.data, call.input.bytes());
+      return;
+    }
+    if (call.operation == Operation::barrier) return;
+    const Movement own = movement(call);
+    for (int other = 0; other < size_; ++other) {
+      const ConstBuffer given = own.given_to(other);
+      if (given.count > 0) std::memcpy(stage, given.data, given.bytes());
+      if (own.shared()) return;
+      stage += given.bytes();
+    }
+  }
+
+  void run_eager(const Call& call) {
+    if (begun_ != call.sequence) {
+      fill(call);
+      rounds_.arrive();
+    }
+    rounds_.await(call);
+    compare_calls(*host_, call);
+    if (call.operation == Operation::barrier) return;
+    if (is_reduction(call)) {
+      if (call.operation == Operation::reduce && own_ != call.peer) return;
+      return reduce_staged(call, 0, call.output);
+    }
+    const Movement own = movement(call);
+    // Where my part begins in what a rank gives that gives each another part.
+    std::size_t offset = 0;
+    if (!own.shared()) {
+      for (int other = 0; other < own_; ++other) offset += own.given_to(other).bytes();
+    }
+    if (own.reduces()) return reduce_staged(call, offset, call.output);
+    for (std::size_t index = 0; index < host_->size(); ++index) {
+      const Buffer taken = own.taken_from(static_cast<int>(index));
+      if (index == host_->own()) {
+        copy_own(own.given_to(own_), taken);
+      } else if (taken.count > 0) {
+        std::memcpy(taken.data, rounds_.filled(index, 0) + offset, taken.bytes());
+      }
+    }
+  }
+
+  // Of what all ranks have at `offset` of their staging buffers, into `output`.
+  void reduce_staged(const Call& call, std::size_t offset, const Buffer& output) {
+    sources_.clear();
+    for (std::size_t index = 0; index < host_->size(); ++index) {
+      sources_.push_back({rounds_.filled(index, 0) + offset, record(index, call).factor});
+    }
+    reduce(output.type, call.op, sources_, {&output.data, 1}, output.count);
+  }
+
+  const CallRecord& record(std::size_t index, const Call& call) const {
+    const CallRecord* record = record_of(*host_, index, call.sequence);
+    DDP_CHECK(record != nullptr, index, call.sequence);
+    return *record;
+  }
+
+  void run_movement(const Movement& own) {
+    const Call& call = own.call;
+    for (std::size_t index = 0; index < host_->size(); ++index) staged_.require_size(own, index);
+    const auto way = near_.way(call, [&](std::size_t index) { return own.gives(static_cast<int>(index)); });
+    if (way == NearMemory::Way::none) return staged_.move(own);
+    if (own.reduces()) {
+      near_.reduce(call, call.output, part_offset(own, call.output), {&call.output.data, 1}, way);
+    } else {
+      for (std::size_t step = 0; step < host_->size(); ++step) {
+        const std::size_t index = (host_->own() + step) % host_->size();
+        const Buffer taken = own.taken_from(static_cast<int>(index));
+        if (index == host_->own()) {
+          copy_own(own.given_to(own_), taken);
+        } else if (taken.count > 0) {
+          near_.copy(call, index, part_offset(own, taken), taken.data, taken.bytes(), way);
+        }
+      }
+    }
+    rounds_.meet(call);
+  }
+
+  // Where this rank's part begins in the input of a rank that gives each another part; those are of equal size then.
+  std::size_t part_offset(const Movement& own, const Buffer& taken) const {
+    return own.shared() ? 0 : static_cast<std::size_t>(own_) * taken.bytes();
+  }
+
+  void run_reduction(const Call& call) {
+    const auto way = near_.way(call, [](std::size_t) { return true; });
+    if (way == NearMemory::Way::none) return staged_.reduce(call);
+    const Buffer& buffer = call.output;
+    const bool to_root = call.operation == Operation::reduce;
+    const auto part_of = [&](std::size_t index) { return staged_.part_of(buffer, index); };
+    const Buffer own = part_of(host_->own());
+    const std::size_t offset =
+        static_cast<std::size_t>(static_cast<std::byte*>(own.data) - static_cast<std::byte*>(buffer.data));
+    if (way == NearMemory::Way::direct) {
+      destinations_.clear();
+      for (std::size_t index = 0; index < host_->size(); ++index) {
+        if (to_root && static_cast<int>(index) != call.peer) continue;
+        destinations_.push_back(const_cast<std::byte*>(near_.view(call, index, offset, own.bytes())));
+      }
+      near_.reduce(call, own, offset, destinations_, way);
+      return rounds_.meet(call);
+    }
+    // Others' memory can be read, not written: each reduces its part at home, and fetches the rest.
+    if (to_root && own_ != call.peer) return reduce_for_root(call, own, offset, way);
+    near_.reduce(call, own, offset, {&own.data, 1}, way);
+    rounds_.meet(call);
+    for (std::size_t step = 1; step < host_->size(); ++step) {
+      const std::size_t index = (host_->own() + step) % host_->size();
+      const Buffer part = part_of(index);
+      if (!to_root) {
+        near_.copy(call, index,
+                   static_cast<std::size_t>(static_cast<std::byte*>(part.data) - static_cast<std::byte*>(buffer.data)),
+                   part.data, part.bytes(), way);
+      } else {
+        near_.copy_from(index, host_->area(index).lent, part.data, part.bytes());
+      }
+    }
+    rounds_.meet(call);
+  }
+
+  // Not the root: its buffer stays as it is, so its part is reduced in memory that it lends the root.
+  void reduce_for_root(const Call& call, const Buffer& own, std::size_t offset, NearMemory::Way way) {
+    lent_.resize(own.bytes());
+    void* lent = lent_.data();
+    host_->own_area().lent = reinterpret_cast<std::uint64_t>(lent);
+    near_.reduce(call, own, offset, {&lent, 1}, way);
+    rounds_.meet(call);
+    rounds_.meet(call);
+  }
+
+  static void require_host(const Call& call) {
+    if (call.input.device == DeviceType::cpu && call.output.device == DeviceType::cpu) return;
+    throw Error(ErrorKind::unavailable,
+                "backend cpu works on host memory only; this buffer is in GPU memory. Use nccl.");
+  }
+
+  const std::shared_ptr<HostGroup> host_;
+  // Ranks are told apart by their index on this machine, which is the rank in the group if all of it is here.
+  const int size_;
+  const int own_;
+  std::atomic<bool> aborted_ = false;
+  Rounds rounds_;
+  NearMemory near_;
+  Staged staged_;
+  Channels channels_;
+  std::uint64_t begun_ = 0;
+  // Kept from call to call, so that none allocates memory.
+  std::vector<ReductionSource> sources_;
+  std::vector<void*> destinations_;
+  std::vector<std::byte> lent_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
+  auto inside = make_cpu_backend(options, NearMemory::Way::direct);
+  return options.host->holds_all() ? std::move(inside)
+                                   : make_machines_backend(options, std::move(store), std::move(inside));
+}
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, NearMemory::Way best) {
+  DDP_CHECK(options.host != nullptr);
+  return std::make_unique<CpuBackend>(options, best);
+}
+
+}  // namespace ddp

@@ -1,0 +1,121 @@
+#include "runtime/backend/cpu/machines.h"
+
+#include <algorithm>
+
+#include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/host/contract.h"
+#include "runtime/host/host_group.h"
+#include "runtime/reduction/reduction.h"
+
+namespace ddp {
+namespace {
+
+// Ranks of each machine, in the order of HostGroup::machines().
+std::vector<std::size_t> ranks_by_machine(const std::vector<int>& machines) {
+  std::vector<std::size_t> counts;
+  for (const int machine : machines) {
+    counts.resize(std::max(counts.size(), static_cast<std::size_t>(machine) + 1));
+    ++counts[static_cast<std::size_t>(machine)];
+  }
+  return counts;
+}
+
+class MachinesBackend : public Backend {
+ public:
+  MachinesBackend(const BackendOptions& options, const std::shared_ptr<Store>& store, std::unique_ptr<Backend> inside)
+      : host_(options.host), inside_(std::move(inside)) {
+    const std::vector<std::size_t> counts = ranks_by_machine(host_->machines());
+    const bool all_equal = std::all_of(counts.begin(), counts.end(), [&](std::size_t n) { return n == counts[0]; });
+    slices_ = all_equal ? host_->size() : 1;
+    BackendOptions flat = options;
+    flat.host = nullptr;  // Gloo is to use the network
+    flat_ = make_gloo_backend(flat, make_prefix_store("all", store));
+    if (host_->own() >= slices_) return;
+    BackendOptions across = flat;
+    across.rank = host_->machines()[static_cast<std::size_t>(options.rank)];
+    across.size = static_cast<int>(counts.size());
+    across_ = make_gloo_backend(across, make_prefix_store("slice/" + std::to_string(host_->own()), store));
+  }
+
+  std::string_view name() const override { return "cpu"; }
+
+  void abort() override {
+    inside_->abort();
+    flat_->abort();
+    if (across_) across_->abort();
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return inside_->allocate(bytes); }
+
+  void run(const Call& call) override { call.operation == Operation::all_reduce ? all_reduce(call) : flat_->run(call); }
+
+ private:
+  // A factor is used up inside; the machines' sums are summed.
+  void all_reduce(const Call& call) {
+    const double factor = factor_of(call.op, host_->group_size());
+    const bool sums = call.op.kind == ReduceOp::average || call.op.kind == ReduceOp::premultiplied_sum;
+    const ReduceOp inside_op = sums ? ReduceOp::premultiplied(factor) : call.op;
+    const ReduceOp across_op = sums ? ReduceOp(ReduceOp::sum) : call.op;
+    const Buffer own = slice_of(call.output, host_->own());
+
+    Call step = call;
+    step.op = inside_op;
+    step.operation = Operation::reduce_scatter;
+    step.output = own;
+    for (std::size_t index = 0; index < host_->size(); ++index) {
+      step.input_parts.push_back(slice_of(call.output, index));
+    }
+    run_inside(step, 0);
+
+    if (across_ && own.count > 0) {
+      Call slice = call;
+      slice.op = across_op;
+      slice.input = own;
+      slice.output = own;
+      slice.fingerprint = fingerprint_of(slice, host_->group_size());
+      across_->run(slice);
+    }
+
+    step.operation = Operation::all_gather;
+    step.input = own;
+    step.output = {};
+    for (const ConstBuffer& part : std::exchange(step.input_parts, {})) {
+      step.output_parts.emplace_back(const_cast<void*>(part.data), part.count, part.type);
+    }
+    run_inside(step, 1);
+  }
+
+  // Numbers of their own, so that the calls of this machine are not taken for those of the group.
+  void run_inside(Call& step, std::uint64_t which) {
+    const std::uint64_t number = step.sequence;
+    step.sequence = (std::uint64_t{1} << 62) | number << 1 | which;
+    step.fingerprint = fingerprint_of(step, static_cast<int>(host_->size()));
+    show_call(*host_, step);
+    inside_->run(step);
+    step.sequence = number;
+  }
+
+  // Of a buffer that is divided between the ranks of a machine that have a connection; the others have none of it.
+  Buffer slice_of(const Buffer& buffer, std::size_t index) const {
+    const std::size_t line = 64 / size_of(buffer.type);
+    const std::size_t lines = (buffer.count + line - 1) / line;
+    const std::size_t share = (lines + slices_ - 1) / slices_ * line;
+    const std::size_t first = std::min(buffer.count, index * share);
+    return buffer.slice(first, index < slices_ ? std::min(share, buffer.count - first) : 0);
+  }
+
+  const std::shared_ptr<HostGroup> host_;
+  const std::unique_ptr<Backend> inside_;
+  std::size_t slices_ = 1;
+  std::unique_ptr<Backend> flat_;
+  std::unique_ptr<Backend> across_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, std::shared_ptr<Store> store,
+                                               std::unique_ptr<Backend> inside) {
+  return std::make_unique<MachinesBackend>(options, store, std::move(inside));
+}
+
+}  // namespace ddp

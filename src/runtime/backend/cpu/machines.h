@@ -1,0 +1,19 @@
+// The cpu backend between machines: what can be done inside each machine is done there, the rest is Gloo's.
+#pragma once
+
+#include <memory>
+
+#include "runtime/backend/backend.h"
+
+namespace ddp {
+
+// all_reduce is hierarchical: every rank reduces its slice among the ranks of its machine, all-reduces it with the
+// ranks that have the same slice on the other machines, and gathers the other slices from its own machine. So each byte
+// crosses the network once for each machine, over as many connections as a machine has ranks. (Machines with different
+// numbers of ranks: over one.) All else goes through Gloo between all ranks.
+//
+// `inside`: the backend of this machine's ranks. Collective; throws as make_gloo_backend.
+std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, std::shared_ptr<Store> store,
+                                               std::unique_ptr<Backend> inside);
+
+}  // namespace ddp

@@ -1,0 +1,122 @@
+#include "runtime/backend/cpu/rounds.h"
+
+#include <ddp/error.h>
+
+#include <sched.h>
+
+#include <optional>
+
+#include "base/limits.h"
+#include "base/text.h"
+#include "runtime/host/contract.h"
+#include "runtime/host/futex.h"
+
+namespace ddp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// About 20 µs, in which a rank that is about to arrive does so.
+constexpr int kSpins = 1000;
+// As long as a rank takes that is a few microseconds of work behind.
+constexpr auto kYielding = std::chrono::microseconds(200);
+
+int processors() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+HostWait::HostWait(std::shared_ptr<const HostGroup> host, const std::atomic<bool>& aborted)
+    : host_(std::move(host)), aborted_(aborted), spins_(static_cast<int>(host_->size()) <= processors() ? kSpins : 0) {}
+
+void HostWait::until(SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
+                     Clock::time_point deadline) const {
+  const auto reached = [&] { return has_reached(counter.value.load(std::memory_order_acquire), target); };
+  if (reached()) return;
+  for (int spin = 0; spin < spins_; ++spin) {
+    relax();
+    if (reached()) return;
+  }
+  for (const auto end = Clock::now() + kYielding; Clock::now() < end;) {
+    ::sched_yield();
+    if (reached()) return;
+  }
+  counter.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  try {
+    while (true) {
+      const std::uint32_t value = counter.value.load(std::memory_order_acquire);
+      if (has_reached(value, target)) break;
+      futex_wait(counter.value, value, limits::kHostLook);
+      if (!reached()) look(counter, target, peer, call, deadline);
+    }
+  } catch (...) {
+    counter.sleepers.fetch_sub(1, std::memory_order_relaxed);
+    throw;
+  }
+  counter.sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void HostWait::raise(SharedCounter& counter, std::uint32_t value) {
+  counter.value.store(value, std::memory_order_seq_cst);
+  if (counter.sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(counter.value);
+}
+
+void HostWait::look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
+                    Clock::time_point deadline) const {
+  if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
+  if (!is_transfer(call.operation)) compare_calls(*host_, call);
+  // In a round nobody comes any more when one is gone, whomever of them this rank waits for just now.
+  const bool in_round = &counter == &host_->area(peer).arrived;
+  std::optional<std::size_t> lost;
+  for (std::size_t other = 0; other < host_->size(); ++other) {
+    if (other == host_->own() || (!in_round && other != peer) || !host_->gone(other)) continue;
+    const SharedCounter& awaited = in_round ? host_->area(other).arrived : counter;
+    // It may have come and left afterwards.
+    if (has_reached(awaited.value.load(std::memory_order_acquire), target)) continue;
+    // One that died without a word is the cause; those that failed may have failed because of it.
+    if (!lost || host_->area(other).state == RankState::working) lost = other;
+  }
+  if (lost) {
+    const int rank = host_->rank_of(*lost);
+    const bool failed = host_->area(*lost).state == RankState::failed;
+    throw Error(ErrorKind::peer_lost,
+                "rank " + std::to_string(rank) +
+                    (failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
+                rank);
+  }
+  if (has_reached(counter.value.load(std::memory_order_acquire), target) || Clock::now() < deadline) return;
+  const int rank = host_->rank_of(peer);
+  throw Error(ErrorKind::timeout,
+              "rank " + std::to_string(rank) + " did not take part within " + base::human_duration(call.timeout), rank);
+}
+
+Rounds::Rounds(std::shared_ptr<HostGroup> host, const std::atomic<bool>& aborted)
+    : host_(std::move(host)), wait_(host_, aborted) {}
+
+void Rounds::begin(const Call& call) {
+  deadline_ = Clock::now() + call.timeout;
+}
+
+void Rounds::arrive() {
+  HostWait::raise(host_->own_area().arrived, ++round_);
+}
+
+void Rounds::await(const Call& call) const {
+  // The next one first: not all ranks look at the same line at the same time.
+  for (std::size_t step = 1; step < host_->size(); ++step) {
+    const std::size_t peer = (host_->own() + step) % host_->size();
+    wait_.until(host_->area(peer).arrived, round_, peer, call, deadline_);
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,179 @@
+#include "runtime/backend/cpu/staged.h"
+
+#include <ddp/error.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "runtime/host/contract.h"
+
+namespace ddp {
+namespace {
+
+// Pieces begin at multiples of a cache line, so no two ranks write to one.
+std::size_t whole_lines(std::size_t bytes) {
+  return bytes / 64 * 64;
+}
+
+}  // namespace
+
+std::size_t Staged::stage_bytes() const {
+  return limits::kHostStageBytes;
+}
+
+Staged::Piece Staged::piece_of(std::size_t bytes, std::size_t step, std::size_t round) {
+  const std::size_t first = std::min(bytes, step * round);
+  return {first, std::min(step, bytes - first)};
+}
+
+void Staged::show_sizes(const Movement& own) {
+  auto* table = reinterpret_cast<std::uint64_t*>(rounds_.filling(0));
+  for (std::size_t to = 0; to < host_->size(); ++to) table[to] = own.given_to(static_cast<int>(to)).bytes();
+}
+
+std::uint64_t Staged::size_given(std::size_t from, std::size_t to) const {
+  return sizes_[from * host_->size() + to];
+}
+
+void Staged::require_size(const Movement& own, std::size_t index) const {
+  const auto* table = reinterpret_cast<const std::uint64_t*>(rounds_.filled(index, 0));
+  const std::uint64_t given = table[host_->own()];
+  const std::size_t taken = own.taken_from(static_cast<int>(index)).bytes();
+  if (given == taken) return;
+  throw Error(ErrorKind::mismatch,
+              "rank " + std::to_string(host_->rank_of(index)) + " gives " +
+                  base::counted(static_cast<std::int64_t>(given), "byte") + ", and this rank has a buffer for " +
+                  std::to_string(taken),
+              host_->rank_of(index));
+}
+
+// The table of the first round is in the staging buffers, which are needed now: it is kept here.
+void Staged::move(const Movement& own) {
+  const std::size_t ranks = host_->size();
+  sizes_.resize(ranks * ranks);
+  std::uint64_t largest = 0;
+  for (std::size_t from = 0; from < ranks; ++from) {
+    std::memcpy(&sizes_[from * ranks], rounds_.filled(from, 0), ranks * sizeof(std::uint64_t));
+    for (std::size_t to = 0; to < ranks; ++to) {
+      if (to != from) largest = std::max(largest, size_given(from, to));
+    }
+  }
+  const std::size_t step = own.shared() ? stage_bytes() : whole_lines(stage_bytes() / ranks);
+  for (std::size_t round = 0; round * step < largest; ++round) {
+    fill(own, step, round);
+    rounds_.meet(own.call);
+    if (own.reduces()) {
+      drain_reduced(own, step, round);
+    } else {
+      drain(own, step, round);
+    }
+  }
+  const ConstBuffer given = own.given_to(own.rank);
+  const Buffer taken = own.taken_from(own.rank);
+  if (!own.reduces() && given.count > 0 && given.data != taken.data) {
+    std::memmove(taken.data, given.data, given.bytes());
+  }
+}
+
+void Staged::fill(const Movement& own, std::size_t step, std::size_t round) {
+  std::byte* stage = rounds_.filling(0);
+  for (std::size_t to = 0; to < host_->size(); ++to) {
+    if (to == host_->own()) continue;
+    const ConstBuffer given = own.given_to(static_cast<int>(to));
+    const Piece piece = piece_of(given.bytes(), step, round);
+    if (piece.bytes > 0) {
+      std::memcpy(stage + (own.shared() ? 0 : to * step), static_cast<const std::byte*>(given.data) + piece.first,
+                  piece.bytes);
+      if (own.shared()) return;
+    }
+  }
+}
+
+void Staged::drain(const Movement& own, std::size_t step, std::size_t round) {
+  for (std::size_t turn = 1; turn < host_->size(); ++turn) {
+    const std::size_t from = (host_->own() + turn) % host_->size();
+    const Buffer taken = own.taken_from(static_cast<int>(from));
+    const Piece piece = piece_of(taken.bytes(), step, round);
+    if (piece.bytes == 0) continue;
+    std::memcpy(static_cast<std::byte*>(taken.data) + piece.first,
+                rounds_.filled(from, 0) + (own.shared() ? 0 : host_->own() * step), piece.bytes);
+  }
+}
+
+// `own` part in place, the others' as they put it.
+void Staged::drain_reduced(const Movement& own, std::size_t step, std::size_t round) {
+  const Buffer& output = own.call.output;
+  const Piece piece = piece_of(output.bytes(), step, round);
+  if (piece.bytes == 0) return;
+  sources_.clear();
+  for (std::size_t from = 0; from < host_->size(); ++from) {
+    const CallRecord* record = record_of(*host_, from, own.call.sequence);
+    DDP_CHECK(record != nullptr, from);
+    const auto* mine = static_cast<const std::byte*>(own.given_to(static_cast<int>(from)).data);
+    const std::byte* source = from == host_->own() ? mine + piece.first : rounds_.filled(from, 0) + host_->own() * step;
+    sources_.push_back({source, record->factor});
+  }
+  void* destination = static_cast<std::byte*>(output.data) + piece.first;
+  ddp::reduce(output.type, own.call.op, sources_, {&destination, 1}, piece.bytes / size_of(output.type));
+}
+
+Buffer Staged::part_of(const Buffer& buffer, std::size_t index) const {
+  const std::size_t line = 64 / size_of(buffer.type);
+  const std::size_t lines = (buffer.count + line - 1) / line;
+  const std::size_t share = (lines + host_->size() - 1) / host_->size() * line;
+  const std::size_t first = std::min(buffer.count, index * share);
+  return buffer.slice(first, std::min(share, buffer.count - first));
+}
+
+// In round k each rank stages piece k of every other rank's share and the result of its own share of piece k - 1, so
+// that one round a piece is enough. A share is a rank's part of one piece.
+void Staged::reduce(const Call& call) {
+  const Buffer& buffer = call.output;
+  const bool takes = call.operation == Operation::all_reduce || static_cast<int>(host_->own()) == call.peer;
+  const std::size_t step = whole_lines(stage_bytes() / host_->size()) * host_->size() / size_of(buffer.type);
+  const std::size_t pieces = (buffer.count + step - 1) / step;
+  const auto piece_of = [&](std::size_t number) {
+    return buffer.slice(number * step, std::min(step, buffer.count - number * step));
+  };
+  const auto offset_in = [](const Buffer& whole, const Buffer& part) {
+    return static_cast<std::size_t>(static_cast<std::byte*>(part.data) - static_cast<std::byte*>(whole.data));
+  };
+  for (std::size_t round = 0; round <= pieces; ++round) {
+    if (round > 0) {
+      const Buffer piece = piece_of(round - 1);
+      const Buffer share = part_of(piece, host_->own());
+      const std::size_t offset = offset_in(piece, share);
+      sources_.clear();
+      for (std::size_t from = 0; from < host_->size(); ++from) {
+        const CallRecord* record = record_of(*host_, from, call.sequence);
+        DDP_CHECK(record != nullptr, from);
+        sources_.push_back(
+            {from == host_->own() ? static_cast<const std::byte*>(share.data) : rounds_.filled(from, 0) + offset,
+             record->factor});
+      }
+      const std::array<void*, 2> targets = {rounds_.filling(1) + offset, share.data};
+      ddp::reduce(buffer.type, call.op, sources_, std::span(targets).first(takes ? 2 : 1), share.count);
+    }
+    if (round < pieces) {
+      const Buffer piece = piece_of(round);
+      for (std::size_t to = 0; to < host_->size(); ++to) {
+        const Buffer share = part_of(piece, to);
+        if (to == host_->own() || share.count == 0) continue;
+        std::memcpy(rounds_.filling(0) + offset_in(piece, share), share.data, share.bytes());
+      }
+    }
+    rounds_.meet(call);
+    if (round == 0 || !takes) continue;
+    const Buffer piece = piece_of(round - 1);
+    for (std::size_t turn = 1; turn < host_->size(); ++turn) {
+      const std::size_t from = (host_->own() + turn) % host_->size();
+      const Buffer share = part_of(piece, from);
+      if (share.count > 0) std::memcpy(share.data, rounds_.filled(from, 1) + offset_in(piece, share), share.bytes());
+    }
+  }
+}
+
+}  // namespace ddp

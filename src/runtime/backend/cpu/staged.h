@@ -1,0 +1,52 @@
+// Staged: collectives through the staging buffers, piece by piece. The way that always works.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/backend/cpu/movement.h"
+#include "runtime/backend/cpu/rounds.h"
+#include "runtime/host/host_group.h"
+#include "runtime/reduction/reduction.h"
+
+namespace ddp {
+
+class Staged {
+ public:
+  Staged(std::shared_ptr<HostGroup> host, Rounds& rounds) : host_(std::move(host)), rounds_(rounds) {}
+
+  // Before the first round: how many bytes this rank gives to each other one.
+  void show_sizes(const Movement& own);
+
+  // After it: throws `mismatch` if a rank gives another number of bytes than this one takes.
+  void require_size(const Movement& own, std::size_t index) const;
+
+  // The rest of a collective after its first round.
+  void move(const Movement& own);
+  void reduce(const Call& call);
+
+  // Which part of a buffer a rank reduces. Parts begin at multiples of 64 bytes.
+  Buffer part_of(const Buffer& buffer, std::size_t index) const;
+
+ private:
+  struct Piece {
+    std::size_t first = 0;  // bytes
+    std::size_t bytes = 0;
+  };
+  // The piece of this round of `bytes` that go by `step` bytes a round.
+  static Piece piece_of(std::size_t bytes, std::size_t step, std::size_t round);
+
+  std::uint64_t size_given(std::size_t from, std::size_t to) const;
+  std::size_t stage_bytes() const;
+
+  void fill(const Movement& own, std::size_t step, std::size_t round);
+  void drain(const Movement& own, std::size_t step, std::size_t round);
+  void drain_reduced(const Movement& own, std::size_t step, std::size_t round);
+
+  const std::shared_ptr<HostGroup> host_;
+  Rounds& rounds_;
+  std::vector<std::uint64_t> sizes_;  // [from * ranks + to] of this call
+  std::vector<ReductionSource> sources_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,94 @@
+#include "runtime/host/contract.h"
+
+#include <ddp/error.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/reduction/reduction.h"
+
+namespace ddp {
+namespace {
+
+// The first, or the last, bytes of a text.
+template <std::size_t N>
+void cut_to(std::array<char, N>& place, std::string_view text, bool last) {
+  const std::size_t length = std::min(text.size(), N - 1);
+  std::memcpy(place.data(), text.data() + (last ? text.size() - length : 0), length);
+  place[length] = '\0';
+}
+
+std::string place_in_program(const char* file, int line) {
+  return *file == '\0' ? "" : " (" + std::string(file) + ":" + std::to_string(line) + ")";
+}
+
+std::string describe(const CallRecord& record) {
+  Call call;
+  call.operation = static_cast<Operation>(record.operation);
+  call.input = {nullptr, record.count, static_cast<DataType>(record.type)};
+  call.output = {nullptr, record.count, static_cast<DataType>(record.type)};
+  call.op = static_cast<ReduceOp::Kind>(record.op);
+  call.peer = record.peer;
+  call.sequence = record.sequence;
+  call.name = record.name.data();
+  return ddp::describe(call) + place_in_program(record.file.data(), record.line);
+}
+
+CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t sequence) {
+  return host.area(index).records[sequence % kCallRecords];
+}
+
+}  // namespace
+
+void show_call(HostGroup& host, const Call& call) {
+  CallRecord& record = place_of(host, host.own(), call.sequence);
+  record.sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  const ConstBuffer subject = subject_of(call);
+  record.fingerprint = call.fingerprint;
+  // Parts that may lie anywhere have no place.
+  const bool whole = call.input_parts.empty();
+  record.address = whole ? reinterpret_cast<std::uint64_t>(call.input.data) : 0;
+  const auto place = whole ? host.segments().place_of(call.input.data, call.input.bytes()) : Segments::Place{};
+  record.segment = place.number;
+  record.offset = place.offset;
+  record.line = call.site.line;
+  record.factor = factor_of(call.op, host.group_size());
+  record.count = subject.count;
+  record.peer = call.peer;
+  record.operation = static_cast<std::uint8_t>(call.operation);
+  record.type = static_cast<std::uint8_t>(subject.type);
+  record.op = call.op.kind;
+  cut_to(record.name, call.name, false);
+  cut_to(record.file, call.site.file, true);
+  record.sequence.store(call.sequence, std::memory_order_release);
+  // Of two that show and compare at the same time, at least one sees the other.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+const CallRecord* record_of(const HostGroup& host, std::size_t peer, std::uint64_t sequence) {
+  const CallRecord& record = place_of(host, peer, sequence);
+  return record.sequence.load(std::memory_order_acquire) == sequence ? &record : nullptr;
+}
+
+void compare_calls(const HostGroup& host, const Call& call) {
+  for (std::size_t peer = 0; peer < host.size(); ++peer) {
+    if (peer == host.own()) continue;
+    const CallRecord* theirs = record_of(host, peer, call.sequence);
+    if (theirs == nullptr || theirs->fingerprint == call.fingerprint) continue;
+    const CallRecord* ours = record_of(host, host.own(), call.sequence);
+    const std::string own = ours == nullptr ? ddp::describe(call) : describe(*ours);
+    const std::string other = describe(*theirs);
+    // It may have been overwritten meanwhile, by a rank that is far ahead: then they do not meet in this call.
+    if (record_of(host, peer, call.sequence) == nullptr) continue;
+    throw Error(ErrorKind::mismatch,
+                "the ranks call different collectives: rank " + std::to_string(host.rank_of(host.own())) + " calls " +
+                    own + ", rank " + std::to_string(host.rank_of(peer)) + " calls " + other +
+                    ". All ranks of a group must call the same collectives in the same order, with the same counts "
+                    "and types.",
+                host.rank_of(peer));
+  }
+}
+
+}  // namespace ddp

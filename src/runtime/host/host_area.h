@@ -1,0 +1,76 @@
+// HostArea: what a rank shows to the other ranks of its machine, in memory that all of them map. docs/protocol.md
+// describes it. All ranks of a group run the same build (the version is compared), so the layout may change with it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace ddp {
+
+inline constexpr std::uint32_t kHostAreaMagic = 0x41504444;  // "DDPA"
+inline constexpr std::uint32_t kHostAreaVersion = 1;
+inline constexpr std::size_t kCallRecords = 64;
+
+// A counter that others wait for: they sleep on `value`, and say so in `sleepers`.
+struct alignas(64) SharedCounter {
+  std::atomic<std::uint32_t> value = 0;
+  std::atomic<std::uint32_t> sleepers = 0;
+};
+
+enum class RankState : std::uint32_t { working, left, failed };
+
+// One collective call. The owner writes `sequence` last; readers that see it see the rest, until kCallRecords calls
+// later the place is used again.
+struct alignas(64) CallRecord {
+  std::atomic<std::uint64_t> sequence = 0;
+  std::uint64_t fingerprint = 0;
+  // Where the input lies, for peers that can read it there: in the owner's memory, and in which of its shared segments
+  // (0: in none).
+  std::uint64_t address = 0;
+  std::uint64_t offset = 0;
+  std::uint32_t segment = 0;
+  std::int32_t line = 0;
+  double factor = 1;  // of the owner's values in a sum
+  // What messages say of the call; names are cut.
+  std::uint64_t count = 0;
+  std::int32_t peer = 0;
+  std::uint8_t operation = 0;
+  std::uint8_t type = 0;
+  std::uint8_t op = 0;
+  std::array<char, 53> name{};
+  std::array<char, 64> file{};
+};
+static_assert(sizeof(CallRecord) == 192);
+
+// Messages from the owner to one other rank: two halves of a buffer that are filled and emptied in turn.
+struct HostChannel {
+  // What the message is that (also) lies in a half.
+  struct Message {
+    std::uint64_t bytes = 0;
+    std::uint32_t type = 0;
+  };
+
+  SharedCounter filled;   // by the owner
+  SharedCounter emptied;  // by the receiver
+  std::array<Message, 2> messages;
+};
+
+struct HostArea {
+  std::uint32_t magic = kHostAreaMagic;
+  std::uint32_t version = kHostAreaVersion;
+  std::uint64_t nonce = 0;
+  std::uint64_t self = 0;  // where the owner has mapped this
+  std::uint64_t stage_bytes = 0;
+  std::uint64_t channel_bytes = 0;
+  std::uint64_t lent = 0;  // the owner's memory with what it reduced for a root
+  // Whether the owner can read the memory of all other ranks with process_vm_readv.
+  std::atomic<std::uint32_t> reads_all = 0;
+  std::atomic<RankState> state = RankState::working;
+  SharedCounter arrived;  // rounds; see runtime/backend/cpu
+  std::array<CallRecord, kCallRecords> records;
+  // Followed by: a HostChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
+};
+
+}  // namespace ddp
