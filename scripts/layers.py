@@ -26,6 +26,7 @@ ROOMS = {
     "main.cpp": ["launcher/commands.h"],
     "runtime": ["base", "wire", "net", "store", "ddp"],
     "torch": ["ddp"],
+    "bench": ["ddp"],
     "ddp": [],
 }
 
@@ -70,6 +71,11 @@ TESTED_ELSEWHERE = {
     "runtime/reduction/kernels_portable.cpp": "unit/runtime/reduction/reduction_test.cpp",
     "runtime/group/work.cpp": "unit/runtime/group/operation_queue_test.cpp",
     "runtime/backend/backend.cpp": "unit/runtime/ddp/reducer_test.cpp",
+    "bench/collective_bench.cpp": "integration/bench_test.py",
+    "runtime/backend/cpu/cpu_backend.cpp": "unit/runtime/group/collectives_test.cpp",
+    "runtime/host/contract.cpp": "unit/runtime/group/process_group_test.cpp",
+    "runtime/host/host_links.cpp": "unit/runtime/host/host_group_test.cpp",
+    "runtime/host/segments.cpp": "unit/runtime/host/host_group_test.cpp",
     "runtime/backend/cpu/channels.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/backend/cpu/machines.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/backend/cpu/near_memory.cpp": "unit/runtime/group/collectives_test.cpp",

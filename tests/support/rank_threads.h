@@ -53,8 +53,10 @@ class RankThreads {
     // As if the process ended: the connections close.
     void leaves() { group_.reset(); }
     // Until every other rank's deed has ended.
-    void waits_for_the_others() {
-      while (ended_->load() < size_ - 1) std::this_thread::yield();
+    void waits_for_the_others() { waits_for(size_ - 1); }
+    // Until so many ranks' deeds have ended.
+    void waits_for(int ranks) {
+      while (ended_->load() < ranks) std::this_thread::yield();
     }
 
    private:

@@ -5,22 +5,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <new>
 
 #include "base/check.h"
 
 namespace ddp {
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-std::unique_ptr<std::byte[], void (*)(std::byte*)> allocate_zeroed(std::size_t bytes) {
-  auto* memory = static_cast<std::byte*>(::operator new[](bytes, kAlignment));
-  std::memset(memory, 0, bytes);
-  return {memory, [](std::byte* pointer) { ::operator delete[](pointer, kAlignment); }};
-}
-
-}  // namespace
 
 Reducer::Reducer(ProcessGroup& group, std::span<const ParameterSize> parameters, const BucketLimits& limits)
     : group_(group), places_(parameters.size()) {
@@ -28,7 +16,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const ParameterSize> parameters,
     for (const BucketSlot& slot : plan.slots) {
       places_[slot.parameter] = {buckets_.size(), slot.first, parameters[slot.parameter].count};
     }
-    auto memory = allocate_zeroed(plan.count * size_of(plan.type));
+    Memory memory = group.allocate(plan.count, plan.type);
     buckets_.push_back({std::move(plan), std::move(memory), 0});
   }
   begin_step();
@@ -37,9 +25,9 @@ Reducer::Reducer(ProcessGroup& group, std::span<const ParameterSize> parameters,
 Reducer::~Reducer() {
   if (std::uncaught_exceptions() > 0) {
     // Peers may never answer a rank that leaves; the exception must be heard all the same. A reduction that is still
-    // under way keeps its memory, for the rest of the process's life.
+    // under way keeps its memory until it ends.
     for (std::size_t i = 0; i < started_.size(); ++i) {
-      if (!started_[i].done()) static_cast<void>(buckets_[i].memory.release());
+      started_[i].then([memory = std::make_shared<Memory>(std::move(buckets_[i].memory))](const Error*) {});
     }
     return;
   }
@@ -57,7 +45,7 @@ Buffer Reducer::gradient(std::size_t parameter) const {
 }
 
 void Reducer::zero() {
-  for (const BucketState& bucket : buckets_) std::memset(bucket.memory.get(), 0, bucket.buffer().bytes());
+  for (const BucketState& bucket : buckets_) std::memset(bucket.buffer().data, 0, bucket.buffer().bytes());
 }
 
 bool Reducer::ready(std::size_t parameter) {

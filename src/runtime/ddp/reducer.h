@@ -37,10 +37,10 @@ class Reducer {
  private:
   struct BucketState {
     Bucket plan;
-    std::unique_ptr<std::byte[], void (*)(std::byte*)> memory;
+    Memory memory;
     std::size_t pending = 0;  // parameters that are not ready
 
-    Buffer buffer() const { return {memory.get(), plan.count, plan.type}; }
+    const Buffer& buffer() const { return memory.buffer(); }
   };
   struct Place {
     std::size_t bucket = 0;

@@ -35,17 +35,20 @@ void narrow(const float* from, BFloat16* to, std::size_t count) {
   }
 }
 
-// How elements of T are computed: as they are, or widened.
+// How elements of T are computed: as they lie in memory, or widened into `scratch`.
 template <typename T>
 struct Computed {
   using Type = T;
-  static void load(const void* from, T* to, std::size_t count) { std::memcpy(to, from, count * sizeof(T)); }
+  static const T* load(const void* from, T* /*scratch*/, std::size_t /*count*/) { return static_cast<const T*>(from); }
   static void store(const T* from, void* to, std::size_t count) { std::memcpy(to, from, count * sizeof(T)); }
 };
 template <typename Half>
 struct Widened {
   using Type = float;
-  static void load(const void* from, float* to, std::size_t count) { widen(static_cast<const Half*>(from), to, count); }
+  static const float* load(const void* from, float* scratch, std::size_t count) {
+    widen(static_cast<const Half*>(from), scratch, count);
+    return scratch;
+  }
   static void store(const float* from, void* to, std::size_t count) { narrow(from, static_cast<Half*>(to), count); }
 };
 template <>
@@ -121,37 +124,62 @@ struct Xor {
   }
 };
 
-template <typename T>
-void multiply(T* values, double factor, std::size_t count) {
-  const T typed = static_cast<T>(factor);
-  for (std::size_t i = 0; i < count; ++i) values[i] *= typed;
+// result[i] = a[i] (op) b[i], each times its factor.
+template <typename Operation, bool scaled, typename T>
+void combine(T* result, const T* a, T a_factor, const T* b, T b_factor, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if constexpr (scaled) {
+      result[i] = Operation::apply(a[i] * a_factor, b[i] * b_factor);
+    } else {
+      result[i] = Operation::apply(a[i], b[i]);
+    }
+  }
 }
 
-// One pass over a block. `next` is the operand as it lies in memory, or widened in `scratch`.
-template <typename Operation, typename T>
-void accumulate(T* accumulator, const T* next, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) accumulator[i] = Operation::apply(accumulator[i], next[i]);
+template <typename T>
+void multiply(T* result, const T* values, T factor, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) result[i] = values[i] * factor;
+}
+
+// Sums what `accumulator` has and one source more.
+template <typename Operation, bool scaled, typename T>
+void accumulate(T* accumulator, const T* next, T factor, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if constexpr (scaled) {
+      accumulator[i] = Operation::apply(accumulator[i], next[i] * factor);
+    } else {
+      accumulator[i] = Operation::apply(accumulator[i], next[i]);
+    }
+  }
 }
 
 template <typename T, typename Operation, bool scaled>
 void reduce_blocks(std::span<const ReductionSource> sources, std::span<void* const> destinations, std::size_t count) {
   using Value = typename Computed<T>::Type;
   alignas(64) Value accumulator[kBlock];
-  alignas(64) Value scratch[kBlock];
+  alignas(64) Value first_widened[kBlock];
+  alignas(64) Value next_widened[kBlock];
   for (std::size_t first = 0; first < count; first += kBlock) {
     const std::size_t length = count - first < kBlock ? count - first : kBlock;
     const std::size_t offset = first * sizeof(T);
-    for (std::size_t k = 0; k < sources.size(); ++k) {
-      const void* data = static_cast<const char*>(sources[k].data) + offset;
-      Value* target = k == 0 ? accumulator : scratch;
-      Computed<T>::load(data, target, length);
-      if constexpr (scaled) multiply(target, sources[k].factor, length);
-      if (k > 0) accumulate<Operation>(accumulator, scratch, length);
+    const auto load = [&](std::size_t k, Value* place) {
+      return Computed<T>::load(static_cast<const char*>(sources[k].data) + offset, place, length);
+    };
+    const auto factor = [&](std::size_t k) { return static_cast<Value>(sources[k].factor); };
+    const Value* result = load(0, first_widened);
+    if (sources.size() > 1) {
+      combine<Operation, scaled>(accumulator, result, factor(0), load(1, next_widened), factor(1), length);
+      result = accumulator;
+    } else if constexpr (scaled) {
+      multiply(accumulator, result, factor(0), length);
+      result = accumulator;
     }
-    Computed<T>::store(accumulator, static_cast<char*>(destinations[0]) + offset, length);
-    for (std::size_t k = 1; k < destinations.size(); ++k) {
-      std::memcpy(static_cast<char*>(destinations[k]) + offset, static_cast<char*>(destinations[0]) + offset,
-                  length * sizeof(T));
+    for (std::size_t k = 2; k < sources.size(); ++k) {
+      accumulate<Operation, scaled>(accumulator, load(k, next_widened), factor(k), length);
+    }
+    for (void* destination : destinations) {
+      char* place = static_cast<char*>(destination) + offset;
+      if (static_cast<const void*>(place) != result) Computed<T>::store(result, place, length);
     }
   }
 }

@@ -15,7 +15,7 @@ namespace ddp {
 namespace {
 
 // Fetched at once of each rank: what is fetched stays in the cache until it is reduced.
-constexpr std::size_t kFetch = std::size_t{64} << 10;
+constexpr std::size_t kFetch = std::size_t{256} << 10;
 
 }  // namespace
 

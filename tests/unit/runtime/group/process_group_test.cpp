@@ -3,6 +3,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <functional>
+
+#include "support/backends_under_test.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
@@ -81,20 +84,6 @@ TEST_CASE("a collective of nothing asks nothing of the backend") {
   CHECK(scripted.script->calls().empty());
 }
 
-TEST_CASE("a rank that disappears breaks the group of the others") {
-  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    std::vector<float> values(1000, 1.0F);
-    self.group().all_reduce(values).wait();
-    if (self.rank() == 1) return self.leaves();
-    const RankOutcome lost = outcome_of([&] {
-      for (int i = 0; i < 10; ++i) self.group().all_reduce(values).wait();
-    });
-    require(lost.kind == ErrorKind::peer_lost, "expected peer_lost, not: " + lost.message);
-    const RankOutcome after = outcome_of([&] { self.group().barrier().wait(); });
-    require(after.kind == ErrorKind::aborted, "expected aborted, not: " + after.message);
-  });
-}
-
 TEST_CASE("a rank that does not come makes the others time out") {
   GlooRanks(3, 200ms).all_succeed([](GlooRanks::Rank& self) {
     if (self.rank() == 2) return self.waits_for_the_others();
@@ -118,4 +107,217 @@ TEST_CASE("gloo refuses GPU memory") {
     float value = 0;
     self.group().all_reduce({&value, 1, DataType::f32, DeviceType::cuda}).wait();
   });
+}
+
+TEST_CASE("ranks that call different collectives are told which rank called what and where") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 3)
+        .all_fail(ErrorKind::mismatch,
+                  {"all_reduce sum #2 of f32[4]", "all_reduce sum #2 of f32[5] ('head.weight')",
+                   "process_group_test.cpp:", "the ranks call different collectives"},
+                  [](RankThreads::Rank& self) {
+                    std::vector<float> values(self.rank() == 1 ? 5 : 4);
+                    self.group().barrier().wait();
+                    CallOptions options;
+                    if (self.rank() == 1) options.name = "head.weight";
+                    self.group().all_reduce(values, ReduceOp::sum, options).wait();
+                  });
+  }
+}
+
+TEST_CASE("every way in which calls can differ is found before anything is corrupted") {
+  const std::vector<std::function<Work(ProcessGroup&, std::vector<float>&)>> others = {
+      [](ProcessGroup& group, std::vector<float>& values) { return group.all_reduce(values, ReduceOp::max); },
+      [](ProcessGroup& group, std::vector<float>& values) { return group.broadcast(values, 0); },
+      [](ProcessGroup& group, std::vector<float>&) { return group.barrier(); },
+      [](ProcessGroup& group, std::vector<float>& values) {
+        return group.all_reduce({values.data(), values.size(), DataType::i32});
+      },
+      [](ProcessGroup& group, std::vector<float>& values) {
+        return group.all_gather(values, std::span(values).first(2));
+      },
+  };
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      INFO(backend.name << ", difference " << i);
+      RankThreads(backend.make, 2).all_fail(ErrorKind::mismatch, {"rank 0", "rank 1"}, [&](RankThreads::Rank& self) {
+        std::vector<float> values(4);
+        (self.rank() == 0 ? self.group().all_reduce(values) : others[i](self.group(), values)).wait();
+      });
+    }
+  }
+}
+
+TEST_CASE("parts of different sizes on both sides are a mismatch") {
+  for (const auto way : {NearMemory::Way::direct, NearMemory::Way::copied, NearMemory::Way::none}) {
+    const auto ended = RankThreads(cpu_backend(way).make, 2).outcomes([](RankThreads::Rank& self) {
+      std::vector<float> values(self.rank() == 0 ? 30'000 : 40'000);
+      std::vector<float> all(60'000);
+      self.group().gather(self.rank() == 0 ? Buffer(all) : Buffer(), values, 0).wait();
+    });
+    CHECK(ended[0].kind == ErrorKind::mismatch);
+    CHECK_THAT(ended[0].message, Catch::Contains("rank 1 gives 160000 bytes"));
+    CHECK(ended[1].kind);
+  }
+  const auto ended = RankThreads(cpu_backend(NearMemory::Way::direct).make, 2).outcomes([](RankThreads::Rank& self) {
+    std::vector<float> values(self.rank() == 0 ? 3 : 4);
+    (self.rank() == 0 ? self.group().send(values, 1) : self.group().recv(values, 0)).wait();
+  });
+  CHECK_FALSE(ended[0].kind);
+  CHECK(ended[1].kind == ErrorKind::mismatch);
+  CHECK_THAT(ended[1].message, Catch::Contains("rank 0 sends f32[3], and this rank receives f32[4]"));
+}
+
+TEST_CASE("a rank that leaves is named to those that wait for it") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
+      std::vector<float> values(100'000, 1.0F);
+      self.group().all_reduce(values).wait();
+      if (self.rank() == 1) return self.leaves();
+      try {
+        for (int i = 0; i < 10; ++i) self.group().all_reduce(values).wait();
+      } catch (const OperationError& error) {
+        require(error.kind() == ErrorKind::peer_lost, error.what());
+        require(error.operation().name == "all_reduce" && error.operation().sequence >= 2, "operation");
+        require(error.operation().rank == self.rank() && error.operation().group == "world", "who");
+        return;
+      }
+      require(false, "nothing was thrown");
+    });
+  }
+}
+
+TEST_CASE("a rank that does not come is named at the call's own time-out") {
+  RankThreads(cpu_backend(NearMemory::Way::direct).make, 3).all_succeed([](RankThreads::Rank& self) {
+    if (self.rank() == 2) return self.waits_for_the_others();
+    std::vector<float> values(1000);
+    CallOptions options;
+    options.timeout = 100ms;
+    const RankOutcome late = outcome_of([&] { self.group().all_reduce(values, ReduceOp::sum, options).wait(); });
+    // Whoever times out first has failed for the other one.
+    require(late.kind == ErrorKind::timeout || late.kind == ErrorKind::peer_lost, "not: " + late.message);
+    if (late.kind == ErrorKind::timeout) {
+      require(late.message.find("rank 2 did not take part within 0.1 s") != std::string::npos, late.message);
+    }
+  });
+}
+
+TEST_CASE("an aborted group lets nobody wait") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
+      std::vector<float> values(1000);
+      if (self.rank() == 1) return self.waits_for_the_others();
+      Work running = self.group().all_reduce(values);
+      Work waiting = self.group().barrier();
+      require(!running.wait_for(5ms), "alone");
+      self.group().abort();
+      require(outcome_of([&] { running.wait(); }).kind == ErrorKind::aborted, "running");
+      require(outcome_of([&] { waiting.wait(); }).kind == ErrorKind::aborted, "waiting");
+      require(outcome_of([&] { self.group().barrier().wait(); }).kind == ErrorKind::aborted, "later");
+    });
+  }
+}
+
+TEST_CASE("after its end a group refuses calls") {
+  RankThreads(cpu_backend(NearMemory::Way::direct).make, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<float> values(1000, 1.0F);
+    Work work = self.group().all_reduce(values);
+    self.group().finalize();
+    require(work.done() && values[999] == 2.0F, "what was called before is done");
+    const RankOutcome late = outcome_of([&] { self.group().barrier().wait(); });
+    require(late.kind == ErrorKind::aborted && late.message.find("finalized") != std::string::npos, late.message);
+  });
+}
+
+TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
+  RankThreads(cpu_backend(NearMemory::Way::direct).make, 4).all_succeed([](RankThreads::Rank& self) {
+    self.group().monitored_barrier();
+    if (self.rank() % 2 == 1) {
+      self.waits_for(2);
+      return;
+    }
+    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(100ms); });
+    require(late.kind == ErrorKind::timeout, late.message);
+    require(late.message.find("ranks 1, 3 did not come within 0.1 s") != std::string::npos, late.message);
+  });
+}
+
+TEST_CASE("groups of some ranks work beside the whole") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 4).all_succeed([](RankThreads::Rank& self) {
+      ProcessGroup& world = self.group();
+      // Even and odd ranks, the latter in descending order.
+      auto half = world.split(world.rank() % 2, world.rank() % 2 == 0 ? world.rank() : -world.rank());
+      require(half && half->size() == 2, "two halves");
+      require(half->rank() == std::vector<int>{0, 1, 1, 0}[static_cast<std::size_t>(world.rank())], "order");
+      require(half->name() == "world/" + std::to_string(world.rank() % 2), half->name());
+      std::vector<std::int32_t> value = {world.rank()};
+      half->all_reduce(value).wait();
+      require(value[0] == (world.rank() % 2 == 0 ? 2 : 4), "sum of a half");
+      if (world.rank() < 3) {
+        const std::vector<int> ranks = {2, 0, 1};
+        ProcessGroup three = world.new_group(ranks, "three");
+        require(three.rank() == std::vector<int>{1, 2, 0}[static_cast<std::size_t>(world.rank())], "given order");
+        value = {world.rank()};
+        three.all_reduce(value).wait();
+        require(value[0] == 3, "sum of three");
+        const RankOutcome outside = outcome_of([&] { (void)world.new_group(std::vector<int>{3}); });
+        require(outside.kind == ErrorKind::invalid_argument, "not a member");
+      }
+      require(!world.split(-1).has_value(), "no group for a negative color");
+      world.barrier().wait();
+    });
+  }
+}
+
+TEST_CASE("several threads may call one group") {
+  RankThreads(cpu_backend(NearMemory::Way::direct).make, 2).all_succeed([](RankThreads::Rank& self) {
+    // One thread calls, others wait, ask and continue; each has a group of its own besides.
+    const std::vector<int> both = {0, 1};
+    ProcessGroup own = self.group().new_group(both);
+    std::thread beside([&] {
+      for (int i = 0; i < 200; ++i) {
+        std::vector<float> values(100, 1.0F);
+        own.all_reduce(values).wait();
+        require(values[99] == 2.0F, "beside");
+      }
+    });
+    std::atomic<int> continued = 0;
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> values(100, 1.0F);
+      Work work = self.group().all_reduce(values);
+      work.then([&](const Error* failure) { continued += failure == nullptr ? 1 : 0; });
+      std::thread waiter([&] { work.wait(); });
+      while (!work.done()) std::this_thread::yield();
+      waiter.join();
+    }
+    beside.join();
+    require(continued == 200, "continuations");
+  });
+}
+
+TEST_CASE("memory of the group is of zeros and may outlive it") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
+      Memory kept = self.group().allocate(1'000'000, DataType::f32);
+      {
+        // Some of it, some other memory: both ranks need not do alike.
+        Memory more = self.group().allocate(100'000, DataType::f32);
+        std::vector<float> own(100'000, 1.0F);
+        const Buffer values = self.rank() == 0 ? more.buffer() : Buffer(own);
+        std::fill_n(values.as<float>().begin(), values.count, 1.0F);
+        self.group().all_reduce(values).wait();
+        require(values.as<float>()[99'999] == 2.0F, "mixed");
+      }
+      self.group().all_reduce(kept).wait();
+      require(kept.as<float>()[999'999] == 0.0F, "zeros");
+      self.group().barrier().wait();
+      self.leaves();
+      kept.as<float>()[0] = 1.0F;
+    });
+  }
 }

@@ -1,0 +1,290 @@
+// ddp_bench: what collectives cost between the ranks that were launched, in nccl-tests' columns. `ddplaunch bench`
+// starts it; it uses the public interface alone.
+//
+// Bandwidths as nccl-tests defines them (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): `algbw`
+// is size / time, and `busbw` is algbw times a factor that makes it comparable with the speed of the hardware whatever
+// the number of ranks n is: 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter and all_to_all, 1 for
+// broadcast. `size` is that of the larger of input and output.
+#include <ddp/ddp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::vector<std::string> operations = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all"};
+  std::size_t min_bytes = 8;
+  std::size_t max_bytes = std::size_t{256} << 20;
+  std::size_t factor = 4;
+  std::vector<std::size_t> sizes;  // instead
+  int iterations = 0;              // 0: as many as fit into the time
+  double seconds = 0.3;
+  bool shared = true;  // buffers from ProcessGroup::allocate
+  bool check = true;
+  bool json = false;
+};
+
+[[noreturn]] void usage(const std::string& fault) {
+  throw std::invalid_argument(fault);
+}
+
+std::size_t bytes_of(const std::string& text) {
+  std::size_t end = 0;
+  const unsigned long long number = std::stoull(text, &end);
+  const std::string unit = text.substr(end);
+  if (unit.empty() || unit == "B") return number;
+  if (unit == "K" || unit == "KiB") return number << 10;
+  if (unit == "M" || unit == "MiB") return number << 20;
+  if (unit == "G" || unit == "GiB") return number << 30;
+  usage("'" + text + "' is not a size such as 8, 4K, 25M");
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  std::vector<std::string> chosen;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&]() -> std::string {
+      if (i + 1 >= argc) usage(word + " wants a value");
+      return argv[++i];
+    };
+    if (word == "--min-bytes") {
+      options.min_bytes = std::max<std::size_t>(bytes_of(value()), 4);
+    } else if (word == "--max-bytes") {
+      options.max_bytes = bytes_of(value());
+    } else if (word == "--step-factor") {
+      options.factor = std::max<std::size_t>(bytes_of(value()), 2);
+    } else if (word == "--sizes") {
+      std::string list = value();
+      for (std::size_t end = 0; end != std::string::npos; list = end == std::string::npos ? "" : list.substr(end + 1)) {
+        end = list.find(',');
+        options.sizes.push_back(std::max<std::size_t>(bytes_of(list.substr(0, end)), 4));
+      }
+    } else if (word == "--iterations") {
+      options.iterations = std::stoi(value());
+    } else if (word == "--seconds") {
+      options.seconds = std::stod(value());
+    } else if (word == "--own-buffers") {
+      options.shared = false;
+    } else if (word == "--no-check") {
+      options.check = false;
+    } else if (word == "--json") {
+      options.json = true;
+    } else if (std::find(options.operations.begin(), options.operations.end(), word) != options.operations.end()) {
+      chosen.push_back(word);
+    } else {
+      usage("unknown word '" + word + "'");
+    }
+  }
+  if (!chosen.empty()) options.operations = chosen;
+  if (options.sizes.empty()) {
+    for (std::size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
+      options.sizes.push_back(bytes);
+    }
+  }
+  return options;
+}
+
+// Buffers of one benchmark, and what fills them.
+class Bench {
+ public:
+  Bench(ddp::ProcessGroup& group, const Options& options) : group_(group), options_(options) {}
+
+  struct Line {
+    std::size_t bytes = 0;
+    std::size_t count = 0;
+    double microseconds = 0;  // the median over iterations of the slowest rank's time
+    double least = 0;
+    double algbw = 0;
+    double busbw = 0;
+    long wrong = -1;  // not looked at
+    int iterations = 0;
+  };
+
+  Line measure(const std::string& operation, std::size_t bytes) {
+    const auto ranks = static_cast<std::size_t>(group_.size());
+    const bool parts = operation != "all_reduce" && operation != "broadcast";
+    std::size_t count = bytes / sizeof(float);
+    if (parts) count = std::max<std::size_t>(count / ranks, 1) * ranks;
+    Memory input = make(count);
+    Memory output = parts ? make(count) : Memory();
+    const auto call = [&] { return start(operation, input.buffer, output.buffer); };
+
+    Line line;
+    line.bytes = count * sizeof(float);
+    line.count = count;
+    if (options_.check) line.wrong = wrong(operation, input.buffer, output.buffer);
+    fill(input.buffer);
+    line.iterations = options_.iterations > 0 ? options_.iterations : iterations_within(call);
+    std::vector<double> times;
+    for (int i = 0; i < line.iterations; ++i) times.push_back(time(call));
+    // The collective is over when it is over on every rank.
+    group_.all_reduce(times, ddp::ReduceOp::max).wait();
+    std::sort(times.begin(), times.end());
+    line.microseconds = times[times.size() / 2];
+    line.least = times.front();
+    line.algbw = static_cast<double>(line.bytes) / line.microseconds / 1e3;
+    line.busbw = line.algbw * bus_factor(operation);
+    return line;
+  }
+
+ private:
+  struct Memory {
+    ddp::Memory shared;
+    std::vector<float> own;
+    ddp::Buffer buffer;
+  };
+
+  Memory make(std::size_t count) {
+    Memory memory;
+    if (options_.shared) {
+      memory.shared = group_.allocate(count, ddp::DataType::f32);
+      memory.buffer = memory.shared.buffer();
+    } else {
+      memory.own.resize(count);
+      memory.buffer = memory.own;
+    }
+    return memory;
+  }
+
+  // Whole numbers that sum up exactly.
+  float value(int rank, std::size_t i) const { return static_cast<float>((static_cast<std::size_t>(rank) + i) % 8); }
+  void fill(const ddp::Buffer& buffer) const {
+    const auto values = buffer.as<float>();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(group_.rank(), i);
+  }
+
+  ddp::Work start(const std::string& operation, const ddp::Buffer& input, const ddp::Buffer& output) {
+    const std::size_t part = input.count / static_cast<std::size_t>(group_.size());
+    if (operation == "all_reduce") return group_.all_reduce(input);
+    if (operation == "broadcast") return group_.broadcast(input, 0);
+    if (operation == "all_gather") return group_.all_gather(output, input.slice(0, part));
+    if (operation == "reduce_scatter") return group_.reduce_scatter(output.slice(0, part), input);
+    return group_.all_to_all(output, input);
+  }
+
+  double expected(const std::string& operation, std::size_t i, std::size_t part) const {
+    const auto own = static_cast<std::size_t>(group_.rank());
+    if (operation == "broadcast") return value(0, i);
+    if (operation == "all_gather") return value(static_cast<int>(i / part), i % part);
+    if (operation == "all_to_all") return value(static_cast<int>(i / part), own * part + i % part);
+    double sum = 0;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      sum += value(rank, operation == "all_reduce" ? i : own * part + i);
+    }
+    return sum;
+  }
+
+  // Elements that are not what they must be, on all ranks.
+  long wrong(const std::string& operation, const ddp::Buffer& input, const ddp::Buffer& output) {
+    const std::size_t part = input.count / static_cast<std::size_t>(group_.size());
+    fill(input);
+    start(operation, input, output).wait();
+    ddp::Buffer result = output.count > 0 ? output : input;
+    if (operation == "reduce_scatter") result = output.slice(0, part);
+    const auto values = result.as<float>();
+    std::vector<std::int64_t> faults = {0};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      faults[0] += static_cast<double>(values[i]) != expected(operation, i, part) ? 1 : 0;
+    }
+    group_.all_reduce(faults).wait();
+    return static_cast<long>(faults[0]);
+  }
+
+  template <typename Call>
+  double time(const Call& call) {
+    group_.barrier().wait();
+    const auto begin = Clock::now();
+    call().wait();
+    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+  }
+
+  // The same on every rank.
+  template <typename Call>
+  int iterations_within(const Call& call) {
+    std::vector<double> once = {0};
+    for (int i = 0; i < 3; ++i) once[0] = time(call);  // the first ones touch memory
+    group_.all_reduce(once, ddp::ReduceOp::max).wait();
+    return std::clamp(static_cast<int>(options_.seconds * 1e6 / std::max(once[0], 1.0)), 5, 20'000);
+  }
+
+  double bus_factor(const std::string& operation) const {
+    const double n = group_.size();
+    if (operation == "broadcast") return 1;
+    return operation == "all_reduce" ? 2 * (n - 1) / n : (n - 1) / n;
+  }
+
+  ddp::ProcessGroup& group_;
+  const Options options_;
+};
+
+void print_header(const ddp::ProcessGroup& group, const Options& options, const std::string& operation) {
+  std::printf("# %s, %d ranks, backend %s, %s buffers\n", operation.c_str(), group.size(), group.backend().c_str(),
+              options.shared ? "the runtime's" : "the program's own");
+  std::printf("# %10s %12s %7s %7s %6s %12s %12s %9s %9s %7s %6s\n", "size(B)", "count", "type", "redop", "root",
+              "time(us)", "least(us)", "algbw", "busbw", "#wrong", "iters");
+}
+
+void print_line(const Bench::Line& line, const std::string& operation) {
+  const bool reduces = operation == "all_reduce" || operation == "reduce_scatter";
+  std::printf("  %10zu %12zu %7s %7s %6s %12.2f %12.2f %9.3f %9.3f %7s %6d\n", line.bytes, line.count, "float",
+              reduces ? "sum" : "none", operation == "broadcast" ? "0" : "-1", line.microseconds, line.least,
+              line.algbw, line.busbw, line.wrong < 0 ? "N/A" : std::to_string(line.wrong).c_str(), line.iterations);
+}
+
+void print_json(const ddp::ProcessGroup& group, const Bench::Line& line, const std::string& operation, bool shared) {
+  std::printf(
+      "{\"operation\": \"%s\", \"backend\": \"%s\", \"ranks\": %d, \"runtime_buffers\": %s, \"bytes\": %zu, "
+      "\"count\": %zu, \"microseconds\": %.3f, \"least_microseconds\": %.3f, \"algbw_gbs\": %.4f, \"busbw_gbs\": %.4f, "
+      "\"wrong\": %ld, \"iterations\": %d}\n",
+      operation.c_str(), group.backend().c_str(), group.size(), shared ? "true" : "false", line.bytes, line.count,
+      line.microseconds, line.least, line.algbw, line.busbw, line.wrong, line.iterations);
+}
+
+int run(const Options& options) {
+  ddp::ProcessGroup group = ddp::init();
+  const bool talks = group.rank() == 0;
+  long wrong = 0;
+  for (const std::string& operation : options.operations) {
+    if (talks && !options.json) print_header(group, options, operation);
+    Bench bench(group, options);
+    for (const std::size_t bytes : options.sizes) {
+      const Bench::Line line = bench.measure(operation, bytes);
+      wrong += std::max(line.wrong, 0L);
+      if (!talks) continue;
+      options.json ? print_json(group, line, operation, options.shared) : print_line(line, operation);
+      std::fflush(stdout);
+    }
+  }
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(parse(argc, argv));
+  } catch (const ddp::Error& error) {
+    std::fprintf(stderr, "ddp_bench: %s\n", error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(
+        stderr,
+        "ddp_bench: %s\nusage: ddp_bench [all_reduce broadcast all_gather reduce_scatter all_to_all] "
+        "[--min-bytes 8] [--max-bytes 256M] [--step-factor 4] [--sizes 4K,25M] [--iterations N | --seconds 0.3] "
+        "[--own-buffers] [--no-check] [--json]\n",
+        error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,32 @@
+// The ranks of one machine, met, as objects of this process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/backend/backend.h"
+#include "runtime/host/host_group.h"
+#include "support/deadline.h"
+
+namespace ddp::test {
+
+inline std::vector<std::shared_ptr<HostGroup>> meet_on_one_host(int size) {
+  const auto store = make_memory_store(kPatience);
+  std::vector<std::shared_ptr<HostGroup>> groups(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      BackendOptions options;
+      options.rank = rank;
+      options.size = size;
+      options.timeout = kPatience;
+      groups[static_cast<std::size_t>(rank)] = HostGroup::meet(options, *store);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return groups;
+}
+
+}  // namespace ddp::test
