@@ -126,6 +126,7 @@ inline constexpr std::size_t kHostChannelsBytes = std::size_t{1} << 20;  // of o
 inline constexpr std::size_t kHostChannelLeast = std::size_t{4} << 10;   // … but for each no less
 inline constexpr std::size_t kHostChannelMost = std::size_t{128} << 10;  // and no more
 inline constexpr auto kHostLook = 5ms;      // between two looks whether a peer is gone, while waiting for it
+inline constexpr auto kGlooLook = 10ms;     // the same, where two looks without progress between them count
 inline constexpr auto kSegmentWait = 1s;    // for shared memory that a peer has named
 inline constexpr auto kUnwindingWait = 1s;  // for a collective under way when an exception ends its group
 inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 namespace ddp::test {
@@ -86,7 +87,7 @@ inline double premultiplier(int rank) {
 }
 
 // One value a rank, reduced in double precision; integers as the type wraps them.
-inline double reduced(DataType type, ReduceOp::Kind op, const std::vector<double>& values) {
+inline double reduced(DataType type, ReduceOp::Kind op, std::span<const double> values) {
   const bool any = op == ReduceOp::sum || op == ReduceOp::max || op == ReduceOp::bit_or;
   const auto integer = [](double value) { return static_cast<std::int64_t>(value); };
   double result = op == ReduceOp::average || op == ReduceOp::premultiplied_sum ? 0 : values[0];

@@ -110,7 +110,7 @@ std::shared_ptr<HostGroup> HostGroup::meet(const BackendOptions& options, Store&
     group->pids_.push_back(index == group->own_ ? ::getpid() : group->links_->pid(index));
   }
   group->map_areas(nonces, options.timeout);
-  group->segments_ = std::make_shared<Segments>(group->links_, group->size(), group->own_);
+  group->segments_ = std::make_shared<Segments>(group->links_, group->ranks_, group->own_);
   group->own_area().reads_all = group->can_read_all() ? 1 : 0;
   return group;
 }

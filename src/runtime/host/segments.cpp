@@ -14,7 +14,7 @@ std::shared_ptr<void> Segments::allocate(std::size_t bytes) {
     number = ++last_number_;
   }
   bool all_have_it = true;
-  for (std::size_t peer = 0; peer < size_; ++peer) {
+  for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
     if (peer != own_) all_have_it = links_->send(peer, number, memory->fd()) && all_have_it;
   }
   memory->close_fd();
@@ -34,7 +34,7 @@ void Segments::forget(std::uint32_t number) {
     const std::lock_guard lock(mutex_);
     if (mine_.erase(number) == 0) return;
   }
-  for (std::size_t peer = 0; peer < size_; ++peer) {
+  for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
     if (peer != own_) links_->send(peer, number, -1);
   }
 }
@@ -62,7 +62,11 @@ std::byte* Segments::at(std::size_t peer, const Place& place, std::size_t bytes)
   auto found = theirs_.find({peer, place.number});
   while (found == theirs_.end()) {
     auto message = links_->receive(peer, limits::kSegmentWait);
-    if (!message) throw Error(ErrorKind::peer_lost, "a rank of this machine left while it shared memory");
+    if (!message) {
+      throw Error(ErrorKind::peer_lost,
+                  "rank " + std::to_string(ranks_[peer]) + " has ended, or left the group, while it shared memory",
+                  ranks_[peer]);
+    }
     take(peer, std::move(*message));
     found = theirs_.find({peer, place.number});
   }

@@ -19,8 +19,9 @@ namespace ddp {
 // Thread-safe, but for at(): that belongs to the one thread that carries out a collective.
 class Segments : public std::enable_shared_from_this<Segments> {
  public:
-  Segments(std::shared_ptr<const HostLinks> links, std::size_t size, std::size_t own)
-      : links_(std::move(links)), size_(size), own_(own) {}
+  // `ranks`: those of the peers, for messages.
+  Segments(std::shared_ptr<const HostLinks> links, std::vector<int> ranks, std::size_t own)
+      : links_(std::move(links)), ranks_(std::move(ranks)), own_(own) {}
 
   // Memory of zeros, shared with all peers; they learn of it before they can hear of it from elsewhere. Throws
   // `unavailable`.
@@ -42,7 +43,7 @@ class Segments : public std::enable_shared_from_this<Segments> {
   void take(std::size_t peer, HostMessage message);
 
   const std::shared_ptr<const HostLinks> links_;
-  const std::size_t size_;
+  const std::vector<int> ranks_;
   const std::size_t own_;
   mutable std::mutex mutex_;
   std::uint32_t last_number_ = 0;

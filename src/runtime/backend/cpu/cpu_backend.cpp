@@ -15,9 +15,9 @@
 #include "base/check.h"
 #include "runtime/backend/cpu/channels.h"
 #include "runtime/backend/cpu/machines.h"
-#include "runtime/backend/cpu/movement.h"
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/backend/cpu/staged.h"
+#include "runtime/group/movement.h"
 #include "runtime/host/contract.h"
 #include "runtime/reduction/reduction.h"
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/backend/cpu/movement.h"
 #include "runtime/backend/cpu/rounds.h"
+#include "runtime/group/movement.h"
 #include "runtime/host/host_group.h"
 #include "runtime/reduction/reduction.h"
 

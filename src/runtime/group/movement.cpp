@@ -1,4 +1,4 @@
-#include "runtime/backend/cpu/movement.h"
+#include "runtime/group/movement.h"
 
 namespace ddp {
 

@@ -1,0 +1,61 @@
+// A rank of collective_kill_test.py: calls one collective after the other until one fails, or until it is killed. Then
+// prints {"rank", "kind", "peer", "at" (seconds of the monotonic clock), "message"} and ends with 3.
+#include <ddp/ddp.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+namespace {
+
+// The same sequence on every rank.
+void call(ddp::ProcessGroup& group, std::mt19937& random, std::vector<ddp::Memory>& shared) {
+  const auto ranks = static_cast<std::size_t>(group.size());
+  const std::size_t counts[] = {1, 500, 20'000, 400'000};
+  const std::size_t count = counts[random() % 4];
+  const bool in_shared = random() % 2 == 0;
+  std::vector<float> own(in_shared ? 0 : count * ranks);
+  const ddp::Buffer whole =
+      in_shared ? shared[random() % shared.size()].buffer().slice(0, count * ranks) : ddp::Buffer(own);
+  std::vector<float> part(count);
+  switch (random() % 7) {
+    case 0:
+      return group.barrier().wait();
+    case 1:
+      return group.broadcast(whole, static_cast<int>(random() % ranks)).wait();
+    case 2:
+      return group.all_gather(whole, part).wait();
+    case 3:
+      return group.reduce_scatter(part, whole).wait();
+    default:
+      return group.all_reduce(whole, random() % 2 == 0 ? ddp::ReduceOp::sum : ddp::ReduceOp::max).wait();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int rank = -1;
+  try {
+    ddp::ProcessGroup group = ddp::init();
+    rank = group.rank();
+    std::vector<ddp::Memory> shared;
+    for (int i = 0; i < 2; ++i) {
+      shared.push_back(group.allocate(400'000 * static_cast<std::size_t>(group.size()), ddp::DataType::f32));
+    }
+    std::mt19937 random(argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 1);
+    group.barrier().wait();
+    std::printf("ready\n");
+    std::fflush(stdout);
+    while (true) call(group, random, shared);
+  } catch (const ddp::Error& error) {
+    const double at = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    std::printf("{\"rank\": %d, \"kind\": \"%s\", \"peer\": %d, \"at\": %.6f}\n", rank,
+                std::string(ddp::to_string(error.kind())).c_str(), error.peer(), at);
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s\n", error.what());
+    return 3;
+  }
+}
