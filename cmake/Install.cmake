@@ -29,6 +29,9 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
 file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
 install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
 
+# What `ddplaunch bench` starts.
+install(TARGETS ddp_bench DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(plugin ddp_nccl ddp_mpi)
   if(TARGET ${plugin})

@@ -246,7 +246,7 @@ void print_line(const Bench::Line& line, const std::string& operation) {
 void print_json(const ddp::ProcessGroup& group, const Bench::Line& line, const std::string& operation, bool shared) {
   std::printf(
       "{\"operation\": \"%s\", \"backend\": \"%s\", \"ranks\": %d, \"runtime_buffers\": %s, \"bytes\": %zu, "
-      "\"count\": %zu, \"microseconds\": %.3f, \"least_microseconds\": %.3f, \"algbw_gbs\": %.4f, \"busbw_gbs\": %.4f, "
+      "\"count\": %zu, \"microseconds\": %.3f, \"least_microseconds\": %.3f, \"algbw_gbs\": %.6g, \"busbw_gbs\": %.6g, "
       "\"wrong\": %ld, \"iterations\": %d}\n",
       operation.c_str(), group.backend().c_str(), group.size(), shared ? "true" : "false", line.bytes, line.count,
       line.microseconds, line.least, line.algbw, line.busbw, line.wrong, line.iterations);

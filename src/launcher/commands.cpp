@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -34,6 +35,16 @@ void open_standard_descriptors() {
   }
 }
 
+// A program of ours: where this one is (the build tree), or where it is installed.
+std::string beside_us(const std::string& name) {
+  std::array<char, 4096> self{};
+  const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
+  const std::string path(self.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  const std::string folder = path.substr(0, path.rfind('/'));
+  const std::string near = folder + "/" + name;
+  return ::access(near.c_str(), X_OK) == 0 ? near : folder + "/" DDP_LIBEXEC_FROM_BIN "/" + name;
+}
+
 int run(int argc, const char* const* argv) {
   std::vector<std::string> environment;
   for (char** line = environ; line != nullptr && *line != nullptr; ++line) environment.emplace_back(*line);
@@ -49,7 +60,8 @@ int run(int argc, const char* const* argv) {
     LogSink log(false);
     return run_store_command(*store, environment, log, print);
   }
-  const auto& options = std::get<Options>(parsed);
+  Options options = std::get<Options>(parsed);
+  if (options.bench) options.command.front() = beside_us(options.command.front());
   LogSink log(options.quiet);
   const auto plan = make_launch_plan(options, gather_host_facts(options));
   hide_auth_token();

@@ -12,9 +12,12 @@ cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_B
       "${@:2}" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
 # The build tree must not be needed: the consumer finds the library through its own run path, plug-ins beside that.
-output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=gloo "$work/build/consumer")
+output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/build/consumer")
 echo "$output"
 [ "$output" = "sum of 3 ranks: 3" ]
+
+# The benchmark is found where it is installed.
+"$work/prefix/bin/ddplaunch" bench --nproc-per-node=2 --backend=cpu all_reduce --sizes 4K --iterations 2
 
 # What the program says of itself lies where shells and man look for it; under the name torchrun it takes its manners.
 for file in man/man1/ddplaunch.1 bash-completion/completions/ddplaunch zsh/site-functions/_ddplaunch \

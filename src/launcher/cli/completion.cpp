@@ -103,7 +103,7 @@ _ddplaunch() {
         COMPREPLY=($(compgen -W ')" +
          job.dashes.substr(1) + R"(' -- "$cur"))
       elif ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -f -c -W 'run launch store help' -- "$cur"))
+        COMPREPLY=($(compgen -f -c -W 'run launch store bench help' -- "$cur"))
       else
         COMPREPLY=($(compgen -f -c -- "$cur"))
       fi ;;
@@ -190,7 +190,8 @@ std::string fish_lines(const OptionTable& table, const std::string& condition) {
 std::string fish() {
   const std::string store = "__fish_seen_subcommand_from store";
   return "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n"
-         "complete -c ddplaunch -n __fish_use_subcommand -a store -d 'a rendezvous store without a job'\n" +
+         "complete -c ddplaunch -n __fish_use_subcommand -a store -d 'a rendezvous store without a job'\n"
+         "complete -c ddplaunch -n __fish_use_subcommand -a bench -d 'what collectives cost here'\n" +
          fish_lines(store_option_table(), store) + fish_lines(option_table(), "not " + store);
 }
 

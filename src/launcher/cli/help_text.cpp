@@ -53,6 +53,7 @@ std::string help_text(const std::string& name) {
   if (name == "ddplaunch") {
     text += "       ddplaunch launch [options] script [arguments ...]\n";
     text += "       ddplaunch store [--help] [options]\n";
+    text += "       ddplaunch bench [--help] [options]\n";
   }
   text += "\n" + paragraph(kDescription, 0);
   for (const OptionGroupTitle& group : option_groups()) {

@@ -94,7 +94,7 @@ const OptionTable kOptions = {
      .sources = OptionSources::no_variable, .of_torchrun = true,
      .help = "Bind each worker to CPUs and memory near its GPU."},
     {.name = "backend", .value_name = "NAME", .choices = "cpu gloo nccl mpi", .group = devices,
-     .help = "Backend of the runtime (DDP_BACKEND). Default: nccl with a GPU for each rank, else gloo."},
+     .help = "Backend of the runtime (DDP_BACKEND). Several, as nccl,gloo: the first that works. Default: nccl with a GPU for each rank, else cpu."},
 
     {.name = "max-restarts", .value_name = "N", .group = supervision, .of_torchrun = true,
      .help = "How often all workers are started again after a failure. Default: 0."},

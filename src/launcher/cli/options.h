@@ -68,6 +68,7 @@ struct Options {
   bool run_path = false;                // --run-path
   bool local_rank_argument = false;     // --local_rank=N is the script's first argument (torch.distributed.launch)
   std::vector<std::string> command;     // program and its arguments, verbatim
+  bool bench = false;                   // the program is ours, and lies where we do
   std::optional<int> stdin_local_rank;  // this worker reads our standard input; the others read nothing
 
   // Devices.

@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 
+#include "launcher/cli/bench_words.h"
 #include "launcher/cli/command_words.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/config_file.h"
@@ -31,14 +32,15 @@ namespace {
 using Outcome = ParsedCommand;
 
 // What the first word may ask for instead of naming a program. A program of such a name is started as ./NAME.
-enum class Subcommand { run, launch, store, help, not_yet };
+enum class Subcommand { run, launch, store, bench, help, not_yet };
 struct ReservedWord {
   std::string_view word;
   Subcommand meaning;
 };
 constexpr ReservedWord kReservedWords[] = {
-    {"run", Subcommand::run},   {"launch", Subcommand::launch},  {"store", Subcommand::store},
-    {"help", Subcommand::help}, {"doctor", Subcommand::not_yet}, {"replay", Subcommand::not_yet},
+    {"run", Subcommand::run},        {"launch", Subcommand::launch}, {"store", Subcommand::store},
+    {"bench", Subcommand::bench},    {"help", Subcommand::help},     {"doctor", Subcommand::not_yet},
+    {"replay", Subcommand::not_yet},
 };
 
 // CLI11 knows the table and sees settings in one plain form, "--name value" or "--flag": it gives an empty value, a
@@ -142,21 +144,40 @@ class CommandLine {
       if (reserved->meaning == Subcommand::help) return Information{help_text(name_)};
       if (reserved->meaning == Subcommand::not_yet) return not_yet(std::string(reserved->word));
       if (reserved->meaning == Subcommand::store) return store(std::span(words_).subspan(first));
+      if (reserved->meaning == Subcommand::bench) return bench(std::span(words_).subspan(first));
       if (reserved->meaning == Subcommand::launch) {
         manner_ = Manner::torch_launch;
         name_ += " launch";
       }
     }
-    auto words = read_words(std::span(words_).subspan(first), manner_);
-    if (!words) return mistake(words.error().message);
-    if (words.value().help) return Information{help_text(name_)};
-    const auto settings = TableParser().parse(words.value().settings);
-    if (!settings) return mistake(settings.error().message);
-    if (auto information = about_itself(settings.value())) return *information;
-    return options(settings.value(), std::move(words.value().program));
+    return job(std::span(words_).subspan(first), {}, help_text(name_));
   }
 
  private:
+  // `program`: put before what the words say.
+  Outcome job(std::span<const std::string> given, const std::vector<std::string>& program, const std::string& help) {
+    auto words = read_words(given, manner_);
+    if (!words) return mistake(words.error().message);
+    if (words.value().help) return Information{help};
+    const auto settings = TableParser().parse(words.value().settings);
+    if (!settings) return mistake(settings.error().message);
+    if (auto information = about_itself(settings.value())) return *information;
+    words.value().program.insert(words.value().program.begin(), program.begin(), program.end());
+    return options(settings.value(), std::move(words.value().program));
+  }
+
+  Outcome bench(std::span<const std::string> words) {
+    name_ += " bench";
+    if (!words.empty() && words.front() == "help") return Information{bench_help_text()};
+    const BenchWords split = split_bench_words(words);
+    Outcome outcome = job(split.launcher, {kBenchProgram}, bench_help_text());
+    if (auto* options = std::get_if<Options>(&outcome)) {
+      options->bench = true;
+      options->command.insert(options->command.end(), split.program.begin(), split.program.end());
+    }
+    return outcome;
+  }
+
   const ReservedWord* subcommand() const {
     if (manner_ != Manner::native || words_.size() < 2) return nullptr;
     const auto* found = std::find_if(std::begin(kReservedWords), std::end(kReservedWords),

@@ -159,9 +159,9 @@ base::Result<DeviceBinding> bind_devices(const DeviceRequest& request) {
     const std::string remedy =
         ". Use --nproc-per-node=" + std::to_string(count) + ", or share GPUs with --oversubscribe.";
     const bool insists = request.chosen || request.virtual_local_rank || request.backend == "nccl";
-    const bool cpu_job = request.backend == "gloo" || request.backend == "mpi";
+    const bool cpu_job = !request.backend.empty() && request.backend.find("nccl") == std::string::npos;
     if (insists) return base::Failure{numbers + remedy};
-    if (own && !cpu_job) return base::Failure{numbers + remedy + " For a CPU job use --backend=gloo."};
+    if (own && !cpu_job) return base::Failure{numbers + remedy + " For a CPU job use --backend=cpu."};
     if (!cpu_job) binding.note = numbers + ": right for a CPU job only; the workers see all GPUs";
     return binding;
   }

@@ -51,7 +51,7 @@ base::Result<Devices, PlanFailure> plan_devices(const Options& options, const Ho
   if (!workers) return workers.error();
   if (options.backend == "nccl" && gpus.empty()) {
     return PlanFailure{kExitUsage,
-                       "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=gloo."};
+                       "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=cpu."};
   }
   DeviceRequest request;
   request.workers = workers.value();

@@ -123,7 +123,7 @@ TEST_CASE("more workers than GPUs is an error that says what to do") {
   const std::string message =
       "8 workers but 4 GPUs (0,1,2,3). Use --nproc-per-node=4, or share GPUs with --oversubscribe.";
   DeviceRequest eight = request(8, {"0", "1", "2", "3"});
-  CHECK(refusal(eight) == message + " For a CPU job use --backend=gloo.");
+  CHECK(refusal(eight) == message + " For a CPU job use --backend=cpu.");
   eight.own = false;
   for (const bool chosen : {true, false}) {
     eight.chosen = chosen;

@@ -23,7 +23,7 @@ TEST_CASE("asking for GPUs where there are none is a usage error") {
   CHECK(situation.failure().exit_code == 2);
   situation.options.nproc_per_node = "2";
   situation.options.backend = "nccl";
-  CHECK(situation.failure().message.find("--backend=gloo") != std::string::npos);
+  CHECK(situation.failure().message.find("--backend=cpu") != std::string::npos);
   situation.options.backend = "";
   situation.options.gpus = "0";
   CHECK(situation.failure().message.find("--gpus=0: this machine shows no GPU") != std::string::npos);
