@@ -54,6 +54,7 @@ Environment Environment::from_lookup(const Lookup& lookup) {
   Environment result;
   result.backend = reader.text(env::kBackend).value_or("");
   result.launcher_serves = reader.text(env::kUseAgentStore).value_or("") == "True";
+  result.detail = reader.text(env::kDebug).value_or("") == "detail";
   result.quiet = reader.text(env::kQuiet).value_or("") == "1";
   if (reader.text(env::kRank)) {
     result.world_size = reader.integer(env::kWorldSize, 1, kMost);

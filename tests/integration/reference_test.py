@@ -36,10 +36,19 @@ def options_of_the_store_are_documented() -> None:
     help_text = ddplaunch("store", "--help").stdout
     offered = names_in("\n".join(re.findall(r"^ {2,6}(?=-)(.*?)(?:  |$)", help_text, re.MULTILINE)))
     page = (REFERENCE / "cli.md").read_text()
-    section = page[page.index("## ddplaunch store"):page.index("## In place of torchrun")]
+    section = page[page.index("## ddplaunch store"):page.index("## ddplaunch bench")]
     listed = names_in("\n".join(re.findall(r"^\| (`-.*?) \| ", section, re.MULTILINE)))
     assert len(offered) > 8, f"--help is not understood: {sorted(offered)}"
     assert offered == listed, f"store --help and cli.md differ: {sorted(offered ^ listed)}"
+
+
+def options_of_the_benchmark_are_documented() -> None:
+    offered = names_in("\n".join(re.findall(r"^ {2}(?=-)(.*?)(?:  |$)", ddplaunch("bench", "--help").stdout, re.MULTILINE)))
+    page = (REFERENCE / "cli.md").read_text()
+    section = page[page.index("## ddplaunch bench"):page.index("## In place of torchrun")]
+    listed = names_in("\n".join(re.findall(r"^\| (`-.*?) \| ", section, re.MULTILINE)))
+    assert len(offered) > 6, f"--help is not understood: {sorted(offered)}"
+    assert offered == listed, f"bench --help and cli.md differ: {sorted(offered ^ listed)}"
 
 
 # Every option of torchrun -> words that it takes there. None: it takes no value.
@@ -135,7 +144,7 @@ def supervision_rows_name_tests_that_exist() -> None:
             assert (ROOT / f"tests/unit/launcher/{name}.cpp").exists(), f"supervision.md, row {number}: there is no {name}"
 
 
-CHECKS = [options_are_documented, options_of_the_store_are_documented,
+CHECKS = [options_are_documented, options_of_the_store_are_documented, options_of_the_benchmark_are_documented,
           torchrun_options_are_accepted_or_refused_as_documented, manual_page_is_well_formed, variables_are_documented, workers_get_what_is_documented, exit_codes_are_documented,
           requests_are_documented, supervision_rows_name_tests_that_exist]
 for check in CHECKS:

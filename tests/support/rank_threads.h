@@ -76,6 +76,12 @@ class RankThreads {
     return *this;
   }
 
+  // As with DDP_DEBUG=detail.
+  RankThreads& with_detail() {
+    detail_ = true;
+    return *this;
+  }
+
   // All ranks carry out the deed at once. Their groups end when all have ended, but for those that left.
   std::vector<RankOutcome> outcomes(const Deed& deed) {
     const auto store = make_memory_store(kPatience);
@@ -95,6 +101,7 @@ class RankThreads {
           description.options.timeout = timeout_;
           description.store = store;
           description.make_backend = backend_;
+          description.detail = detail_;
           description.options.machine = machine_of_(rank);
           description.options.host = HostGroup::meet(description.options, *store);
           auto backend = backend_(description.options, store);
@@ -130,6 +137,7 @@ class RankThreads {
 
  private:
   BackendFactory backend_;
+  bool detail_ = false;
   std::function<std::string(int)> machine_of_ = [](int) { return ""; };
   int size_;
   std::chrono::milliseconds timeout_;

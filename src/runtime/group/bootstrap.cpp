@@ -86,6 +86,7 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   group.options.size = environment.world_size;
   group.options.local_rank = environment.local_rank;
   group.options.timeout = options.timeout;
+  group.detail = environment.detail;
   const Probed probed = probe_backends(requested, group.options);
 
   // MPI has its own way to find the ranks; all else goes through the store.

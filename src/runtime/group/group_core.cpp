@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "base/text.h"
@@ -41,20 +42,25 @@ class GroupCore::Runner : public CallRunner {
   Runner(const GroupDescription& description, std::shared_ptr<Backend> backend)
       : group_(description.name),
         rank_(description.options.rank),
+        size_(description.options.size),
         host_(description.options.host),
+        compares_all_(description.detail && !(host_ && host_->holds_all())),
         backend_(std::move(backend)) {}
 
   bool begin(const Call& call) override {
     if (is_transfer(call.operation)) return false;
     return guarded(call, [&] {
       show(call);
-      return !moves_nothing(call) && backend_->begin(call);
+      return !compares_all_ && !moves_nothing(call) && backend_->begin(call);
     });
   }
 
   void run(const Call& call) override {
     guarded(call, [&] {
-      if (!is_transfer(call.operation)) show(call);
+      if (!is_transfer(call.operation)) {
+        show(call);
+        if (compares_all_) compare_all(call);
+      }
       if (!moves_nothing(call)) backend_->run(call);
     });
   }
@@ -70,6 +76,30 @@ class GroupCore::Runner : public CallRunner {
     shown_ = call.sequence;
     show_call(*host_, call);
     compare_calls(*host_, call);
+  }
+
+  // Between machines: a collective before the collective, in which each rank says what it calls.
+  void compare_all(const Call& call) {
+    constexpr std::size_t kBytes = 256;
+    std::vector<char> own(kBytes);
+    std::memcpy(own.data(), &call.fingerprint, sizeof call.fingerprint);
+    const std::string text = describe_with_place(call);
+    std::copy_n(text.begin(), std::min(text.size(), kBytes - sizeof call.fingerprint - 1),
+                own.begin() + sizeof call.fingerprint);
+    std::vector<char> all(kBytes * static_cast<std::size_t>(size_));
+    Call question;
+    question.operation = Operation::all_gather;
+    question.input = {own.data(), own.size(), DataType::u8};
+    question.output = {all.data(), all.size(), DataType::u8};
+    question.timeout = call.timeout;
+    question.sequence = call.sequence | std::uint64_t{1} << 61;
+    question.fingerprint = fingerprint_of(question, size_);
+    backend_->run(question);
+    for (int other = 0; other < size_; ++other) {
+      const char* said = all.data() + kBytes * static_cast<std::size_t>(other);
+      if (std::memcmp(said, own.data(), sizeof call.fingerprint) == 0) continue;
+      throw Error(ErrorKind::mismatch, describe_difference(rank_, text, other, said + sizeof call.fingerprint), other);
+    }
   }
 
   template <typename Deed>
@@ -108,7 +138,9 @@ class GroupCore::Runner : public CallRunner {
 
   const std::string group_;
   const int rank_;
+  const int size_;
   const std::shared_ptr<HostGroup> host_;
+  const bool compares_all_;
   const std::shared_ptr<Backend> backend_;
   std::uint64_t shown_ = 0;
 };

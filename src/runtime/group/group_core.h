@@ -26,6 +26,7 @@ struct GroupDescription {
   std::shared_ptr<Store> store;  // of this group alone; null: it has none, and no sub-groups
   BackendFactory make_backend;   // for sub-groups
   std::string backend_reason;
+  bool detail = false;  // compare calls between machines, too
 };
 
 // Thread-safe.

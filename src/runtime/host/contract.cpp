@@ -41,6 +41,16 @@ CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t seq
 
 }  // namespace
 
+std::string describe_with_place(const Call& call) {
+  return describe(call) + place_in_program(call.site.file, call.site.line);
+}
+
+std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other) {
+  return "the ranks call different collectives: rank " + std::to_string(rank) + " calls " + own + ", rank " +
+         std::to_string(other_rank) + " calls " + other +
+         ". All ranks of a group must call the same collectives in the same order, with the same counts and types.";
+}
+
 void show_call(HostGroup& host, const Call& call) {
   CallRecord& record = place_of(host, host.own(), call.sequence);
   record.sequence.store(0, std::memory_order_relaxed);
@@ -82,11 +92,7 @@ void compare_calls(const HostGroup& host, const Call& call) {
     const std::string other = describe(*theirs);
     // It may have been overwritten meanwhile, by a rank that is far ahead: then they do not meet in this call.
     if (record_of(host, peer, call.sequence) == nullptr) continue;
-    throw Error(ErrorKind::mismatch,
-                "the ranks call different collectives: rank " + std::to_string(host.rank_of(host.own())) + " calls " +
-                    own + ", rank " + std::to_string(host.rank_of(peer)) + " calls " + other +
-                    ". All ranks of a group must call the same collectives in the same order, with the same counts "
-                    "and types.",
+    throw Error(ErrorKind::mismatch, describe_difference(host.rank_of(host.own()), own, host.rank_of(peer), other),
                 host.rank_of(peer));
   }
 }

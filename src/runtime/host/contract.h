@@ -2,6 +2,8 @@
 // before he enters a collective that would hang or corrupt.
 #pragma once
 
+#include <string>
+
 #include "runtime/group/call.h"
 #include "runtime/host/host_group.h"
 
@@ -9,6 +11,12 @@ namespace ddp {
 
 // Shows this rank's call to its peers. Once a call, in the order of their numbers.
 void show_call(HostGroup& host, const Call& call);
+
+// What messages say of a call and its place in the program.
+std::string describe_with_place(const Call& call);
+
+// The sentence for two ranks that call different things.
+std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other);
 
 // The record of a peer's call of this number, or null if he has not called yet, or long ago.
 const CallRecord* record_of(const HostGroup& host, std::size_t peer, std::uint64_t sequence);

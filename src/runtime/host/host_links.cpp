@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -145,6 +146,11 @@ HostLinks::HostLinks(const HostListener& listener, const std::vector<std::string
     }
     sockets_[greeting->number] = std::move(fd);
   }
+  processes_.resize(sockets_.size());
+  for (std::size_t peer = 0; peer < sockets_.size(); ++peer) {
+    if (!sockets_[peer] || pid(peer) == ::getpid()) continue;
+    processes_[peer].reset(static_cast<int>(::syscall(SYS_pidfd_open, pid(peer), 0)));
+  }
 }
 
 int HostLinks::pid(std::size_t peer) const {
@@ -155,8 +161,10 @@ int HostLinks::pid(std::size_t peer) const {
 }
 
 bool HostLinks::gone(std::size_t peer) const {
-  pollfd poll_fd{sockets_[peer].get(), POLLRDHUP, 0};
-  return ::poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  // A descriptor below 0 is not looked at.
+  std::array<pollfd, 2> fds = {{{sockets_[peer].get(), POLLRDHUP, 0}, {processes_[peer].get(), POLLIN, 0}}};
+  if (::poll(fds.data(), fds.size(), 0) <= 0) return false;
+  return (fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 || (fds[1].revents & POLLIN) != 0;
 }
 
 bool HostLinks::send(std::size_t peer, std::uint32_t number, int memory) const {

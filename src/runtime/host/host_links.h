@@ -1,5 +1,6 @@
 // HostLinks: a Unix socket between each two ranks of a machine. Over it memory is handed on, and the kernel closes it
-// when a process dies, however it does.
+// when a process dies, however it does, unless a child of it holds it open; then a descriptor of the process itself
+// (pidfd) tells, where there is one.
 #pragma once
 
 #include <chrono>
@@ -52,7 +53,8 @@ class HostLinks {
   std::optional<HostMessage> receive(std::size_t peer, std::chrono::milliseconds limit) const;
 
  private:
-  std::vector<base::UniqueFd> sockets_;  // by index; none for this rank itself
+  std::vector<base::UniqueFd> sockets_;    // by index; none for this rank itself
+  std::vector<base::UniqueFd> processes_;  // none for this process, and where the system has none
 };
 
 }  // namespace ddp

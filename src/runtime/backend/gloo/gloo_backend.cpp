@@ -8,7 +8,6 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <span>
 
@@ -20,8 +19,9 @@
 namespace ddp {
 namespace {
 
-// Reduced at once: while one segment is reduced the next one is on its way.
-constexpr std::size_t kSegment = std::size_t{1} << 20;
+// Exchanged and reduced at once. More than one under way at the same time makes Gloo slower, not faster: its thread and
+// the one that sends get into each other's way.
+constexpr std::size_t kSegment = std::size_t{1024} << 10;
 // Up to this the whole buffer goes to every rank, which saves the second step.
 constexpr std::size_t kOneStep = std::size_t{16} << 10;
 
@@ -72,33 +72,18 @@ class GlooBackend : public Backend {
   void barrier(const Call& call) {
     std::byte given{};
     std::vector<std::byte> taken(static_cast<std::size_t>(size_));
-    Messages out;
-    Messages in;
-    for (int peer = 0; peer < size_; ++peer) {
-      if (peer == rank_) continue;
-      out.push_back({peer, &given, 1});
-      in.push_back({peer, &taken[static_cast<std::size_t>(peer)], 1});
-    }
-    context_->start(out, in, tag(call, 0), call.timeout)->wait();
+    exchange(
+        call, 0, [&](int) { return ConstBuffer(&given, 1, DataType::u8); },
+        [&](int from) { return Buffer(&taken[static_cast<std::size_t>(from)], 1, DataType::u8); });
   }
 
   void move(const Call& call) {
     const Movement movement{call, rank_, size_};
-    Messages out;
-    Messages in;
-    for (int step = 1; step < size_; ++step) {
-      const int to = (rank_ + step) % size_;
-      const int from = (rank_ + size_ - step) % size_;
-      if (const ConstBuffer given = movement.given_to(to); given.count > 0) out.push_back(outgoing(to, given));
-      if (const Buffer taken = movement.taken_from(from); taken.count > 0) {
-        in.push_back({from, taken.data, taken.bytes()});
-      }
-    }
-    const auto transfers = context_->start(out, in, tag(call, 0), call.timeout);
+    exchange(
+        call, 0, [&](int to) { return movement.given_to(to); }, [&](int from) { return movement.taken_from(from); });
     const ConstBuffer own = movement.given_to(rank_);
     const Buffer place = movement.taken_from(rank_);
     if (own.count > 0 && own.data != place.data) std::memmove(place.data, own.data, own.bytes());
-    transfers->wait();
   }
 
   // Every rank sends each other its part, and reduces what it gets in rank order. A factor that only this rank knows is
@@ -109,20 +94,16 @@ class GlooBackend : public Backend {
     std::vector<std::byte> scaled;
     Call given = call;
     if (call.op.kind == ReduceOp::premultiplied_sum) given = premultiplied(call, scaled);
-    Messages out;
-    Messages in;
-    std::vector<ReductionSource> sources;
+    const auto place = [&](int from) { return received.data() + output.bytes() * static_cast<std::size_t>(from); };
+    exchange(
+        call, 0, [&](int to) { return input_part(given, to, size_); },
+        [&](int from) { return Buffer(place(from), output.count, output.type); });
     const double factor = call.op.kind == ReduceOp::average ? 1.0 / size_ : 1;
-    for (int peer = 0; peer < size_; ++peer) {
-      const ConstBuffer part = input_part(given, peer, size_);
-      std::byte* place = received.data() + output.bytes() * static_cast<std::size_t>(peer);
-      sources.push_back({peer == rank_ ? part.data : place, factor});
-      if (peer == rank_) continue;
-      if (part.count > 0) out.push_back(outgoing(peer, part));
-      if (output.count > 0) in.push_back({peer, place, output.bytes()});
+    sources_.clear();
+    for (int from = 0; from < size_; ++from) {
+      sources_.push_back({from == rank_ ? input_part(given, rank_, size_).data : place(from), factor});
     }
-    context_->start(out, in, tag(call, 0), call.timeout)->wait();
-    ddp::reduce(output.type, call.op, sources, {&output.data, 1}, output.count);
+    ddp::reduce(output.type, call.op, sources_, {&output.data, 1}, output.count);
   }
 
   Call premultiplied(const Call& call, std::vector<std::byte>& scaled) const {
@@ -154,85 +135,55 @@ class GlooBackend : public Backend {
     }
     if (call.op.kind == ReduceOp::premultiplied_sum) scale(work, call.op.factor);
     const std::size_t segment = kSegment / size_of(buffer.type);
-    const std::size_t segments = (work.count + segment - 1) / segment;
-    std::array<Segment, 2> under_way;
-    const auto piece = [&](std::size_t number) {
-      return work.slice(number * segment, std::min(segment, work.count - number * segment));
-    };
-    start_segment(call, under_way[0], piece(0), 0);
-    for (std::size_t number = 0; number < segments; ++number) {
-      Segment& current = under_way[number % 2];
-      Segment& next = under_way[(number + 1) % 2];
-      current.transfers->wait();
-      // The other place still holds the results of the segment before.
-      if (next.results) next.results->wait();
-      next.results.reset();
-      if (number + 1 < segments) start_segment(call, next, piece(number + 1), number + 1);
-      reduce_segment(call, current, number);
-    }
-    for (Segment& segment_left : under_way) {
-      if (segment_left.results) segment_left.results->wait();
+    std::uint64_t step = 0;
+    for (std::size_t first = 0; first < work.count; first += segment) {
+      reduce_segment(call, work.slice(first, std::min(segment, work.count - first)), step);
+      step += 2;
     }
   }
 
-  // A piece of the buffer, on its way to be reduced.
-  struct Segment {
-    Buffer data;
-    bool one_step = false;
-    std::vector<std::byte> received;
-    std::unique_ptr<GlooTransfers> transfers;  // of inputs
-    std::unique_ptr<GlooTransfers> results;    // of what each rank has reduced
-  };
+  // Every rank reduces its share of all ranks' data, and gives the result to all, or to the root. In one step: every
+  // rank reduces all of it.
+  void reduce_segment(const Call& call, const Buffer& data, std::uint64_t step) {
+    const bool one_step = call.operation == Operation::all_reduce && data.bytes() <= kOneStep;
+    const auto share_of = [&](int rank) { return one_step ? data : share(data, rank); };
+    const Buffer own = share_of(rank_);
+    received_.resize(own.bytes() * static_cast<std::size_t>(size_));
+    const auto place = [&](int from) { return received_.data() + own.bytes() * static_cast<std::size_t>(from); };
+    exchange(call, step, share_of, [&](int from) { return Buffer(place(from), own.count, own.type); });
 
-  // What a rank reduces of a segment.
-  Buffer share_of(const Segment& segment, int rank) const {
-    if (segment.one_step) return segment.data;
-    const auto ranks = static_cast<std::size_t>(size_);
-    const std::size_t share = (segment.data.count + ranks - 1) / ranks;
-    const std::size_t first = std::min(segment.data.count, static_cast<std::size_t>(rank) * share);
-    return segment.data.slice(first, std::min(share, segment.data.count - first));
-  }
-
-  void start_segment(const Call& call, Segment& segment, const Buffer& data, std::size_t number) {
-    segment.data = data;
-    segment.one_step = call.operation == Operation::all_reduce && (size_ == 2 || data.bytes() <= kOneStep);
-    const Buffer own = share_of(segment, rank_);
-    segment.received.resize(own.bytes() * static_cast<std::size_t>(size_));
-    Messages out;
-    Messages in;
-    for (int step = 1; step < size_; ++step) {
-      const int to = (rank_ + step) % size_;
-      const int from = (rank_ + size_ - step) % size_;
-      if (const Buffer share = share_of(segment, to); share.count > 0) out.push_back(outgoing(to, share));
-      if (own.count > 0) in.push_back({from, place(segment, from, own), own.bytes()});
-    }
-    segment.transfers = context_->start(out, in, tag(call, 2 * number), call.timeout);
-  }
-
-  static std::byte* place(Segment& segment, int from, const Buffer& own) {
-    return segment.received.data() + own.bytes() * static_cast<std::size_t>(from);
-  }
-
-  void reduce_segment(const Call& call, Segment& segment, std::size_t number) {
-    const Buffer own = share_of(segment, rank_);
     const double factor = call.op.kind == ReduceOp::average ? 1.0 / size_ : 1;
     sources_.clear();
     for (int from = 0; from < size_; ++from) {
-      sources_.push_back({from == rank_ ? static_cast<const std::byte*>(own.data) : place(segment, from, own), factor});
+      sources_.push_back({from == rank_ ? static_cast<const std::byte*>(own.data) : place(from), factor});
     }
     ddp::reduce(own.type, call.op, sources_, {&own.data, 1}, own.count);
-    if (segment.one_step) return;
+    if (one_step) return;
+    const bool to_root = call.operation == Operation::reduce;
+    exchange(
+        call, step + 1, [&](int to) { return !to_root || to == call.peer ? own : Buffer(); },
+        [&](int from) { return !to_root || rank_ == call.peer ? share_of(from) : Buffer(); });
+  }
+
+  Buffer share(const Buffer& data, int rank) const {
+    const auto ranks = static_cast<std::size_t>(size_);
+    const std::size_t count = (data.count + ranks - 1) / ranks;
+    const std::size_t first = std::min(data.count, static_cast<std::size_t>(rank) * count);
+    return data.slice(first, std::min(count, data.count - first));
+  }
+
+  // Sends each rank what give(rank) says and receives from each into take(rank), but for what is empty.
+  template <typename Give, typename Take>
+  void exchange(const Call& call, std::uint64_t step, const Give& give, const Take& take) {
     Messages out;
     Messages in;
-    const bool to_root = call.operation == Operation::reduce;
-    for (int step = 1; step < size_; ++step) {
-      const int to = (rank_ + step) % size_;
-      const int from = (rank_ + size_ - step) % size_;
-      const Buffer theirs = share_of(segment, from);
-      if (own.count > 0 && (!to_root || to == call.peer)) out.push_back(outgoing(to, own));
-      if (theirs.count > 0 && (!to_root || rank_ == call.peer)) in.push_back({from, theirs.data, theirs.bytes()});
+    for (int turn = 1; turn < size_; ++turn) {
+      const int to = (rank_ + turn) % size_;
+      const int from = (rank_ + size_ - turn) % size_;
+      if (const ConstBuffer given = give(to); given.count > 0) out.push_back(outgoing(to, given));
+      if (const Buffer taken = take(from); taken.count > 0) in.push_back({from, taken.data, taken.bytes()});
     }
-    segment.results = context_->start(out, in, tag(call, 2 * number + 1), call.timeout);
+    context_->start(out, in, tag(call, step), call.timeout)->wait();
   }
 
   static GlooMessage outgoing(int peer, const ConstBuffer& buffer) {
@@ -258,7 +209,9 @@ class GlooBackend : public Backend {
   const int rank_;
   const int size_;
   const std::unique_ptr<GlooContext> context_;
+  // Kept from call to call.
   std::vector<ReductionSource> sources_;
+  std::vector<std::byte> received_;
 };
 
 }  // namespace

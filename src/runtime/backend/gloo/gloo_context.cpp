@@ -288,13 +288,15 @@ class Transfers : public GlooTransfers {
 
   void post(std::span<const GlooMessage> outgoing, std::span<const GlooMessage> incoming, std::uint64_t tag) {
     gloo::rendezvous::Context& context = connections_.context();
-    for (const GlooMessage& message : incoming) {
-      receives_.push_back(context.createUnboundBuffer(message.data, message.bytes));
-      receives_.back()->recv(message.peer, Connections::slot(tag, message.peer, context.rank, message.bytes));
-    }
+    // What is sent before the other side has said that it receives is sent by Gloo's thread, when that is said. Else
+    // this thread would send, and Gloo's thread run in circles meanwhile, waiting for the connection's lock.
     for (const GlooMessage& message : outgoing) {
       sends_.push_back(context.createUnboundBuffer(message.data, message.bytes));
       sends_.back()->send(message.peer, Connections::slot(tag, context.rank, message.peer, message.bytes));
+    }
+    for (const GlooMessage& message : incoming) {
+      receives_.push_back(context.createUnboundBuffer(message.data, message.bytes));
+      receives_.back()->recv(message.peer, Connections::slot(tag, message.peer, context.rank, message.bytes));
     }
     connections_.watch().add(receives_);
     connections_.watch().add(sends_);

@@ -149,6 +149,33 @@ TEST_CASE("every way in which calls can differ is found before anything is corru
   }
 }
 
+TEST_CASE("ranks of different machines compare their calls when that is asked for") {
+  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+    INFO(backend.name);
+    RankThreads(backend.make, 3)
+        .on([](int rank) { return std::string(1, static_cast<char>('a' + rank)); })
+        .with_detail()
+        .all_fail(ErrorKind::mismatch,
+                  {"all_reduce sum #2 of f32[5]", "all_reduce sum #2 of f32[4]", "process_group_test.cpp:"},
+                  [](RankThreads::Rank& self) {
+                    std::vector<float> values(self.rank() == 1 ? 5 : 4);
+                    self.group().barrier().wait();
+                    self.group().all_reduce(values).wait();
+                  });
+  }
+}
+
+TEST_CASE("ranks of different machines that differ time out instead of taking each other's data") {
+  RankThreads(gloo_backend().make, 2, 200ms)
+      .on([](int rank) { return std::string(1, static_cast<char>('a' + rank)); })
+      .all_succeed([](RankThreads::Rank& self) {
+        std::vector<float> values(self.rank() == 1 ? 5 : 4, 1.0F);
+        const RankOutcome ended = outcome_of([&] { self.group().all_reduce(values).wait(); });
+        require(ended.kind == ErrorKind::timeout || ended.kind == ErrorKind::peer_lost, ended.message);
+        require(values == std::vector<float>(values.size(), 1.0F), "untouched");
+      });
+}
+
 TEST_CASE("parts of different sizes on both sides are a mismatch") {
   for (const auto way : {NearMemory::Way::direct, NearMemory::Way::copied, NearMemory::Way::none}) {
     const auto ended = RankThreads(cpu_backend(way).make, 2).outcomes([](RankThreads::Rank& self) {
