@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 SIZES = [4096, 1 << 20, 25 << 20, 100 << 20]
-ITERATIONS = 2000
+ITERATIONS = 400
 
 
 def output(command: list, **environment: str) -> str:

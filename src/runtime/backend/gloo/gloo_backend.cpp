@@ -21,7 +21,7 @@ namespace {
 
 // Exchanged and reduced at once. More than one under way at the same time makes Gloo slower, not faster: its thread and
 // the one that sends get into each other's way.
-constexpr std::size_t kSegment = std::size_t{1024} << 10;
+constexpr std::size_t kSegment = std::size_t{8} << 20;
 // Up to this the whole buffer goes to every rank, which saves the second step.
 constexpr std::size_t kOneStep = std::size_t{16} << 10;
 
@@ -180,8 +180,10 @@ class GlooBackend : public Backend {
     for (int turn = 1; turn < size_; ++turn) {
       const int to = (rank_ + turn) % size_;
       const int from = (rank_ + size_ - turn) % size_;
-      if (const ConstBuffer given = give(to); given.count > 0) out.push_back(outgoing(to, given));
-      if (const Buffer taken = take(from); taken.count > 0) in.push_back({from, taken.data, taken.bytes()});
+      const ConstBuffer given = give(to);
+      const Buffer taken = take(from);
+      if (given.count > 0) out.push_back(outgoing(to, given));
+      if (taken.count > 0) in.push_back({from, taken.data, taken.bytes()});
     }
     context_->start(out, in, tag(call, step), call.timeout)->wait();
   }
