@@ -12,7 +12,7 @@ std::shared_ptr<WorkState> QueueState::push(Call call) {
   auto work = std::make_shared<WorkState>(shared_from_this());
   Lock lock(mutex_);
   call.sequence = next_sequence_++;
-  waiting_.push_back({std::move(call), work});
+  waiting_.push_back({std::move(call), work, false, std::chrono::steady_clock::now()});
   if (holds_ > 0) return work;
   if (waiting_.size() == 1 && !driven_) {
     begin_front(lock);
@@ -52,7 +52,8 @@ void QueueState::begin_front(Lock& lock) {
 void QueueState::wake_thread() {
   if (waiting_.empty() && closed_by_.empty()) return;
   needs_thread_ = true;
-  if (thread_asleep_) attention_.notify_one();
+  const bool can_be_left = thread_looks_ && waits_promptly() && waiting_.size() <= 1 && closed_by_.empty();
+  if (thread_asleep_ && !can_be_left) attention_.notify_one();
 }
 
 std::string QueueState::obstacle(const Entry& entry) const {
@@ -113,6 +114,8 @@ void QueueState::wait(WorkState& work) {
                   "at group_end");
     }
     if (!driven_ && holds_ == 0 && !waiting_.empty()) {
+      const bool prompt = std::chrono::steady_clock::now() - waiting_.front().called < limits::kPromptWait;
+      prompt_waits_ = prompt ? prompt_waits_ + 1 : 0;
       run_front(lock);
     } else {
       progress_.wait(lock);
@@ -128,6 +131,7 @@ bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
 
 void QueueState::attend() {
   const Lock lock(mutex_);
+  prompt_waits_ = 0;
   if (!driven_ && holds_ == 0) wake_thread();
 }
 
@@ -136,6 +140,7 @@ void QueueState::then(WorkState& work, std::function<void(const Error*)> continu
     const Lock lock(mutex_);
     if (!work.done()) {
       work.continuations_.push_back(std::move(continuation));
+      prompt_waits_ = 0;
       if (!driven_ && holds_ == 0) wake_thread();
       return;
     }
@@ -177,16 +182,27 @@ bool QueueState::idle_within(std::chrono::nanoseconds limit) {
 
 void QueueState::serve() {
   Lock lock(mutex_);
+  int idle_looks = 0;
   while (true) {
     if (!driven_ && waiting_.empty() && !closed_by_.empty()) return;
-    if (!needs_thread_ || driven_ || holds_ > 0 || waiting_.empty()) {
-      needs_thread_ = false;
-      thread_asleep_ = true;
-      attention_.wait(lock);
-      thread_asleep_ = false;
-    } else {
+    if (needs_thread_ && !driven_ && holds_ == 0 && !waiting_.empty()) {
+      idle_looks = 0;
+      prompt_waits_ = 0;
       run_front(lock);
+      continue;
     }
+    needs_thread_ = false;
+    thread_asleep_ = true;
+    thread_looks_ = waits_promptly() && (++idle_looks < limits::kQueueIdleLooks || !waiting_.empty());
+    if (!thread_looks_) {
+      idle_looks = 0;
+      attention_.wait(lock);
+    } else if (attention_.wait_for(lock, limits::kQueueLook) == std::cv_status::timeout) {
+      const bool left_alone = !waiting_.empty() && !waiting_.front().begun &&
+                              std::chrono::steady_clock::now() - waiting_.front().called >= limits::kQueueLook / 2;
+      needs_thread_ = left_alone;
+    }
+    thread_asleep_ = false;
   }
 }
 

@@ -56,8 +56,12 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
     Call call;
     std::shared_ptr<WorkState> work;
     bool begun = false;
+    std::chrono::steady_clock::time_point called;
   };
   using Lock = std::unique_lock<std::mutex>;
+  // After so many the program is taken for one that waits at once, for which waking the queue's thread would only take
+  // processors away from the ranks. The thread looks now and then instead, for as long as operations come.
+  static constexpr int kPromptWaits = 8;
 
   // Why the operation must not run; empty if it may.
   std::string obstacle(const Entry& entry) const;
@@ -65,6 +69,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   void complete(Entry& entry, std::exception_ptr failure, const Error* error, Lock& lock);
   void begin_front(Lock& lock);
   void wake_thread();
+  bool waits_promptly() const { return prompt_waits_ >= kPromptWaits; }
 
   const std::shared_ptr<CallRunner> runner_;
   std::mutex mutex_;
@@ -73,6 +78,8 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::deque<Entry> waiting_;
   bool driven_ = false;  // somebody runs an operation
   bool thread_asleep_ = false;
+  bool thread_looks_ = false;  // it wakes up by itself before long
+  int prompt_waits_ = 0;       // operations in a row that were waited for as soon as they were called
   bool needs_thread_ = false;
   int holds_ = 0;
   std::thread::id holder_;

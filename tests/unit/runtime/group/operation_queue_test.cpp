@@ -253,3 +253,15 @@ TEST_CASE("held operations begin together at the end of the outermost pair") {
   second.wait();
   CHECK(ran == 2);
 }
+
+TEST_CASE("an operation that nobody waits for runs also after many that were waited for at once") {
+  DeedQueue queue;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 50; ++i) queue.push("waited", [] {}).wait();
+    std::atomic<bool> ran = false;
+    const Work left_alone = queue.push("left alone", [&] { ran = true; });
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (!ran && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    CHECK(ran);
+  }
+}
