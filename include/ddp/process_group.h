@@ -28,8 +28,8 @@ struct CallOptions {
 };
 
 // All ranks call the same collectives in the same order, with the same counts and types. Ranks of one machine compare
-// what they call, always; a difference throws `mismatch`, naming both ranks, both calls and both places in the program.
-// (Between machines: with DDP_DEBUG=detail. Without it a difference ends in the time-out.)
+// what they call, always (but for mpi); a difference throws `mismatch`, naming both ranks, both calls and both places
+// in the program. (Between machines: with DDP_DEBUG=detail. Without it a difference ends in the time-out.)
 //
 // A collective returns at once; `Work::wait` ends it. The group runs its collectives one after the other, in the order
 // of the calls. send and recv do not wait for collectives, nor they for them; those from one rank to another keep their

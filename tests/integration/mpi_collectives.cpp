@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/collective_checks.h"
+
 namespace {
 
 template <typename T>
@@ -63,6 +65,10 @@ void check_all(ddp::ProcessGroup& world) {
   std::copy(own.begin(), own.end(), part.as<std::int32_t>().begin());
   world.all_gather(whole, part).wait();
   expect(in_place, expected, "all_gather in place");
+
+  for (const ddp::DataType type : ddp::kDataTypes) {
+    for (const std::size_t count : {0, 1, 7, 1021}) ddp::test::check_everything(world, type, count);
+  }
 }
 
 }  // namespace

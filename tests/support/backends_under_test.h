@@ -21,15 +21,13 @@ inline BackendUnderTest cpu_backend(NearMemory::Way best) {
                      : best == NearMemory::Way::copied ? "cpu, memory copied once"
                                                        : "cpu, memory staged";
   return {name, [best](const BackendOptions& options, const std::shared_ptr<Store>&) {
-            return make_cpu_backend(options, best);
+            return make_inside_backend(options, best);
           }};
 }
 
 // For ranks that are on several machines.
 inline BackendUnderTest cpu_between_machines() {
-  return {"cpu between machines", [](const BackendOptions& options, std::shared_ptr<Store> store) {
-            return make_cpu_backend(options, std::move(store));
-          }};
+  return {"cpu between machines", make_cpu_backend};
 }
 
 // Over TCP each step takes long when there are more ranks than processors.

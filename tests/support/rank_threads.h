@@ -18,6 +18,7 @@
 #include "runtime/group/group_core.h"
 #include "runtime/host/host_group.h"
 #include "support/deadline.h"
+#include "support/require.h"
 
 namespace ddp::test {
 
@@ -26,11 +27,6 @@ struct RankOutcome {
   std::optional<ErrorKind> kind;
   std::string message;
 };
-
-// Catch's assertions belong to one thread; ranks use this one.
-inline void require(bool condition, const std::string& message) {
-  if (!condition) throw Error(ErrorKind::internal, "test: " + message);
-}
 
 // The error that the deed throws, seen inside a rank's thread.
 template <typename Deed>

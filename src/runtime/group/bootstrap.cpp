@@ -65,11 +65,9 @@ Probed probe_backends(const std::string& requested, const BackendOptions& option
 }
 
 BackendFactory factory_of(const std::string& name, const Probed& probed) {
+  if (name == "cpu") return make_cpu_backend;
   if (name == "gloo") return make_gloo_backend;
-  if (name != "cpu") return probed.plugins.at(name)->create;
-  return [](const BackendOptions& options, std::shared_ptr<Store> store) {
-    return make_cpu_backend(options, std::move(store));
-  };
+  return probed.plugins.at(name)->create;
 }
 
 // One write: lines of several ranks or of the program do not cut it in two.

@@ -25,10 +25,7 @@ bool is_consequence(const std::exception_ptr& failure) {
 }
 
 BackendFactory factory_of(const std::string& backend) {
-  if (backend == "cpu") {
-    return
-        [](const BackendOptions& own, std::shared_ptr<Store> store) { return make_cpu_backend(own, std::move(store)); };
-  }
+  if (backend == "cpu") return make_cpu_backend;
   if (backend == "gloo") return make_gloo_backend;
   throw Error(ErrorKind::invalid_argument,
               "run_ranks: no backend '" + backend + "' for ranks of one process: cpu, gloo");

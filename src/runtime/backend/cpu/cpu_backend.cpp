@@ -293,12 +293,12 @@ class CpuBackend : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
-  auto inside = make_cpu_backend(options, NearMemory::Way::direct);
+  auto inside = make_inside_backend(options, NearMemory::Way::direct);
   return options.host->holds_all() ? std::move(inside)
                                    : make_machines_backend(options, std::move(store), std::move(inside));
 }
 
-std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, NearMemory::Way best) {
+std::unique_ptr<Backend> make_inside_backend(const BackendOptions& options, NearMemory::Way best) {
   DDP_CHECK(options.host != nullptr);
   return std::make_unique<CpuBackend>(options, best);
 }

@@ -15,6 +15,6 @@ namespace ddp {
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, std::shared_ptr<Store> store);
 
 // Between the ranks of options.host alone. For tests: no better way than `best`.
-std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, NearMemory::Way best);
+std::unique_ptr<Backend> make_inside_backend(const BackendOptions& options, NearMemory::Way best);
 
 }  // namespace ddp

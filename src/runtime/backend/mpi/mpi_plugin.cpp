@@ -14,10 +14,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/backend/polling.h"
+#include "runtime/group/movement.h"
+#include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
@@ -54,16 +57,17 @@ void initialize_once() {
     // The program did it; its end is the program's as well.
     require_mpi(MPI_Query_thread(&level), "say its thread level");
   } else {
-    require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "begin");
+    require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "begin");
     ::on_exit(finalize_at_exit, nullptr);
   }
-  if (level < MPI_THREAD_SERIALIZED) {
+  if (level < MPI_THREAD_MULTIPLE) {
     throw Error(ErrorKind::unavailable,
-                "MPI was begun without thread support; call MPI_Init_thread with MPI_THREAD_SERIALIZED, or leave it to "
-                "ddp::init().");
+                "MPI was begun without full thread support; call MPI_Init_thread with MPI_THREAD_MULTIPLE, or leave it "
+                "to ddp::init(). (This MPI may have been built without it.)");
   }
 }
 
+// MPI_DATATYPE_NULL: MPI cannot reduce it, we do it ourselves.
 MPI_Datatype theirs(DataType type) {
   switch (type) {
     case DataType::f32:
@@ -81,7 +85,7 @@ MPI_Datatype theirs(DataType type) {
     case DataType::u8:
       return MPI_UINT8_T;
     default:
-      throw Error(ErrorKind::unavailable, "backend mpi does not know " + std::string(to_string(type)));
+      return MPI_DATATYPE_NULL;
   }
 }
 
@@ -107,36 +111,6 @@ MPI_Op theirs(ReduceOp op) {
   return MPI_OP_NULL;
 }
 
-void multiply(const Buffer& buffer, double factor) {
-  if (buffer.type == DataType::f32) {
-    for (float& value : buffer.as<float>()) value *= static_cast<float>(factor);
-  } else {
-    for (double& value : buffer.as<double>()) value *= factor;
-  }
-}
-
-// `count` elements that MPI takes for one element of `extent` bytes.
-class SpacedType {
- public:
-  SpacedType(std::size_t count, MPI_Datatype element, std::size_t extent) {
-    MPI_Datatype block = MPI_DATATYPE_NULL;
-    require_mpi(MPI_Type_contiguous(static_cast<int>(count), element, &block), "make a type");
-    const int code = MPI_Type_create_resized(block, 0, static_cast<MPI_Aint>(extent), &type_);
-    MPI_Type_free(&block);
-    require_mpi(code, "make a type");
-    require_mpi(MPI_Type_commit(&type_), "make a type");
-  }
-  // MPI keeps the type for as long as an operation needs it.
-  ~SpacedType() { MPI_Type_free(&type_); }
-  SpacedType(const SpacedType&) = delete;
-  SpacedType& operator=(const SpacedType&) = delete;
-
-  MPI_Datatype type() const { return type_; }
-
- private:
-  MPI_Datatype type_ = MPI_DATATYPE_NULL;
-};
-
 // The checker knows MPI_Wait and not MPI_Test. NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker)
 class MpiBackend : public Backend {
  public:
@@ -153,11 +127,9 @@ class MpiBackend : public Backend {
                       ". Start the program with mpirun and not with ddplaunch, and without RANK being set.");
     }
     // Our own communicator: what the program itself sends is not mistaken for ours, and its error handling stays its.
-    deed_ = "meet the other ranks";
-    timeout_ = options.timeout;
     MPI_Request request = MPI_REQUEST_NULL;
     try {
-      wait(Polling(timeout_, kSpin), MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), request);
+      Wait(options.timeout, "meet the other ranks")(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), request);
     } catch (...) {
       operation_failed = true;
       throw;
@@ -178,10 +150,8 @@ class MpiBackend : public Backend {
   void run(const Call& call) override {
     require_host(call.input);
     require_host(call.output);
-    timeout_ = call.timeout;
-    deed_ = to_string(call.operation);
     try {
-      run_on_host(call, Polling(timeout_, kSpin));
+      run_on_host(call);
     } catch (...) {
       usable_ = false;
       operation_failed = true;
@@ -190,72 +160,193 @@ class MpiBackend : public Backend {
   }
 
  private:
-  void run_on_host(const Call& call, const Polling& polling) {
+  void run_on_host(const Call& call) {
+    const Wait wait(call.timeout, to_string(call.operation));
     switch (call.operation) {
       case Operation::all_reduce:
-        return all_reduce(call, polling);
-      case Operation::broadcast:
-        return broadcast(call.output, call.peer, polling);
-      case Operation::all_gather:
-        return call.output_parts.empty() ? all_gather(call.output, call.input, polling)
-                                         : all_gather_parts(call, polling);
+        return theirs(call.output.type) != MPI_DATATYPE_NULL ? all_reduce(call, wait) : all_reduce_here(call, wait);
+      case Operation::reduce:
+        return reduce(call, wait);
+      case Operation::reduce_scatter:
+        return reduce_scatter(call, call.output, wait);
       case Operation::barrier:
-        return barrier(polling);
+        return barrier(wait);
+      case Operation::send:
+        return exchange({{call.peer, const_cast<void*>(call.input.data), call.input.bytes()}}, {}, kTransferTag, wait);
+      case Operation::recv:
+        return exchange({}, {{call.peer, call.output.data, call.output.bytes()}}, kTransferTag, wait);
       default:
-        throw Error(ErrorKind::unavailable, "backend mpi has no " + deed_);
+        return move(call, wait);
     }
   }
 
-  void all_reduce(const Call& call, const Polling& polling) {
+  // Waits for requests of MPI with a deadline. MPI cannot take an operation back: after a time-out it still has the
+  // buffer.
+  class Wait {
+   public:
+    Wait(std::chrono::milliseconds timeout, std::string_view deed)
+        : timeout_(timeout), polling_(timeout, kSpin), deed_(deed) {}
+
+    void operator()(int begun, MPI_Request& request) const {
+      require_mpi(begun, deed_);
+      while (true) {
+        int done = 0;
+        require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), deed_);
+        if (done != 0) return;
+        if (!polling_.pause()) {
+          throw Error(ErrorKind::timeout,
+                      "a rank did not take part within " + base::human_duration(timeout_) + " (mpi)");
+        }
+      }
+    }
+
+   private:
+    const std::chrono::milliseconds timeout_;
+    const Polling polling_;
+    const std::string deed_;
+  };
+
+  struct Message {
+    int peer = 0;
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  void all_reduce(const Call& call, const Wait& wait) {
     const Buffer& buffer = call.output;
-    const double factor = call.op.kind == ReduceOp::average ? 1.0 / options_.size : call.op.factor;
-    if (factor != 1) multiply(buffer, factor);
-    for_pieces(buffer, [&](const Buffer& piece) {
+    const double factor = factor_of(call.op, options_.size);
+    if (factor != 1) scale(buffer, factor);
+    for (std::size_t first = 0; first < buffer.count; first += kMostElements) {
+      const Buffer piece = buffer.slice(first, std::min(kMostElements, buffer.count - first));
       MPI_Request request = MPI_REQUEST_NULL;
-      wait(polling,
-           MPI_Iallreduce(MPI_IN_PLACE, piece.data, static_cast<int>(piece.count), theirs(piece.type), theirs(call.op),
+      wait(MPI_Iallreduce(MPI_IN_PLACE, piece.data, static_cast<int>(piece.count), theirs(piece.type), theirs(call.op),
                           communicator_, &request),
            request);
-    });
-  }
-
-  void broadcast(const Buffer& buffer, int root, const Polling& polling) {
-    for_pieces(buffer, [&](const Buffer& piece) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      wait(polling,
-           MPI_Ibcast(piece.data, static_cast<int>(piece.count), theirs(piece.type), root, communicator_, &request),
-           request);
-    });
-  }
-
-  void all_gather(const Buffer& output, const ConstBuffer& input, const Polling& polling) {
-    const std::size_t own_part = static_cast<std::size_t>(options_.rank) * input.count;
-    const bool in_place = input.data == output.slice(own_part, input.count).data;
-    std::size_t first = 0;
-    for_pieces(input, [&](const ConstBuffer& piece) {
-      // The pieces of two ranks lie as far apart as their whole inputs do.
-      const SpacedType spaced(piece.count, theirs(piece.type), input.bytes());
-      MPI_Request request = MPI_REQUEST_NULL;
-      wait(polling,
-           MPI_Iallgather(in_place ? MPI_IN_PLACE : piece.data, static_cast<int>(piece.count), theirs(piece.type),
-                          output.slice(first, 0).data, 1, spaced.type(), communicator_, &request),
-           request);
-      first += piece.count;
-    });
-  }
-
-  void all_gather_parts(const Call& call, const Polling& polling) {
-    const Buffer& own = call.output_parts[static_cast<std::size_t>(options_.rank)];
-    if (own.data != call.input.data && own.count > 0) std::memcpy(own.data, call.input.data, own.bytes());
-    for (int root = 0; root < options_.size; ++root) {
-      broadcast(call.output_parts[static_cast<std::size_t>(root)], root, polling);
     }
   }
 
-  void barrier(const Polling& polling) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    wait(polling, MPI_Ibarrier(communicator_, &request), request);
+  // Of types that MPI does not know: each rank reduces its part, and all gather the parts.
+  void all_reduce_here(const Call& call, const Wait& wait) {
+    Call step = divided(call);
+    reduce_scatter(step, step.output, wait);
+    Call gathering = call;
+    gathering.operation = Operation::all_gather;
+    gathering.input = step.output;
+    for (const ConstBuffer& part : step.input_parts) {
+      gathering.output_parts.emplace_back(const_cast<void*>(part.data), part.count, part.type);
+    }
+    move(gathering, wait);
   }
+
+  // The parts are reduced in memory of our own, because only the root's buffer may change.
+  void reduce(const Call& call, const Wait& wait) {
+    Call step = divided(call);
+    std::vector<std::byte> result(step.output.bytes());
+    const Buffer own(result.data(), step.output.count, step.output.type);
+    reduce_scatter(step, own, wait);
+    Call gathering = call;
+    gathering.operation = Operation::gather;
+    gathering.input = own;
+    for (const ConstBuffer& part : step.input_parts) {
+      gathering.output_parts.emplace_back(const_cast<void*>(part.data), part.count, part.type);
+    }
+    move(gathering, wait);
+  }
+
+  // A reduce_scatter of the call's buffer, into this rank's part of it.
+  Call divided(const Call& call) const {
+    Call step = call;
+    step.operation = Operation::reduce_scatter;
+    const auto ranks = static_cast<std::size_t>(options_.size);
+    const std::size_t share = (call.output.count + ranks - 1) / ranks;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::size_t first = std::min(call.output.count, rank * share);
+      step.input_parts.emplace_back(call.output.slice(first, std::min(share, call.output.count - first)));
+    }
+    const ConstBuffer& own = step.input_parts[static_cast<std::size_t>(options_.rank)];
+    step.output = Buffer(const_cast<void*>(own.data), own.count, own.type);
+    return step;
+  }
+
+  // Every rank sends each other its part and reduces what it gets, in rank order. A factor that only this rank knows is
+  // multiplied before it is sent.
+  void reduce_scatter(const Call& call, const Buffer& output, const Wait& wait) {
+    const auto ranks = static_cast<std::size_t>(options_.size);
+    std::vector<std::vector<std::byte>> scaled(ranks);
+    std::vector<std::byte> received(output.bytes() * ranks);
+    std::vector<Message> out;
+    std::vector<Message> in;
+    std::vector<ReductionSource> sources;
+    for (std::size_t peer = 0; peer < ranks; ++peer) {
+      const int rank = static_cast<int>(peer);
+      ConstBuffer part = input_part(call, rank, options_.size);
+      if (call.op.kind == ReduceOp::premultiplied_sum && part.count > 0) {
+        scaled[peer].resize(part.bytes());
+        const ReductionSource source{part.data, call.op.factor};
+        void* place = scaled[peer].data();
+        ddp::reduce(part.type, call.op, {&source, 1}, {&place, 1}, part.count);
+        part.data = place;
+      }
+      std::byte* place = received.data() + peer * output.bytes();
+      sources.push_back({rank == options_.rank ? part.data : place, average_factor(call)});
+      if (rank == options_.rank) continue;
+      out.push_back({rank, const_cast<void*>(part.data), part.bytes()});
+      in.push_back({rank, place, output.bytes()});
+    }
+    exchange(out, in, tag(call), wait);
+    if (output.count > 0) ddp::reduce(output.type, call.op, sources, {&output.data, 1}, output.count);
+  }
+  double average_factor(const Call& call) const {
+    return call.op.kind == ReduceOp::average ? factor_of(call.op, options_.size) : 1;
+  }
+
+  void move(const Call& call, const Wait& wait) {
+    const Movement movement{call, options_.rank, options_.size};
+    std::vector<Message> out;
+    std::vector<Message> in;
+    for (int turn = 1; turn < options_.size; ++turn) {
+      const int to = (options_.rank + turn) % options_.size;
+      const int from = (options_.rank + options_.size - turn) % options_.size;
+      const ConstBuffer given = movement.given_to(to);
+      const Buffer taken = movement.taken_from(from);
+      out.push_back({to, const_cast<void*>(given.data), given.bytes()});
+      in.push_back({from, taken.data, taken.bytes()});
+    }
+    exchange(out, in, tag(call), wait);
+    const ConstBuffer own = movement.given_to(options_.rank);
+    const Buffer place = movement.taken_from(options_.rank);
+    if (own.count > 0 && own.data != place.data) std::memmove(place.data, own.data, own.bytes());
+  }
+
+  void barrier(const Wait& wait) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    wait(MPI_Ibarrier(communicator_, &request), request);
+  }
+
+  // Messages between two ranks keep their order, so that pieces of one message need no tags of their own.
+  void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming, int tag,
+                const Wait& wait) const {
+    std::vector<MPI_Request> requests;
+    const auto begin = [&](const Message& message, bool sends) {
+      for (std::size_t first = 0; first < message.bytes; first += kMostElements) {
+        auto* data = static_cast<std::byte*>(message.data) + first;
+        const int bytes = static_cast<int>(std::min(kMostElements, message.bytes - first));
+        MPI_Request request = MPI_REQUEST_NULL;
+        require_mpi(sends ? MPI_Isend(data, bytes, MPI_BYTE, message.peer, tag, communicator_, &request)
+                          : MPI_Irecv(data, bytes, MPI_BYTE, message.peer, tag, communicator_, &request),
+                    sends ? "send" : "receive");
+        requests.push_back(request);
+      }
+    };
+    for (const Message& message : incoming) begin(message, false);
+    for (const Message& message : outgoing) begin(message, true);
+    for (MPI_Request& request : requests) wait(MPI_SUCCESS, request);
+  }
+
+  // MPI guarantees tags up to 32767.
+  static int tag(const Call& call) { return kTransferTag + 1 + static_cast<int>(call.sequence % 32'000); }
+
+  static constexpr int kTransferTag = 1;
 
   static void require_host(const ConstBuffer& buffer) {
     if (buffer.device == DeviceType::cpu) return;
@@ -263,30 +354,8 @@ class MpiBackend : public Backend {
                 "backend mpi works on host memory only; this buffer is in GPU memory. Use nccl.");
   }
 
-  template <typename Piece, typename Function>
-  static void for_pieces(const Piece& buffer, Function&& function) {
-    for (std::size_t first = 0; first < buffer.count; first += kMostElements) {
-      function(buffer.slice(first, std::min(kMostElements, buffer.count - first)));
-    }
-  }
-
-  // Waits for what `begun` says was begun. MPI cannot take a collective back: after a time-out it still has the buffer.
-  void wait(const Polling& polling, int begun, MPI_Request& request) const {
-    require_mpi(begun, deed_);
-    while (true) {
-      int done = 0;
-      require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), deed_);
-      if (done != 0) return;
-      if (!polling.pause()) {
-        throw Error(ErrorKind::timeout, "a rank did not take part within " + base::human_duration(timeout_) + " (mpi)");
-      }
-    }
-  }
-
   const BackendOptions options_;
-  std::string deed_;
-  std::chrono::milliseconds timeout_{0};  // of the operation that runs
-  bool usable_ = true;
+  std::atomic<bool> usable_ = true;
   MPI_Comm communicator_ = MPI_COMM_NULL;
 };
 // NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker)

@@ -39,6 +39,22 @@ NcclUniqueId agree_on_id(const BackendOptions& options, Store& store, const Nccl
   return id;
 }
 
+// Refused before anything begins, so that the communicator stays usable.
+void require_support(const Call& call) {
+  const bool known = call.operation == Operation::all_reduce || call.operation == Operation::broadcast ||
+                     call.operation == Operation::all_gather || call.operation == Operation::barrier;
+  if (!known) {
+    throw Error(ErrorKind::unavailable, "backend nccl has no " + std::string(to_string(call.operation)) +
+                                            " yet. Use cpu or gloo for it, in a group of its own.");
+  }
+  const DataType type = subject_of(call).type;
+  if (type == DataType::i16) throw Error(ErrorKind::unavailable, "NCCL has no 16-bit integers. Use i32.");
+  if (call.operation == Operation::all_reduce && call.op.kind > ReduceOp::max) {
+    throw Error(ErrorKind::unavailable,
+                "backend nccl has no reduction " + std::string(to_string(call.op.kind)) + " yet.");
+  }
+}
+
 }  // namespace
 
 NcclBackend::NcclBackend(const BackendOptions& options, Store& store, NcclApi nccl, CudaApi cuda,
@@ -63,6 +79,7 @@ NcclBackend::~NcclBackend() {
 }
 
 void NcclBackend::run(const Call& call) {
+  require_support(call);
   if (!usable_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
   try {
     make_device_current();
@@ -85,7 +102,7 @@ void NcclBackend::run_on_device(const Call& call) {
     case Operation::barrier:
       return barrier();
     default:
-      throw Error(ErrorKind::unavailable, "backend nccl has no " + std::string(to_string(call.operation)));
+      return;  // refused before
   }
 }
 

@@ -165,7 +165,7 @@ TEST_CASE("each wrong value is refused by a message that begins with who gave it
 }
 
 TEST_CASE("messages say what to do") {
-  CHECK(mistake({{"backend", "ncll"}}) == "--backend=ncll is not known. Use nccl, gloo or mpi.");
+  CHECK(mistake({{"backend", "ncll"}}) == "--backend=ncll is not known. Use cpu, gloo, nccl or mpi.");
   CHECK(mistake({{"nproc-per-node", "x"}}) == "--nproc-per-node=x is not a number from 1 to 4096, auto, gpu or cpu.");
   CHECK(mistake({{"master-port", "x"}}) == "--master-port=x is not a number from 0 to 65535.");
   CHECK(mistake({{"log-dir", ""}}) == "--log-dir= is empty. Name a folder.");

@@ -287,3 +287,16 @@ TEST_CASE("each rank works on the gpu of its local rank") {
   backend.run(barrier());
   CHECK(fake.rank().current_device == 2);
 }
+
+TEST_CASE("what nccl cannot do is refused and breaks nothing") {
+  const FakeNccl fake;
+  auto backend = make_backend(fake);
+  std::vector<float> values(4);
+  std::vector<std::int16_t> shorts(4);
+  CHECK(failure_of([&] { backend->run(ddp::test::call_of(ddp::Operation::scatter, values, values, 0)); }).kind ==
+        ErrorKind::unavailable);
+  CHECK(failure_of([&] { backend->run(all_reduce(shorts)); }).kind == ErrorKind::unavailable);
+  CHECK(failure_of([&] { backend->run(all_reduce(values, ReduceOp::premultiplied(2))); }).kind ==
+        ErrorKind::unavailable);
+  backend->run(all_reduce(values));
+}
