@@ -86,7 +86,7 @@ std::uint64_t fingerprint_of(const Call& call, int size) {
   add(static_cast<std::uint64_t>(call.operation));
   add(static_cast<std::uint64_t>(subject_of(call).type));
   add(has_reduction(call.operation) ? call.op.kind : 0);
-  add(static_cast<std::uint64_t>(call.peer + 1));
+  add(static_cast<std::uint32_t>(call.peer));
   for (const std::size_t count : common_counts(call, size)) add(count);
   return hash.value() == 0 ? 1 : hash.value();
 }

@@ -164,7 +164,8 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   call.name = options.name;
   call.site = site;
   call.fingerprint = fingerprint_of(call, size());
-  return queue_of(call).push(std::move(call));
+  OperationQueue& queue = queue_of(call);
+  return queue.push(std::move(call));
 }
 
 void GroupCore::abort() {

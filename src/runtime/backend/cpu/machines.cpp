@@ -113,7 +113,7 @@ class MachinesBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, std::shared_ptr<Store> store,
+std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, const std::shared_ptr<Store>& store,
                                                std::unique_ptr<Backend> inside) {
   return std::make_unique<MachinesBackend>(options, store, std::move(inside));
 }

@@ -13,7 +13,7 @@ namespace ddp {
 // numbers of ranks: over one.) All else goes through Gloo between all ranks.
 //
 // `inside`: the backend of this machine's ranks. Collective; throws as make_gloo_backend.
-std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, std::shared_ptr<Store> store,
+std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, const std::shared_ptr<Store>& store,
                                                std::unique_ptr<Backend> inside);
 
 }  // namespace ddp

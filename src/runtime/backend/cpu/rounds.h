@@ -64,7 +64,7 @@ class Rounds {
   }
 
  private:
-  static std::size_t stage_of(std::uint32_t round, std::size_t which) { return round % 2 * 2 + which; }
+  static std::size_t stage_of(std::size_t round, std::size_t which) { return round % 2 * 2 + which; }
 
   const std::shared_ptr<HostGroup> host_;
   const HostWait wait_;
