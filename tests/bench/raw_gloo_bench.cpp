@@ -30,7 +30,8 @@ void all_reduce(const std::shared_ptr<gloo::Context>& context, std::vector<T>& v
   gloo::allreduce(options);
 }
 
-double median_us(const std::shared_ptr<gloo::Context>& context, std::size_t bytes, Algorithm algorithm, int iterations) {
+double median_us(const std::shared_ptr<gloo::Context>& context, std::size_t bytes, Algorithm algorithm,
+                 int iterations) {
   using Sum = void (*)(void*, const void*, const void*, std::size_t);
   using Max = Sum;
   std::vector<float> values(bytes / sizeof(float), 1);
@@ -51,8 +52,8 @@ double median_us(const std::shared_ptr<gloo::Context>& context, std::size_t byte
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rank = std::atoi(std::getenv("RANK"));         // NOLINT(concurrency-mt-unsafe)
-  const int size = std::atoi(std::getenv("WORLD_SIZE"));   // NOLINT(concurrency-mt-unsafe)
+  const int rank = std::atoi(std::getenv("RANK"));        // NOLINT(concurrency-mt-unsafe)
+  const int size = std::atoi(std::getenv("WORLD_SIZE"));  // NOLINT(concurrency-mt-unsafe)
   gloo::transport::tcp::attr attributes;
   attributes.hostname = "127.0.0.1";
   auto device = gloo::transport::tcp::CreateDevice(attributes);
@@ -66,7 +67,8 @@ int main(int argc, char** argv) {
     for (int i = 3; i < argc; ++i) {
       const std::size_t bytes = std::stoull(argv[i]);
       // As many as take about as long.
-      const int count = std::max(7, static_cast<int>(static_cast<double>(iterations) / (1 + static_cast<double>(bytes) / 2e5)));
+      const int count =
+          std::max(7, static_cast<int>(static_cast<double>(iterations) / (1 + static_cast<double>(bytes) / 2e5)));
       text += std::string(i > 3 ? ", " : "") + "\"" + argv[i] +
               "\": " + std::to_string(median_us(context, bytes, algorithm, count));
     }
