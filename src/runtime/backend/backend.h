@@ -4,7 +4,6 @@
 #include <ddp/memory.h>
 #include <ddp/store.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
 #include "runtime/group/call.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -80,6 +81,14 @@ Buffer output_part(const Call& call, int rank, int size) {
   return call.output.slice(index * count, count);
 }
 
+Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares) {
+  const std::size_t line = 64 / size_of(buffer.type);
+  const std::size_t lines = (buffer.count + line - 1) / line;
+  const std::size_t share = (lines + shares - 1) / shares * line;
+  const std::size_t first = std::min(buffer.count, index * share);
+  return buffer.slice(first, std::min(share, buffer.count - first));
+}
+
 std::uint64_t fingerprint_of(const Call& call, int size) {
   base::Fnv1a64 hash;
   const auto add = [&](std::uint64_t value) { hash.update(std::as_bytes(std::span(&value, 1))); };
@@ -88,7 +97,11 @@ std::uint64_t fingerprint_of(const Call& call, int size) {
   add(has_reduction(call.operation) ? call.op.kind : 0);
   add(static_cast<std::uint32_t>(call.peer));
   for (const std::size_t count : common_counts(call, size)) add(count);
-  return hash.value() == 0 ? 1 : hash.value();
+  return hash.value();
+}
+
+std::string describe(const ConstBuffer& buffer) {
+  return std::string(to_string(buffer.type)) + "[" + std::to_string(buffer.count) + "]";
 }
 
 std::string describe(const Call& call) {
@@ -110,10 +123,7 @@ std::string describe(const Call& call) {
       break;
   }
   text += " #" + std::to_string(call.sequence);
-  if (call.operation != Operation::barrier) {
-    const ConstBuffer subject = subject_of(call);
-    text += " of " + std::string(to_string(subject.type)) + "[" + std::to_string(subject.count) + "]";
-  }
+  if (call.operation != Operation::barrier) text += " of " + describe(subject_of(call));
   if (!call.name.empty()) text += " ('" + call.name + "')";
   return text;
 }

@@ -60,9 +60,16 @@ ConstBuffer subject_of(const Call& call);
 ConstBuffer input_part(const Call& call, int rank, int size);
 Buffer output_part(const Call& call, int rank, int size);
 
+// Of a buffer that is divided into `shares`: the one of this index. Shares begin at multiples of 64 bytes; the last
+// ones may be empty.
+Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares);
+
 // What all ranks of the group must have called alike, in 64 bits: operation, type, counts, reduction and root. Where
-// counts may differ between ranks (all_to_all, gather, scatter with parts) they are not in it. Never 0.
+// counts may differ between ranks (all_to_all, gather, scatter with parts) they are not in it.
 std::uint64_t fingerprint_of(const Call& call, int size);
+
+// "f32[1024]".
+std::string describe(const ConstBuffer& buffer);
 
 // "all_reduce max #12 of f32[1024] ('bucket 3')".
 std::string describe(const Call& call);

@@ -1,5 +1,7 @@
 #include "runtime/group/movement.h"
 
+#include <cstring>
+
 namespace ddp {
 
 bool Movement::shared() const {
@@ -40,6 +42,12 @@ Buffer Movement::taken_from(int other) const {
     default:
       return {};
   }
+}
+
+void Movement::keep_own() const {
+  const ConstBuffer given = given_to(rank);
+  const Buffer taken = taken_from(rank);
+  if (given.count > 0 && given.data != taken.data) std::memmove(taken.data, given.data, given.bytes());
 }
 
 }  // namespace ddp

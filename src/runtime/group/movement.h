@@ -25,8 +25,8 @@ struct Movement {
   // place is the same for all.
   ConstBuffer given_to(int other) const;
   Buffer taken_from(int other) const;
-  // Bytes that `to` takes from `from`, where that is the same for all ranks or known to this one.
-  std::size_t bytes_from(int other) const { return taken_from(other).bytes(); }
+  // Moves what this rank gives itself, unless it is there already.
+  void keep_own() const;
 };
 
 }  // namespace ddp

@@ -9,10 +9,6 @@
 namespace ddp {
 namespace {
 
-std::string describe(const ConstBuffer& buffer) {
-  return std::string(to_string(buffer.type)) + "[" + std::to_string(buffer.count) + "]";
-}
-
 void require(bool condition, const std::string& message) {
   if (!condition) throw Error(ErrorKind::invalid_argument, message);
 }

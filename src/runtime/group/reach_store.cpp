@@ -12,11 +12,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <random>
 #include <thread>
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "net/address.h"
 #include "store/store_thread.h"
@@ -83,10 +83,7 @@ std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port,
 }
 
 std::string this_process() {
-  static const std::string name = [] {
-    std::random_device random;
-    return base::hex64((std::uint64_t{random()} << 32) | random());
-  }();
+  static const std::string name = base::hex64(base::random64());
   return name;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/check.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -80,6 +81,12 @@ void show_call(HostGroup& host, const Call& call) {
 const CallRecord* record_of(const HostGroup& host, std::size_t peer, std::uint64_t sequence) {
   const CallRecord& record = place_of(host, peer, sequence);
   return record.sequence.load(std::memory_order_acquire) == sequence ? &record : nullptr;
+}
+
+const CallRecord& shown_call(const HostGroup& host, std::size_t peer, const Call& call) {
+  const CallRecord* record = record_of(host, peer, call.sequence);
+  DDP_CHECK(record != nullptr, peer, call.sequence);
+  return *record;
 }
 
 void compare_calls(const HostGroup& host, const Call& call) {

@@ -21,6 +21,9 @@ std::string describe_difference(int rank, const std::string& own, int other_rank
 // The record of a peer's call of this number, or null if he has not called yet, or long ago.
 const CallRecord* record_of(const HostGroup& host, std::size_t peer, std::uint64_t sequence);
 
+// The same where all ranks have called: each has arrived after it had shown this call.
+const CallRecord& shown_call(const HostGroup& host, std::size_t peer, const Call& call);
+
 // Throws `mismatch` that names both ranks, both calls and both places in the program, if a peer has called something
 // else under this number.
 void compare_calls(const HostGroup& host, const Call& call);

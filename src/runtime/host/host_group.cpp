@@ -14,12 +14,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <new>
-#include <random>
 
-#include "base/hash.h"
+#include "base/file.h"
 #include "base/limits.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "runtime/backend/backend.h"
 
@@ -27,10 +26,7 @@ namespace ddp {
 namespace {
 
 std::string find_machine() {
-  std::string boot_id(36, '\0');
-  std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re");
-  boot_id.resize(file == nullptr ? 0 : std::fread(boot_id.data(), 1, boot_id.size(), file));
-  if (file != nullptr) std::fclose(file);
+  const std::string boot_id = base::split(base::read_file("/proc/sys/kernel/random/boot_id"), '\n').front();
   struct stat network {};
   ::stat("/proc/self/ns/net", &network);
   return boot_id + "/" + std::to_string(network.st_ino) + "/" + std::to_string(::geteuid());
@@ -83,10 +79,8 @@ std::string HostGroup::obstacle() {
 }
 
 std::shared_ptr<HostGroup> HostGroup::meet(const BackendOptions& options, Store& store) {
-  std::random_device random;
   const HostListener listener;
-  const Entry own{options.machine.empty() ? find_machine() : options.machine, listener.name(),
-                  (std::uint64_t{random()} << 32) | random()};
+  const Entry own{options.machine.empty() ? find_machine() : options.machine, listener.name(), base::random64()};
   const std::vector<Entry> entries = exchange(store, options, own);
   std::shared_ptr<HostGroup> group(new HostGroup);
   group->group_size_ = options.size;

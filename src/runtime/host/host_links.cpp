@@ -13,9 +13,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <random>
 
 #include "base/hash.h"
+#include "base/random.h"
 #include "base/text.h"
 
 namespace ddp {
@@ -101,9 +101,7 @@ std::optional<HostMessage> receive_packet(int fd) {
 }
 
 std::string random_name() {
-  std::random_device random;
-  const auto half = [&] { return base::hex64((std::uint64_t{random()} << 32) | random()); };
-  return "ddp-" + half() + half();
+  return "ddp-" + base::hex64(base::random64()) + base::hex64(base::random64());
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 // linkage, and nothing from elsewhere that could be inlined is called in the loops: a function that two files compile
 // for different processors would be merged by the linker, and the wrong one could be kept.
 //
-// Each block of elements goes through an accumulator that stays in the first-level cache: the first source is copied
-// (or widened) into it, the others are added to it, and it is copied (or rounded) to every destination. So no loop has
-// memory that the compiler must take for overlapping, and all of them become vector instructions.
+// Each block of elements goes through an accumulator that stays in the first-level cache: the first two sources are
+// combined into it, the others are added to it, and it is copied (or rounded) to every destination. So no loop writes
+// to memory that the compiler must take for a source, and all of them become vector instructions.
 //
 // The includer defines, in an unnamed namespace, widen(const Float16*, float*, n) and narrow(const float*, Float16*,
 // n).

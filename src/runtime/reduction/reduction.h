@@ -20,7 +20,7 @@ double factor_of(ReduceOp op, int size);
 
 // destinations[k][i] = sources[0][i] (op) sources[1][i] (op) ..., in that order, so that the result does not depend on
 // who computes it. f16 and bf16 are computed in f32 and rounded once. A destination may be one of the sources; else
-// nothing overlaps. Any alignment. The result has the same bits on every CPU.
+// nothing overlaps. Elements lie at multiples of their size. The result has the same bits on every CPU.
 void reduce(DataType type, ReduceOp op, std::span<const ReductionSource> sources, std::span<void* const> destinations,
             std::size_t count);
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/text.h"
-
 namespace ddp {
 
 // `filled` counts the halves that the sender has filled, `emptied` those that the receiver has taken out. A message
@@ -60,9 +58,9 @@ void Channels::receive(const Call& call, std::size_t from) {
     const auto type = static_cast<DataType>(message.type);
     if (message.bytes != bytes || type != call.output.type) {
       throw Error(ErrorKind::mismatch,
-                  "rank " + std::to_string(call.peer) + " sends " + std::string(to_string(type)) + "[" +
-                      std::to_string(message.bytes / size_of(type)) + "], and this rank receives " +
-                      std::string(to_string(call.output.type)) + "[" + std::to_string(call.output.count) + "]",
+                  "rank " + std::to_string(call.peer) + " sends " +
+                      describe(ConstBuffer(nullptr, message.bytes / size_of(type), type)) +
+                      ", and this rank receives " + describe(call.output),
                   call.peer);
     }
     const std::size_t piece = std::min(half, bytes - done);

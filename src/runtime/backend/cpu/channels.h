@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <memory>
-#include <vector>
 
 #include "runtime/backend/cpu/rounds.h"
 

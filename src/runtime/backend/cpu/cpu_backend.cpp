@@ -121,18 +121,9 @@ class CpuBackend : public Backend {
     }
     if (call.operation == Operation::barrier) return;
     const Movement own = movement(call);
-    const ConstBuffer given = own.given_to(0);
-    const Buffer taken = own.taken_from(0);
-    if (own.reduces()) {
-      const ReductionSource source{given.data, factor_of(call.op, 1)};
-      reduce(taken.type, call.op, {&source, 1}, {&taken.data, 1}, taken.count);
-    } else {
-      copy_own(given, taken);
-    }
-  }
-
-  static void copy_own(const ConstBuffer& given, const Buffer& taken) {
-    if (given.data != taken.data && given.count > 0) std::memmove(taken.data, given.data, given.bytes());
+    if (!own.reduces()) return own.keep_own();
+    const ReductionSource source{own.given_to(0).data, factor_of(call.op, 1)};
+    reduce(call.output.type, call.op, {&source, 1}, {&call.output.data, 1}, call.output.count);
   }
 
   // Eager: everything that this rank gives, one part after the other.
@@ -174,7 +165,7 @@ class CpuBackend : public Backend {
     for (std::size_t index = 0; index < host_->size(); ++index) {
       const Buffer taken = own.taken_from(static_cast<int>(index));
       if (index == host_->own()) {
-        copy_own(own.given_to(own_), taken);
+        own.keep_own();
       } else if (taken.count > 0) {
         std::memcpy(taken.data, rounds_.filled(index, 0) + offset, taken.bytes());
       }
@@ -185,15 +176,9 @@ class CpuBackend : public Backend {
   void reduce_staged(const Call& call, std::size_t offset, const Buffer& output) {
     sources_.clear();
     for (std::size_t index = 0; index < host_->size(); ++index) {
-      sources_.push_back({rounds_.filled(index, 0) + offset, record(index, call).factor});
+      sources_.push_back({rounds_.filled(index, 0) + offset, shown_call(*host_, index, call).factor});
     }
     reduce(output.type, call.op, sources_, {&output.data, 1}, output.count);
-  }
-
-  const CallRecord& record(std::size_t index, const Call& call) const {
-    const CallRecord* record = record_of(*host_, index, call.sequence);
-    DDP_CHECK(record != nullptr, index, call.sequence);
-    return *record;
   }
 
   void run_movement(const Movement& own) {
@@ -208,7 +193,7 @@ class CpuBackend : public Backend {
         const std::size_t index = (host_->own() + step) % host_->size();
         const Buffer taken = own.taken_from(static_cast<int>(index));
         if (index == host_->own()) {
-          copy_own(own.given_to(own_), taken);
+          own.keep_own();
         } else if (taken.count > 0) {
           near_.copy(call, index, part_offset(own, taken), taken.data, taken.bytes(), way);
         }

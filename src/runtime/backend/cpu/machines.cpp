@@ -95,14 +95,8 @@ class MachinesBackend : public Backend {
     step.sequence = number;
   }
 
-  // Of a buffer that is divided between the ranks of a machine that have a connection; the others have none of it.
-  Buffer slice_of(const Buffer& buffer, std::size_t index) const {
-    const std::size_t line = 64 / size_of(buffer.type);
-    const std::size_t lines = (buffer.count + line - 1) / line;
-    const std::size_t share = (lines + slices_ - 1) / slices_ * line;
-    const std::size_t first = std::min(buffer.count, index * share);
-    return buffer.slice(first, index < slices_ ? std::min(share, buffer.count - first) : 0);
-  }
+  // Ranks of a machine beyond those that have a connection have none of it.
+  Buffer slice_of(const Buffer& buffer, std::size_t index) const { return share_of(buffer, index, slices_); }
 
   const std::shared_ptr<HostGroup> host_;
   const std::unique_ptr<Backend> inside_;

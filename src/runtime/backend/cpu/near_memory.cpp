@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/check.h"
 #include "runtime/host/contract.h"
 
 namespace ddp {
@@ -22,19 +21,13 @@ constexpr std::size_t kFetch = std::size_t{256} << 10;
 NearMemory::NearMemory(std::shared_ptr<HostGroup> host, Way best)
     : host_(std::move(host)), one_process_(host_->one_process()), best_(best) {}
 
-const CallRecord& NearMemory::record(const Call& call, std::size_t index) const {
-  const CallRecord* record = record_of(*host_, index, call.sequence);
-  DDP_CHECK(record != nullptr, index, call.sequence);
-  return *record;
-}
-
 NearMemory::Way NearMemory::way(const Call& call, const std::function<bool(std::size_t index)>& givers) const {
   bool direct = best_ == Way::direct;
   bool copied = best_ != Way::none;
   for (std::size_t index = 0; index < host_->size(); ++index) {
     copied = copied && host_->area(index).reads_all != 0;
     if (!givers(index)) continue;
-    const CallRecord& record = this->record(call, index);
+    const CallRecord& record = shown_call(*host_, index, call);
     direct = direct && record.address != 0 && (one_process_ || record.segment != 0);
     copied = copied && record.address != 0;
   }
@@ -43,7 +36,7 @@ NearMemory::Way NearMemory::way(const Call& call, const std::function<bool(std::
 }
 
 std::byte* NearMemory::view(const Call& call, std::size_t index, std::size_t offset, std::size_t bytes) const {
-  const CallRecord& record = this->record(call, index);
+  const CallRecord& record = shown_call(*host_, index, call);
   if (index == host_->own() || one_process_) {
     return reinterpret_cast<std::byte*>(record.address) + offset;  // NOLINT(performance-no-int-to-ptr)
   }
@@ -56,7 +49,7 @@ void NearMemory::copy(const Call& call, std::size_t index, std::size_t offset, v
   if (way == Way::direct || index == host_->own()) {
     std::memcpy(to, view(call, index, offset, bytes), bytes);
   } else {
-    copy_from(index, record(call, index).address + offset, to, bytes);
+    copy_from(index, shown_call(*host_, index, call).address + offset, to, bytes);
   }
 }
 
@@ -84,7 +77,7 @@ void NearMemory::reduce(const Call& call, const Buffer& part, std::size_t offset
   if (way == Way::copied) return reduce_copied(call, part, offset, destinations);
   sources_.clear();
   for (std::size_t index = 0; index < host_->size(); ++index) {
-    sources_.push_back({view(call, index, offset, part.bytes()), record(call, index).factor});
+    sources_.push_back({view(call, index, offset, part.bytes()), shown_call(*host_, index, call).factor});
   }
   ddp::reduce(part.type, call.op, sources_, destinations, part.count);
 }
@@ -102,7 +95,7 @@ void NearMemory::reduce_copied(const Call& call, const Buffer& part, std::size_t
       } else {
         copy(call, index, offset + done, fetched_.data() + index * kFetch, bytes, Way::copied);
       }
-      sources_.push_back({source, record(call, index).factor});
+      sources_.push_back({source, shown_call(*host_, index, call).factor});
     }
     targets_.clear();
     for (void* destination : destinations) targets_.push_back(static_cast<std::byte*>(destination) + done);

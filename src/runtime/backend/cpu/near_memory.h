@@ -38,7 +38,6 @@ class NearMemory {
   void reduce(const Call& call, const Buffer& part, std::size_t offset, std::span<void* const> destinations, Way way);
 
  private:
-  const CallRecord& record(const Call& call, std::size_t index) const;
   void reduce_copied(const Call& call, const Buffer& part, std::size_t offset, std::span<void* const> destinations);
 
   const std::shared_ptr<HostGroup> host_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "runtime/host/contract.h"
@@ -34,10 +33,6 @@ void Staged::show_sizes(const Movement& own) {
   for (std::size_t to = 0; to < host_->size(); ++to) table[to] = own.given_to(static_cast<int>(to)).bytes();
 }
 
-std::uint64_t Staged::size_given(std::size_t from, std::size_t to) const {
-  return sizes_[from * host_->size() + to];
-}
-
 void Staged::require_size(const Movement& own, std::size_t index) const {
   const auto* table = reinterpret_cast<const std::uint64_t*>(rounds_.filled(index, 0));
   const std::uint64_t given = table[host_->own()];
@@ -50,15 +45,13 @@ void Staged::require_size(const Movement& own, std::size_t index) const {
               host_->rank_of(index));
 }
 
-// The table of the first round is in the staging buffers, which are needed now: it is kept here.
 void Staged::move(const Movement& own) {
   const std::size_t ranks = host_->size();
-  sizes_.resize(ranks * ranks);
   std::uint64_t largest = 0;
   for (std::size_t from = 0; from < ranks; ++from) {
-    std::memcpy(&sizes_[from * ranks], rounds_.filled(from, 0), ranks * sizeof(std::uint64_t));
+    const auto* table = reinterpret_cast<const std::uint64_t*>(rounds_.filled(from, 0));
     for (std::size_t to = 0; to < ranks; ++to) {
-      if (to != from) largest = std::max(largest, size_given(from, to));
+      if (to != from) largest = std::max(largest, table[to]);
     }
   }
   const std::size_t step = own.shared() ? stage_bytes() : whole_lines(stage_bytes() / ranks);
@@ -71,11 +64,7 @@ void Staged::move(const Movement& own) {
       drain(own, step, round);
     }
   }
-  const ConstBuffer given = own.given_to(own.rank);
-  const Buffer taken = own.taken_from(own.rank);
-  if (!own.reduces() && given.count > 0 && given.data != taken.data) {
-    std::memmove(taken.data, given.data, given.bytes());
-  }
+  if (!own.reduces()) own.keep_own();
 }
 
 void Staged::fill(const Movement& own, std::size_t step, std::size_t round) {
@@ -110,22 +99,17 @@ void Staged::drain_reduced(const Movement& own, std::size_t step, std::size_t ro
   if (piece.bytes == 0) return;
   sources_.clear();
   for (std::size_t from = 0; from < host_->size(); ++from) {
-    const CallRecord* record = record_of(*host_, from, own.call.sequence);
-    DDP_CHECK(record != nullptr, from);
+    const CallRecord& record = shown_call(*host_, from, own.call);
     const auto* mine = static_cast<const std::byte*>(own.given_to(static_cast<int>(from)).data);
     const std::byte* source = from == host_->own() ? mine + piece.first : rounds_.filled(from, 0) + host_->own() * step;
-    sources_.push_back({source, record->factor});
+    sources_.push_back({source, record.factor});
   }
   void* destination = static_cast<std::byte*>(output.data) + piece.first;
   ddp::reduce(output.type, own.call.op, sources_, {&destination, 1}, piece.bytes / size_of(output.type));
 }
 
 Buffer Staged::part_of(const Buffer& buffer, std::size_t index) const {
-  const std::size_t line = 64 / size_of(buffer.type);
-  const std::size_t lines = (buffer.count + line - 1) / line;
-  const std::size_t share = (lines + host_->size() - 1) / host_->size() * line;
-  const std::size_t first = std::min(buffer.count, index * share);
-  return buffer.slice(first, std::min(share, buffer.count - first));
+  return share_of(buffer, index, host_->size());
 }
 
 // In round k each rank stages piece k of every other rank's share and the result of its own share of piece k - 1, so
@@ -148,11 +132,9 @@ void Staged::reduce(const Call& call) {
       const std::size_t offset = offset_in(piece, share);
       sources_.clear();
       for (std::size_t from = 0; from < host_->size(); ++from) {
-        const CallRecord* record = record_of(*host_, from, call.sequence);
-        DDP_CHECK(record != nullptr, from);
         sources_.push_back(
             {from == host_->own() ? static_cast<const std::byte*>(share.data) : rounds_.filled(from, 0) + offset,
-             record->factor});
+             shown_call(*host_, from, call).factor});
       }
       const std::array<void*, 2> targets = {rounds_.filling(1) + offset, share.data};
       ddp::reduce(buffer.type, call.op, sources_, std::span(targets).first(takes ? 2 : 1), share.count);

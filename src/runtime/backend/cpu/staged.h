@@ -36,7 +36,6 @@ class Staged {
   // The piece of this round of `bytes` that go by `step` bytes a round.
   static Piece piece_of(std::size_t bytes, std::size_t step, std::size_t round);
 
-  std::uint64_t size_given(std::size_t from, std::size_t to) const;
   std::size_t stage_bytes() const;
 
   void fill(const Movement& own, std::size_t step, std::size_t round);
@@ -45,7 +44,6 @@ class Staged {
 
   const std::shared_ptr<HostGroup> host_;
   Rounds& rounds_;
-  std::vector<std::uint64_t> sizes_;  // [from * ranks + to] of this call
   std::vector<ReductionSource> sources_;
 };
 

@@ -8,7 +8,6 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "base/hash.h"
@@ -81,9 +80,7 @@ class GlooBackend : public Backend {
     const Movement movement{call, rank_, size_};
     exchange(
         call, 0, [&](int to) { return movement.given_to(to); }, [&](int from) { return movement.taken_from(from); });
-    const ConstBuffer own = movement.given_to(rank_);
-    const Buffer place = movement.taken_from(rank_);
-    if (own.count > 0 && own.data != place.data) std::memmove(place.data, own.data, own.bytes());
+    movement.keep_own();
   }
 
   // Every rank sends each other its part, and reduces what it gets in rank order. A factor that only this rank knows is
@@ -146,11 +143,13 @@ class GlooBackend : public Backend {
   // rank reduces all of it.
   void reduce_segment(const Call& call, const Buffer& data, std::uint64_t step) {
     const bool one_step = call.operation == Operation::all_reduce && data.bytes() <= kOneStep;
-    const auto share_of = [&](int rank) { return one_step ? data : share(data, rank); };
-    const Buffer own = share_of(rank_);
+    const auto share = [&](int rank) {
+      return one_step ? data : share_of(data, static_cast<std::size_t>(rank), static_cast<std::size_t>(size_));
+    };
+    const Buffer own = share(rank_);
     received_.resize(own.bytes() * static_cast<std::size_t>(size_));
     const auto place = [&](int from) { return received_.data() + own.bytes() * static_cast<std::size_t>(from); };
-    exchange(call, step, share_of, [&](int from) { return Buffer(place(from), own.count, own.type); });
+    exchange(call, step, share, [&](int from) { return Buffer(place(from), own.count, own.type); });
 
     const double factor = call.op.kind == ReduceOp::average ? 1.0 / size_ : 1;
     sources_.clear();
@@ -162,14 +161,7 @@ class GlooBackend : public Backend {
     const bool to_root = call.operation == Operation::reduce;
     exchange(
         call, step + 1, [&](int to) { return !to_root || to == call.peer ? own : Buffer(); },
-        [&](int from) { return !to_root || rank_ == call.peer ? share_of(from) : Buffer(); });
-  }
-
-  Buffer share(const Buffer& data, int rank) const {
-    const auto ranks = static_cast<std::size_t>(size_);
-    const std::size_t count = (data.count + ranks - 1) / ranks;
-    const std::size_t first = std::min(data.count, static_cast<std::size_t>(rank) * count);
-    return data.slice(first, std::min(count, data.count - first));
+        [&](int from) { return !to_root || rank_ == call.peer ? share(from) : Buffer(); });
   }
 
   // Sends each rank what give(rank) says and receives from each into take(rank), but for what is empty.

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -258,11 +257,7 @@ class MpiBackend : public Backend {
     Call step = call;
     step.operation = Operation::reduce_scatter;
     const auto ranks = static_cast<std::size_t>(options_.size);
-    const std::size_t share = (call.output.count + ranks - 1) / ranks;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const std::size_t first = std::min(call.output.count, rank * share);
-      step.input_parts.emplace_back(call.output.slice(first, std::min(share, call.output.count - first)));
-    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) step.input_parts.emplace_back(share_of(call.output, rank, ranks));
     const ConstBuffer& own = step.input_parts[static_cast<std::size_t>(options_.rank)];
     step.output = Buffer(const_cast<void*>(own.data), own.count, own.type);
     return step;
@@ -313,9 +308,7 @@ class MpiBackend : public Backend {
       in.push_back({from, taken.data, taken.bytes()});
     }
     exchange(out, in, tag(call), wait);
-    const ConstBuffer own = movement.given_to(options_.rank);
-    const Buffer place = movement.taken_from(options_.rank);
-    if (own.count > 0 && own.data != place.data) std::memmove(place.data, own.data, own.bytes());
+    movement.keep_own();
   }
 
   void barrier(const Wait& wait) {

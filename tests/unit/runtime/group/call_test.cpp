@@ -84,3 +84,21 @@ TEST_CASE("parts follow each other or lie where the list says") {
   CHECK(output_part(call, 1, 3).data == values.data());
   CHECK(output_part(call, 1, 3).count == 4);
 }
+
+TEST_CASE("shares are disjoint, cover the buffer and begin at multiples of 64 bytes") {
+  std::vector<float> values(100);
+  for (const std::size_t count : {0, 1, 16, 17, 100}) {
+    for (const std::size_t shares : {1, 2, 3, 8}) {
+      const Buffer whole = Buffer(values).slice(0, count);
+      std::size_t covered = 0;
+      for (std::size_t i = 0; i < shares; ++i) {
+        const Buffer share = share_of(whole, i, shares);
+        CHECK(share.data == values.data() + covered);
+        CHECK((share.count == 0 || covered * sizeof(float) % 64 == 0));
+        covered += share.count;
+      }
+      CHECK(covered == count);
+      CHECK(share_of(whole, shares, shares).count == 0);
+    }
+  }
+}

@@ -1,0 +1,15 @@
+// Numbers that nobody can guess: names and nonces.
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+namespace ddp::base {
+
+// 64 bits of the system's randomness.
+inline std::uint64_t random64() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
+}  // namespace ddp::base
