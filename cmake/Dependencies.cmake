@@ -22,18 +22,8 @@ target_include_directories(ddp_sodium SYSTEM INTERFACE ${libsodium_INCLUDE_DIRS}
 target_link_libraries(ddp_sodium INTERFACE ${DDP_SODIUM_LIBRARY} Threads::Threads)
 
 # Debian's Gloo target names no include directory of its own; /usr/include is searched anyway.
-set(DDP_HAVE_NCCL OFF)
 set(DDP_HAVE_MPI OFF)
 set(DDP_HAVE_TORCH OFF)
-
-if(DDP_WITH_NCCL)
-  # Only the host side of CUDA is used, so no CUDA compiler is needed and no driver either.
-  find_package(CUDAToolkit QUIET)
-  find_package(NCCL QUIET)
-  if(CUDAToolkit_FOUND AND TARGET CUDA::cudart AND NCCL_FOUND)
-    set(DDP_HAVE_NCCL ON)
-  endif()
-endif()
 
 if(DDP_WITH_MPI)
   find_package(MPI QUIET COMPONENTS C)

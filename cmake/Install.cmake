@@ -33,7 +33,7 @@ install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
 install(TARGETS ddp_bench DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
 
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-foreach(plugin ddp_nccl ddp_mpi)
+foreach(plugin ddp_mpi)
   if(TARGET ${plugin})
     install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()

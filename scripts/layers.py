@@ -42,8 +42,8 @@ THIRD_PARTIES = {
                   "launcher/store_command/inspection_json.cpp", "runtime/error_file.cpp",
                   "runtime/checkpoint/checkpoint.cpp", "runtime/checkpoint/safetensors.cpp"],
     "gloo/": ["runtime/backend/gloo/gloo_context.cpp"],
-    "nccl.h": ["runtime/backend/nccl/nccl_plugin.cpp"],
-    "cuda": ["runtime/backend/nccl/nccl_plugin.cpp"],
+    "nccl": [],  # looked up at run time, as the driver: docs/decisions/0015
+    "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_plugin.cpp"],
     "torch/": ["torch/distributed_data_parallel.cpp", "ddp/torch.h"],
 }
@@ -84,7 +84,9 @@ TESTED_ELSEWHERE = {
     "runtime/backend/gloo/gloo_backend.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/backend/gloo/gloo_context.cpp": "integration/collective_kill_test.py",
     "runtime/backend/plugin.cpp": "integration/train_test.cpp",
-    "runtime/backend/nccl/nccl_plugin.cpp": "needs a GPU; its logic is tested through the tables",
+    "runtime/backend/nccl/cuda_library.cpp": "unit/runtime/backend/nccl/nccl_library_test.cpp",
+    "runtime/backend/nccl/nccl_factory.cpp": "integration/nccl_test.py",
+    "runtime/backend/nccl/nccl_lane.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "runtime/backend/mpi/mpi_plugin.cpp": "integration/mpi_test.sh",
     "torch/distributed_data_parallel.cpp": "interop",
 }

@@ -30,4 +30,19 @@ class Memory {
   std::shared_ptr<void> owner_;
 };
 
+// What ProcessGroup::register_buffer did; ends when this is destroyed. Move-only.
+class Registration {
+ public:
+  Registration() = default;
+  explicit Registration(std::shared_ptr<void> handle) : handle_(std::move(handle)) {}
+  Registration(Registration&&) noexcept = default;
+  Registration& operator=(Registration&&) noexcept = default;
+
+  // Whether the backend makes use of it.
+  bool active() const { return handle_ != nullptr; }
+
+ private:
+  std::shared_ptr<void> handle_;
+};
+
 }  // namespace ddp

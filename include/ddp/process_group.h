@@ -25,6 +25,10 @@ class GroupCore;
 struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout;  // default: the group's
   std::string name;                                  // for messages: "bucket 3: layer4.conv2.weight"
+
+  // nccl: a cudaStream_t of this rank's GPU (nullptr is CUDA's default stream). The operation begins when what is on
+  // the stream now is done, and Work::wait() makes the stream, not the host, wait for it.
+  std::optional<void*> stream;
 };
 
 // All ranks call the same collectives in the same order, with the same counts and types. Ranks of one machine compare
@@ -44,8 +48,8 @@ struct CallOptions {
 // Counts: `size()` is n, and this rank is r. Outputs of other ranks than those that get something are ignored, as are
 // inputs of those that give nothing. Inputs and outputs must not overlap unless it is said that they may.
 //
-// Memory: host memory for every backend; GPU memory for nccl, where the data must be complete (the stream that makes
-// it synchronised) before the call.
+// Memory: host memory for every backend; GPU memory for nccl. There the data must be complete before the call, unless
+// CallOptions::stream names the stream that makes them.
 //
 //   ddp::ProcessGroup world = ddp::init();
 //   std::vector<float> sums(1024, 1.0f);
@@ -140,7 +144,15 @@ class DDP_EXPORT ProcessGroup {
   // Memory for what this group's collectives will often work on, as gradients. With the cpu backend the ranks of a
   // machine share it: a reduction then reads and writes it where it lies, several times faster than other memory. 0 in
   // the beginning; begins at a multiple of 64 bytes. Local: ranks need not allocate alike. It may outlive the group.
-  Memory allocate(std::size_t count, DataType type);
+  // On a GPU (nccl): memory of NCCL's own, registered with the group.
+  Memory allocate(std::size_t count, DataType type, DeviceType device = DeviceType::cpu);
+
+  // Copies as many bytes as `from` has, between host and GPU memory of this rank; blocks. No other rank takes part.
+  void copy(Buffer to, ConstBuffer from);
+
+  // nccl: tells NCCL of GPU memory that collectives will use again and again, so that it moves the data without copies
+  // of its own where it can. Every rank does it, with the same offsets and sizes. Other memory and backends: nothing.
+  Registration register_buffer(Buffer buffer);
 
   // Collectives that are called between the two begin together at the end. They must not be waited for before. Nested
   // pairs count as the outermost.

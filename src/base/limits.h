@@ -134,6 +134,15 @@ inline constexpr auto kPromptWait = 200us;
 inline constexpr auto kQueueLook = 2ms;
 inline constexpr int kQueueIdleLooks = 50;
 inline constexpr auto kUnwindingWait = 1s;  // for a collective under way when an exception ends its group
+// nccl: how often the host looks whether a peer is gone while it waits, how long what a peer had given may still be
+// under way then (one that left in order / that died), and a copy of a GPU's memory.
+inline constexpr auto kPeerLook = 2ms;
+inline constexpr auto kStoreLook = 2ms;
+inline constexpr auto kLeftPeerGrace = 500ms;
+inline constexpr auto kLostPeerGrace = 5ms;
+inline constexpr auto kDeviceCopy = 60s;
+inline constexpr auto kDeviceCopySpin = 5ms;
+inline constexpr auto kBackendTrial = 60s;  // the first collective of all ranks, when they connect
 inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit
 
 }  // namespace ddp::limits

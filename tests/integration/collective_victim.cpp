@@ -17,10 +17,13 @@ void call(ddp::ProcessGroup& group, std::mt19937& random, std::vector<ddp::Memor
   const std::size_t count = counts[random() % 4];
   const bool in_shared = random() % 2 == 0;
   std::vector<float> own(in_shared ? 0 : count * ranks);
-  const ddp::Buffer whole =
-      in_shared ? shared[random() % shared.size()].buffer().slice(0, count * ranks) : ddp::Buffer(own);
-  std::vector<float> part(count);
-  switch (random() % 7) {
+  const ddp::Buffer whole = in_shared ? shared[random() % 2].buffer().slice(0, count * ranks) : ddp::Buffer(own);
+  std::vector<float> host_part(count);
+  ddp::Buffer part = host_part;
+  if (whole.device == ddp::DeviceType::cuda) part = shared[2].buffer().slice(0, count);
+  const int next = (group.rank() + 1) % group.size();
+  const int previous = (group.rank() + group.size() - 1) % group.size();
+  switch (random() % 8) {
     case 0:
       return group.barrier().wait();
     case 1:
@@ -29,6 +32,14 @@ void call(ddp::ProcessGroup& group, std::mt19937& random, std::vector<ddp::Memor
       return group.all_gather(whole, part).wait();
     case 3:
       return group.reduce_scatter(part, whole).wait();
+    case 4: {
+      // One may fail while the other is under way.
+      static std::vector<float> sent(400'000);
+      static std::vector<float> taken(400'000);
+      ddp::Work given = group.send(ddp::Buffer(sent).slice(0, count), next);
+      group.recv(ddp::Buffer(taken).slice(0, count), previous).wait();
+      return given.wait();
+    }
     default:
       return group.all_reduce(whole, random() % 2 == 0 ? ddp::ReduceOp::sum : ddp::ReduceOp::max).wait();
   }
@@ -42,8 +53,9 @@ int main(int argc, char** argv) {
     ddp::ProcessGroup group = ddp::init();
     rank = group.rank();
     std::vector<ddp::Memory> shared;
-    for (int i = 0; i < 2; ++i) {
-      shared.push_back(group.allocate(400'000 * static_cast<std::size_t>(group.size()), ddp::DataType::f32));
+    const auto device = group.backend() == "nccl" ? ddp::DeviceType::cuda : ddp::DeviceType::cpu;
+    for (int i = 0; i < 3; ++i) {
+      shared.push_back(group.allocate(400'000 * static_cast<std::size_t>(group.size()), ddp::DataType::f32, device));
     }
     std::mt19937 random(argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 1);
     group.barrier().wait();

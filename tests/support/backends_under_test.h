@@ -7,6 +7,7 @@
 #include "runtime/backend/cpu/cpu_backend.h"
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/group/group_core.h"
+#include "support/gpu_libraries.h"
 
 namespace ddp::test {
 
@@ -35,9 +36,17 @@ inline BackendUnderTest gloo_backend() {
   return {"gloo", make_gloo_backend, 3};
 }
 
+inline BackendUnderTest nccl_backend() {
+  return {"nccl",
+          [](const BackendOptions& options, const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
+            return std::make_unique<NcclBackend>(options, store, gpu_libraries());
+          },
+          3};
+}
+
 inline std::vector<BackendUnderTest> backends_under_test() {
   return {cpu_backend(NearMemory::Way::direct), cpu_backend(NearMemory::Way::copied),
-          cpu_backend(NearMemory::Way::none), gloo_backend()};
+          cpu_backend(NearMemory::Way::none), gloo_backend(), nccl_backend()};
 }
 
 }  // namespace ddp::test

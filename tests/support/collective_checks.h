@@ -22,7 +22,9 @@ inline constexpr std::array kKinds = {ReduceOp::sum,    ReduceOp::average, Reduc
 // One rank's side of one check.
 class Check {
  public:
-  Check(ProcessGroup& group, DataType type, std::size_t count) : group_(group), type_(type), count_(count) {}
+  // `device`: where the values lie; null: in the host's memory.
+  Check(ProcessGroup& group, DataType type, std::size_t count, const DeviceMemory* device = nullptr)
+      : group_(group), type_(type), count_(count), device_(device) {}
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
@@ -33,11 +35,11 @@ class Check {
 
   // This rank's `parts` * count elements, off any vector's boundary on some ranks.
   Values own(std::size_t parts = 1) const {
-    Values values(type_, parts * count_, static_cast<std::size_t>(rank()) % 2 * size_of(type_));
+    Values values(type_, parts * count_, static_cast<std::size_t>(rank()) % 2 * size_of(type_), device_);
     for (std::size_t i = 0; i < values.count(); ++i) values.set(i, value_at(type_, rank(), i));
     return values;
   }
-  Values empty(std::size_t parts = 1) const { return {type_, parts * count_, size_of(type_)}; }
+  Values empty(std::size_t parts = 1) const { return {type_, parts * count_, size_of(type_), device_}; }
 
   ReduceOp op(ReduceOp::Kind kind) const {
     return kind == ReduceOp::premultiplied_sum ? ReduceOp::premultiplied(premultiplier(rank())) : ReduceOp(kind);
@@ -64,6 +66,7 @@ class Check {
   ProcessGroup& group_;
   DataType type_;
   std::size_t count_;
+  const DeviceMemory* device_;
 };
 
 inline void check_all_reduce(Check& check, ReduceOp::Kind kind) {
@@ -165,8 +168,9 @@ inline void check_send_and_recv(Check& check) {
                [&](std::size_t i) { return value_at(check.type(), next, i); });
 }
 
-inline void check_everything(ProcessGroup& group, DataType type, std::size_t count) {
-  Check check(group, type, count);
+inline void check_everything(ProcessGroup& group, DataType type, std::size_t count,
+                             const DeviceMemory* device = nullptr) {
+  Check check(group, type, count, device);
   for (const auto kind : kKinds) {
     if (!is_defined(kind, type)) continue;
     check_all_reduce(check, kind);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <thread>
 
 namespace ddp::test {
 
@@ -9,6 +10,17 @@ inline constexpr std::chrono::seconds kPatience{30};
 
 inline std::chrono::steady_clock::time_point soon() {
   return std::chrono::steady_clock::now() + kPatience;
+}
+
+// Whether the condition comes true in time.
+template <typename Condition>
+bool eventually(Condition&& condition) {
+  const auto end = soon();
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 }  // namespace ddp::test

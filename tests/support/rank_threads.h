@@ -16,7 +16,6 @@
 
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/group/group_core.h"
-#include "runtime/host/host_group.h"
 #include "support/deadline.h"
 #include "support/require.h"
 
@@ -99,10 +98,7 @@ class RankThreads {
           description.make_backend = backend_;
           description.detail = detail_;
           description.options.machine = machine_of_(rank);
-          description.options.host = HostGroup::meet(description.options, *store);
-          auto backend = backend_(description.options, store);
-          self.group_ =
-              std::make_unique<ProcessGroup>(std::make_unique<GroupCore>(std::move(description), std::move(backend)));
+          self.group_ = std::make_unique<ProcessGroup>(GroupCore::open(std::move(description)));
           deed(self);
         });
         ++ended;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/memory.h>
 #include <ddp/reduce_op.h>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -36,15 +38,36 @@ auto with_type(DataType type, Function&& function) {
   }
 }
 
-// Memory for `count` elements, `offset` bytes away from where vectors like it.
+// Memory that the host does not read and write itself.
+struct DeviceMemory {
+  std::function<Memory(std::size_t bytes)> allocate;
+  std::function<void(void* to, const void* from, std::size_t bytes)> copy;
+};
+
+// Memory for `count` elements, `offset` bytes away from where vectors like it. With `device`: they are there from the
+// first buffer() on, and brought back to be read.
 class Values {
  public:
-  Values(DataType type, std::size_t count, std::size_t offset = 0)
-      : type_(type), count_(count), offset_(offset), bytes_(offset + count * size_of(type) + 1) {}
+  Values(DataType type, std::size_t count, std::size_t offset = 0, const DeviceMemory* device = nullptr)
+      : type_(type),
+        count_(count),
+        offset_(offset),
+        bytes_(offset + count * size_of(type) + 1),
+        device_(count > 0 ? device : nullptr) {}
 
-  Buffer buffer() { return {bytes_.data() + offset_, count_, type_}; }
+  Buffer buffer() {
+    if (device_ == nullptr) return {bytes_.data() + offset_, count_, type_};
+    if (!on_device_) {
+      if (memory_.buffer().data == nullptr) memory_ = device_->allocate(bytes_.size());
+      device_->copy(memory_.buffer().data, bytes_.data(), bytes_.size());
+      on_device_ = true;
+    }
+    return {static_cast<std::byte*>(memory_.buffer().data) + offset_, count_, type_, DeviceType::cuda};
+  }
   std::size_t count() const { return count_; }
   double operator[](std::size_t i) const {
+    if (on_device_) device_->copy(bytes_.data(), memory_.buffer().data, bytes_.size());
+    on_device_ = false;
     return with_type(type_, [&](auto value) {
       std::memcpy(&value, at(i), sizeof value);
       if constexpr (sizeof value == 2 && !std::is_integral_v<decltype(value)>) {
@@ -72,7 +95,10 @@ class Values {
   DataType type_;
   std::size_t count_;
   std::size_t offset_;
-  std::vector<std::byte> bytes_;
+  mutable std::vector<std::byte> bytes_;
+  const DeviceMemory* device_;
+  mutable bool on_device_ = false;
+  Memory memory_;
 };
 
 // What `rank` has at element `i`: small whole numbers, whose sums and products every type can hold or wraps.

@@ -93,7 +93,7 @@ const OptionTable kOptions = {
     {.name = "numa-binding", .value_name = "HOW", .choices = "node socket exclusive core-complex", .group = devices,
      .sources = OptionSources::no_variable, .of_torchrun = true,
      .help = "Bind each worker to CPUs and memory near its GPU."},
-    {.name = "backend", .value_name = "NAME", .choices = "cpu gloo nccl mpi", .group = devices,
+    {.name = "backend", .value_name = "NAME", .choices = "cpu gloo nccl mpi", .several_choices = true, .group = devices,
      .help = "Backend of the runtime (DDP_BACKEND). Several, as nccl,gloo: the first that works. Default: nccl with a GPU for each rank, else cpu."},
 
     {.name = "max-restarts", .value_name = "N", .group = supervision, .of_torchrun = true,

@@ -22,6 +22,7 @@ struct OptionSpec {
   std::string_view value_name = {};   // "SECONDS"; FILE, DIR: a path
   std::string_view choices = {};      // separated by blanks; empty: any value
   bool choices_are_examples = false;  // other values exist
+  bool several_choices = false;       // joined by commas
   OptionGroup group = OptionGroup::information;
   OptionSources sources = OptionSources::all;
   bool of_torchrun = false;  // torchrun has an option of this name

@@ -220,9 +220,15 @@ Mistake check_choice(const Setting& setting) {
   const OptionSpec& option = *setting.option;
   if (option.choices.empty() || option.choices_are_examples) return std::nullopt;
   const std::vector<std::string> choices = choices_of(option);
-  if (std::find(choices.begin(), choices.end(), setting.value) != choices.end()) return std::nullopt;
+  std::vector<std::string> chosen = {setting.value};
+  if (option.several_choices) chosen = base::split(setting.value, ',');
+  const bool known = std::all_of(chosen.begin(), chosen.end(), [&](const std::string& choice) {
+    return std::find(choices.begin(), choices.end(), choice) != choices.end();
+  });
+  if (known) return std::nullopt;
   const auto last = std::span(choices).last(1).front();
-  return " is not known. Use " + base::join(std::span(choices).first(choices.size() - 1), ", ") + " or " + last + ".";
+  return " is not known. Use " + base::join(std::span(choices).first(choices.size() - 1), ", ") + " or " + last +
+         (option.several_choices ? ", or several, joined by commas." : ".");
 }
 
 Mistake apply(const Setting& setting, Options& options) {

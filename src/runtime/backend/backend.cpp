@@ -1,5 +1,7 @@
 #include "runtime/backend/backend.h"
 
+#include <ddp/error.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -11,6 +13,20 @@ std::shared_ptr<void> Backend::allocate(std::size_t bytes) {
   void* memory = ::operator new(std::max<std::size_t>(bytes, 1), kAlignment);
   std::memset(memory, 0, bytes);
   return {memory, [](void* pointer) { ::operator delete(pointer, kAlignment); }};
+}
+
+std::shared_ptr<void> Backend::allocate_on_gpu(std::size_t /*bytes*/) {
+  throw Error(ErrorKind::unavailable, "backend " + std::string(name()) + " has no GPU memory; nccl has");
+}
+
+void Backend::copy(const Buffer& to, const ConstBuffer& from) {
+  if (to.device != DeviceType::cpu || from.device != DeviceType::cpu) allocate_on_gpu(0);
+  if (from.count > 0) std::memmove(to.data, from.data, from.bytes());
+}
+
+std::unique_ptr<Backend> Backend::split(const BackendOptions& /*options*/, std::shared_ptr<Store> /*store*/,
+                                        int /*color*/) {
+  return nullptr;
 }
 
 }  // namespace ddp

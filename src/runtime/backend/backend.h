@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,19 +36,43 @@ class Backend {
 
   virtual std::string_view name() const = 0;
 
-  // Does of a collective what needs no waiting, on the caller's thread, at once when it is called; no collective is
-  // unfinished then. True: the other ranks can complete theirs without this rank's run(), so nobody needs to hurry to
-  // call it. run() follows in any case.
-  virtual bool begin(const Call& /*call*/) { return false; }
+  // How many operations may have begun and be unfinished when another one begins.
+  virtual std::size_t begins_ahead() const { return 0; }
+
+  // Does of the next operations what needs no waiting for other ranks, on the caller's thread, as soon as they are
+  // called: of as many of the first as it can, which is what it returns. The other ranks can complete those without
+  // this rank's run(), so nobody needs to hurry to call it; it follows in any case. Several: they were called between
+  // group_start and group_end. With begins_ahead(), run() of an earlier one may be under way on another thread.
+  virtual std::size_t begin(std::span<const Call* const> /*calls*/) { return 0; }
 
   // Blocks until the operation is complete on this rank.
   virtual void run(const Call& call) = 0;
+
+  // What is put on the call's stream from now on waits for the operation, which has begun. Does not block.
+  virtual void join_stream(const Call& /*call*/) {}
+
+  // A first operation of all ranks, for backends that have connected is not to have worked. Throws what is wrong.
+  virtual void try_out(std::chrono::milliseconds /*timeout*/) {}
 
   // From any thread, at any time: what runs ends soon, with `aborted` or another failure.
   virtual void abort() {}
 
   // Memory that the backend can work on best, of zeros. From any thread.
   virtual std::shared_ptr<void> allocate(std::size_t bytes);
+  // The same on this rank's GPU. Throws `unavailable` if the backend has none.
+  virtual std::shared_ptr<void> allocate_on_gpu(std::size_t bytes);
+
+  // As many bytes, from any memory that the backend knows to any other; blocks. Any thread.
+  virtual void copy(const Buffer& to, const ConstBuffer& from);
+
+  // Lets the backend prepare the memory for its use, until the result is destroyed. Null: nothing to prepare.
+  virtual std::shared_ptr<void> register_buffer(const Buffer& /*buffer*/) { return nullptr; }
+
+  // Whether split() can be used instead of meeting anew.
+  virtual bool can_split() const { return false; }
+  // Collective over all ranks, with nothing under way: a backend for those with the same color. Null for a negative
+  // one.
+  virtual std::unique_ptr<Backend> split(const BackendOptions& options, std::shared_ptr<Store> store, int color);
 };
 
 }  // namespace ddp

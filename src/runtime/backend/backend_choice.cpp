@@ -59,6 +59,12 @@ void require_known_names(const std::string& requested) {
 
 }  // namespace
 
+void BackendOffer::rule_out(const std::string& backend, const std::string& obstacle) {
+  for (Candidate& candidate : candidates) {
+    if (candidate.name == backend) candidate.probe.obstacle = obstacle;
+  }
+}
+
 std::string BackendOffer::encode() const {
   std::string text = requested;
   for (const auto& [name, probe] : candidates) text += kRecord + name + kField + probe.device + kField + probe.obstacle;

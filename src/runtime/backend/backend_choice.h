@@ -25,6 +25,9 @@ struct BackendOffer {
   std::string requested;              // "", "gloo", "nccl,gloo"
   std::vector<Candidate> candidates;  // of wanted_backends(requested), in its order
 
+  // Makes a failure an obstacle.
+  void rule_out(const std::string& backend, const std::string& obstacle);
+
   std::string encode() const;
   static BackendOffer decode(std::string_view text);
 

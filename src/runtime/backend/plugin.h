@@ -1,4 +1,4 @@
-// The table that a plug-in library (libddp_nccl.so, libddp_mpi.so) hands to the runtime, and how it is found.
+// The table that a plug-in library (libddp_mpi.so) hands to the runtime, and how it is found.
 // docs/decisions/0004-nccl-is-a-plug-in.md
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace ddp {
 
 // Raised with every change of Backend, BackendOptions, Call, Store, Buffer or this table.
-inline constexpr int kBackendPluginAbi = 2;
+inline constexpr int kBackendPluginAbi = 3;
 
 // Whether a backend can work in this process.
 struct ProbeResult {

@@ -7,14 +7,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 
+#include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/backend_choice.h"
 #include "runtime/backend/cpu/cpu_backend.h"
 #include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/backend/nccl/nccl_factory.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/error_file.h"
 #include "runtime/group/group_core.h"
@@ -54,6 +57,8 @@ Probed probe_backends(const std::string& requested, const BackendOptions& option
     ProbeResult result;
     if (name == "cpu") {
       result.obstacle = HostGroup::obstacle();
+    } else if (name == "nccl") {
+      result = probe_nccl(options);
     } else if (name != "gloo") {
       const LoadedPlugin loaded = load_backend_plugin(name);
       probed.plugins[name] = loaded.plugin;
@@ -67,6 +72,7 @@ Probed probe_backends(const std::string& requested, const BackendOptions& option
 BackendFactory factory_of(const std::string& name, const Probed& probed) {
   if (name == "cpu") return make_cpu_backend;
   if (name == "gloo") return make_gloo_backend;
+  if (name == "nccl") return make_nccl_backend;
   return probed.plugins.at(name)->create;
 }
 
@@ -75,6 +81,36 @@ void announce(const ProcessGroup& group) {
   const std::string line = "ddp: backend " + group.backend() + ", " + base::counted(group.size(), "rank") + " (" +
                            group.backend_reason() + ")\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+// Makes the group, and one operation of all ranks. If the user named a backend to take instead, a failure on any rank
+// is the result, the same on every rank; else it is thrown.
+std::string connect_and_try(const GroupDescription& group, const std::string& backend, bool has_substitute,
+                            std::unique_ptr<GroupCore>& core) {
+  std::string failure;
+  try {
+    GroupDescription attempt = group;
+    // What an attempt before this one left in the store is not its own.
+    if (group.store) attempt.store = make_prefix_store(backend, group.store);
+    core = GroupCore::open(std::move(attempt));
+    core->backend().try_out(std::min<std::chrono::milliseconds>(limits::kBackendTrial, group.options.timeout));
+  } catch (const Error& error) {
+    if (!has_substitute) throw;
+    failure = error.what();
+  }
+  if (!has_substitute) return "";
+  const auto key_of = [&](int rank) { return "trial/" + backend + "/" + std::to_string(rank); };
+  group.store->set(key_of(group.options.rank), failure);
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < group.options.size; ++rank) keys.push_back(key_of(rank));
+  // Whoever waits in vain for one that failed early knows it after the trial's time.
+  const std::vector<std::string> failures = group.store->multi_get(keys);
+  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+    if (failures[rank].empty()) continue;
+    core.reset();
+    return "rank " + std::to_string(rank) + ": " + failures[rank];
+  }
+  return "";
 }
 
 ProcessGroup connect(const InitOptions& options, const InitMethod& method, const Environment& environment) {
@@ -94,12 +130,16 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
                               environment);
     offers = exchange_offers(*group.store, environment, probed.offer);
   }
-  BackendChoice choice = choose_backend(offers);
-  group.backend_reason = std::move(choice.reason);
-  group.make_backend = factory_of(choice.name, probed);
-  if (group.store) group.options.host = HostGroup::meet(group.options, *group.store);
-  auto backend = group.make_backend(group.options, group.store);
-  return ProcessGroup(std::make_unique<GroupCore>(std::move(group), std::move(backend)));
+  while (true) {
+    const BackendChoice choice = choose_backend(offers);
+    group.backend_reason = choice.reason;
+    group.make_backend = factory_of(choice.name, probed);
+    std::unique_ptr<GroupCore> core;
+    const bool has_substitute = choice.name != base::split(requested, ',').back() && !requested.empty();
+    const std::string obstacle = connect_and_try(group, choice.name, has_substitute, core);
+    if (obstacle.empty()) return ProcessGroup(std::move(core));
+    for (BackendOffer& offer : offers) offer.rule_out(choice.name, obstacle);
+  }
 }
 
 // Under ddplaunch our output is a pipe, of which C would show full blocks only, and lose the last one in a crash.

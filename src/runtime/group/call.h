@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,7 @@ struct Call {
   ReduceOp op;
   int peer = -1;  // the root; of send and recv the other side
 
+  std::optional<void*> stream;  // the caller's CUDA stream: what is on it is complete before the operation begins
   std::chrono::milliseconds timeout{0};  // 0: the backend's own
   std::string name;
   CallSite site;

@@ -3,7 +3,9 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <optional>
 
 #include "base/text.h"
@@ -47,13 +49,22 @@ class GroupCore::Runner : public CallRunner {
         compares_all_(description.detail && !(host_ && host_->holds_all())),
         backend_(std::move(backend)) {}
 
-  bool begin(const Call& call) override {
-    if (is_transfer(call.operation)) return false;
-    return guarded(call, [&] {
-      show(call);
-      return !compares_all_ && !moves_nothing(call) && backend_->begin(call);
-    });
+  std::size_t begins_ahead() const override { return backend_->begins_ahead(); }
+
+  std::size_t begin(std::span<const Call* const> calls) override {
+    std::size_t can_begin = 0;
+    for (const Call* call : calls) {
+      const bool is_collective = !is_transfer(call->operation);
+      if (is_collective) guarded(*call, [&] { show(*call); });
+      if ((is_collective && compares_all_) || moves_nothing(*call)) break;
+      ++can_begin;
+    }
+    if (can_begin == 0) return 0;
+    // Which of several fails to begin cannot be known; the first is named.
+    return guarded(*calls.front(), [&] { return backend_->begin(calls.first(can_begin)); });
   }
+
+  void join_stream(const Call& call) override { backend_->join_stream(call); }
 
   void run(const Call& call) override {
     guarded(call, [&] {
@@ -72,7 +83,7 @@ class GroupCore::Runner : public CallRunner {
 
  private:
   void show(const Call& call) {
-    if (!host_ || shown_ == call.sequence) return;
+    if (!host_ || shown_ >= call.sequence) return;
     shown_ = call.sequence;
     show_call(*host_, call);
     compare_calls(*host_, call);
@@ -142,7 +153,7 @@ class GroupCore::Runner : public CallRunner {
   const std::shared_ptr<HostGroup> host_;
   const bool compares_all_;
   const std::shared_ptr<Backend> backend_;
-  std::uint64_t shown_ = 0;
+  std::atomic<std::uint64_t> shown_ = 0;  // begin() and run() may come from two threads
 };
 
 GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> backend)
@@ -150,6 +161,12 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
       collectives_(std::make_shared<Runner>(description_, backend_)) {}
+
+GroupCore::~GroupCore() {
+  if (std::uncaught_exceptions() == 0) return;
+  if (description_.options.host) description_.options.host->say_failed();
+  backend_->abort();
+}
 
 OperationQueue& GroupCore::queue_of(const Call& call) {
   if (!is_transfer(call.operation)) return collectives_;
@@ -162,6 +179,7 @@ OperationQueue& GroupCore::queue_of(const Call& call) {
 Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   call.timeout = options.timeout.value_or(description_.options.timeout);
   call.name = options.name;
+  call.stream = options.stream;
   call.site = site;
   call.fingerprint = fingerprint_of(call, size());
   OperationQueue& queue = queue_of(call);
@@ -186,6 +204,22 @@ Store& GroupCore::store(const char* function) {
 }
 
 std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, std::string name) {
+  return open(describe_group(members, std::move(name)));
+}
+
+std::unique_ptr<GroupCore> GroupCore::split_off(int color, std::span<const int> members, std::string name) {
+  if (!backend_->can_split()) return color < 0 ? nullptr : make_group(members, std::move(name));
+  if (color < 0) {
+    backend_->split({}, nullptr, color);
+    return nullptr;
+  }
+  GroupDescription made = describe_group(members, std::move(name));
+  made.options.host = HostGroup::meet(made.options, *made.store);
+  auto backend = backend_->split(made.options, made.store, color);
+  return std::make_unique<GroupCore>(std::move(made), std::move(backend));
+}
+
+GroupDescription GroupCore::describe_group(std::span<const int> members, std::string name) {
   store("new_group");
   std::vector<std::string> numbers;
   GroupDescription made = description_;
@@ -202,9 +236,13 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
     number = ++groups_made_[list];
   }
   made.store = make_prefix_store("group/" + list + "/" + std::to_string(number), description_.store);
-  if (made.options.host) made.options.host = HostGroup::meet(made.options, *made.store);
-  auto backend = made.make_backend(made.options, made.store);
-  return std::make_unique<GroupCore>(std::move(made), std::move(backend));
+  return made;
+}
+
+std::unique_ptr<GroupCore> GroupCore::open(GroupDescription description) {
+  if (description.store) description.options.host = HostGroup::meet(description.options, *description.store);
+  auto backend = description.make_backend(description.options, description.store);
+  return std::make_unique<GroupCore>(std::move(description), std::move(backend));
 }
 
 // Each rank says that it came; rank 0 says that all have. Whoever does not hear that in time looks who is missing.

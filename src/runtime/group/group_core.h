@@ -34,6 +34,14 @@ class GroupCore {
  public:
   GroupCore(GroupDescription description, std::unique_ptr<Backend> backend);
 
+  // While an exception unwinds the stack what runs is aborted, and the other ranks of this machine are told at once.
+  ~GroupCore();
+  GroupCore(const GroupCore&) = delete;
+  GroupCore& operator=(const GroupCore&) = delete;
+
+  // Collective over all ranks: those of each machine meet, then all connect. `options.host` is found out.
+  static std::unique_ptr<GroupCore> open(GroupDescription description);
+
   const GroupDescription& description() const { return description_; }
   int rank() const { return description_.options.rank; }
   int size() const { return description_.options.size; }
@@ -49,10 +57,13 @@ class GroupCore {
 
   // A new group of the ranks `members` (of this group, this one among them), that no other call of this gave.
   std::unique_ptr<GroupCore> make_group(std::span<const int> members, std::string name);
+  // The same where every rank of this group calls it: `members` are those of this color. Null for a negative one.
+  std::unique_ptr<GroupCore> split_off(int color, std::span<const int> members, std::string name);
   void monitored_barrier(std::chrono::milliseconds timeout);
 
  private:
   class Runner;
+  GroupDescription describe_group(std::span<const int> members, std::string name);
   OperationQueue& queue_of(const Call& call);
   Store& store(const char* function);
 

@@ -9,44 +9,60 @@
 namespace ddp {
 
 std::shared_ptr<WorkState> QueueState::push(Call call) {
-  auto work = std::make_shared<WorkState>(shared_from_this());
   Lock lock(mutex_);
   call.sequence = next_sequence_++;
-  waiting_.push_back({std::move(call), work, false, std::chrono::steady_clock::now()});
-  if (holds_ > 0) return work;
-  if (waiting_.size() == 1 && !driven_) {
-    begin_front(lock);
-  } else {
-    wake_thread();
-  }
+  auto work = std::make_shared<WorkState>(shared_from_this(), std::move(call));
+  waiting_.push_back(work);
+  if (holds_ == 0) begin_next(lock);
   return work;
 }
 
-// Nobody needs to hurry with an operation that has begun, or with none.
-void QueueState::begin_front(Lock& lock) {
-  driven_ = true;
-  const Call& call = waiting_.front().call;  // a deque's elements stay where they are
-  const bool may_run = obstacle(waiting_.front()).empty();
-  lock.unlock();
-  bool begun = false;
-  std::exception_ptr failure;
-  Error error(ErrorKind::internal, "");
-  try {
-    begun = may_run && runner_->begin(call);
-  } catch (const Error& caught) {
-    error = caught;
-    failure = std::current_exception();
+std::vector<const Call*> QueueState::next_to_begin() const {
+  const std::size_t ahead = runner_->begins_ahead();
+  const std::size_t unfinished = begun_ + (driven_ != nullptr ? 1 : 0);
+  const bool must_come_first = driven_ != nullptr && !driven_->begun_;
+  const bool may_begin = holds_ == 0 && !beginning_ && !must_come_first && broken_by_.empty() && closed_by_.empty() &&
+                         unfinished <= ahead && (ahead > 0 || waiting_.size() == 1);
+  if (!may_begin) return {};
+  std::vector<const Call*> calls;
+  for (std::size_t i = begun_; i < waiting_.size() && unfinished + calls.size() <= ahead; ++i) {
+    calls.push_back(&waiting_[i]->call_);
   }
-  lock.lock();
-  waiting_.front().begun = begun;
-  if (failure) {
-    Entry entry = std::move(waiting_.front());
-    waiting_.pop_front();
-    broken_by_ = error.what();
-    complete(entry, failure, &error, lock);
+  return calls;
+}
+
+// Nobody needs to hurry with an operation that has begun, or with none; but one that only a stream waits for is
+// watched.
+void QueueState::begin_next(Lock& lock) {
+  const std::vector<const Call*> calls = next_to_begin();
+  bool watch = false;
+  if (!calls.empty()) {
+    beginning_ = true;
+    lock.unlock();
+    std::size_t begun = 0;
+    std::exception_ptr failure;
+    std::string reason;
+    try {
+      begun = runner_->begin(calls);
+    } catch (const Error& caught) {
+      reason = caught.what();
+      failure = std::current_exception();
+    }
+    lock.lock();
+    beginning_ = false;
+    for (std::size_t i = 0; i < begun; ++i) {
+      WorkState& work = *waiting_[begun_++];
+      work.begun_ = true;
+      watch = watch || work.call_.stream;
+    }
+    if (failure) {
+      waiting_[begun_]->failure_ = failure;
+      if (broken_by_.empty()) broken_by_ = reason;
+    }
+    progress_.notify_all();
   }
-  driven_ = false;
-  if (!begun || waiting_.size() > 1 || !closed_by_.empty()) wake_thread();
+  const bool all_begun = begun_ == waiting_.size();
+  if (!all_begun || waiting_.size() > 1 || watch || !closed_by_.empty()) wake_thread();
 }
 
 void QueueState::wake_thread() {
@@ -56,42 +72,47 @@ void QueueState::wake_thread() {
   if (thread_asleep_ && !can_be_left) attention_.notify_one();
 }
 
-std::string QueueState::obstacle(const Entry& entry) const {
+std::string QueueState::obstacle(const WorkState& work) const {
   if (!broken_by_.empty()) return "this failed before it: " + broken_by_;
-  return entry.begun ? "" : closed_by_;
+  return work.begun_ ? "" : closed_by_;
+}
+
+bool QueueState::can_run_front() const {
+  if (driven_ != nullptr || waiting_.empty()) return false;
+  return waiting_.front()->begun_ || (holds_ == 0 && !beginning_);
 }
 
 void QueueState::run_front(Lock& lock) {
-  driven_ = true;
-  Entry entry = std::move(waiting_.front());
+  const std::shared_ptr<WorkState> work = std::move(waiting_.front());
   waiting_.pop_front();
-  const std::string reason = obstacle(entry);
+  driven_ = work.get();
+  if (work->begun_) --begun_;
+  std::exception_ptr failure = work->failure_;
+  const std::string reason = failure ? "" : obstacle(*work);
   lock.unlock();
-  std::exception_ptr failure;
   Error error(ErrorKind::internal, "");
-  if (!reason.empty()) {
-    error = Error(ErrorKind::aborted, runner_->describe(entry.call) + ": not run, because " + reason);
-    failure = std::make_exception_ptr(error);
-  } else {
-    try {
-      runner_->run(entry.call);
-    } catch (const Error& caught) {
-      error = caught;
-      failure = std::current_exception();
-    } catch (const std::exception& caught) {
-      error = Error(ErrorKind::internal, runner_->describe(entry.call) + ": " + caught.what());
-      failure = std::make_exception_ptr(error);
+  try {
+    if (failure) std::rethrow_exception(failure);
+    if (!reason.empty()) {
+      throw Error(ErrorKind::aborted, runner_->describe(work->call_) + ": not run, because " + reason);
     }
+    runner_->run(work->call_);
+  } catch (const Error& caught) {
+    error = caught;
+    failure = std::current_exception();
+  } catch (const std::exception& caught) {
+    error = Error(ErrorKind::internal, runner_->describe(work->call_) + ": " + caught.what());
+    failure = std::make_exception_ptr(error);
   }
   lock.lock();
   if (failure && broken_by_.empty()) broken_by_ = error.what();
-  complete(entry, failure, &error, lock);
-  driven_ = false;
+  complete(*work, failure, &error, lock);
+  driven_ = nullptr;
+  if (runner_->begins_ahead() > 0) begin_next(lock);
   wake_thread();
 }
 
-void QueueState::complete(Entry& entry, std::exception_ptr failure, const Error* error, Lock& lock) {
-  WorkState& work = *entry.work;
+void QueueState::complete(WorkState& work, std::exception_ptr failure, const Error* error, Lock& lock) {
   // Those that come while continuations run find done() only afterwards, and add themselves.
   while (!work.continuations_.empty()) {
     const auto continuations = std::exchange(work.continuations_, {});
@@ -107,20 +128,31 @@ void QueueState::complete(Entry& entry, std::exception_ptr failure, const Error*
 void QueueState::wait(WorkState& work) {
   if (work.done()) return;
   Lock lock(mutex_);
-  while (!work.done()) {
-    if (holds_ > 0 && holder_ == std::this_thread::get_id()) {
-      throw Error(ErrorKind::invalid_argument,
-                  "wait for an operation between group_start and group_end: it begins only "
-                  "at group_end");
-    }
-    if (!driven_ && holds_ == 0 && !waiting_.empty()) {
-      const bool prompt = std::chrono::steady_clock::now() - waiting_.front().called < limits::kPromptWait;
-      prompt_waits_ = prompt ? prompt_waits_ + 1 : 0;
-      run_front(lock);
-    } else {
-      progress_.wait(lock);
-    }
+  if (work.call_.stream) return wait_on_stream(work, lock);
+  while (!work.done()) wait_a_little(lock);
+}
+
+// The host waits only until the operation has begun.
+void QueueState::wait_on_stream(WorkState& work, Lock& lock) {
+  while (!work.done() && !work.begun_) wait_a_little(lock);
+  if (work.done()) return;
+  lock.unlock();
+  runner_->join_stream(work.call_);
+}
+
+void QueueState::wait_a_little(Lock& lock) {
+  if (holds_ > 0 && holder_ == std::this_thread::get_id()) {
+    throw Error(ErrorKind::invalid_argument,
+                "wait for an operation between group_start and group_end: it begins only "
+                "at group_end");
   }
+  if (!can_run_front()) {
+    progress_.wait(lock);
+    return;
+  }
+  const bool prompt = std::chrono::steady_clock::now() - waiting_.front()->called_ < limits::kPromptWait;
+  prompt_waits_ = prompt ? prompt_waits_ + 1 : 0;
+  run_front(lock);
 }
 
 bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
@@ -132,7 +164,7 @@ bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
 void QueueState::attend() {
   const Lock lock(mutex_);
   prompt_waits_ = 0;
-  if (!driven_ && holds_ == 0) wake_thread();
+  if (can_run_front()) wake_thread();
 }
 
 void QueueState::then(WorkState& work, std::function<void(const Error*)> continuation) {
@@ -141,7 +173,7 @@ void QueueState::then(WorkState& work, std::function<void(const Error*)> continu
     if (!work.done()) {
       work.continuations_.push_back(std::move(continuation));
       prompt_waits_ = 0;
-      if (!driven_ && holds_ == 0) wake_thread();
+      if (can_run_front()) wake_thread();
       return;
     }
   }
@@ -162,8 +194,7 @@ void QueueState::hold() {
 void QueueState::release() {
   Lock lock(mutex_);
   if (holds_ == 0 || --holds_ > 0) return;
-  if (waiting_.empty() || driven_) return;
-  begin_front(lock);
+  begin_next(lock);
   progress_.notify_all();  // whoever waited for a held operation may run it now
 }
 
@@ -177,15 +208,15 @@ void QueueState::close(const std::string& reason) {
 
 bool QueueState::idle_within(std::chrono::nanoseconds limit) {
   Lock lock(mutex_);
-  return progress_.wait_for(lock, limit, [this] { return !driven_ && waiting_.empty(); });
+  return progress_.wait_for(lock, limit, [this] { return driven_ == nullptr && waiting_.empty(); });
 }
 
 void QueueState::serve() {
   Lock lock(mutex_);
   int idle_looks = 0;
   while (true) {
-    if (!driven_ && waiting_.empty() && !closed_by_.empty()) return;
-    if (needs_thread_ && !driven_ && holds_ == 0 && !waiting_.empty()) {
+    if (driven_ == nullptr && waiting_.empty() && !closed_by_.empty()) return;
+    if (needs_thread_ && can_run_front()) {
       idle_looks = 0;
       prompt_waits_ = 0;
       run_front(lock);
@@ -198,8 +229,8 @@ void QueueState::serve() {
       idle_looks = 0;
       attention_.wait(lock);
     } else if (attention_.wait_for(lock, limits::kQueueLook) == std::cv_status::timeout) {
-      const bool left_alone = !waiting_.empty() && !waiting_.front().begun &&
-                              std::chrono::steady_clock::now() - waiting_.front().called >= limits::kQueueLook / 2;
+      const bool left_alone = !waiting_.empty() && (!waiting_.front()->begun_ || waiting_.front()->call_.stream) &&
+                              std::chrono::steady_clock::now() - waiting_.front()->called_ >= limits::kQueueLook / 2;
       needs_thread_ = left_alone;
     }
     thread_asleep_ = false;

@@ -10,22 +10,27 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/group/call.h"
 #include "runtime/group/work_state.h"
 
 namespace ddp {
 
-// What the queue does with a call. Called by one thread at a time.
+// What the queue does with a call. begin() is called by one thread at a time, and run() is; both at once only with
+// begins_ahead().
 class CallRunner {
  public:
   virtual ~CallRunner() = default;
 
-  // See Backend::begin; throws ddp::Error.
-  virtual bool begin(const Call& call) = 0;
+  // See Backend; they throw ddp::Error.
+  virtual std::size_t begins_ahead() const { return 0; }
+  virtual std::size_t begin(std::span<const Call* const> calls) = 0;
   virtual void run(const Call& call) = 0;
+  virtual void join_stream(const Call& /*call*/) {}
   // Which call it was, for messages.
   virtual std::string describe(const Call& call) const = 0;
 };
@@ -52,22 +57,22 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   void serve();
 
  private:
-  struct Entry {
-    Call call;
-    std::shared_ptr<WorkState> work;
-    bool begun = false;
-    std::chrono::steady_clock::time_point called;
-  };
   using Lock = std::unique_lock<std::mutex>;
   // After so many the program is taken for one that waits at once, for which waking the queue's thread would only take
   // processors away from the ranks. The thread looks now and then instead, for as long as operations come.
   static constexpr int kPromptWaits = 8;
 
   // Why the operation must not run; empty if it may.
-  std::string obstacle(const Entry& entry) const;
+  std::string obstacle(const WorkState& work) const;
+  bool can_run_front() const;
   void run_front(Lock& lock);
-  void complete(Entry& entry, std::exception_ptr failure, const Error* error, Lock& lock);
-  void begin_front(Lock& lock);
+  void complete(WorkState& work, std::exception_ptr failure, const Error* error, Lock& lock);
+  // Those that come next and may begin now.
+  std::vector<const Call*> next_to_begin() const;
+  void begin_next(Lock& lock);
+  void wait_on_stream(WorkState& work, Lock& lock);
+  // Runs the next operation, or waits until something has changed.
+  void wait_a_little(Lock& lock);
   void wake_thread();
   bool waits_promptly() const { return prompt_waits_ >= kPromptWaits; }
 
@@ -75,8 +80,10 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::mutex mutex_;
   std::condition_variable attention_;  // the queue's thread waits here,
   std::condition_variable progress_;   // everybody else here
-  std::deque<Entry> waiting_;
-  bool driven_ = false;  // somebody runs an operation
+  std::deque<std::shared_ptr<WorkState>> waiting_;
+  const WorkState* driven_ = nullptr;  // the operation that somebody runs
+  std::size_t begun_ = 0;              // of those that wait
+  bool beginning_ = false;
   bool thread_asleep_ = false;
   bool thread_looks_ = false;  // it wakes up by itself before long
   int prompt_waits_ = 0;       // operations in a row that were waited for as soon as they were called

@@ -306,19 +306,31 @@ std::optional<ProcessGroup> ProcessGroup::split(int color, int key, CallSite sit
   const std::array<std::int32_t, 2> own = {color, key};
   std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(size()));
   all_gather(all, own, {}, site).wait();
-  if (color < 0) return std::nullopt;
   std::vector<int> members;
   for (int other = 0; other < size(); ++other) {
     if (all[static_cast<std::size_t>(other) * 2] == color) members.push_back(other);
   }
   const auto key_of = [&](int other) { return all[static_cast<std::size_t>(other) * 2 + 1]; };
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
-  return ProcessGroup(core_->make_group(members, name() + "/" + std::to_string(color)));
+  auto made = core_->split_off(color, members, name() + "/" + std::to_string(color));
+  if (!made) return std::nullopt;
+  return ProcessGroup(std::move(made));
 }
 
-Memory ProcessGroup::allocate(std::size_t count, DataType type) {
-  auto memory = core_->backend().allocate(count * size_of(type));
-  return {{memory.get(), count, type}, memory};
+Memory ProcessGroup::allocate(std::size_t count, DataType type, DeviceType device) {
+  const std::size_t bytes = count * size_of(type);
+  Backend& backend = core_->backend();
+  auto memory = device == DeviceType::cpu ? backend.allocate(bytes) : backend.allocate_on_gpu(bytes);
+  return {{memory.get(), count, type, device}, memory};
+}
+
+void ProcessGroup::copy(Buffer to, ConstBuffer from) {
+  require(to.bytes() == from.bytes(), "copy: " + describe(from) + " does not fill " + describe(to));
+  core_->backend().copy(to, from);
+}
+
+Registration ProcessGroup::register_buffer(Buffer buffer) {
+  return Registration(core_->backend().register_buffer(buffer));
 }
 
 void ProcessGroup::group_start() {

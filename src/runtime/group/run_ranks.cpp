@@ -7,8 +7,8 @@
 
 #include "runtime/backend/cpu/cpu_backend.h"
 #include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/backend/nccl/nccl_factory.h"
 #include "runtime/group/group_core.h"
-#include "runtime/host/host_group.h"
 
 namespace ddp {
 namespace {
@@ -27,8 +27,13 @@ bool is_consequence(const std::exception_ptr& failure) {
 BackendFactory factory_of(const std::string& backend) {
   if (backend == "cpu") return make_cpu_backend;
   if (backend == "gloo") return make_gloo_backend;
+  if (backend == "nccl") {
+    const ProbeResult found = probe_nccl({});
+    if (!found.obstacle.empty()) throw Error(ErrorKind::unavailable, "run_ranks: " + found.obstacle);
+    return make_nccl_backend;
+  }
   throw Error(ErrorKind::invalid_argument,
-              "run_ranks: no backend '" + backend + "' for ranks of one process: cpu, gloo");
+              "run_ranks: no backend '" + backend + "' for ranks of one process: cpu, gloo, nccl");
 }
 
 }  // namespace
@@ -42,10 +47,8 @@ void run_ranks(int ranks, const std::function<void(ProcessGroup& group)>& rank, 
   for (int number = 0; number < ranks; ++number) {
     threads.emplace_back([&, number] {
       try {
-        GroupDescription description{
-            "world", {number, ranks, number, options.timeout}, store, make_gloo_backend, "ranks of one process"};
-        auto backend = description.make_backend(description.options, store);
-        ProcessGroup group(std::make_unique<GroupCore>(std::move(description), std::move(backend)));
+        ProcessGroup group(GroupCore::open(
+            {"world", {number, ranks, number, options.timeout}, store, factory, "ranks of one process"}));
         rank(group);
       } catch (...) {
         failures[static_cast<std::size_t>(number)] = std::current_exception();

@@ -1,13 +1,16 @@
-// The shared side of a Work. Completed once by whoever ran the operation; guarded by the mutex of its queue.
+// The shared side of a Work: the operation, and how far it is. Guarded by the mutex of its queue.
 #pragma once
 
 #include <ddp/error.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include "runtime/group/call.h"
 
 namespace ddp {
 
@@ -15,7 +18,7 @@ class QueueState;
 
 class WorkState {
  public:
-  explicit WorkState(std::shared_ptr<QueueState> queue) : queue_(std::move(queue)) {}
+  WorkState(std::shared_ptr<QueueState> queue, Call call) : queue_(std::move(queue)), call_(std::move(call)) {}
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   // Only when done(): throws the failure, if there was one.
@@ -28,8 +31,11 @@ class WorkState {
   friend class QueueState;
 
   const std::shared_ptr<QueueState> queue_;
+  const Call call_;
+  const std::chrono::steady_clock::time_point called_ = std::chrono::steady_clock::now();
+  bool begun_ = false;
   std::atomic<bool> done_ = false;
-  std::exception_ptr failure_;
+  std::exception_ptr failure_;  // of its beginning, or when it is done
   std::vector<std::function<void(const Error*)>> continuations_;
 };
 

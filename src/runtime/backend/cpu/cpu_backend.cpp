@@ -55,14 +55,15 @@ class CpuBackend : public Backend {
     return host_->size() == 1 ? Backend::allocate(bytes) : host_->segments().allocate(bytes);
   }
 
-  bool begin(const Call& call) override {
-    if (host_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return false;
+  std::size_t begin(std::span<const Call* const> calls) override {
+    const Call& call = *calls.front();
+    if (host_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return 0;
     require_host(call);
     rounds_.begin(call);
     fill(call);
     rounds_.arrive();
     begun_ = call.sequence;
-    return true;
+    return 1;
   }
 
   void run(const Call& call) override {

@@ -1,4 +1,5 @@
-// CudaApi: the CUDA calls that the backend makes, as a table (see nccl_api.h).
+// CudaApi: the functions of the CUDA driver that the backend calls, as a table. cuda_library.cpp fills it with those of
+// libcuda.so.1; tests change single entries. Nothing else in this project knows CUDA.
 #pragma once
 
 #include <cstddef>
@@ -7,33 +8,43 @@
 
 namespace ddp {
 
-// cudaError_t as a number; nccl_plugin.cpp checks the two that are named here.
+// CUresult as a number.
 using CudaStatus = int;
 inline constexpr CudaStatus kCudaSuccess = 0;
 inline constexpr CudaStatus kCudaNotReady = 600;
 
+// cudaStream_t and CUstream are the same; null is the default stream.
 using CudaStreamHandle = void*;
-enum class CopyDirection { to_device, to_host };
+using CudaEventHandle = void*;
+inline constexpr int kNoCudaDevice = -1;
 
 struct CudaApi {
   std::function<CudaStatus(int& count)> device_count;
   std::function<CudaStatus(int device, std::string& bus_id)> bus_id;
-  // Of the calling thread.
+  // Of the calling thread: the context that CUDA's runtime library uses, too.
   std::function<CudaStatus(int device)> set_device;
+  // The GPU that memory belongs to; kNoCudaDevice if CUDA does not know it, as ordinary host memory.
+  std::function<CudaStatus(const void* memory, int& device)> device_of;
 
   // A stream that does not wait for the default stream.
   std::function<CudaStatus(CudaStreamHandle& stream)> create_stream;
   std::function<CudaStatus(CudaStreamHandle stream)> destroy_stream;
-  // `kCudaNotReady` while the stream has work.
-  std::function<CudaStatus(CudaStreamHandle stream)> query_stream;
+  std::function<CudaStatus(CudaStreamHandle stream, CudaEventHandle event)> stream_wait_event;
+
+  // Events without times.
+  std::function<CudaStatus(CudaEventHandle& event)> create_event;
+  std::function<CudaStatus(CudaEventHandle event)> destroy_event;
+  std::function<CudaStatus(CudaEventHandle event, CudaStreamHandle stream)> record_event;
+  // `kCudaNotReady` while what was on the stream before the event has work.
+  std::function<CudaStatus(CudaEventHandle event)> query_event;
 
   std::function<CudaStatus(void*& memory, std::size_t bytes)> allocate;
   std::function<CudaStatus(void* memory)> release;
-  std::function<CudaStatus(void* to, const void* from, std::size_t bytes, CopyDirection direction,
-                           CudaStreamHandle stream)>
-      copy_async;
+  // Between any two kinds of memory. With ordinary host memory it may block until the copy is done.
+  std::function<CudaStatus(void* to, const void* from, std::size_t bytes, CudaStreamHandle stream)> copy_async;
+  std::function<CudaStatus(void* memory, std::size_t bytes, CudaStreamHandle stream)> zero_async;
 
-  // "cudaErrorInsufficientDriver" and the like.
+  // "CUDA_ERROR_OUT_OF_MEMORY" and the like.
   std::function<std::string(CudaStatus status)> error_name;
 };
 

@@ -2,6 +2,9 @@
 
 #include <ddp/error.h>
 
+#include "base/limits.h"
+#include "runtime/backend/polling.h"
+
 namespace ddp {
 
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed) {
@@ -17,20 +20,55 @@ CudaStream::~CudaStream() {
   if (handle_ != nullptr) cuda_.destroy_stream(handle_);
 }
 
+CudaEvents::~CudaEvents() {
+  for (const CudaEventHandle event : free_) cuda_.destroy_event(event);
+}
+
+CudaEventHandle CudaEvents::record(CudaStreamHandle stream) {
+  CudaEventHandle event = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      event = free_.back();
+      free_.pop_back();
+    }
+  }
+  if (event == nullptr) require_cuda(cuda_, cuda_.create_event(event), "make an event");
+  require_cuda(cuda_, cuda_.record_event(event, stream), "record an event");
+  return event;
+}
+
+void CudaEvents::put_back(CudaEventHandle event) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(event);
+}
+
+void CudaEvents::finish(CudaStreamHandle stream) {
+  const CudaEventHandle done = record(stream);
+  const Polling polling(limits::kDeviceCopy, limits::kDeviceCopySpin);
+  CudaStatus status = kCudaNotReady;
+  while ((status = cuda_.query_event(done)) == kCudaNotReady) {
+    if (!polling.pause()) throw Error(ErrorKind::timeout, "the GPU does not copy memory any more");
+  }
+  require_cuda(cuda_, status, "finish its work");
+  put_back(done);
+}
+
 DeviceScratch::~DeviceScratch() {
   if (memory_ != nullptr) cuda_.release(memory_);
 }
 
-void* DeviceScratch::reserve(std::size_t bytes) {
-  if (bytes <= bytes_) return memory_;
-  // The old one first, so that both never count at the same time.
-  if (memory_ != nullptr) cuda_.release(memory_);
-  memory_ = nullptr;
-  bytes_ = 0;
-  require_cuda(cuda_, cuda_.allocate(memory_, bytes),
-               "allocate " + std::to_string(bytes) + " bytes of GPU memory to stage a host buffer in");
-  bytes_ = bytes;
-  return memory_;
+std::byte* DeviceScratch::reserve(std::size_t bytes) {
+  if (bytes > bytes_) {
+    // The old one first, so that both never count at the same time.
+    if (memory_ != nullptr) cuda_.release(memory_);
+    memory_ = nullptr;
+    bytes_ = 0;
+    require_cuda(cuda_, cuda_.allocate(memory_, bytes),
+                 "allocate " + std::to_string(bytes) + " bytes of GPU memory to stage a host buffer in");
+    bytes_ = bytes;
+  }
+  return static_cast<std::byte*>(memory_);
 }
 
 }  // namespace ddp

@@ -1,8 +1,10 @@
-// What the backend owns of CUDA: a stream and a piece of device memory.
+// What the backend owns of CUDA: a stream, events, and a piece of device memory.
 #pragma once
 
 #include <cstddef>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "runtime/backend/nccl/cuda_api.h"
 
@@ -28,6 +30,26 @@ class CudaStream {
   CudaStreamHandle handle_ = nullptr;
 };
 
+// Events that are used again and again. Any thread.
+class CudaEvents {
+ public:
+  explicit CudaEvents(const CudaApi& cuda) : cuda_(cuda) {}
+  ~CudaEvents();
+  CudaEvents(const CudaEvents&) = delete;
+  CudaEvents& operator=(const CudaEvents&) = delete;
+
+  // An event that stands for what is on the stream now; to be put back when nobody looks at it any more.
+  CudaEventHandle record(CudaStreamHandle stream);
+  void put_back(CudaEventHandle event);
+  // Blocks until what is on the stream is done, which waits for no other rank.
+  void finish(CudaStreamHandle stream);
+
+ private:
+  const CudaApi& cuda_;
+  std::mutex mutex_;
+  std::vector<CudaEventHandle> free_;
+};
+
 // Device memory that grows to the largest size asked for and is used again and again.
 class DeviceScratch {
  public:
@@ -37,7 +59,7 @@ class DeviceScratch {
   DeviceScratch& operator=(const DeviceScratch&) = delete;
 
   // At least `bytes`; what it held before is lost. No work may use it. Throws `internal` if the GPU has no room.
-  void* reserve(std::size_t bytes);
+  std::byte* reserve(std::size_t bytes);
 
   // As CudaStream::abandon: freeing device memory waits for the whole device.
   void abandon() { memory_ = nullptr; }

@@ -2,7 +2,7 @@
 
 namespace ddp {
 
-ProbeResult probe_nccl(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared) {
+ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared) {
   int count = 0;
   if (const CudaStatus status = cuda.device_count(count); status != kCudaSuccess) {
     return {"no NVIDIA GPU is visible here (" + cuda.error_name(status) + ")", ""};

@@ -1,4 +1,4 @@
-// Which GPU a rank uses, and whether NCCL can work on it.
+// Which GPU a rank uses.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ constexpr int device_of(int local_rank, int device_count) {
   return device_count > 1 ? local_rank : 0;
 }
 
-// The probe of the plug-in. `host` is the first half of ProbeResult::device. `gpu_may_be_shared`: NCCL was told to
+// `host` is the first half of ProbeResult::device. `gpu_may_be_shared`: NCCL was told to
 // allow several ranks on one GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), so no device is named and none can be found twice.
-ProbeResult probe_nccl(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared);
+ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared);
 
 }  // namespace ddp

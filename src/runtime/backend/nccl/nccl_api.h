@@ -1,9 +1,8 @@
-// NcclApi: the NCCL calls that the backend makes, as a table. nccl_plugin.cpp fills it with NCCL, the tests fill it
-// with a double; nothing else in this folder knows NCCL's header.
+// NcclApi: the NCCL functions that the backend calls, as a table. nccl_library.cpp fills it with those of libnccl.so.2;
+// tests change single entries. Nothing else in this project knows NCCL.
 #pragma once
 
 #include <ddp/buffer.h>
-#include <ddp/process_group.h>
 
 #include <array>
 #include <cstddef>
@@ -14,7 +13,7 @@
 
 namespace ddp {
 
-// NCCL's own numbers; nccl_plugin.cpp checks that they are.
+// NCCL's own numbers, of ncclResult_t, ncclDataType_t and ncclRedOp_t. They never change.
 enum class NcclResult : int {
   success = 0,
   unhandled_cuda_error = 1,
@@ -30,35 +29,73 @@ constexpr bool is_failure(NcclResult result) {
   return result != NcclResult::success && result != NcclResult::in_progress;
 }
 
+enum class NcclType : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
+// A value that is not among these is an operation that create_premultiplied_sum made.
+enum class NcclOp : int { sum = 0, product = 1, max = 2, min = 3, average = 4 };
+
 // What rank 0 makes and every rank needs to find the others. Bytes without meaning to us.
 using NcclUniqueId = std::array<char, 128>;
 using NcclComm = void*;
 
+inline constexpr int kNcclNoColor = -1;
+
 // Every communicator is non-blocking: a call may return `in_progress`, and is over when `async_error` says `success`.
+// Those marked "may be null" are not in every version.
 struct NcclApi {
+  int version = 0;  // 22304 is 2.23.4
   std::function<NcclResult(NcclUniqueId& id)> get_unique_id;
   std::function<NcclResult(NcclComm& comm, int size, const NcclUniqueId& id, int rank)> init_rank;
+  // Collective over all ranks of `comm`; a rank with kNcclNoColor gets null. May be null.
+  std::function<NcclResult(NcclComm comm, int color, int key, NcclComm& made)> split;
   // The state of the communicator: `success`, `in_progress`, or what broke it.
   std::function<NcclResult(NcclComm comm)> async_error;
   std::function<NcclResult(NcclComm comm)> finalize;
   std::function<NcclResult(NcclComm comm)> destroy;
   std::function<NcclResult(NcclComm comm)> abort;
 
-  // Device pointers only. `average` divides before it sums.
-  std::function<NcclResult(const void* send, void* receive, std::size_t count, DataType type, ReduceOp op,
-                           NcclComm comm, CudaStreamHandle stream)>
+  // Device pointers only; counts in elements.
+  std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, NcclOp op, NcclComm comm,
+                           CudaStreamHandle stream)>
       all_reduce;
-  std::function<NcclResult(const void* send, void* receive, std::size_t count, DataType type, int root, NcclComm comm,
+  std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, NcclOp op, int root,
+                           NcclComm comm, CudaStreamHandle stream)>
+      reduce;
+  std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, int root, NcclComm comm,
                            CudaStreamHandle stream)>
       broadcast;
-  // `send_count` elements of each rank; in place if `send` is this rank's part of `receive`.
-  std::function<NcclResult(const void* send, void* receive, std::size_t send_count, DataType type, NcclComm comm,
+  // `count` elements of each rank; in place if `send` is this rank's part of `receive`.
+  std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, NcclComm comm,
                            CudaStreamHandle stream)>
       all_gather;
+  // `count` elements for each rank.
+  std::function<NcclResult(const void* send, void* receive, std::size_t count, NcclType type, NcclOp op, NcclComm comm,
+                           CudaStreamHandle stream)>
+      reduce_scatter;
+  std::function<NcclResult(const void* send, std::size_t count, NcclType type, int peer, NcclComm comm,
+                           CudaStreamHandle stream)>
+      send;
+  std::function<NcclResult(void* receive, std::size_t count, NcclType type, int peer, NcclComm comm,
+                           CudaStreamHandle stream)>
+      receive;
+  std::function<NcclResult()> group_start;
+  std::function<NcclResult()> group_end;
+
+  // Sums each rank's values times the rank's `scalar` (one element in host memory).
+  std::function<NcclResult(NcclOp& op, void* scalar, NcclType type, NcclComm comm)> create_premultiplied_sum;
+  std::function<NcclResult(NcclOp op, NcclComm comm)> destroy_op;
+
+  // GPU memory that NCCL can use without copies of its own. May be null.
+  std::function<NcclResult(void*& memory, std::size_t bytes)> allocate;
+  std::function<NcclResult(void* memory)> release;
+  std::function<NcclResult(NcclComm comm, void* memory, std::size_t bytes, void*& handle)> register_buffer;
+  std::function<NcclResult(NcclComm comm, void* handle)> deregister_buffer;
 
   std::function<std::string(NcclResult result)> error_string;
   // What NCCL says about the latest failure in this process; may be empty.
   std::function<std::string(NcclComm comm)> last_error;
 };
+
+// "2.23.4"
+std::string nccl_version_text(int version);
 
 }  // namespace ddp

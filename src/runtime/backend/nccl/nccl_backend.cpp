@@ -1,203 +1,361 @@
-// How an operation runs: it is put on this rank's own stream, then communicator and stream are looked at in turn until
-// both are done, one has failed or the time is up. Nothing in here ever waits inside CUDA or NCCL, because such a wait
-// has no end when a peer is gone: the kernel of a collective spins until the other ranks come or it is aborted.
 #include "runtime/backend/nccl/nccl_backend.h"
 
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <future>
+#include <thread>
+#include <vector>
 
+#include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/nccl/device_choice.h"
-#include "runtime/backend/polling.h"
+#include "runtime/backend/nccl/peer_watch.h"
+#include "runtime/backend/nccl/what_to_try.h"
+#include "runtime/host/host_group.h"
+#include "runtime/reduction/reduction.h"
 
 namespace ddp {
 namespace {
 
-constexpr const char* kIdKey = "nccl/id";
+// More than a GPU needs in order never to wait for the host, less than the call records that peers compare.
+constexpr std::size_t kBeginsAhead = 32;
 
-// Longer than a small collective takes, shorter than what would be felt as a busy core.
-constexpr std::chrono::milliseconds kSpin{5};
+// Carries out a request on a thread of its own, while this one looks around: a store that has died with a rank is
+// waited for until the store's own time-out. Then the thread is left behind. And if the store fails, that is told only
+// if no rank is lost, which would be the reason.
+template <typename Request>
+auto look_around_during(const NcclMembers& members, Request request) {
+  std::packaged_task<decltype(request())()> task(std::move(request));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  while (result.wait_for(limits::kStoreLook) != std::future_status::ready) members.look_around();
+  try {
+    return result.get();
+  } catch (const Error&) {
+    members.look_for_the_reason();
+    throw;
+  }
+}
 
-NcclUniqueId agree_on_id(const BackendOptions& options, Store& store, const NcclApi& nccl) {
+NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
+                         const NcclMembers& members) {
   NcclUniqueId id{};
-  if (options.rank == 0) {
+  if (members.rank == 0) {
     if (const NcclResult result = nccl.get_unique_id(id); result != NcclResult::success) {
       throw Error(ErrorKind::internal,
                   "NCCL cannot make a unique id (" + nccl.error_string(result) + "; " + nccl.last_error(nullptr) + ")");
     }
-    store.set(kIdKey, std::string_view(id.data(), id.size()));
+    look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
     return id;
   }
-  const std::string value = store.get(kIdKey);
+  // Not a wait in the store: the same connection serves the other way's id.
+  const auto end = std::chrono::steady_clock::now() + members.timeout;
+  while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
+    members.look_around();
+    if (std::chrono::steady_clock::now() > end) {
+      throw Error(ErrorKind::timeout, "no NCCL id came within " + base::human_duration(members.timeout));
+    }
+    std::this_thread::sleep_for(limits::kStoreLook);
+  }
+  const std::string value = look_around_during(members, [=] { return store->get(key); });
   if (value.size() != id.size()) {
-    throw Error(ErrorKind::mismatch, "rank 0 sent an NCCL id of " + std::to_string(value.size()) + " bytes, not " +
-                                         std::to_string(id.size()) + ": the ranks run different programs");
+    throw Error(ErrorKind::mismatch, "another rank sent an NCCL id of " + std::to_string(value.size()) +
+                                         " bytes, not " + std::to_string(id.size()) +
+                                         ": the ranks run different programs");
   }
   std::copy(value.begin(), value.end(), id.begin());
   return id;
 }
 
-// Refused before anything begins, so that the communicator stays usable.
-void require_support(const Call& call) {
-  const bool known = call.operation == Operation::all_reduce || call.operation == Operation::broadcast ||
-                     call.operation == Operation::all_gather || call.operation == Operation::barrier;
-  if (!known) {
-    throw Error(ErrorKind::unavailable, "backend nccl has no " + std::string(to_string(call.operation)) +
-                                            " yet. Use cpu or gloo for it, in a group of its own.");
-  }
-  const DataType type = subject_of(call).type;
-  if (type == DataType::i16) throw Error(ErrorKind::unavailable, "NCCL has no 16-bit integers. Use i32.");
-  if (call.operation == Operation::all_reduce && call.op.kind > ReduceOp::max) {
-    throw Error(ErrorKind::unavailable,
-                "backend nccl has no reduction " + std::string(to_string(call.op.kind)) + " yet.");
-  }
+int choose_device(const CudaApi& cuda, int local_rank) {
+  int count = 0;
+  require_cuda(cuda, cuda.device_count(count), "count the GPUs");
+  return device_of(local_rank, count);
 }
 
 }  // namespace
 
-NcclBackend::NcclBackend(const BackendOptions& options, Store& store, NcclApi nccl, CudaApi cuda,
-                         std::chrono::milliseconds closing_limit)
-    : options_(options), nccl_(std::move(nccl)), cuda_(std::move(cuda)), scratch_(cuda_) {
-  const NcclUniqueId id = agree_on_id(options_, store, nccl_);
-  int device_count = 0;
-  require_cuda(cuda_, cuda_.device_count(device_count), "count the GPUs");
-  device_ = device_of(options_.local_rank, device_count);
-  make_device_current();
-  stream_.emplace(cuda_);
-  communicator_.emplace(nccl_, options_, id, closing_limit);
+NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
+                         std::shared_ptr<const Libraries> libraries)
+    : NcclBackend(options, std::move(store), libraries, choose_device(libraries->cuda, options.local_rank)) {
+  enter();
+  collectives_ = make_lane("nccl/id", members(options_.rank, options_.size));
 }
+
+NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
+                         std::shared_ptr<const Libraries> libraries, int device)
+    : options_(options),
+      store_(std::move(store)),
+      libraries_(std::move(libraries)),
+      cuda_(libraries_->cuda),
+      device_(device) {}
 
 NcclBackend::~NcclBackend() {
-  if (!usable_) return;
   cuda_.set_device(device_);
-  if (!communicator_->close()) {
-    stream_->abandon();
-    scratch_.abandon();
-  }
+  if (aborted_) return;
+  if (collectives_) collectives_->close();
+  for (const auto& [key, lane] : transfers_) lane->close();
 }
 
-void NcclBackend::run(const Call& call) {
-  require_support(call);
-  if (!usable_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
-  try {
-    make_device_current();
-    timeout_ = call.timeout.count() > 0 ? call.timeout : options_.timeout;
-    run_on_device(call);
-  } catch (...) {
-    abandon();
-    throw;
-  }
-}
-
-void NcclBackend::run_on_device(const Call& call) {
-  switch (call.operation) {
-    case Operation::all_reduce:
-      return all_reduce(call.output, call.op);
-    case Operation::broadcast:
-      return broadcast(call.output, call.peer);
-    case Operation::all_gather:
-      return call.output_parts.empty() ? all_gather(call.output, call.input) : all_gather_parts(call);
-    case Operation::barrier:
-      return barrier();
-    default:
-      return;  // refused before
-  }
-}
-
-void NcclBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
-  const bool staged = buffer.device == DeviceType::cpu;
-  void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
-  if (staged) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
-  complete(nccl_.all_reduce(data, data, buffer.count, buffer.type, op, communicator_->handle(), stream_->handle()));
-  if (staged) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
-}
-
-void NcclBackend::broadcast(const Buffer& buffer, int root) {
-  const bool staged = buffer.device == DeviceType::cpu;
-  const bool is_root = options_.rank == root;
-  void* data = staged ? scratch_.reserve(buffer.bytes()) : buffer.data;
-  if (staged && is_root) copy(data, buffer.data, buffer.bytes(), CopyDirection::to_device);
-  complete(nccl_.broadcast(data, data, buffer.count, buffer.type, root, communicator_->handle(), stream_->handle()));
-  if (staged && !is_root) copy(buffer.data, data, buffer.bytes(), CopyDirection::to_host);
-}
-
-void NcclBackend::all_gather(const Buffer& output, const ConstBuffer& input) {
-  const bool output_staged = output.device == DeviceType::cpu;
-  void* gathered = output_staged ? scratch_.reserve(output.bytes()) : output.data;
-  // A host input goes straight to where NCCL would put it, so it needs no device memory of its own.
-  void* own_part = static_cast<char*>(gathered) + static_cast<std::size_t>(options_.rank) * input.bytes();
-  const void* send = input.data;
-  if (input.device == DeviceType::cpu) {
-    copy(own_part, input.data, input.bytes(), CopyDirection::to_device);
-    send = own_part;
-  }
-  complete(nccl_.all_gather(send, gathered, input.count, input.type, communicator_->handle(), stream_->handle()));
-  if (output_staged) copy(output.data, gathered, output.bytes(), CopyDirection::to_host);
-}
-
-// NCCL's all-gather knows equal parts only.
-void NcclBackend::all_gather_parts(const Call& call) {
-  const Buffer& own = call.output_parts[static_cast<std::size_t>(options_.rank)];
-  if (own.device != DeviceType::cpu) {
-    throw Error(ErrorKind::unavailable, "backend nccl gathers parts of different sizes in host memory only");
-  }
-  if (own.data != call.input.data && own.count > 0) std::memcpy(own.data, call.input.data, own.bytes());
-  for (int root = 0; root < options_.size; ++root) {
-    const Buffer& part = call.output_parts[static_cast<std::size_t>(root)];
-    if (part.count > 0) broadcast(part, root);
-  }
-}
-
-void NcclBackend::barrier() {
-  // What is summed does not matter.
-  void* element = scratch_.reserve(size_of(DataType::u8));
-  complete(
-      nccl_.all_reduce(element, element, 1, DataType::u8, ReduceOp::max, communicator_->handle(), stream_->handle()));
-}
-
-void NcclBackend::make_device_current() const {
+// Of every function that calls CUDA: its context is a thread's own.
+void NcclBackend::enter() {
   require_cuda(cuda_, cuda_.set_device(device_), "use GPU " + std::to_string(device_));
 }
 
-void NcclBackend::complete(NcclResult enqueued) {
-  if (is_failure(enqueued)) communicator_->throw_failure(enqueued, "the GPUs' collective cannot begin");
-  const Polling polling(timeout_, kSpin);
-  while (true) {
-    // The communicator first: while it is in progress the operation may not be on the stream yet, and an empty stream
-    // would look like a finished one.
-    const NcclResult state = communicator_->state();
-    if (is_failure(state)) {
-      communicator_->throw_failure(state, state == NcclResult::remote_error
-                                              ? "the connection to another rank broke: that rank has ended"
-                                              : "the GPUs' collective failed");
+// `peer`: the one other rank of the group that is among them; -1: all are.
+NcclMembers NcclBackend::members(int rank, int size, int peer) const {
+  return {rank,
+          size,
+          options_.timeout,
+          libraries_->closing_limit,
+          &aborted_,
+          std::make_shared<PeerWatch>(options_.host, peer),
+          std::make_shared<PeerWatch>(options_.host)};
+}
+
+std::unique_ptr<NcclLane> NcclBackend::make_lane(const std::string& key, const NcclMembers& members) {
+  const NcclUniqueId id = agree_on_id(libraries_->nccl, store_, key, members);
+  auto communicator = std::make_unique<NcclCommunicator>(libraries_->nccl, members, id);
+  return std::make_unique<NcclLane>(cuda_, options_.rank, options_.size, std::move(communicator));
+}
+
+NcclLane* NcclBackend::lane_of(const Call& call) {
+  if (!is_transfer(call.operation)) return collectives_.get();
+  const std::lock_guard lock(mutex_);
+  const auto found = transfers_.find({call.operation, call.peer});
+  return found == transfers_.end() ? nullptr : found->second.get();
+}
+
+// A direction between two ranks has a communicator of its own, so that neither waits for what goes the other way.
+NcclLane& NcclBackend::made_lane_of(const Call& call) {
+  if (NcclLane* lane = lane_of(call); lane != nullptr) return *lane;
+  const bool sends = call.operation == Operation::send;
+  const int from = sends ? options_.rank : call.peer;
+  const int to = sends ? call.peer : options_.rank;
+  auto lane =
+      make_lane("nccl/id/" + std::to_string(from) + "-" + std::to_string(to), members(sends ? 0 : 1, 2, call.peer));
+  const std::lock_guard lock(mutex_);
+  return *(transfers_[{call.operation, call.peer}] = std::move(lane));
+}
+
+std::size_t NcclBackend::begins_ahead() const {
+  return kBeginsAhead;
+}
+
+bool NcclBackend::can_begin(const Call& call) {
+  return nccl_can(call) && !touches_host_memory(call) && lane_of(call) != nullptr;
+}
+
+std::size_t NcclBackend::begin(std::span<const Call* const> calls) {
+  std::size_t count = 0;
+  while (count < calls.size() && can_begin(*calls[count])) ++count;
+  if (count == 0) return 0;
+  guarded(*calls.front(), [&] {
+    for (const Call* call : calls.first(count)) require_own_memory(*call);
+    lane_of(*calls.front())->begin(calls.first(count));
+  });
+  return count;
+}
+
+void NcclBackend::run(const Call& call) {
+  guarded(call, [&] {
+    require_own_memory(call);
+    if (nccl_can(call)) {
+      made_lane_of(call).run(call);
+    } else {
+      reduce_on_host(call);
     }
-    if (state == NcclResult::success) {
-      const CudaStatus status = cuda_.query_stream(stream_->handle());
-      if (status == kCudaSuccess) return;
-      if (status != kCudaNotReady) require_cuda(cuda_, status, "finish the work on the GPU");
-    }
-    if (!polling.pause()) {
-      throw Error(ErrorKind::timeout, "a rank did not take part within " + base::human_duration(timeout_) + " (nccl)");
-    }
+  });
+  if (!is_transfer(call.operation)) has_worked_ = true;
+}
+
+void NcclBackend::join_stream(const Call& call) {
+  enter();
+  if (NcclLane* lane = lane_of(call); lane != nullptr) lane->join_stream(call);
+}
+
+void NcclBackend::try_out(std::chrono::milliseconds timeout) {
+  float one = 1;
+  Call trial;
+  trial.operation = Operation::all_reduce;
+  trial.output = {&one, 1, DataType::f32};
+  trial.input = trial.output;
+  trial.timeout = timeout;
+  run(trial);
+  if (one != static_cast<float>(options_.size)) {
+    throw Error(ErrorKind::internal, "the GPUs add " + std::to_string(options_.size) + " ones up to " +
+                                         std::to_string(one) + ". " + what_to_try(GpuSurroundings::look(true, false)));
   }
 }
 
-void NcclBackend::copy(void* to, const void* from, std::size_t bytes, CopyDirection direction) {
-  // CUDA may finish a copy from or to ordinary host memory within the call, and then waits for the stream's earlier
-  // work. There never is any: the collective before it has been polled to its end.
-  require_cuda(cuda_, cuda_.copy_async(to, from, bytes, direction, stream_->handle()),
-               direction == CopyDirection::to_device ? "copy to the GPU" : "copy from the GPU");
-  // What is enqueued next waits for a copy to the device by itself; the caller of a copy to the host does not.
-  if (direction == CopyDirection::to_host) complete(NcclResult::success);
+// After a failed collective nothing can follow; a failed transfer leaves the rest of the group as it is.
+template <typename Deed>
+void NcclBackend::guarded(const Call& call, Deed&& deed) {
+  if (aborted_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
+  try {
+    enter();
+    deed();
+  } catch (const Error& error) {
+    if (is_transfer(call.operation)) {
+      if (NcclLane* lane = lane_of(call); lane != nullptr) lane->abort();
+      throw;
+    }
+    const bool is_riddle = error.kind() == ErrorKind::timeout || error.kind() == ErrorKind::internal;
+    const bool first = !has_worked_ && options_.size > 1;
+    abort();
+    if (!is_riddle || !first) throw;
+    const std::size_t here = options_.host ? options_.host->size() : 1;
+    const bool several_machines = here < static_cast<std::size_t>(options_.size);
+    throw Error(error.kind(),
+                std::string(error.what()) + ". " + what_to_try(GpuSurroundings::look(here > 1, several_machines)),
+                error.peer());
+  }
 }
 
-void NcclBackend::abandon() {
-  usable_ = false;
-  if (communicator_->abort()) return;
-  stream_->abandon();
-  scratch_.abandon();
+void NcclBackend::abort() {
+  if (aborted_.exchange(true)) return;
+  // A poller that sees the flag leaves NCCL alone; the communicators' own locks keep the others apart.
+  if (collectives_) collectives_->abort();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, lane] : transfers_) lane->abort();
+}
+
+// NCCL would read or write wherever the pointer leads, and the whole GPU context be lost.
+void NcclBackend::require_own_memory(const Call& call) const {
+  const auto check = [&](const auto& buffer) {
+    if (buffer.device != DeviceType::cuda || buffer.count == 0) return;
+    int device = kNoCudaDevice;
+    require_cuda(cuda_, cuda_.device_of(buffer.data, device), "look up a pointer");
+    if (device == device_) return;
+    throw Error(ErrorKind::invalid_argument,
+                device == kNoCudaDevice ? describe(buffer) + " is said to be in GPU memory, which it is not"
+                                        : describe(buffer) + " is in the memory of GPU " + std::to_string(device) +
+                                              "; this rank uses GPU " + std::to_string(device_));
+  };
+  check(call.input);
+  check(call.output);
+  for (const ConstBuffer& part : call.input_parts) check(part);
+  for (const Buffer& part : call.output_parts) check(part);
+}
+
+// Every rank gets the data of all and reduces what it needs of them.
+void NcclBackend::reduce_on_host(const Call& call) {
+  const int size = options_.size;
+  std::vector<ConstBuffer> inputs = call.input_parts;
+  if (inputs.empty()) inputs.push_back(call.input);
+  std::size_t count = 0;
+  std::size_t first = 0;  // of the elements that this rank gets
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (static_cast<int>(i) < options_.rank && !call.input_parts.empty()) first += inputs[i].count;
+    count += inputs[i].count;
+  }
+  if (call.operation == Operation::reduce_scatter && call.input_parts.empty()) {
+    first = call.output.count * static_cast<std::size_t>(options_.rank);
+  }
+  const std::size_t element = size_of(call.output.type);
+  std::vector<std::byte> own(count * element);
+  std::size_t filled = 0;
+  for (const ConstBuffer& input : inputs) {
+    if (input.count == 0) continue;
+    if (input.device == DeviceType::cpu) {
+      std::memcpy(own.data() + filled, input.data, input.bytes());
+    } else {
+      copy({own.data() + filled, input.count, input.type}, input);
+    }
+    filled += input.bytes();
+  }
+  std::vector<std::byte> all(own.size() * static_cast<std::size_t>(size));
+  Call gather = call;
+  gather.operation = Operation::all_gather;
+  gather.input_parts.clear();
+  gather.input = {own.data(), own.size(), DataType::u8};
+  gather.output = {all.data(), all.size(), DataType::u8};
+  collectives_->run(gather);
+  if (call.output.count == 0 || (call.operation == Operation::reduce && call.peer != options_.rank)) return;
+
+  std::vector<ReductionSource> sources;
+  for (int rank = 0; rank < size; ++rank) {
+    sources.push_back({all.data() + static_cast<std::size_t>(rank) * own.size() + first * element, 1});
+  }
+  const bool on_gpu = call.output.device == DeviceType::cuda;
+  void* result = on_gpu ? own.data() : call.output.data;
+  reduce(call.output.type, call.op, sources, {&result, 1}, call.output.count);
+  if (on_gpu) copy(call.output, {result, call.output.count, call.output.type});
+}
+
+std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
+  enter();
+  const std::size_t wanted = std::max<std::size_t>(bytes, 1);
+  const bool by_nccl = libraries_->nccl.allocate != nullptr;
+  void* memory = nullptr;
+  if (by_nccl) {
+    const NcclResult result = libraries_->nccl.allocate(memory, wanted);
+    if (is_failure(result)) {
+      throw Error(ErrorKind::internal, "NCCL cannot allocate " + std::to_string(wanted) + " bytes of GPU memory (" +
+                                           libraries_->nccl.error_string(result) + ")");
+    }
+  } else {
+    require_cuda(cuda_, cuda_.allocate(memory, wanted), "allocate " + std::to_string(wanted) + " bytes of GPU memory");
+  }
+  std::shared_ptr<void> owner(memory, [libraries = libraries_, device = device_, by_nccl](void* pointer) {
+    libraries->cuda.set_device(device);
+    if (by_nccl) {
+      libraries->nccl.release(pointer);
+    } else {
+      libraries->cuda.release(pointer);
+    }
+  });
+  CudaStream stream(cuda_);
+  require_cuda(cuda_, cuda_.zero_async(memory, wanted, stream.handle()), "clear memory");
+  CudaEvents events(cuda_);
+  events.finish(stream.handle());
+  // Both go together, the registration first, as it is the pair's second.
+  const auto both = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+      owner, register_buffer({memory, wanted, DataType::u8, DeviceType::cuda}));
+  return {both, memory};
+}
+
+// On a stream of its own, because the lanes' may wait for other ranks.
+void NcclBackend::copy(const Buffer& to, const ConstBuffer& from) {
+  Call look;
+  look.input = from;
+  look.output = to;
+  enter();
+  require_own_memory(look);
+  if (from.count == 0) return;
+  CudaStream stream(cuda_);
+  CudaEvents events(cuda_);
+  require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), stream.handle()),
+               "copy " + std::to_string(from.bytes()) + " bytes");
+  events.finish(stream.handle());
+}
+
+std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
+  Call look;
+  look.output = buffer;
+  require_own_memory(look);
+  if (buffer.device != DeviceType::cuda) return nullptr;
+  void* handle = collectives_->communicator().register_buffer(buffer.data, buffer.bytes());
+  if (handle == nullptr) return nullptr;
+  return {handle, [lane = std::weak_ptr(collectives_)](void* registered) {
+            if (const auto alive = lane.lock()) alive->communicator().deregister_buffer(registered);
+          }};
+}
+
+std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::shared_ptr<Store> store, int color) {
+  enter();
+  if (color < 0) {
+    collectives_->communicator().stay_out_of_split();
+    return nullptr;
+  }
+  std::unique_ptr<NcclBackend> made(new NcclBackend(options, std::move(store), libraries_, device_));
+  auto communicator = std::make_unique<NcclCommunicator>(libraries_->nccl, made->members(options.rank, options.size),
+                                                         collectives_->communicator(), color, options.rank);
+  made->collectives_ = std::make_shared<NcclLane>(made->cuda_, options.rank, options.size, std::move(communicator));
+  return made;
 }
 
 }  // namespace ddp

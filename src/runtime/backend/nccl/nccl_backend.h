@@ -1,15 +1,17 @@
-// The backend for NVIDIA GPUs. docs/decisions/0004-nccl-is-a-plug-in.md
+// The backend for NVIDIA GPUs. docs/decisions/0015-nccl-and-cuda-at-run-time.md
 #pragma once
 
+#include <atomic>
 #include <chrono>
-#include <optional>
-#include <string>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "runtime/backend/backend.h"
-#include "runtime/backend/nccl/cuda_resources.h"
+#include "runtime/backend/nccl/cuda_api.h"
 #include "runtime/backend/nccl/nccl_api.h"
-#include "runtime/backend/nccl/nccl_communicator.h"
+#include "runtime/backend/nccl/nccl_lane.h"
 
 namespace ddp {
 
@@ -17,50 +19,62 @@ namespace ddp {
 // one of their thread and leave it so: setting back the device that was current before would create a context, some
 // hundred megabytes, on a GPU that the program may never have used.
 //
-// Host buffers are staged through device memory that grows to the largest of them; device buffers are used as they are
-// and must lie on this rank's GPU.
-//
-// NCCL notices a peer that it reaches over the network and that is gone (`peer_lost`); one that it reaches over NVLink
-// or shared memory it does not, that ends in `timeout`. Either way the communicator is aborted before the error is
-// thrown.
+// Device buffers are used as they are and must lie on this rank's GPU. Host buffers are staged through device memory
+// that grows to the largest call; those operations begin only when they are run. So do reductions that NCCL does not
+// know (16-bit integers, bitwise ones): all data go to all ranks, which reduce them on the host.
 class NcclBackend : public Backend {
  public:
-  // How long an abort or an orderly end may take before it is left to itself.
-  static constexpr std::chrono::milliseconds kClosingLimit = std::chrono::seconds(10);
+  struct Libraries {
+    NcclApi nccl;
+    CudaApi cuda;
+    std::chrono::milliseconds closing_limit = std::chrono::seconds(10);  // see NcclMembers
+  };
 
   // Collective: returns when all ranks have come. Rank 0 puts the unique id into `store`. Throws as NcclCommunicator.
-  NcclBackend(const BackendOptions& options, Store& store, NcclApi nccl, CudaApi cuda,
-              std::chrono::milliseconds closing_limit = kClosingLimit);
+  NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store, std::shared_ptr<const Libraries> libraries);
   ~NcclBackend() override;
   NcclBackend(const NcclBackend&) = delete;
   NcclBackend& operator=(const NcclBackend&) = delete;
 
   std::string_view name() const override { return "nccl"; }
+  void try_out(std::chrono::milliseconds timeout) override;
+  std::size_t begins_ahead() const override;
+  std::size_t begin(std::span<const Call* const> calls) override;
   void run(const Call& call) override;
+  void join_stream(const Call& call) override;
+  void abort() override;
+  std::shared_ptr<void> allocate_on_gpu(std::size_t bytes) override;
+  void copy(const Buffer& to, const ConstBuffer& from) override;
+  std::shared_ptr<void> register_buffer(const Buffer& buffer) override;
+  bool can_split() const override { return libraries_->nccl.split != nullptr; }
+  std::unique_ptr<Backend> split(const BackendOptions& options, std::shared_ptr<Store> store, int color) override;
 
  private:
-  void run_on_device(const Call& call);
-  void all_reduce(const Buffer& buffer, ReduceOp op);
-  void broadcast(const Buffer& buffer, int root);
-  void all_gather(const Buffer& output, const ConstBuffer& input);
-  void all_gather_parts(const Call& call);
-  void barrier();
-  void make_device_current() const;
-  // Waits until `enqueued`, and with it all work of the stream, is done.
-  void complete(NcclResult enqueued);
-  void copy(void* to, const void* from, std::size_t bytes, CopyDirection direction);
-  void abandon();
+  NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store, std::shared_ptr<const Libraries> libraries,
+              int device);
+
+  NcclMembers members(int rank, int size, int peer = -1) const;
+  std::unique_ptr<NcclLane> make_lane(const std::string& key, const NcclMembers& members);
+  // Null: that communicator does not exist yet.
+  NcclLane* lane_of(const Call& call);
+  NcclLane& made_lane_of(const Call& call);
+  bool can_begin(const Call& call);
+  void reduce_on_host(const Call& call);
+  void require_own_memory(const Call& call) const;
+  void enter();
+  template <typename Deed>
+  void guarded(const Call& call, Deed&& deed);
 
   const BackendOptions options_;
-  const NcclApi nccl_;
-  const CudaApi cuda_;
+  const std::shared_ptr<Store> store_;
+  const std::shared_ptr<const Libraries> libraries_;
+  const CudaApi& cuda_;
   int device_ = 0;
-  std::chrono::milliseconds timeout_{0};  // of the operation that runs
-  bool usable_ = true;
-  DeviceScratch scratch_;
-  // Made within the constructor, while this rank's device is the current one.
-  std::optional<CudaStream> stream_;
-  std::optional<NcclCommunicator> communicator_;
+  std::atomic<bool> aborted_ = false;
+  std::atomic<bool> has_worked_ = false;
+  std::mutex mutex_;  // of the maps
+  std::shared_ptr<NcclLane> collectives_;
+  std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by peer
 };
 
 }  // namespace ddp

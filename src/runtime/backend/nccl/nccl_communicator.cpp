@@ -1,10 +1,13 @@
 #include "runtime/backend/nccl/nccl_communicator.h"
 
+#include <ddp/data_type.h>
 #include <ddp/error.h>
 
-#include <future>
+#include <optional>
 #include <thread>
+#include <vector>
 
+#include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/polling.h"
 
@@ -13,65 +16,198 @@ namespace {
 
 // How long to look for a communicator's change of state without sleeping; these are no hot paths.
 constexpr std::chrono::milliseconds kSpin{1};
+constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
 
-// Runs a call of NCCL that can hang on a thread of its own. False if it is not over after `limit`; then the thread is
-// left behind and holds what it needs. Whatever the call returns, the communicator is gone afterwards.
-bool ends_within(std::chrono::milliseconds limit, std::function<NcclResult(NcclComm)> call, NcclComm comm) {
-  std::packaged_task<void()> task([call = std::move(call), comm] { call(comm); });
-  const std::future<void> done = task.get_future();
-  std::thread thread(std::move(task));
-  if (done.wait_for(limit) == std::future_status::ready) {
-    thread.join();
-    return true;
-  }
-  thread.detach();
-  return false;
+// One element of the type, as NCCL reads it.
+union Scalar {
+  Float16 f16;
+  BFloat16 bf16;
+  float f32;
+  double f64;
+};
+
+Scalar scalar_of(double factor, NcclType type) {
+  Scalar scalar{.f64 = factor};
+  if (type == NcclType::f32) scalar.f32 = static_cast<float>(factor);
+  if (type == NcclType::f16) scalar.f16 = Float16(static_cast<float>(factor));
+  if (type == NcclType::bf16) scalar.bf16 = BFloat16(static_cast<float>(factor));
+  return scalar;
 }
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const BackendOptions& options, const NcclUniqueId& id,
-                                   std::chrono::milliseconds closing_limit)
-    : nccl_(nccl), closing_limit_(closing_limit) {
-  const std::string deed = "rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
-                           " cannot make the NCCL communicator";
+void NcclMembers::look_around() const {
+  if (*aborted) throw Error(ErrorKind::aborted, "the process group was aborted");
+  if (peers) peers->look();
+}
+
+void NcclMembers::look_for_the_reason() const {
+  const auto end = std::chrono::steady_clock::now() + 2 * limits::kLostPeerGrace;
+  while (all_ranks && std::chrono::steady_clock::now() < end) {
+    all_ranks->look();
+    std::this_thread::sleep_for(limits::kPeerLook);
+  }
+}
+
+NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
+    : nccl_(nccl), members_(members) {
+  const NcclResult result = nccl_.init_rank(comm_, members_.size, id, members_.rank);
+  if (is_failure(result)) throw_failure(result, "the ranks cannot make their NCCL communicator");
+  finish_making();
+}
+
+NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color,
+                                   int key)
+    : nccl_(nccl), members_(members) {
+  {
+    const std::lock_guard lock(parent.mutex_);
+    const NcclResult result = nccl_.split(parent.comm_, color, key, comm_);
+    if (is_failure(result)) parent.throw_failure(result, kSplitDeed);
+  }
+  finish_making(&parent);
+}
+
+void NcclCommunicator::stay_out_of_split() {
+  {
+    const std::lock_guard lock(mutex_);
+    NcclComm none = nullptr;
+    const NcclResult result = nccl_.split(comm_, kNcclNoColor, 0, none);
+    if (is_failure(result)) throw_failure(result, kSplitDeed);
+  }
+  settle(members_.timeout, kSplitDeed, "a rank did not take part");
+}
+
+void NcclCommunicator::finish_making(NcclCommunicator* parent) {
   try {
-    const NcclResult result = nccl_.init_rank(comm_, options.size, id, options.rank);
-    if (is_failure(result)) throw_failure(result, deed);
-    const Polling polling(options.timeout, kSpin);
-    while (true) {
-      const NcclResult now = state();
-      if (now == NcclResult::success) return;
-      if (is_failure(now)) throw_failure(now, deed);
-      if (!polling.pause()) {
-        throw Error(ErrorKind::timeout, deed + ": another rank did not come within " +
-                                            base::human_duration(options.timeout) +
-                                            ". NCCL_DEBUG=INFO shows how far each rank got.");
-      }
-    }
+    if (parent != nullptr) parent->settle(members_.timeout, kSplitDeed, "a rank did not take part");
+    settle(members_.timeout, "the ranks cannot make their NCCL communicator", "a rank did not come");
   } catch (const Error&) {
     abort();
     throw;
   }
 }
 
-bool NcclCommunicator::close() {
-  NcclResult result = nccl_.finalize(comm_);
-  const Polling polling(closing_limit_, kSpin);
-  while (result == NcclResult::in_progress && polling.pause()) result = state();
-  // Finalizing did not end: destroying would wait for the same thing without a limit.
-  if (result != NcclResult::success) return abort();
-  return ends_within(closing_limit_, nccl_.destroy, comm_);
+void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
+                             std::chrono::milliseconds timeout) {
+  const std::string deed = "the GPUs' collective cannot begin";
+  {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
+    std::vector<NcclOp> ops;  // of the steps
+    for (const NcclStep& step : steps) ops.push_back(step.factor ? premultiplied_sum(step) : step.op);
+    NcclResult result = steps.size() > 1 ? nccl_.group_start() : NcclResult::success;
+    for (std::size_t i = 0; i < steps.size() && !is_failure(result); ++i) result = start_step(steps[i], ops[i], stream);
+    // A group that was started must be ended whatever has failed in it.
+    const NcclResult ended = steps.size() > 1 ? nccl_.group_end() : NcclResult::success;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (steps[i].factor) nccl_.destroy_op(ops[i], comm_);
+    }
+    if (is_failure(result)) throw_failure(result, deed);
+    if (is_failure(ended)) throw_failure(ended, deed);
+  }
+  settle(timeout, deed, "a rank did not take part");
 }
 
-bool NcclCommunicator::abort() {
+NcclResult NcclCommunicator::start_step(const NcclStep& step, NcclOp op, CudaStreamHandle stream) {
+  switch (step.function) {
+    case NcclFunction::all_reduce:
+      return nccl_.all_reduce(step.send, step.receive, step.count, step.type, op, comm_, stream);
+    case NcclFunction::reduce:
+      return nccl_.reduce(step.send, step.receive, step.count, step.type, op, step.peer, comm_, stream);
+    case NcclFunction::broadcast:
+      return nccl_.broadcast(step.send, step.receive, step.count, step.type, step.peer, comm_, stream);
+    case NcclFunction::all_gather:
+      return nccl_.all_gather(step.send, step.receive, step.count, step.type, comm_, stream);
+    case NcclFunction::reduce_scatter:
+      return nccl_.reduce_scatter(step.send, step.receive, step.count, step.type, op, comm_, stream);
+    case NcclFunction::send:
+      return nccl_.send(step.send, step.count, step.type, step.peer, comm_, stream);
+    case NcclFunction::receive:
+      return nccl_.receive(step.receive, step.count, step.type, step.peer, comm_, stream);
+  }
+  return NcclResult::invalid_argument;
+}
+
+NcclOp NcclCommunicator::premultiplied_sum(const NcclStep& step) {
+  NcclOp op = NcclOp::sum;
+  Scalar scalar = scalar_of(*step.factor, step.type);
+  const NcclResult result = nccl_.create_premultiplied_sum(op, &scalar, step.type, comm_);
+  if (is_failure(result)) throw_failure(result, "NCCL cannot make a premultiplied sum");
+  return op;
+}
+
+NcclResult NcclCommunicator::state() {
+  const std::lock_guard lock(mutex_);
+  return comm_ == nullptr ? NcclResult::invalid_usage : nccl_.async_error(comm_);
+}
+
+bool NcclCommunicator::settled() {
+  members_.look_around();
+  const NcclResult now = state();
+  if (is_failure(now)) {
+    members_.look_for_the_reason();
+    throw_failure(now, now == NcclResult::remote_error ? "the connection to another rank broke: that rank has ended"
+                                                       : "the GPUs' collective failed");
+  }
+  return now == NcclResult::success;
+}
+
+void NcclCommunicator::settle(std::chrono::milliseconds timeout, const std::string& deed, const std::string& late) {
+  const Polling polling(timeout, kSpin);
+  while (!settled()) {
+    if (polling.pause()) continue;
+    throw Error(ErrorKind::timeout, deed + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
+  }
+}
+
+void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  void* handle = nullptr;
+  if (comm_ == nullptr || !nccl_.register_buffer || bytes == 0) return nullptr;
+  return is_failure(nccl_.register_buffer(comm_, memory, bytes, handle)) ? nullptr : handle;
+}
+
+void NcclCommunicator::deregister_buffer(void* handle) {
+  const std::lock_guard lock(mutex_);
+  if (comm_ != nullptr && handle != nullptr) nccl_.deregister_buffer(comm_, handle);
+}
+
+void NcclCommunicator::close() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return;
+  NcclResult result = nccl_.finalize(comm_);
+  const Polling polling(members_.closing_limit, kSpin);
+  while (result == NcclResult::in_progress && polling.pause()) result = nccl_.async_error(comm_);
+  // If finalizing did not end, destroying would wait for the same thing without a limit.
+  end(result == NcclResult::success ? nccl_.destroy : nccl_.abort, std::exchange(comm_, nullptr));
+}
+
+void NcclCommunicator::abort() {
+  const std::lock_guard lock(mutex_);
   // A communicator whose making failed at once does not exist.
-  return comm_ == nullptr || ends_within(closing_limit_, nccl_.abort, comm_);
+  if (comm_ != nullptr) end(nccl_.abort, std::exchange(comm_, nullptr));
+}
+
+// On a thread of its own, which holds what it needs if it is left behind. Whatever the function returns, the
+// communicator is gone afterwards.
+void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function, NcclComm comm) {
+  std::packaged_task<void()> task([function, comm] { function(comm); });
+  ending_ = task.get_future();
+  std::thread(std::move(task)).detach();
+}
+
+bool NcclCommunicator::has_ended() {
+  const std::lock_guard lock(mutex_);
+  return !ending_.valid() || ending_.wait_for(members_.closing_limit) == std::future_status::ready;
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  abort();
 }
 
 void NcclCommunicator::throw_failure(NcclResult failure, const std::string& deed) const {
   const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost : ErrorKind::internal;
-  const std::string detail = nccl_.last_error(comm_);
+  const std::string detail = nccl_.last_error(nullptr);
   throw Error(kind, deed + " (NCCL: " + nccl_.error_string(failure) + (detail.empty() ? "" : "; " + detail) + ")");
 }
 

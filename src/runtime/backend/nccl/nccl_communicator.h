@@ -1,42 +1,85 @@
-// NcclCommunicator: owns one NCCL communicator, from the unique id to its orderly or disorderly end.
+// An NCCL communicator from its making to its end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 
-#include "runtime/backend/backend.h"
-#include "runtime/backend/nccl/nccl_api.h"
+#include "runtime/backend/nccl/nccl_steps.h"
+#include "runtime/backend/nccl/peer_watch.h"
 
 namespace ddp {
 
-// Used from one thread at a time, on the device it was made on. Either close() or abort() ends it, and only one of them
-// is ever called: NCCL may block for ever if a communicator is destroyed after a failure.
+// The ranks of a communicator, and what its functions keep to.
+struct NcclMembers {
+  int rank = 0;
+  int size = 1;
+  std::chrono::milliseconds timeout{0};        // of the making
+  std::chrono::milliseconds closing_limit{0};  // how long an abort or an orderly end may take before it is left alone
+  const std::atomic<bool>* aborted = nullptr;  // true: whatever waits throws `aborted`
+  std::shared_ptr<PeerWatch> peers;
+  std::shared_ptr<PeerWatch> all_ranks;  // of the group
+
+  // Of whoever waits: throws if the group was aborted or a peer is lost.
+  void look_around() const;
+  // After a failure that the loss of any rank may be the reason of: throws that, if it turns out within a moment.
+  void look_for_the_reason() const;
+};
+
+// Any thread: NCCL wants its calls one at a time, and nobody in them when it aborts.
 class NcclCommunicator {
  public:
-  // Collective: returns when all ranks have come. Throws `timeout` after options.timeout, else as throw_failure().
-  // `closing_limit` bounds the end: NCCL's calls for it have been seen to hang when a peer or the network is gone.
-  NcclCommunicator(const NcclApi& nccl, const BackendOptions& options, const NcclUniqueId& id,
-                   std::chrono::milliseconds closing_limit);
+  // Collective: returns when all ranks have come. Throws `timeout`, or as throw_failure.
+  NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id);
+  // Collective over all ranks of `parent`, which has no work: one communicator for each color, its ranks in the order
+  // of `key`.
+  NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color, int key);
+  // Aborts what was not closed.
+  ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  NcclComm handle() const { return comm_; }
-  NcclResult state() const { return nccl_.async_error(comm_); }
+  // Takes part in a split without being in one of its communicators.
+  void stay_out_of_split();
 
-  // The orderly end. False if NCCL was not done within the limit: then memory and streams that it uses must be left
-  // alone for the rest of the process.
-  bool close();
+  // Puts the steps on the stream as one group. With the first of their kind NCCL connects the ranks, and this waits for
+  // the others, for up to `timeout`.
+  void start(std::span<const NcclStep> steps, CudaStreamHandle stream, std::chrono::milliseconds timeout);
 
-  // After a failure. Stops what still runs on the GPU. False as for close().
-  bool abort();
+  // Throws if the communicator has failed or a peer is lost; false while it is busy with what was started.
+  bool settled();
 
-  // `peer_lost` if NCCL says that another rank is gone, else `internal`; with NCCL's words. `deed`: what failed.
-  [[noreturn]] void throw_failure(NcclResult failure, const std::string& deed) const;
+  // So that NCCL uses the memory where it lies. Null where it cannot.
+  void* register_buffer(void* memory, std::size_t bytes);
+  void deregister_buffer(void* handle);
+
+  // Ends it in order, or aborts it if that does not work.
+  void close();
+  // Does not wait for the end of the abort, which can take long, or hang.
+  void abort();
+  // After either. False if NCCL has not ended within the closing limit: what it uses must then be left alone.
+  bool has_ended();
 
  private:
+  void end(const std::function<NcclResult(NcclComm)>& function, NcclComm comm);
+  NcclResult state();
+  NcclResult start_step(const NcclStep& step, NcclOp op, CudaStreamHandle stream);
+  NcclOp premultiplied_sum(const NcclStep& step);
+  // Waits until nothing is in progress.
+  void settle(std::chrono::milliseconds timeout, const std::string& deed, const std::string& late);
+  void finish_making(NcclCommunicator* parent = nullptr);
+  [[noreturn]] void throw_failure(NcclResult failure, const std::string& deed) const;
+
   const NcclApi& nccl_;
-  const std::chrono::milliseconds closing_limit_;
+  const NcclMembers members_;
+  std::mutex mutex_;  // of comm_ and of NCCL's functions with it
   NcclComm comm_ = nullptr;
+  std::future<void> ending_;
 };
 
 }  // namespace ddp

@@ -68,6 +68,7 @@ const std::vector<Row> kRows = {
     {"oversubscribe", "1", [](const Options& o) { return o.oversubscribe; }},
     {"numa-binding", "core-complex", [](const Options& o) { return o.numa_binding == "core-complex"; }},
     {"backend", "gloo", [](const Options& o) { return o.backend == "gloo"; }},
+    {"backend", "nccl,gloo", [](const Options& o) { return o.backend == "nccl,gloo"; }},
     {"max-restarts", "3", [](const Options& o) { return o.max_restarts == 3; }},
     {"grace", "0.5", [](const Options& o) { return o.grace == 500ms; }},
     {"exit-timeout", "0", [](const Options& o) { return o.exit_timeout == 0ms; }},
@@ -135,6 +136,7 @@ TEST_CASE("each wrong value is refused by a message that begins with who gave it
       {"device-visibility", "one"},
       {"numa-binding", "cpu"},
       {"backend", "ncll"},
+      {"backend", "nccl,"},
       {"max-restarts", "-1"},
       {"grace", "soon"},
       {"exit-timeout", "-1"},
@@ -165,7 +167,8 @@ TEST_CASE("each wrong value is refused by a message that begins with who gave it
 }
 
 TEST_CASE("messages say what to do") {
-  CHECK(mistake({{"backend", "ncll"}}) == "--backend=ncll is not known. Use cpu, gloo, nccl or mpi.");
+  CHECK(mistake({{"backend", "ncll"}}) ==
+        "--backend=ncll is not known. Use cpu, gloo, nccl or mpi, or several, joined by commas.");
   CHECK(mistake({{"nproc-per-node", "x"}}) == "--nproc-per-node=x is not a number from 1 to 4096, auto, gpu or cpu.");
   CHECK(mistake({{"master-port", "x"}}) == "--master-port=x is not a number from 0 to 65535.");
   CHECK(mistake({{"log-dir", ""}}) == "--log-dir= is empty. Name a folder.");

@@ -44,6 +44,19 @@ TEST_CASE("collectives over staged memory give what the reference gives") {
 TEST_CASE("collectives over gloo give what the reference gives") {
   check_backend(gloo_backend());
 }
+TEST_CASE("collectives over nccl of host memory give what the reference gives") {
+  check_backend(nccl_backend());
+}
+TEST_CASE("collectives over nccl of gpu memory give what the reference gives") {
+  for (const int size : {1, 2, 3}) {
+    RankThreads(nccl_backend().make, size).all_succeed([&](RankThreads::Rank& self) {
+      const DeviceMemory device = gpu_memory(self.group());
+      for (const DataType type : kDataTypes) {
+        for (const std::size_t count : kCounts) check_everything(self.group(), type, count, &device);
+      }
+    });
+  }
+}
 
 TEST_CASE("collectives of a mebibyte and some give what the reference gives") {
   for (const BackendUnderTest& backend : backends_under_test()) {

@@ -4,51 +4,93 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/fake_nccl.h"
+#include "support/gpu_libraries.h"
 
-using ddp::test::FakeNccl;
+namespace {
+
+// The fake driver, with its allocations and streams counted.
+struct CountedCuda {
+  ddp::CudaApi api = ddp::test::gpu_libraries()->cuda;
+  int allocations = 0;
+  int releases = 0;
+  int streams = 0;
+  bool full = false;
+
+  CountedCuda() {
+    api.set_device(0);
+    api.allocate = [this, real = api.allocate](void*& memory, std::size_t bytes) {
+      if (full) return 2;
+      ++allocations;
+      return real(memory, bytes);
+    };
+    api.release = [this, real = api.release](void* memory) {
+      ++releases;
+      return real(memory);
+    };
+    api.create_stream = [this, real = api.create_stream](ddp::CudaStreamHandle& stream) {
+      ++streams;
+      return real(stream);
+    };
+    api.destroy_stream = [this, real = api.destroy_stream](ddp::CudaStreamHandle stream) {
+      --streams;
+      return real(stream);
+    };
+  }
+};
+
+}  // namespace
 
 TEST_CASE("a failed cuda call is an error with the deed and cuda's name for the failure") {
-  const FakeNccl fake;
-  CHECK_NOTHROW(ddp::require_cuda(fake.cuda(), ddp::kCudaSuccess, "make a stream"));
-  CHECK_THROWS_WITH(ddp::require_cuda(fake.cuda(), 2, "make a stream"),
-                    "CUDA cannot make a stream (cudaErrorMemoryAllocation)");
+  const CountedCuda cuda;
+  CHECK_NOTHROW(ddp::require_cuda(cuda.api, ddp::kCudaSuccess, "make a stream"));
+  CHECK_THROWS_WITH(ddp::require_cuda(cuda.api, 2, "make a stream"),
+                    "CUDA cannot make a stream (CUDA_ERROR_OUT_OF_MEMORY)");
 }
 
 TEST_CASE("device memory that could not grow can be asked for again") {
-  const FakeNccl fake;
-  const ddp::CudaApi cuda = fake.cuda();
-  ddp::DeviceScratch scratch(cuda);
+  CountedCuda cuda;
+  ddp::DeviceScratch scratch(cuda.api);
   scratch.reserve(10);
-  fake.rank().out_of_memory = true;
-  CHECK_THROWS_AS(scratch.reserve(20), ddp::Error);
-  fake.rank().out_of_memory = false;
+  cuda.full = true;
+  CHECK_THROWS_WITH(scratch.reserve(20), Catch::Contains("20 bytes"));
+  cuda.full = false;
   CHECK(scratch.reserve(10) != nullptr);
-  CHECK(fake.rank().allocations == 2);
+  CHECK(cuda.allocations == 2);
 }
 
 TEST_CASE("device memory grows and is given back at the end unless it was abandoned") {
-  const FakeNccl fake;
-  const ddp::CudaApi cuda = fake.cuda();
+  CountedCuda cuda;
   const bool abandoned = GENERATE(false, true);
   {
-    ddp::DeviceScratch scratch(cuda);
+    ddp::DeviceScratch scratch(cuda.api);
     void* memory = scratch.reserve(10);
     CHECK(scratch.reserve(4) == memory);
     scratch.reserve(20);
     if (abandoned) scratch.abandon();
   }
-  CHECK(fake.rank().allocations == 2);
-  CHECK(fake.rank().releases == (abandoned ? 1 : 2));
+  CHECK(cuda.allocations == 2);
+  CHECK(cuda.releases == (abandoned ? 1 : 2));
 }
 
 TEST_CASE("a stream is destroyed at the end unless it was abandoned") {
-  const FakeNccl fake;
-  const ddp::CudaApi cuda = fake.cuda();
+  CountedCuda cuda;
   const bool abandoned = GENERATE(false, true);
   {
-    ddp::CudaStream stream(cuda);
+    ddp::CudaStream stream(cuda.api);
     if (abandoned) stream.abandon();
   }
-  CHECK(fake.rank().streams_destroyed == (abandoned ? 0 : 1));
+  CHECK(cuda.streams == (abandoned ? 1 : 0));
+}
+
+TEST_CASE("an event stands for what was on the stream and is used again") {
+  const CountedCuda cuda;
+  ddp::CudaStream stream(cuda.api);
+  ddp::CudaEvents events(cuda.api);
+  const ddp::CudaEventHandle first = events.record(stream.handle());
+  events.finish(stream.handle());
+  CHECK(cuda.api.query_event(first) == ddp::kCudaSuccess);
+  events.put_back(first);
+  CHECK(events.record(stream.handle()) == first);
+  events.finish(stream.handle());
+  events.put_back(first);
 }

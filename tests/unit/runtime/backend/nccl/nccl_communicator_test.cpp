@@ -4,76 +4,125 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/fake_nccl.h"
+#include <latch>
+
+#include "support/deadline.h"
+#include "support/expect_error.h"
+#include "support/gpu_libraries.h"
 
 using namespace std::chrono_literals;
-using ddp::BackendOptions;
-using ddp::NcclApi;
-using ddp::NcclCommunicator;
-using ddp::NcclResult;
-using ddp::NcclUniqueId;
-using ddp::test::FakeNccl;
+using namespace ddp;
+using namespace ddp::test;
 
 namespace {
 
+// One rank alone, and what it did to its communicator.
 struct Setup {
-  FakeNccl fake;
-  NcclApi nccl = fake.nccl();
+  NcclApi nccl = gpu_libraries()->nccl;
   NcclUniqueId id{};
+  std::atomic<bool> aborted = false;
+  // Shared with threads that are left behind.
+  struct Counts {
+    std::atomic<int> aborts = 0;
+    std::atomic<int> destroys = 0;
+  };
+  std::shared_ptr<Counts> counts = std::make_shared<Counts>();
 
-  Setup() { nccl.get_unique_id(id); }
-  NcclCommunicator communicator(std::chrono::milliseconds closing_limit = 10s) const {
-    return {nccl, BackendOptions{0, 1, 0, 10s}, id, closing_limit};
+  Setup() {
+    gpu_libraries()->cuda.set_device(0);
+    nccl.get_unique_id(id);
+    nccl.abort = [counts = counts, real = nccl.abort](NcclComm comm) {
+      ++counts->aborts;
+      return real(comm);
+    };
+    nccl.destroy = [counts = counts, real = nccl.destroy](NcclComm comm) {
+      ++counts->destroys;
+      return real(comm);
+    };
+  }
+  std::unique_ptr<NcclCommunicator> communicator(int size = 1, std::chrono::milliseconds limit = kPatience) {
+    return std::make_unique<NcclCommunicator>(nccl, NcclMembers{0, size, limit, limit, &aborted, nullptr, nullptr}, id);
   }
 };
 
 }  // namespace
 
 TEST_CASE("a communicator that nccl refuses to make is not aborted because there is none") {
-  const Setup setup;
-  setup.fake.rank().init_result = NcclResult::unhandled_cuda_error;
-  CHECK_THROWS_WITH(setup.communicator(), Catch::Contains("result 1"));
-  CHECK(setup.fake.rank().aborts == 0);
+  Setup setup;
+  setup.nccl.init_rank = [](NcclComm&, int, const NcclUniqueId&, int) { return NcclResult::unhandled_cuda_error; };
+  expect_error(ErrorKind::internal, {"cannot make their NCCL communicator"}, [&] { setup.communicator(); });
+  CHECK(setup.counts->aborts == 0);
 }
 
 TEST_CASE("a communicator that breaks while it is made is aborted") {
-  const Setup setup;
-  setup.fake.rank().init_polls = 2;
-  setup.fake.rank().init_error = NcclResult::remote_error;
-  try {
-    setup.communicator();
-    FAIL("nothing was thrown");
-  } catch (const ddp::Error& error) {
-    CHECK(error.kind() == ddp::ErrorKind::peer_lost);
-  }
-  CHECK(setup.fake.rank().aborts == 1);
+  Setup setup;
+  setup.nccl.async_error = [](NcclComm) { return NcclResult::remote_error; };
+  expect_error(ErrorKind::peer_lost, {"that rank has ended"}, [&] { setup.communicator(); });
+  CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
-TEST_CASE("a communicator that cannot be finalized in time is aborted and not destroyed") {
-  const Setup setup;
-  setup.fake.rank().finalize_polls = FakeNccl::kForEver;
-  NcclCommunicator communicator = setup.communicator(5ms);
-  CHECK(communicator.close());
-  CHECK(setup.fake.rank().finalizes == 1);
-  CHECK(setup.fake.rank().destroys == 0);
-  CHECK(setup.fake.rank().aborts == 1);
+TEST_CASE("a rank that does not come while nccl connects is a timeout") {
+  Setup setup;
+  expect_error(ErrorKind::timeout, {"a rank did not come within 20 ms"}, [&] { setup.communicator(2, 20ms); });
+  CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
-TEST_CASE("an abort that hangs is left behind after the limit") {
-  const Setup setup;
-  setup.fake.rank().abort_hangs = true;
-  NcclCommunicator communicator = setup.communicator(5ms);
-  CHECK_FALSE(communicator.abort());
-  setup.fake.let_aborts_end();
+TEST_CASE("a communicator that is being made is given up when the group is aborted") {
+  Setup setup;
+  std::thread control([&] {
+    std::this_thread::sleep_for(20ms);
+    setup.aborted = true;
+  });
+  expect_error(ErrorKind::aborted, {"aborted"}, [&] { setup.communicator(2); });
+  control.join();
 }
 
 TEST_CASE("a communicator that is closed is finalized and then destroyed") {
-  const Setup setup;
-  setup.fake.rank().init_polls = 3;
-  setup.fake.rank().finalize_polls = 3;
-  NcclCommunicator communicator = setup.communicator();
-  CHECK(communicator.state() == NcclResult::success);
-  CHECK(communicator.close());
-  CHECK(setup.fake.rank().destroys == 1);
-  CHECK(setup.fake.rank().aborts == 0);
+  Setup setup;
+  {
+    const auto communicator = setup.communicator();
+    CHECK(communicator->settled());
+    communicator->close();
+    CHECK(communicator->has_ended());
+  }
+  CHECK(setup.counts->destroys == 1);
+  CHECK(setup.counts->aborts == 0);
+}
+
+TEST_CASE("a communicator that cannot be finalized in time is aborted and not destroyed") {
+  Setup setup;
+  const auto communicator = setup.communicator(1, 20ms);
+  setup.nccl.async_error = [](NcclComm) { return NcclResult::in_progress; };
+  communicator->close();
+  CHECK(communicator->has_ended());
+  CHECK(setup.counts->destroys == 0);
+  CHECK(setup.counts->aborts == 1);
+}
+
+TEST_CASE("an abort that hangs is left behind after the limit") {
+  Setup setup;
+  auto may_end = std::make_shared<std::latch>(1);
+  setup.nccl.abort = [may_end](NcclComm) {
+    may_end->wait();
+    return NcclResult::success;
+  };
+  const auto communicator = setup.communicator(1, 20ms);
+  communicator->abort();
+  CHECK_FALSE(communicator->has_ended());
+  may_end->count_down();
+}
+
+TEST_CASE("a group of steps is ended although one of them fails") {
+  Setup setup;
+  int ends = 0;
+  setup.nccl.group_end = [&, real = setup.nccl.group_end] {
+    ++ends;
+    return real();
+  };
+  setup.nccl.broadcast = [](auto...) { return NcclResult::invalid_argument; };
+  const auto communicator = setup.communicator();
+  const NcclStep step{NcclFunction::broadcast};
+  const NcclStep steps[] = {step, step};
+  expect_error(ErrorKind::internal, {"cannot begin"}, [&] { communicator->start(steps, nullptr, 1s); });
+  CHECK(ends == 1);
 }

@@ -1,0 +1,154 @@
+// What is declared here is CUDA's stable binary interface (cuda.h), as far as it is used.
+#include "runtime/backend/nccl/cuda_library.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "runtime/backend/nccl/shared_library.h"
+
+namespace ddp {
+namespace {
+
+using Device = int;
+using Address = unsigned long long;  // CUdeviceptr
+using Handle = void*;                // CUcontext, CUstream, CUevent
+
+constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kEventDisableTiming = 2;
+constexpr int kAttributeDeviceOrdinal = 9;
+constexpr CudaStatus kInvalidValue = 1;
+
+struct Functions {
+  CudaStatus (*init)(unsigned flags);
+  CudaStatus (*device_get_count)(int* count);
+  CudaStatus (*device_get)(Device* device, int ordinal);
+  CudaStatus (*device_get_bus_id)(char* text, int bytes, Device device);
+  CudaStatus (*primary_context_retain)(Handle* context, Device device);
+  CudaStatus (*context_set_current)(Handle context);
+  CudaStatus (*pointer_get_attribute)(void* value, int attribute, Address pointer);
+  CudaStatus (*stream_create)(Handle* stream, unsigned flags);
+  CudaStatus (*stream_destroy)(Handle stream);
+  CudaStatus (*stream_wait_event)(Handle stream, Handle event, unsigned flags);
+  CudaStatus (*event_create)(Handle* event, unsigned flags);
+  CudaStatus (*event_destroy)(Handle event);
+  CudaStatus (*event_record)(Handle event, Handle stream);
+  CudaStatus (*event_query)(Handle event);
+  CudaStatus (*memory_allocate)(Address* memory, std::size_t bytes);
+  CudaStatus (*memory_free)(Address memory);
+  CudaStatus (*memory_copy_async)(Address to, Address from, std::size_t bytes, Handle stream);
+  CudaStatus (*memory_set_async)(Address memory, unsigned char value, std::size_t bytes, Handle stream);
+  CudaStatus (*get_error_name)(CudaStatus status, const char** name);
+};
+
+Functions look_up(SharedLibrary& library) {
+  Functions f{};
+  library.require("cuInit", f.init);
+  library.require("cuDeviceGetCount", f.device_get_count);
+  library.require("cuDeviceGet", f.device_get);
+  library.require("cuDeviceGetPCIBusId", f.device_get_bus_id);
+  library.require("cuDevicePrimaryCtxRetain", f.primary_context_retain);
+  library.require("cuCtxSetCurrent", f.context_set_current);
+  library.require("cuPointerGetAttribute", f.pointer_get_attribute);
+  library.require("cuStreamCreate", f.stream_create);
+  library.require("cuStreamDestroy_v2", f.stream_destroy);
+  library.require("cuStreamWaitEvent", f.stream_wait_event);
+  library.require("cuEventCreate", f.event_create);
+  library.require("cuEventDestroy_v2", f.event_destroy);
+  library.require("cuEventRecord", f.event_record);
+  library.require("cuEventQuery", f.event_query);
+  library.require("cuMemAlloc_v2", f.memory_allocate);
+  library.require("cuMemFree_v2", f.memory_free);
+  library.require("cuMemcpyAsync", f.memory_copy_async);
+  library.require("cuMemsetD8Async", f.memory_set_async);
+  library.require("cuGetErrorName", f.get_error_name);
+  return f;
+}
+
+Address address(const void* memory) {
+  return reinterpret_cast<Address>(memory);
+}
+
+std::string name_of(const Functions& f, CudaStatus status) {
+  const char* name = nullptr;
+  f.get_error_name(status, &name);
+  return name == nullptr ? "CUDA error " + std::to_string(status) : name;
+}
+
+// Makes the device's primary context, which CUDA's runtime library uses too, the thread's current one. It is kept until
+// the process ends: releasing the last reference would destroy what the program has on the GPU.
+CudaStatus set_device(const Functions& f, int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, Handle> contexts;
+  const std::lock_guard lock(mutex);
+  Handle& context = contexts[ordinal];
+  if (context == nullptr) {
+    Device device = 0;
+    if (const CudaStatus status = f.device_get(&device, ordinal); status != kCudaSuccess) return status;
+    if (const CudaStatus status = f.primary_context_retain(&context, device); status != kCudaSuccess) return status;
+  }
+  return f.context_set_current(context);
+}
+
+CudaApi table_of(const Functions& f) {
+  CudaApi api;
+  api.device_count = [f](int& count) { return f.device_get_count(&count); };
+  api.bus_id = [f](int ordinal, std::string& bus_id) {
+    std::array<char, 32> text{};
+    Device device = 0;
+    if (const CudaStatus status = f.device_get(&device, ordinal); status != kCudaSuccess) return status;
+    const CudaStatus status = f.device_get_bus_id(text.data(), static_cast<int>(text.size()), device);
+    bus_id = text.data();
+    return status;
+  };
+  api.set_device = [f](int ordinal) { return set_device(f, ordinal); };
+  api.device_of = [f](const void* memory, int& device) {
+    device = kNoCudaDevice;
+    const CudaStatus status = f.pointer_get_attribute(&device, kAttributeDeviceOrdinal, address(memory));
+    return status == kInvalidValue ? kCudaSuccess : status;
+  };
+  api.create_stream = [f](CudaStreamHandle& stream) { return f.stream_create(&stream, kStreamNonBlocking); };
+  api.destroy_stream = f.stream_destroy;
+  api.stream_wait_event = [f](CudaStreamHandle stream, CudaEventHandle event) {
+    return f.stream_wait_event(stream, event, 0);
+  };
+  api.create_event = [f](CudaEventHandle& event) { return f.event_create(&event, kEventDisableTiming); };
+  api.destroy_event = f.event_destroy;
+  api.record_event = f.event_record;
+  api.query_event = f.event_query;
+  api.allocate = [f](void*& memory, std::size_t bytes) {
+    Address made = 0;
+    const CudaStatus status = f.memory_allocate(&made, bytes);
+    memory = reinterpret_cast<void*>(made);  // NOLINT(performance-no-int-to-ptr): CUDA's addresses are integers
+    return status;
+  };
+  api.release = [f](void* memory) { return f.memory_free(address(memory)); };
+  api.copy_async = [f](void* to, const void* from, std::size_t bytes, CudaStreamHandle stream) {
+    return f.memory_copy_async(address(to), address(from), bytes, stream);
+  };
+  api.zero_async = [f](void* memory, std::size_t bytes, CudaStreamHandle stream) {
+    return f.memory_set_async(address(memory), 0, bytes, stream);
+  };
+  api.error_name = [f](CudaStatus status) { return name_of(f, status); };
+  return api;
+}
+
+}  // namespace
+
+CudaLibrary open_cuda(const char* file) {
+  SharedLibrary library(file);
+  const Functions functions = look_up(library);
+  if (library.obstacle().find("No such file") != std::string::npos) return {{}, "there is no NVIDIA driver here"};
+  if (!library.obstacle().empty()) return {{}, "the NVIDIA driver cannot be used (" + library.obstacle() + ")"};
+  if (const CudaStatus status = functions.init(0); status != kCudaSuccess) {
+    return {{}, "the NVIDIA driver does not start (" + name_of(functions, status) + ")"};
+  }
+  return {table_of(functions), ""};
+}
+
+const CudaLibrary& cuda_library() {
+  static const CudaLibrary library = open_cuda("libcuda.so.1");
+  return library;
+}
+
+}  // namespace ddp

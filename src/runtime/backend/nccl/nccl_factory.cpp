@@ -1,0 +1,34 @@
+#include "runtime/backend/nccl/nccl_factory.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "runtime/backend/nccl/cuda_library.h"
+#include "runtime/backend/nccl/device_choice.h"
+#include "runtime/backend/nccl/nccl_backend.h"
+#include "runtime/backend/nccl/nccl_library.h"
+
+namespace ddp {
+
+ProbeResult probe_nccl(const BackendOptions& options) {
+  // The driver first: without a GPU nobody misses NCCL.
+  if (!cuda_library().obstacle.empty()) return {cuda_library().obstacle, ""};
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");  // NOLINT(concurrency-mt-unsafe)
+  const bool gpu_may_be_shared = shared != nullptr && std::string_view(shared) == "1";
+  const ProbeResult found = probe_device(options.local_rank, cuda_library().api, host, gpu_may_be_shared);
+  if (!found.obstacle.empty()) return found;
+  return nccl_library().obstacle.empty() ? found : ProbeResult{nccl_library().obstacle, ""};
+}
+
+std::unique_ptr<Backend> make_nccl_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
+  const auto libraries = std::make_shared<NcclBackend::Libraries>();
+  libraries->nccl = nccl_library().api;
+  libraries->cuda = cuda_library().api;
+  return std::make_unique<NcclBackend>(options, std::move(store), libraries);
+}
+
+}  // namespace ddp

@@ -1,0 +1,127 @@
+#include "runtime/backend/nccl/nccl_lane.h"
+
+#include <ddp/error.h>
+
+#include <vector>
+
+#include "base/limits.h"
+#include "base/text.h"
+#include "runtime/backend/polling.h"
+
+namespace ddp {
+namespace {
+
+// Longer than a small collective takes, shorter than what would be felt as a busy core. Nobody on the host is in a
+// hurry for an operation that a stream waits for.
+constexpr std::chrono::milliseconds kSpin{5};
+constexpr std::chrono::milliseconds kNoSpin{0};
+
+}  // namespace
+
+NcclLane::NcclLane(const CudaApi& cuda, int rank, int size, std::unique_ptr<NcclCommunicator> communicator)
+    : cuda_(cuda),
+      rank_(rank),
+      size_(size),
+      events_(cuda),
+      token_(cuda),
+      scratch_(cuda),
+      stream_(cuda),
+      communicator_(std::move(communicator)) {
+  require_cuda(cuda_, cuda_.zero_async(token_.reserve(1), 1, stream_.handle()), "clear memory");
+}
+
+NcclLane::~NcclLane() {
+  for (const auto& [sequence, event] : begun_) events_.put_back(event);
+  communicator_->abort();
+  if (communicator_->has_ended()) return;
+  // Something hangs in NCCL: what it may still use is left to the process.
+  stream_.abandon();
+  scratch_.abandon();
+  token_.abandon();
+}
+
+void NcclLane::wait_for_stream_of(const Call& call) {
+  if (!call.stream) return;
+  const CudaEventHandle ready = events_.record(*call.stream);
+  require_cuda(cuda_, cuda_.stream_wait_event(stream_.handle(), ready), "order streams");
+  events_.put_back(ready);  // the wait keeps to what the event stood for when it began
+}
+
+void NcclLane::begin(std::span<const Call* const> calls) {
+  std::vector<NcclStep> steps;
+  for (const Call* call : calls) {
+    wait_for_stream_of(*call);
+    for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.reserve(1))) steps.push_back(step);
+  }
+  if (!steps.empty()) communicator_->start(steps, stream_.handle(), calls.front()->timeout);
+  for (const Call* call : calls) {
+    const CudaEventHandle done = events_.record(stream_.handle());
+    const std::lock_guard lock(mutex_);
+    begun_[call->sequence] = done;
+  }
+}
+
+void NcclLane::run(const Call& call) {
+  CudaEventHandle done = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = begun_.find(call.sequence);
+    if (found != begun_.end()) done = found->second;
+  }
+  StagedCall staged;
+  if (done == nullptr) {
+    const Call* next = &call;
+    if (touches_host_memory(call)) {
+      wait_for_stream_of(call);
+      staged = stage(call, rank_, size_, scratch_.reserve(staging_bytes(call)));
+      next = &staged.call;
+      copy_all(staged.before);
+    }
+    begin({&next, 1});
+    const std::lock_guard lock(mutex_);
+    done = begun_[call.sequence];
+  }
+  await(done, call);
+  {
+    const std::lock_guard lock(mutex_);
+    begun_.erase(call.sequence);
+  }
+  events_.put_back(done);
+  copy_all(staged.after);
+}
+
+void NcclLane::join_stream(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  const auto found = begun_.find(call.sequence);
+  // Not found: the operation is done.
+  if (found == begun_.end()) return;
+  require_cuda(cuda_, cuda_.stream_wait_event(*call.stream, found->second), "order streams");
+}
+
+// The stream is empty, so that a copy waits for nothing but itself: CUDA may block while it copies host memory.
+void NcclLane::copy_all(std::span<const StagedCall::Copy> copies) {
+  if (copies.empty()) return;
+  for (const StagedCall::Copy& each : copies) {
+    require_cuda(cuda_, cuda_.copy_async(each.to, each.from, each.bytes, stream_.handle()),
+                 "copy " + std::to_string(each.bytes) + " bytes");
+  }
+  events_.finish(stream_.handle());
+}
+
+void NcclLane::await(CudaEventHandle event, const Call& call) {
+  const Polling polling(call.timeout, call.stream ? kNoSpin : kSpin);
+  while (true) {
+    // The communicator first: an operation that failed may have left the stream as if it were done.
+    if (communicator_->settled()) {
+      const CudaStatus status = cuda_.query_event(event);
+      if (status == kCudaSuccess) return;
+      if (status != kCudaNotReady) require_cuda(cuda_, status, "finish the work on the GPU");
+    }
+    if (!polling.pause()) {
+      throw Error(ErrorKind::timeout,
+                  "a rank did not take part within " + base::human_duration(call.timeout) + " (nccl)");
+    }
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,54 @@
+// What NCCL is asked to do for a call; a pure description.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "runtime/backend/nccl/nccl_api.h"
+#include "runtime/group/call.h"
+
+namespace ddp {
+
+enum class NcclFunction { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, receive };
+
+struct NcclStep {
+  NcclFunction function = NcclFunction::all_reduce;
+  const void* send = nullptr;
+  void* receive = nullptr;
+  std::size_t count = 0;  // elements of `type`
+  NcclType type = NcclType::u8;
+  NcclOp op = NcclOp::sum;
+  int peer = -1;
+  std::optional<double> factor;  // of a premultiplied sum, which takes the place of `op`
+
+  friend bool operator==(const NcclStep&, const NcclStep&) = default;
+};
+
+// Whether the call moves data, or reduces them as NCCL can: it knows no 16-bit integers and nothing bitwise.
+bool nccl_can(const Call& call);
+
+// The steps of this rank, between group_start and group_end. Every buffer of the call lies in GPU memory. Data that are
+// only moved are bytes to NCCL. `token`: one byte of GPU memory, for barriers. A send and its recv have a communicator
+// of their own, in which rank 0 sends to rank 1.
+std::vector<NcclStep> nccl_steps(const Call& call, int rank, int size, void* token);
+
+// A call whose host buffers have been replaced by GPU memory, and what is copied before and after it.
+struct StagedCall {
+  struct Copy {
+    void* to = nullptr;
+    const void* from = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  Call call;
+  std::vector<Copy> before;
+  std::vector<Copy> after;
+};
+
+bool touches_host_memory(const Call& call);
+// GPU memory that stage() needs from `base` on.
+std::size_t staging_bytes(const Call& call);
+StagedCall stage(const Call& call, int rank, int size, std::byte* base);
+
+}  // namespace ddp

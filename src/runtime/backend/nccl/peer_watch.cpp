@@ -1,0 +1,27 @@
+#include "runtime/backend/nccl/peer_watch.h"
+
+#include <ddp/error.h>
+
+#include "base/limits.h"
+
+namespace ddp {
+
+void PeerWatch::look() {
+  if (!host_) return;
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  if (now < next_look_) return;
+  next_look_ = now + limits::kPeerLook;
+  for (std::size_t index = 0; index < host_->size(); ++index) {
+    const int rank = host_->rank_of(index);
+    if (index == host_->own() || (only_ >= 0 && rank != only_) || !host_->gone(index)) continue;
+    const auto since = gone_since_.emplace(index, now).first->second;
+    // A rank that left in order has done all it was called for, which the GPU may still be at work on here.
+    const bool left = host_->area(index).state == RankState::left;
+    if (now - since < (left ? limits::kLeftPeerGrace : limits::kLostPeerGrace)) continue;
+    throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + (left ? " has left" : " has ended or failed"),
+                rank);
+  }
+}
+
+}  // namespace ddp

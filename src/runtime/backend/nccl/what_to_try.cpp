@@ -1,0 +1,58 @@
+#include "runtime/backend/nccl/what_to_try.h"
+
+#include <sys/statvfs.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+
+namespace ddp {
+namespace {
+
+// NCCL wants about so much of /dev/shm for each pair of ranks.
+constexpr std::uint64_t kEnoughSharedMemory = std::uint64_t{64} << 20;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+GpuSurroundings GpuSurroundings::look(bool shares_machine, bool several_machines) {
+  GpuSurroundings found;
+  found.shares_machine = shares_machine;
+  found.several_machines = several_machines;
+  std::error_code none;
+  found.iommu = !std::filesystem::is_empty("/sys/kernel/iommu_groups", none) && !none;
+  found.p2p_disabled = variable("NCCL_P2P_DISABLE") == "1";
+  found.shm_disabled = variable("NCCL_SHM_DISABLE") == "1";
+  found.interface = variable("NCCL_SOCKET_IFNAME");
+  struct statvfs shm {};
+  if (::statvfs("/dev/shm", &shm) == 0) found.shm_free = std::uint64_t{shm.f_bavail} * shm.f_frsize;
+  return found;
+}
+
+std::string what_to_try(const GpuSurroundings& here) {
+  std::vector<std::string> ways;
+  if (here.shares_machine && !here.p2p_disabled) {
+    ways.push_back(std::string("NCCL_P2P_DISABLE=1 (PCIe ACS or an IOMMU") + (here.iommu ? ", which is on here," : "") +
+                   " keeps GPUs from each other's memory; if it helps, turn them off in the BIOS)");
+  }
+  if (here.shares_machine && !here.shm_disabled && here.shm_free < kEnoughSharedMemory) {
+    ways.push_back("a larger /dev/shm (" + std::to_string(here.shm_free >> 20) +
+                   " MiB are free here; docker: --shm-size=1g) or NCCL_SHM_DISABLE=1");
+  }
+  if (here.several_machines) {
+    ways.push_back("NCCL_SOCKET_IFNAME=<the interface that reaches the other machines> (now: " +
+                   (here.interface.empty() ? "NCCL's choice" : here.interface) + ")");
+    ways.push_back("NCCL_IB_DISABLE=1 (sockets instead of InfiniBand)");
+  }
+  ways.push_back("NCCL_DEBUG=INFO (NCCL says what it does)");
+  return "No collective of this group has worked yet. Try, one by one: " + base::join(ways, "; ") + ".";
+}
+
+}  // namespace ddp

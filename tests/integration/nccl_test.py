@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""nccl_test.py BIN_DIR: jobs over the nccl backend, with libcuda.so.1 and libnccl.so.2 from LD_LIBRARY_PATH.
+
+Under CTest those are stand-ins (tests/support/fake_gpu), so ranks share no real GPU and any number of them works.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+BIN = pathlib.Path(sys.argv[1])
+
+
+def launch(*words: str, **environment: str) -> subprocess.CompletedProcess:
+    # The launcher looks for GPUs itself, and finds none here; the workers do.
+    return subprocess.run([BIN / "ddplaunch", *words], capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, **environment))
+
+
+def bench(backend: str, **environment: str) -> subprocess.CompletedProcess:
+    return launch("--nproc_per_node=2", BIN / "ddp_bench", "all_reduce", "--sizes", "4K", "--iterations", "2", "--json",
+                  DDP_BACKEND=backend, **environment)
+
+
+def a_gpu_for_each_rank_is_taken_without_being_asked_for() -> None:
+    done = launch("--nproc_per_node=2", BIN / "train_charlm", "--steps", "60", "--checkpoint", "/dev/null")
+    assert "backend nccl, 2 ranks (a GPU for each rank)" in done.stderr, done
+    assert "the same on all ranks" in done.stdout, done
+
+
+def every_collective_on_gpu_memory_is_right() -> None:
+    done = launch("--nproc_per_node=3", BIN / "ddp_bench", "--sizes", "4,1K,300K", "--iterations", "2", "--json")
+    lines = [json.loads(line.split(" ", 1)[1]) for line in done.stdout.splitlines() if "{" in line]
+    assert len(lines) == 15 and all(line["wrong"] == 0 and line["backend"] == "nccl" for line in lines), done
+
+
+def a_first_collective_that_fails_is_told_with_what_to_try() -> None:
+    done = bench("nccl", FAKE_NCCL_FAIL_FIRST="1")
+    assert done.returncode != 0 and "unhandled system error" in done.stderr, done
+    assert "NCCL_P2P_DISABLE=1" in done.stderr and "NCCL_DEBUG=INFO" in done.stderr, done
+
+
+def nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what() -> None:
+    done = bench("nccl,gloo", FAKE_NCCL_FAIL_FIRST="1")
+    assert done.returncode == 0 and '"backend": "gloo"' in done.stdout, done
+    assert "backend gloo, 2 ranks (nccl cannot be used: rank 0: " in done.stderr, done
+    assert bench("", FAKE_NCCL_FAIL_FIRST="1").returncode != 0
+
+
+def without_a_gpu_the_reason_is_told() -> None:
+    done = bench("nccl", FAKE_GPU_COUNT="0")
+    assert done.returncode != 0 and "CUDA_ERROR_NO_DEVICE" in done.stderr, done
+    done = bench("nccl", FAKE_GPU_COUNT="1")
+    assert done.returncode != 0 and "ranks 0 and 1 have the same GPU" in done.stderr, done
+    done = bench("nccl", FAKE_NCCL_VERSION="21805")
+    assert done.returncode != 0 and "NCCL 2.18.5 is too old" in done.stderr, done
+
+
+if __name__ == "__main__":
+    for check in [a_gpu_for_each_rank_is_taken_without_being_asked_for, every_collective_on_gpu_memory_is_right,
+                  a_first_collective_that_fails_is_told_with_what_to_try,
+                  nccl_that_does_not_work_is_replaced_only_if_the_user_said_by_what, without_a_gpu_the_reason_is_told]:
+        check()
+        print(f"ok: {check.__name__.replace('_', ' ')}")

@@ -1,0 +1,140 @@
+#include "support/fake_gpu/fake_comm.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "runtime/reduction/reduction.h"
+#include "support/fake_gpu/fake_gpu.h"
+
+namespace fake_gpu {
+namespace {
+
+Meeting* enter_place(const std::string& place) {
+  const int descriptor = ::open(place.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return nullptr;
+  void* memory = ::mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  ::close(descriptor);
+  return static_cast<Meeting*>(memory);
+}
+
+// Between ncclGroupStart and ncclGroupEnd.
+struct Group {
+  int depth = 0;
+  std::map<std::pair<Comm*, void*>, std::vector<Operation>> operations;
+};
+thread_local Group group;
+
+void start(Comm& comm, void* stream, std::vector<Operation> operations) {
+  comm.looks = 2;
+  ++comm.pending;
+  const char* fails = std::getenv("FAKE_NCCL_FAIL_FIRST");
+  if (fails != nullptr && std::string(fails) == "1") comm.failed = true;
+  stream_of(stream).push([&comm, operations = std::move(operations)] {
+    const auto run = [&comm](const Operation& operation) {
+      try {
+        operation.deed(comm);
+      } catch (const Aborted&) {
+      }
+    };
+    std::vector<std::thread> transfers;
+    for (const Operation& operation : operations) {
+      if (operation.between_two) transfers.emplace_back([&] { run(operation); });
+    }
+    for (const Operation& operation : operations) {
+      if (!operation.between_two) run(operation);
+    }
+    for (std::thread& transfer : transfers) transfer.join();
+    --comm.pending;
+  });
+}
+
+}  // namespace
+
+std::string make_place() {
+  const int descriptor = ::memfd_create("fake-nccl", MFD_CLOEXEC);
+  if (::ftruncate(descriptor, sizeof(Meeting)) != 0) std::abort();
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor);
+}
+
+void join(Comm& comm, const std::string& place) {
+  comm.meeting = enter_place(place);
+  if (comm.meeting == nullptr) {
+    comm.failed = true;
+    return;
+  }
+  ++comm.meeting->joined;
+  try {
+    comm.until([&] { return comm.meeting->joined >= static_cast<std::uint32_t>(comm.size); });
+    comm.connected = true;
+  } catch (const Aborted&) {
+  }
+}
+
+std::size_t size_of_type(int type) {
+  constexpr std::size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+  return kSizes[type];
+}
+
+ddp::DataType type_of(int type) {
+  using ddp::DataType;
+  constexpr DataType kTypes[] = {DataType::i8,  DataType::u8,  DataType::i32, DataType::i32, DataType::i64,
+                                 DataType::i64, DataType::f16, DataType::f32, DataType::f64, DataType::bf16};
+  return kTypes[type];
+}
+
+Reduction::Reduction(const Comm& comm, int type_, int op_number) : type(type_) {
+  constexpr ddp::ReduceOp::Kind kKinds[] = {ddp::ReduceOp::sum, ddp::ReduceOp::product, ddp::ReduceOp::max,
+                                            ddp::ReduceOp::min, ddp::ReduceOp::average};
+  if (op_number >= kFirstUserOp) {
+    own_factor = comm.user_ops.at(op_number);
+  } else {
+    op = kKinds[op_number];
+    if (op.kind == ddp::ReduceOp::average) {
+      op = ddp::ReduceOp::sum;
+      own_factor = 1.0 / comm.size;
+    }
+  }
+}
+
+void Reduction::fill(const Comm& comm, const void* from, std::size_t bytes) const {
+  std::memcpy(comm.slot(comm.rank), from, bytes);
+  const std::size_t count = bytes / size_of_type(type);
+  if (own_factor != 1) ddp::scale({comm.slot(comm.rank), count, type_of(type)}, own_factor);
+}
+
+void Reduction::reduce(const Comm& comm, void* to, std::size_t bytes) const {
+  std::vector<ddp::ReductionSource> sources;
+  for (int rank = 0; rank < comm.size; ++rank) sources.push_back({comm.slot(rank), 1});
+  ddp::reduce(type_of(type), op, sources, {&to, 1}, bytes / size_of_type(type));
+}
+
+int add(void* handle, void* stream, Operation operation) {
+  Comm& comm = comm_of(handle);
+  // Who calls NCCL while it is in progress has not looked at the communicator's state.
+  if (!comm.connected || comm.looks > 0 || comm.aborted || comm.splitting) return kInvalidUsage;
+  if (group.depth > 0) {
+    group.operations[{&comm, stream}].push_back(std::move(operation));
+    return kSuccess;
+  }
+  start(comm, stream, {std::move(operation)});
+  return kInProgress;
+}
+
+void start_group() {
+  ++group.depth;
+}
+
+void end_group() {
+  if (--group.depth > 0) return;
+  for (auto& [key, operations] : std::exchange(group.operations, {})) {
+    start(*key.first, key.second, std::move(operations));
+  }
+}
+
+}  // namespace fake_gpu

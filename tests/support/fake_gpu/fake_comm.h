@@ -1,0 +1,118 @@
+// A communicator of the fake NCCL: ranks, threads or processes, that meet in shared memory.
+#pragma once
+
+#include <ddp/data_type.h>
+#include <ddp/reduce_op.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace fake_gpu {
+
+inline constexpr int kSuccess = 0;
+inline constexpr int kSystemError = 2;
+inline constexpr int kInvalidArgument = 4;
+inline constexpr int kInvalidUsage = 5;
+inline constexpr int kInProgress = 7;
+
+inline constexpr std::size_t kMostRanks = 16;
+inline constexpr std::size_t kSlot = std::size_t{256} << 10;
+inline constexpr std::size_t kPairSlot = std::size_t{64} << 10;
+inline constexpr int kFirstUserOp = 100;
+
+// What all ranks of a communicator map.
+struct Meeting {
+  struct Pair {
+    std::atomic<std::uint32_t> filled;
+    std::atomic<std::uint32_t> emptied;
+  };
+  std::atomic<std::uint32_t> joined;
+  std::atomic<std::uint32_t> arrived;
+  std::atomic<std::uint32_t> generation;
+  Pair pairs[kMostRanks][kMostRanks];
+  std::byte slots[kMostRanks][kSlot];
+  std::byte pair_slots[kMostRanks][kMostRanks][kPairSlot];
+};
+
+struct Aborted {};
+
+struct Comm {
+  int rank = 0;
+  int size = 1;
+  Meeting* meeting = nullptr;
+  std::atomic<bool> aborted = false;
+  std::atomic<bool> connected = false;
+  std::atomic<bool> splitting = false;
+  std::atomic<bool> failed = false;
+  std::atomic<bool> finalized = false;
+  std::atomic<int> looks = 0;    // until what was called is "on the stream"
+  std::atomic<int> pending = 0;  // operations
+  std::map<int, double> user_ops;
+
+  template <typename Condition>
+  void until(Condition&& condition) const {
+    for (int turn = 0; !condition(); ++turn) {
+      if (aborted) throw Aborted();
+      if (turn < 100) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    }
+  }
+  void barrier() const {
+    const std::uint32_t generation = meeting->generation;
+    if (++meeting->arrived == static_cast<std::uint32_t>(size)) {
+      meeting->arrived = 0;
+      ++meeting->generation;
+    } else {
+      until([&] { return meeting->generation != generation; });
+    }
+  }
+  std::byte* slot(int of) const { return meeting->slots[of]; }
+};
+
+// Communicators are never freed: threads that were left behind may use them.
+inline Comm& comm_of(void* handle) {
+  return *static_cast<Comm*>(handle);
+}
+
+// A meeting place that vanishes with its maker.
+std::string make_place();
+// Until all ranks have come.
+void join(Comm& comm, const std::string& place);
+
+std::size_t size_of_type(int type);
+ddp::DataType type_of(int type);
+
+// How the slots of all ranks are reduced.
+struct Reduction {
+  int type = 0;
+  ddp::ReduceOp op;
+  double own_factor = 1;
+
+  Reduction(const Comm& comm, int type_, int op_number);
+  // This rank's elements, as they count.
+  void fill(const Comm& comm, const void* from, std::size_t bytes) const;
+  void reduce(const Comm& comm, void* to, std::size_t bytes) const;
+};
+
+// One rank's part of an operation.
+struct Operation {
+  std::function<void(Comm& comm)> deed;
+  bool between_two = false;
+};
+
+// Puts it on the stream, or into the thread's open group.
+int add(void* handle, void* stream, Operation operation);
+void start_group();
+void end_group();
+
+}  // namespace fake_gpu

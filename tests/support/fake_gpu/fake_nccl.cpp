@@ -1,0 +1,271 @@
+// libnccl.so.2, as far as the runtime uses it.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "support/fake_gpu/fake_comm.h"
+#include "support/fake_gpu/fake_gpu.h"
+
+using namespace fake_gpu;
+
+namespace {
+
+template <typename Deed>
+void in_pieces(std::size_t bytes, std::size_t piece, Deed&& deed) {
+  for (std::size_t first = 0; first < bytes; first += piece) deed(first, std::min(piece, bytes - first));
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+struct UniqueId {
+  char bytes[128];
+};
+
+EXPORT int ncclGetVersion(int* version) {
+  const char* text = std::getenv("FAKE_NCCL_VERSION");
+  *version = text == nullptr ? 22907 : std::atoi(text);
+  return kSuccess;
+}
+EXPORT const char* ncclGetErrorString(int result) {
+  return result == kSystemError ? "unhandled system error" : "invalid usage";
+}
+EXPORT const char* ncclGetLastError(void*) {
+  return "said the fake";
+}
+EXPORT int ncclGetUniqueId(UniqueId* id) {
+  std::memset(id, 0, sizeof *id);
+  const std::string place = make_place();
+  std::memcpy(id->bytes, place.data(), place.size());
+  return kSuccess;
+}
+EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, const int* config) {
+  unsigned magic = 0;
+  int blocking = 1;
+  std::memcpy(&magic, config + 2, sizeof magic);
+  std::memcpy(&blocking, config + 4, sizeof blocking);
+  if (magic != 0xcafebeef || blocking != 0) return kInvalidArgument;
+  auto* comm = new Comm;
+  comm->rank = rank;
+  comm->size = size;
+  std::thread([comm, place = std::string(id.bytes)] { join(*comm, place); }).detach();
+  *made = comm;
+  return kInProgress;
+}
+EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
+  Comm& parent = comm_of(handle);
+  if (!parent.connected || parent.looks > 0 || parent.pending > 0) return kInvalidUsage;
+  parent.splitting = true;
+  auto* comm = color < 0 ? nullptr : new Comm;
+  *made = comm;
+  std::thread([&parent, comm, color, key] {
+    struct Wish {
+      int color;
+      int key;
+    };
+    const Wish own{color, key};
+    try {
+      std::memcpy(parent.slot(parent.rank), &own, sizeof own);
+      parent.barrier();
+      std::vector<std::pair<int, int>> members;  // key, rank
+      for (int rank = 0; rank < parent.size; ++rank) {
+        Wish wish{};
+        std::memcpy(&wish, parent.slot(rank), sizeof wish);
+        if (wish.color == color) members.emplace_back(wish.key, rank);
+      }
+      std::sort(members.begin(), members.end());
+      parent.barrier();
+      const int leader = members[0].second;
+      if (comm != nullptr && leader == parent.rank) {
+        const std::string place = make_place();
+        std::memcpy(parent.slot(parent.rank), place.c_str(), place.size() + 1);
+      }
+      parent.barrier();
+      const std::string place(reinterpret_cast<const char*>(parent.slot(leader)));
+      if (comm != nullptr) {
+        comm->size = static_cast<int>(members.size());
+        for (std::size_t i = 0; i < members.size(); ++i) {
+          if (members[i].second == parent.rank) comm->rank = static_cast<int>(i);
+        }
+        join(*comm, place);
+      }
+      parent.barrier();
+      parent.splitting = false;
+    } catch (const Aborted&) {
+    }
+  }).detach();
+  return kInProgress;
+}
+EXPORT int ncclCommGetAsyncError(void* handle, int* state) {
+  Comm& comm = comm_of(handle);
+  *state = kSuccess;
+  if (!comm.connected || comm.splitting || (comm.finalized && comm.pending > 0)) *state = kInProgress;
+  if (comm.looks > 0) {
+    --comm.looks;
+    *state = kInProgress;
+  }
+  if (comm.failed) *state = kSystemError;
+  return kSuccess;
+}
+EXPORT int ncclCommFinalize(void* handle) {
+  comm_of(handle).finalized = true;
+  return kInProgress;
+}
+EXPORT int ncclCommDestroy(void* handle) {
+  return comm_of(handle).finalized ? kSuccess : kInvalidUsage;
+}
+EXPORT int ncclCommAbort(void* handle) {
+  Comm& comm = comm_of(handle);
+  comm.aborted = true;
+  while (comm.pending > 0) std::this_thread::yield();
+  return kSuccess;
+}
+EXPORT int ncclGroupStart() {
+  start_group();
+  return kSuccess;
+}
+EXPORT int ncclGroupEnd() {
+  end_group();
+  return kInProgress;
+}
+EXPORT int ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, void* handle) {
+  if (residence != 1) return kInvalidArgument;
+  Comm& comm = comm_of(handle);
+  double factor = 0;
+  switch (type_of(type)) {
+    case ddp::DataType::f16:
+      factor = static_cast<float>(*static_cast<ddp::Float16*>(scalar));
+      break;
+    case ddp::DataType::bf16:
+      factor = static_cast<float>(*static_cast<ddp::BFloat16*>(scalar));
+      break;
+    case ddp::DataType::f32:
+      factor = *static_cast<float*>(scalar);
+      break;
+    case ddp::DataType::f64:
+      factor = *static_cast<double*>(scalar);
+      break;
+    default:
+      return kInvalidArgument;
+  }
+  *op = comm.user_ops.empty() ? kFirstUserOp : comm.user_ops.rbegin()->first + 1;
+  comm.user_ops[*op] = factor;
+  return kSuccess;
+}
+EXPORT int ncclRedOpDestroy(int op, void* handle) {
+  return comm_of(handle).user_ops.erase(op) == 1 ? kSuccess : kInvalidArgument;
+}
+EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
+                         void* stream) {
+  const Reduction reduction(comm_of(handle), type, op);
+  const std::size_t bytes = count * size_of_type(type);
+  return add(handle, stream, {[=](Comm& comm) {
+               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                 reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
+                 comm.barrier();
+                 reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
+                 comm.barrier();
+               });
+             }});
+}
+EXPORT int ncclReduce(const void* send, void* receive, std::size_t count, int type, int op, int root, void* handle,
+                      void* stream) {
+  const Reduction reduction(comm_of(handle), type, op);
+  const std::size_t bytes = count * size_of_type(type);
+  return add(handle, stream, {[=](Comm& comm) {
+               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                 reduction.fill(comm, static_cast<const std::byte*>(send) + first, piece);
+                 comm.barrier();
+                 if (comm.rank == root) reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
+                 comm.barrier();
+               });
+             }});
+}
+EXPORT int ncclReduceScatter(const void* send, void* receive, std::size_t count, int type, int op, void* handle,
+                             void* stream) {
+  const Reduction reduction(comm_of(handle), type, op);
+  const std::size_t bytes = count * size_of_type(type);
+  return add(handle, stream, {[=](Comm& comm) {
+               for (int part = 0; part < comm.size; ++part) {
+                 const auto* from = static_cast<const std::byte*>(send) + static_cast<std::size_t>(part) * bytes;
+                 in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                   reduction.fill(comm, from + first, piece);
+                   comm.barrier();
+                   if (comm.rank == part) reduction.reduce(comm, static_cast<std::byte*>(receive) + first, piece);
+                   comm.barrier();
+                 });
+               }
+             }});
+}
+EXPORT int ncclBroadcast(const void* send, void* receive, std::size_t count, int type, int root, void* handle,
+                         void* stream) {
+  const std::size_t bytes = count * size_of_type(type);
+  return add(handle, stream, {[=](Comm& comm) {
+               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                 if (comm.rank == root) {
+                   std::memcpy(comm.slot(root), static_cast<const std::byte*>(send) + first, piece);
+                 }
+                 comm.barrier();
+                 std::memcpy(static_cast<std::byte*>(receive) + first, comm.slot(root), piece);
+                 comm.barrier();
+               });
+             }});
+}
+EXPORT int ncclAllGather(const void* send, void* receive, std::size_t count, int type, void* handle, void* stream) {
+  const std::size_t bytes = count * size_of_type(type);
+  return add(handle, stream, {[=](Comm& comm) {
+               in_pieces(bytes, kSlot, [&](std::size_t first, std::size_t piece) {
+                 std::memcpy(comm.slot(comm.rank), static_cast<const std::byte*>(send) + first, piece);
+                 comm.barrier();
+                 for (int rank = 0; rank < comm.size; ++rank) {
+                   std::byte* to = static_cast<std::byte*>(receive) + static_cast<std::size_t>(rank) * bytes;
+                   std::memcpy(to + first, comm.slot(rank), piece);
+                 }
+                 comm.barrier();
+               });
+             }});
+}
+EXPORT int ncclSend(const void* send, std::size_t count, int type, int peer, void* handle, void* stream) {
+  const std::size_t bytes = count * size_of_type(type);
+  return add(handle, stream,
+             {[=](Comm& comm) {
+                Meeting::Pair& pair = comm.meeting->pairs[comm.rank][peer];
+                std::byte* slot = comm.meeting->pair_slots[comm.rank][peer];
+                in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
+                  comm.until([&] { return pair.filled == pair.emptied; });
+                  std::memcpy(slot, static_cast<const std::byte*>(send) + first, piece);
+                  ++pair.filled;
+                });
+                comm.until([&] { return pair.filled == pair.emptied; });
+              },
+              true});
+}
+EXPORT int ncclRecv(void* receive, std::size_t count, int type, int peer, void* handle, void* stream) {
+  const std::size_t bytes = count * size_of_type(type);
+  return add(handle, stream,
+             {[=](Comm& comm) {
+                Meeting::Pair& pair = comm.meeting->pairs[peer][comm.rank];
+                const std::byte* slot = comm.meeting->pair_slots[peer][comm.rank];
+                in_pieces(bytes, kPairSlot, [&](std::size_t first, std::size_t piece) {
+                  comm.until([&] { return pair.filled != pair.emptied; });
+                  std::memcpy(static_cast<std::byte*>(receive) + first, slot, piece);
+                  ++pair.emptied;
+                });
+              },
+              true});
+}
+EXPORT int ncclMemAlloc(void** memory, std::size_t bytes) {
+  *memory = allocate(bytes);
+  return *memory == nullptr ? kInvalidUsage : kSuccess;
+}
+EXPORT int ncclMemFree(void* memory) {
+  return release(memory) ? kSuccess : kInvalidArgument;
+}
+EXPORT int ncclCommRegister(void* handle, void* memory, std::size_t, void** registration) {
+  *registration = comm_of(handle).connected ? memory : nullptr;
+  return kSuccess;
+}
+EXPORT int ncclCommDeregister(void*, void*) {
+  return kSuccess;
+}

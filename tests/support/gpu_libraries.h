@@ -1,0 +1,52 @@
+// The driver and NCCL of a machine with GPUs in software (support/fake_gpu), or those of this machine with
+// DDP_TEST_GPU=1, so that the same tests run on a real GPU.
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "runtime/backend/nccl/cuda_library.h"
+#include "runtime/backend/nccl/nccl_backend.h"
+#include "runtime/backend/nccl/nccl_library.h"
+#include "support/require.h"
+#include "support/typed_values.h"
+
+namespace ddp::test {
+
+inline bool on_real_gpu() {
+  const char* value = std::getenv("DDP_TEST_GPU");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// A table of one's own, whose entries a test may replace.
+inline std::shared_ptr<NcclBackend::Libraries> gpu_libraries() {
+  static const CudaLibrary cuda = open_cuda(on_real_gpu() ? "libcuda.so.1" : DDP_FAKE_GPU_DIR "/libcuda.so.1");
+  static const NcclLibrary nccl = open_nccl(on_real_gpu() ? "libnccl.so.2" : DDP_FAKE_GPU_DIR "/libnccl.so.2");
+  require(cuda.obstacle.empty(), cuda.obstacle);
+  require(nccl.obstacle.empty(), nccl.obstacle);
+  auto libraries = std::make_shared<NcclBackend::Libraries>();
+  libraries->cuda = cuda.api;
+  libraries->nccl = nccl.api;
+  return libraries;
+}
+
+// Copies between host and GPU that are done when they return.
+inline void copy_now(const CudaApi& cuda, void* to, const void* from, std::size_t bytes) {
+  CudaStream stream(cuda);
+  CudaEvents events(cuda);
+  require_cuda(cuda, cuda.copy_async(to, from, bytes, stream.handle()), "copy");
+  events.finish(stream.handle());
+}
+
+// Values in GPU memory of the group.
+inline DeviceMemory gpu_memory(ProcessGroup& group) {
+  const CudaApi& cuda = gpu_libraries()->cuda;
+  return {[&group](std::size_t bytes) { return group.allocate(bytes, DataType::u8, DeviceType::cuda); },
+          [cuda](void* to, const void* from, std::size_t bytes) { copy_now(cuda, to, from, bytes); }};
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,35 @@
+#include "runtime/backend/nccl/nccl_library.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+#include "runtime/backend/nccl/cuda_library.h"
+
+using Catch::Contains;
+
+TEST_CASE("versions of nccl are told as people write them") {
+  CHECK(ddp::nccl_version_text(22907) == "2.29.7");
+  CHECK(ddp::nccl_version_text(21903) == "2.19.3");
+}
+
+TEST_CASE("a library that is missing or is another one is an obstacle that says so") {
+  CHECK_THAT(ddp::open_nccl("/nowhere/libnccl.so.2").obstacle, Contains("LD_LIBRARY_PATH"));
+  CHECK_THAT(ddp::open_nccl("libm.so.6").obstacle, Contains("it has no ncclGetVersion"));
+  CHECK(ddp::open_cuda("/nowhere/libcuda.so.1").obstacle == "there is no NVIDIA driver here");
+  CHECK_THAT(ddp::open_cuda("libm.so.6").obstacle, Contains("it has no cuInit"));
+}
+
+TEST_CASE("an nccl that is too old is refused with the version that is needed") {
+  ::setenv("FAKE_NCCL_VERSION", "21805", 1);
+  const ddp::NcclLibrary old = ddp::open_nccl(DDP_FAKE_GPU_DIR "/libnccl.so.2");
+  ::unsetenv("FAKE_NCCL_VERSION");
+  CHECK(old.obstacle == "NCCL 2.18.5 is too old; 2.19.0 or newer is needed");
+}
+
+TEST_CASE("a driver without gpus does not start") {
+  ::setenv("FAKE_GPU_COUNT", "0", 1);
+  const ddp::CudaLibrary none = ddp::open_cuda(DDP_FAKE_GPU_DIR "/libcuda.so.1");
+  ::unsetenv("FAKE_GPU_COUNT");
+  CHECK_THAT(none.obstacle, Contains("CUDA_ERROR_NO_DEVICE"));
+}

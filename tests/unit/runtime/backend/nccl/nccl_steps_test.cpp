@@ -1,0 +1,114 @@
+#include "runtime/backend/nccl/nccl_steps.h"
+
+#include <catch2/catch.hpp>
+
+#include <array>
+
+#include "support/calls.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+std::array<float, 64> memory;
+
+Buffer gpu(std::size_t first, std::size_t count, DataType type = DataType::f32) {
+  return {memory.data() + first, count, type, DeviceType::cuda};
+}
+ConstBuffer host(std::size_t first, std::size_t count) {
+  return {memory.data() + first, count, DataType::f32};
+}
+
+}  // namespace
+
+TEST_CASE("a reduction keeps its type and a movement is bytes") {
+  const auto reduction = nccl_steps(all_reduce(gpu(0, 8), ReduceOp::average), 0, 2, nullptr);
+  REQUIRE(reduction.size() == 1);
+  CHECK(reduction[0] ==
+        NcclStep{NcclFunction::all_reduce, memory.data(), memory.data(), 8, NcclType::f32, NcclOp::average});
+  const auto movement = nccl_steps(broadcast(gpu(0, 8), 1), 0, 2, nullptr);
+  REQUIRE(movement.size() == 1);
+  CHECK(movement[0] ==
+        NcclStep{NcclFunction::broadcast, memory.data(), memory.data(), 32, NcclType::u8, NcclOp::sum, 1});
+}
+
+TEST_CASE("a premultiplied sum keeps its factor even if that is one") {
+  // Whether it is one must not change what NCCL is asked for: ranks have different factors.
+  const auto steps = nccl_steps(all_reduce(gpu(0, 8), ReduceOp::premultiplied(1)), 0, 2, nullptr);
+  CHECK(steps[0].factor == 1.0);
+}
+
+TEST_CASE("with bool sum and max are or and product and min are and") {
+  const auto op_of = [](ReduceOp op) {
+    return nccl_steps(all_reduce(gpu(0, 8, DataType::boolean), op), 0, 2, nullptr)[0].op;
+  };
+  CHECK(op_of(ReduceOp::sum) == NcclOp::max);
+  CHECK(op_of(ReduceOp::max) == NcclOp::max);
+  CHECK(op_of(ReduceOp::product) == NcclOp::min);
+  CHECK(op_of(ReduceOp::min) == NcclOp::min);
+}
+
+TEST_CASE("nccl cannot reduce short integers or bits but moves anything") {
+  CHECK_FALSE(nccl_can(all_reduce(gpu(0, 8, DataType::i16))));
+  CHECK_FALSE(nccl_can(all_reduce(gpu(0, 8, DataType::u8), ReduceOp::bit_xor)));
+  CHECK(nccl_can(all_reduce(gpu(0, 8, DataType::u8), ReduceOp::max)));
+  CHECK(nccl_can(broadcast(gpu(0, 8, DataType::i16), 0)));
+}
+
+TEST_CASE("parts of different sizes are gathered and scattered rank by rank") {
+  Call gather = call_of(Operation::all_gather, gpu(0, 2), {});
+  gather.output_parts = {gpu(8, 3), gpu(16, 2), gpu(24, 0)};
+  const auto steps = nccl_steps(gather, 1, 3, nullptr);
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].peer == 0);
+  CHECK(steps[0].count == 12);
+  CHECK(steps[1].send == memory.data());
+  CHECK(steps[1].receive == memory.data() + 16);
+
+  Call scatter = call_of(Operation::reduce_scatter, gpu(0, 5), gpu(32, 2));
+  scatter.input_parts = {gpu(0, 3), gpu(3, 2)};
+  const auto reductions = nccl_steps(scatter, 1, 2, nullptr);
+  REQUIRE(reductions.size() == 2);
+  CHECK(reductions[1].function == NcclFunction::reduce);
+  CHECK(reductions[1].peer == 1);
+  CHECK(reductions[1].send == memory.data() + 3);
+}
+
+TEST_CASE("an exchange sends to and receives from every rank with something to give") {
+  const auto all = nccl_steps(call_of(Operation::all_to_all, gpu(0, 6), gpu(8, 6)), 1, 3, nullptr);
+  CHECK(all.size() == 6);
+  const auto root = nccl_steps(call_of(Operation::gather, gpu(0, 2), gpu(8, 6), 1), 1, 3, nullptr);
+  CHECK(root.size() == 4);  // its own among them
+  const auto other = nccl_steps(call_of(Operation::gather, gpu(0, 2), {}, 1), 0, 3, nullptr);
+  REQUIRE(other.size() == 1);
+  CHECK(other[0].function == NcclFunction::send);
+  CHECK(other[0].peer == 1);
+}
+
+TEST_CASE("a stage copies in what the rank gives and out what it gets") {
+  std::array<std::byte, 4096> base;
+  const auto staged_broadcast = [&](int rank) {
+    const ConstBuffer data = host(0, 8);
+    return stage(broadcast({memory.data(), data.count, data.type}, 1), rank, 2, base.data());
+  };
+  CHECK(staged_broadcast(0).before.empty());
+  CHECK(staged_broadcast(0).after.size() == 1);
+  CHECK(staged_broadcast(1).before.size() == 1);
+
+  const Call gather = call_of(Operation::gather, host(0, 2), {memory.data() + 8, 4, DataType::f32}, 0);
+  const StagedCall staged = stage(gather, 0, 2, base.data());
+  REQUIRE(staged.before.size() == 1);
+  REQUIRE(staged.after.size() == 1);
+  CHECK(staged.call.input.data != staged.call.output.data);
+  CHECK(staged.call.output.device == DeviceType::cuda);
+  CHECK(staged.after[0].bytes == 16);
+  CHECK(staging_bytes(gather) == 512);
+}
+
+TEST_CASE("what lies in gpu memory needs no stage") {
+  CHECK_FALSE(touches_host_memory(all_reduce(gpu(0, 8))));
+  CHECK_FALSE(touches_host_memory(barrier()));
+  CHECK_FALSE(touches_host_memory(call_of(Operation::gather, gpu(0, 8), {}, 1)));
+  CHECK(touches_host_memory(call_of(Operation::all_gather, host(0, 8), gpu(8, 16))));
+}

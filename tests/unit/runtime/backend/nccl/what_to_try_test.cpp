@@ -1,0 +1,41 @@
+#include "runtime/backend/nccl/what_to_try.h"
+
+#include <catch2/catch.hpp>
+
+using Catch::Contains;
+using ddp::GpuSurroundings;
+using ddp::what_to_try;
+
+TEST_CASE("ranks of one machine are told of peer to peer access first and of the iommu that is on") {
+  GpuSurroundings here;
+  here.shares_machine = true;
+  here.shm_free = std::uint64_t{8} << 30;
+  CHECK_THAT(what_to_try(here), Contains("Try, one by one: NCCL_P2P_DISABLE=1"));
+  CHECK_THAT(what_to_try(here), !Contains("which is on here") && !Contains("/dev/shm") && !Contains("SOCKET"));
+  here.iommu = true;
+  CHECK_THAT(what_to_try(here), Contains("IOMMU, which is on here,"));
+}
+
+TEST_CASE("what is set already is not proposed") {
+  GpuSurroundings here;
+  here.shares_machine = true;
+  here.p2p_disabled = true;
+  here.shm_disabled = true;
+  CHECK(what_to_try(here) ==
+        "No collective of this group has worked yet. Try, one by one: NCCL_DEBUG=INFO (NCCL says what it does).");
+}
+
+TEST_CASE("little shared memory is named with how much is free") {
+  GpuSurroundings here;
+  here.shares_machine = true;
+  here.shm_free = std::uint64_t{12} << 20;
+  CHECK_THAT(what_to_try(here), Contains("12 MiB are free here") && Contains("NCCL_SHM_DISABLE=1"));
+}
+
+TEST_CASE("ranks of several machines are told of the interface and of infiniband") {
+  GpuSurroundings here;
+  here.several_machines = true;
+  CHECK_THAT(what_to_try(here), Contains("now: NCCL's choice") && Contains("NCCL_IB_DISABLE=1"));
+  here.interface = "eth1";
+  CHECK_THAT(what_to_try(here), Contains("now: eth1"));
+}
