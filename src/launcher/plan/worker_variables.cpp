@@ -3,6 +3,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/plan/host_facts.h"
+#include "wire/progress_board.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -46,6 +47,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
       {env::kErrorFile, plan.log_dir == "/dev/null" ? "" : position.error_file},
       {env::kSignalsToHandle, signal_names(plan.ending_signals)},
       {env::kAttempt, std::to_string(position.attempt)},
+      {env::kBoard, std::to_string(wire::kBoardDescriptor)},
   };
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
     variables.emplace(env::kNcclAsyncErrorHandling, "1");

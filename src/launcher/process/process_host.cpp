@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "base/unique_fd.h"
 #include "launcher/process/process_tree.h"
+#include "launcher/process/worker_board.h"
 
 namespace ddp::launcher {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 struct Child {
   pid_t pid = 0;
   base::UniqueFd pidfd;
+  WorkerBoard board;
   std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
   bool asked_to_end = false;
   // Set once the leader is reaped; the worker has ended when its group is empty too.
@@ -62,6 +64,8 @@ class LinuxProcessHost : public ProcessHost {
   base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
     const int in = spec.reads_stdin ? -1 : nothing_.get();
     SpawnContext context{in, out, err};
+    WorkerBoard board(spec.rank, local_rank, spec.attempt);
+    context.board = board.descriptor();
     if (cgroup_ != nullptr) {
       context.cgroup_procs = cgroup_->procs_fd();
       context.cgroup = cgroup_->folder_fd();
@@ -69,12 +73,16 @@ class LinuxProcessHost : public ProcessHost {
     auto spawned = spawn_worker(spec, context);
     if (!spawned) return spawned.error();
     const pid_t pid = spawned.value().pid;
-    Child child{pid, std::move(spawned.value().pidfd), nullptr, false, std::nullopt, 0};
+    Child child{pid, std::move(spawned.value().pidfd), std::move(board), nullptr, false, std::nullopt, 0};
     if (child.pidfd) {
       child.watch = loop_.watch_readable(child.pidfd.get(), [this, local_rank] { leader_ended(local_rank); });
     }
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
     return pid;
+  }
+
+  void say_lost(int rank) override {
+    for (const auto& [local_rank, child] : children_) child.board.say_lost(rank);
   }
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }

@@ -38,6 +38,9 @@ class ProcessHost {
   // Nothing happens if the worker has ended: a pid is signalled only while it cannot belong to anybody else.
   virtual void signal(int local_rank, int signal, SignalTarget target) = 0;
 
+  // Tells all workers by their boards that the failure of this rank ends the job.
+  virtual void say_lost(int /*rank*/) {}
+
   // Kills what the workers left behind. Blocks for at most limits::kLeftoverWait. Returns what could not be killed.
   virtual std::vector<pid_t> end_leftovers() = 0;
 };

@@ -30,6 +30,7 @@
 #include "base/text.h"
 #include "launcher/plan/cgroups.h"
 #include "launcher/process/clone_into_cgroup.h"
+#include "wire/progress_board.h"
 
 namespace ddp::launcher {
 namespace {
@@ -82,6 +83,15 @@ void connect_streams(ChildWork& work) {
   }
 }
 
+void hand_over_board(const ChildWork& work) {
+  if (work.streams.board < 0) return;
+  if (work.streams.board != wire::kBoardDescriptor) {
+    ::dup2(work.streams.board, wire::kBoardDescriptor);
+  } else {
+    ::fcntl(wire::kBoardDescriptor, F_SETFD, 0);
+  }
+}
+
 // The kernel's out-of-memory killer should take a worker before it takes the one that watches over all of them.
 void raise_oom_score(const ChildWork& work) {
   const int file = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -112,6 +122,7 @@ int become_worker(void* argument) {
   }
   connect_streams(work);
   close_at_exec(work);
+  hand_over_board(work);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -27,12 +27,14 @@ struct SpawnContext {
   int out = -1;
   int err = -1;
   int cgroup_procs = -1;  // cgroup.procs of the cgroup to join, open for writing; -1: none
+  int board = -1;         // becomes wire::kBoardDescriptor, if the worker may have so many; -1: none
   int cgroup = -1;        // the folder of that cgroup, open; -1: it joins by cgroup_procs, which takes longer
 };
 
 // Starts the worker as the leader of a session and process group of its own, with default signal dispositions, an empty
-// signal mask, and no descriptors of ours but the first three; it is killed when the calling thread ends. Returns when
-// the program runs, or why it does not; then nothing of it is left. Its argv is spec.arguments. The caller reaps it.
+// signal mask, and no descriptors of ours but the first three and the board; it is killed when the calling thread ends.
+// Returns when the program runs, or why it does not; then nothing of it is left. Its argv is spec.arguments. The caller
+// reaps it.
 //
 // Call from one long-lived thread that has descriptors 0 to 2 open.
 base::Result<Spawned, SpawnFailure> spawn_worker(const WorkerSpec& spec, const SpawnContext& context);

@@ -53,6 +53,8 @@ WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assign
   position.last_failure = context.last_failure;
 
   WorkerSpec spec;
+  spec.rank = assignment.first_rank + context.local_rank;
+  spec.attempt = context.attempt;
   spec.program = plan.program;
   spec.arguments = arguments_of(plan, context.local_rank);
   spec.environment = environment_of(plan, position);

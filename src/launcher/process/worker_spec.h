@@ -10,6 +10,8 @@
 namespace ddp::launcher {
 
 struct WorkerSpec {
+  int rank = 0;
+  int attempt = 0;
   std::string program;                   // path
   std::vector<std::string> arguments;    // argv, complete: macros replaced, --local_rank inserted
   std::vector<std::string> environment;  // "NAME=value", complete

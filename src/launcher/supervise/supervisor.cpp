@@ -48,6 +48,8 @@ class Supervisor {
   WorkerEnded describe_end(int local_rank, const WorkerExit& exit) {
     WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt};
     if (exit.status.success()) return event;
+    // Before any of them is asked to end.
+    parts_.processes.say_lost(parts_.assignment.first_rank + local_rank);
     event.error = read_error_record(parts_.directory.file(local_rank, "error.json"));
     if (exit.status.was_killed_by(SIGKILL)) event.oom = oom_.new_kill();
     return event;

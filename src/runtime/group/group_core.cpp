@@ -12,6 +12,7 @@
 #include "runtime/error_file.h"
 #include "runtime/host/contract.h"
 #include "runtime/host/host_group.h"
+#include "runtime/progress/board.h"
 
 namespace ddp {
 namespace {
@@ -41,13 +42,16 @@ using std::chrono::milliseconds;
 // exception ends it.
 class GroupCore::Runner : public CallRunner {
  public:
-  Runner(const GroupDescription& description, std::shared_ptr<Backend> backend)
+  Runner(const GroupDescription& description, std::shared_ptr<Backend> backend, std::shared_ptr<GroupProgress> progress)
       : group_(description.name),
         rank_(description.options.rank),
         size_(description.options.size),
         host_(description.options.host),
         compares_all_(description.detail && !(host_ && host_->holds_all())),
-        backend_(std::move(backend)) {}
+        backend_(std::move(backend)),
+        progress_(std::move(progress)) {}
+
+  void called(const Call& call) override { progress_->called(call); }
 
   std::size_t begins_ahead() const override { return backend_->begins_ahead(); }
 
@@ -61,7 +65,9 @@ class GroupCore::Runner : public CallRunner {
     }
     if (can_begin == 0) return 0;
     // Which of several fails to begin cannot be known; the first is named.
-    return guarded(*calls.front(), [&] { return backend_->begin(calls.first(can_begin)); });
+    const std::size_t begun = guarded(*calls.front(), [&] { return backend_->begin(calls.first(can_begin)); });
+    for (const Call* call : calls.first(begun)) progress_->started(*call);
+    return begun;
   }
 
   void join_stream(const Call& call) override { backend_->join_stream(call); }
@@ -72,8 +78,10 @@ class GroupCore::Runner : public CallRunner {
         show(call);
         if (compares_all_) compare_all(call);
       }
+      progress_->started(call);
       if (!moves_nothing(call)) backend_->run(call);
     });
+    progress_->finished(call);
   }
 
   std::string describe(const Call& call) const override {
@@ -153,6 +161,7 @@ class GroupCore::Runner : public CallRunner {
   const std::shared_ptr<HostGroup> host_;
   const bool compares_all_;
   const std::shared_ptr<Backend> backend_;
+  const std::shared_ptr<GroupProgress> progress_;
   std::atomic<std::uint64_t> shown_ = 0;  // begin() and run() may come from two threads
 };
 
@@ -160,7 +169,8 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
     : description_(std::move(description)),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
-      collectives_(std::make_shared<Runner>(description_, backend_)) {}
+      progress_(std::make_shared<GroupProgress>(process_board(), description_.name, rank(), size())),
+      collectives_(std::make_shared<Runner>(description_, backend_, progress_)) {}
 
 GroupCore::~GroupCore() {
   if (std::uncaught_exceptions() == 0) return;
@@ -172,7 +182,7 @@ OperationQueue& GroupCore::queue_of(const Call& call) {
   if (!is_transfer(call.operation)) return collectives_;
   const std::lock_guard lock(mutex_);
   auto& lane = lanes_[{call.operation, call.peer}];
-  if (!lane) lane = std::make_unique<OperationQueue>(std::make_shared<Runner>(description_, backend_));
+  if (!lane) lane = std::make_unique<OperationQueue>(std::make_shared<Runner>(description_, backend_, progress_));
   return *lane;
 }
 

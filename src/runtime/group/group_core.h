@@ -16,6 +16,8 @@
 
 namespace ddp {
 
+class GroupProgress;
+
 // Makes the backend of a group whose ranks meet in `store`.
 using BackendFactory =
     std::function<std::unique_ptr<Backend>(const BackendOptions& options, std::shared_ptr<Store> store)>;
@@ -70,6 +72,7 @@ class GroupCore {
   const GroupDescription description_;
   const std::shared_ptr<Backend> backend_;  // shared with the operations under way
   const std::string backend_name_;
+  const std::shared_ptr<GroupProgress> progress_;
 
   std::mutex mutex_;
   std::map<std::string, int> groups_made_;  // by list of ranks

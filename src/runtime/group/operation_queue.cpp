@@ -11,6 +11,7 @@ namespace ddp {
 std::shared_ptr<WorkState> QueueState::push(Call call) {
   Lock lock(mutex_);
   call.sequence = next_sequence_++;
+  runner_->called(call);
   auto work = std::make_shared<WorkState>(shared_from_this(), std::move(call));
   waiting_.push_back(work);
   if (holds_ == 0) begin_next(lock);

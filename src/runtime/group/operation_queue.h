@@ -26,6 +26,8 @@ class CallRunner {
  public:
   virtual ~CallRunner() = default;
 
+  // As soon as it is called, in order; by one thread at a time.
+  virtual void called(const Call& /*call*/) {}
   // See Backend; they throw ddp::Error.
   virtual std::size_t begins_ahead() const { return 0; }
   virtual std::size_t begin(std::span<const Call* const> calls) = 0;

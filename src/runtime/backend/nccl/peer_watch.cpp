@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include "base/limits.h"
+#include "runtime/progress/board.h"
 
 namespace ddp {
 
@@ -12,6 +13,9 @@ void PeerWatch::look() {
   const std::lock_guard lock(mutex_);
   if (now < next_look_) return;
   next_look_ = now + limits::kPeerLook;
+  if (const int lost = rank_lost_says_launcher(); lost >= 0 && !host_->holds_all()) {
+    throw Error(ErrorKind::peer_lost, "ddplaunch says that rank " + std::to_string(lost) + " of the job has failed");
+  }
   for (std::size_t index = 0; index < host_->size(); ++index) {
     const int rank = host_->rank_of(index);
     if (index == host_->own() || (only_ >= 0 && rank != only_) || !host_->gone(index)) continue;

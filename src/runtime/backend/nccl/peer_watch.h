@@ -1,5 +1,5 @@
-// PeerWatch: whether the other ranks of this machine are still there. NCCL does not notice when a peer that it reaches
-// over NVLink or shared memory has ended.
+// PeerWatch: whether the other ranks are still there: those of this machine by their processes, others by the
+// launcher's word. NCCL does not notice when a peer that it reaches over NVLink or shared memory has ended.
 #pragma once
 
 #include <chrono>

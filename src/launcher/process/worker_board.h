@@ -1,0 +1,39 @@
+// WorkerBoard: the progress board of one worker (wire/progress_board.h), on the launcher's side.
+#pragma once
+
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "wire/progress_board.h"
+
+namespace ddp::launcher {
+
+class WorkerBoard {
+ public:
+  // Empty where the system has no memory for it: then the worker goes without.
+  WorkerBoard() = default;
+  WorkerBoard(int rank, int local_rank, int attempt);
+  WorkerBoard(WorkerBoard&& other) noexcept { swap(other); }
+  WorkerBoard& operator=(WorkerBoard&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~WorkerBoard();
+
+  // To be inherited; -1: none.
+  int descriptor() const { return descriptor_.get(); }
+
+  // Tells the worker whose failure ends the job. The first one counts.
+  void say_lost(int rank) const;
+
+ private:
+  void swap(WorkerBoard& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(board_, other.board_);
+  }
+
+  base::UniqueFd descriptor_;
+  wire::ProgressBoard* board_ = nullptr;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,137 @@
+#include "runtime/progress/board.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "wire/worker_env.h"
+
+namespace ddp {
+namespace {
+
+// Relaxed stores: each number stands for itself, and the reader copes with any order.
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+template <std::size_t N>
+void write(std::array<char, N>& to, std::string_view text) {
+  to.fill('\0');
+  // The end of a path says more than its beginning.
+  std::copy_n(text.end() - static_cast<std::ptrdiff_t>(std::min(text.size(), N - 1)), std::min(text.size(), N - 1),
+              to.begin());
+}
+
+void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
+  std::uint64_t now = number.load(kRelaxed);
+  while (now < to && !number.compare_exchange_weak(now, to, kRelaxed)) {
+  }
+}
+
+}  // namespace
+
+wire::ProgressBoard* map_board(const char* descriptor) {
+  if (descriptor == nullptr) return nullptr;
+  const auto fd = base::parse_integer(descriptor, 0, 1 << 30);
+  struct stat status {};
+  if (!fd || ::fstat(static_cast<int>(*fd), &status) != 0) return nullptr;
+  if (status.st_size != static_cast<off_t>(sizeof(wire::ProgressBoard))) return nullptr;
+  void* memory =
+      ::mmap(nullptr, sizeof(wire::ProgressBoard), PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(*fd), 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* board = static_cast<wire::ProgressBoard*>(memory);
+  std::int32_t writer = 0;
+  const bool is_ours = board->magic == wire::kBoardMagic && board->version == wire::kBoardVersion &&
+                       (board->writer.compare_exchange_strong(writer, ::getpid()) || writer == ::getpid());
+  if (is_ours) return board;
+  ::munmap(memory, sizeof(wire::ProgressBoard));
+  return nullptr;
+}
+
+wire::ProgressBoard* process_board() {
+  static wire::ProgressBoard* board = map_board(std::getenv(wire::env::kBoard));  // NOLINT(concurrency-mt-unsafe)
+  return board;
+}
+
+int rank_lost_says_launcher() {
+  const wire::ProgressBoard* board = process_board();
+  return board == nullptr ? wire::kNoRankLost : board->lost_rank.load(kRelaxed);
+}
+
+GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size) {
+  if (board == nullptr) return;
+  for (wire::BoardGroup& group : board->groups) {
+    std::uint32_t free = 0;
+    if (!group.in_use.compare_exchange_strong(free, 1)) continue;
+    group_ = &group;
+    group.rank = rank;
+    group.size = size;
+    // The end would be that of a list of ranks.
+    write(group.name, std::string_view(name).substr(0, group.name.size() - 1));
+    for (auto* number :
+         {&group.called, &group.started, &group.finished, &group.transfers_called, &group.transfers_finished}) {
+      number->store(0, kRelaxed);
+    }
+    for (wire::BoardCall& call : group.calls) call.sequence.store(0, kRelaxed);
+    return;
+  }
+  ++board->groups_not_shown;
+}
+
+GroupProgress::~GroupProgress() {
+  if (group_ != nullptr) group_->in_use = 0;
+}
+
+void GroupProgress::called(const Call& call) {
+  if (group_ == nullptr) return;
+  if (is_transfer(call.operation)) {
+    group_->transfers_called.fetch_add(1, kRelaxed);
+    return;
+  }
+  base::Fnv1a64 hash;
+  hash.update(std::as_bytes(std::span(&fingerprint_, 1)));
+  hash.update(std::as_bytes(std::span(&call.fingerprint, 1)));
+  hash.update(call.name);
+  fingerprint_ = hash.value();
+
+  wire::BoardCall& entry = group_->calls[(call.sequence - 1) % wire::kBoardCalls];
+  entry.sequence.store(0, kRelaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  const ConstBuffer subject = subject_of(call);
+  entry.fingerprint = fingerprint_;
+  entry.called_at = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+  entry.count = subject.count;
+  entry.peer = call.peer;
+  entry.line = call.site.line;
+  entry.operation = static_cast<std::uint8_t>(call.operation);
+  entry.type = static_cast<std::uint8_t>(subject.type);
+  entry.op = static_cast<std::uint8_t>(call.op.kind);
+  write(entry.name, call.name);
+  write(entry.file, call.site.file == nullptr ? "" : call.site.file);
+  entry.sequence.store(call.sequence, std::memory_order_release);
+  group_->called.store(call.sequence, std::memory_order_release);
+}
+
+void GroupProgress::started(const Call& call) {
+  if (group_ != nullptr && !is_transfer(call.operation)) raise(group_->started, call.sequence);
+}
+
+void GroupProgress::finished(const Call& call) {
+  if (group_ == nullptr) return;
+  if (is_transfer(call.operation)) {
+    group_->transfers_finished.fetch_add(1, kRelaxed);
+  } else {
+    raise(group_->finished, call.sequence);
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,38 @@
+// What this process shows of itself to the launcher. Everything here does nothing where no launcher gave it a board.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "runtime/group/call.h"
+#include "wire/progress_board.h"
+
+namespace ddp {
+
+// The board of this process; null if it has none. `descriptor`: the text of DDP_BOARD_FD. A process whose parent writes
+// the same board has none.
+wire::ProgressBoard* map_board(const char* descriptor);
+wire::ProgressBoard* process_board();
+
+// A process group's place on the board. called() by one thread at a time, the others by any.
+class GroupProgress {
+ public:
+  GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size);
+  ~GroupProgress();
+  GroupProgress(const GroupProgress&) = delete;
+  GroupProgress& operator=(const GroupProgress&) = delete;
+
+  void called(const Call& call);
+  void started(const Call& call);
+  void finished(const Call& call);
+
+ private:
+  wire::BoardGroup* group_ = nullptr;
+  std::uint64_t fingerprint_ = 0;
+};
+
+// The rank whose failure ends the job, says the launcher; -1: none.
+int rank_lost_says_launcher();
+
+}  // namespace ddp

@@ -1,0 +1,75 @@
+// ProgressBoard: what a worker's process groups are at, in memory that the launcher made and the worker writes. It
+// stays readable when the worker is stopped, hangs or is dead. docs/protocol.md, section 6, describes it; its reader
+// trusts nothing in it but its size.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace ddp::wire {
+
+inline constexpr std::uint32_t kBoardMagic = 0x42504444;  // "DDPB"
+inline constexpr std::uint32_t kBoardVersion = 1;
+inline constexpr std::size_t kBoardGroups = 8;
+inline constexpr std::size_t kBoardCalls = 16;
+// The worker inherits the board as this descriptor: far from those that programs and shells take.
+inline constexpr int kBoardDescriptor = 197;
+inline constexpr std::int32_t kNoRankLost = -1;
+
+// One collective call. `sequence` is 0 while the rest is written, and is written last.
+struct BoardCall {
+  std::atomic<std::uint64_t> sequence;  // from 1, in the order of the calls on the group
+  std::uint64_t fingerprint;            // of all calls of the group up to this one: two ranks that agree have the same
+  std::uint64_t called_at;              // CLOCK_MONOTONIC, nanoseconds
+  std::uint64_t count;                  // elements
+  std::int32_t peer;                    // the root; -1: none
+  std::int32_t line;                    // of the call, in `file`
+  std::uint8_t operation;               // enum Operation of runtime/group/call.h
+  std::uint8_t type;                    // enum DataType
+  std::uint8_t op;                      // enum ReduceOp::Kind
+  std::array<std::uint8_t, 5> unused;
+  std::array<char, 64> name;  // text is cut, and ends with 0
+  std::array<char, 80> file;
+};
+static_assert(sizeof(BoardCall) == 192);
+
+// One process group of the worker. Numbers only grow.
+struct alignas(64) BoardGroup {
+  std::atomic<std::uint32_t> in_use;
+  std::int32_t rank;
+  std::int32_t size;
+  std::uint32_t unused;
+  std::array<char, 48> name;
+  // Collectives: `called` have been asked for, `started` have been begun by the backend, `finished` are done here.
+  std::atomic<std::uint64_t> called;
+  std::atomic<std::uint64_t> started;
+  std::atomic<std::uint64_t> finished;
+  // Sends and receives.
+  std::atomic<std::uint64_t> transfers_called;
+  std::atomic<std::uint64_t> transfers_finished;
+  std::array<std::uint64_t, 3> reserved;
+  std::array<BoardCall, kBoardCalls> calls;  // call n lies at (n - 1) % kBoardCalls
+};
+static_assert(sizeof(BoardGroup) == 128 + kBoardCalls * 192);
+
+struct alignas(64) ProgressBoard {
+  // By the launcher, before the worker starts.
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t bytes;
+  std::int32_t rank;
+  std::int32_t local_rank;
+  std::int32_t attempt;
+  // By the launcher: the rank whose failure ends the job.
+  std::atomic<std::int32_t> lost_rank;
+  // By the worker: the process that writes all below; 0: none has yet.
+  std::atomic<std::int32_t> writer;
+  std::atomic<std::uint32_t> groups_not_shown;
+  std::array<std::uint32_t, 7> reserved;
+  std::array<BoardGroup, kBoardGroups> groups;
+};
+static_assert(sizeof(ProgressBoard) == 64 + kBoardGroups * sizeof(BoardGroup));
+
+}  // namespace ddp::wire

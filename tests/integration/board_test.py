@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""board_test.py BIN_DIR: the progress board of living, stopped and waiting workers, read as docs/protocol.md says."""
+import collections
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+BIN = pathlib.Path(sys.argv[1])
+HEADER = struct.Struct("=IIIiiiiiI")
+GROUP = struct.Struct("=Iiii48sQQQQQ")
+CALL = struct.Struct("=QQQQiiBBB5x64s80s")
+HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS = 64, 128, 8, 16
+GROUP_BYTES = GROUP_HEAD + CALLS * CALL.size
+Board = collections.namedtuple("Board", "magic version bytes rank local_rank attempt lost_rank writer unshown groups")
+Group = collections.namedtuple("Group", "in_use rank size unused name called started finished transfers_called "
+                                        "transfers_finished calls")
+Call = collections.namedtuple("Call", "sequence fingerprint called_at count peer line operation type op name file")
+
+
+def read(pid: int) -> Board:
+    with open(f"/proc/{pid}/fd/197", "rb") as file:
+        data = file.read()
+    groups = []
+    for i in range(GROUPS):
+        at = HEADER_BYTES + i * GROUP_BYTES
+        calls = [Call(*CALL.unpack_from(data, at + GROUP_HEAD + n * CALL.size)) for n in range(CALLS)]
+        groups.append(Group(*GROUP.unpack_from(data, at), calls))
+    return Board(*HEADER.unpack_from(data), groups)
+
+
+def workers(run_id: str) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as environment:
+                    if f"TORCHELASTIC_RUN_ID={run_id}".encode() in environment.read().split(b"\0"):
+                        found.append(int(name))
+            except OSError:
+                pass
+    return found
+
+
+def until(condition) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.01)
+
+
+def boards(run_id: str, count: int) -> dict[int, int]:
+    """Worker's pid by rank, once all of them have a board."""
+    found: dict[int, int] = {}
+
+    def all_there() -> bool:
+        # A worker's own children have what it has; they are younger.
+        for pid in sorted(workers(run_id), reverse=True):
+            try:
+                found[read(pid).rank] = pid
+            except OSError:
+                pass
+        return len(found) == count
+
+    until(all_there)
+    return found
+
+
+def collectives_are_seen_from_outside() -> None:
+    run_id = f"board-{os.getpid()}-a"
+    job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=1", f"--rdzv-id={run_id}", BIN / "ddp_bench", "all_reduce",
+                            "--sizes", "4K", "--seconds", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        pids = boards(run_id, 2)
+        until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
+        for rank, pid in pids.items():
+            board = read(pid)
+            assert board.magic == 0x42504444 and board.version == 1, board[:9]
+            assert board.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, board[:9]
+            assert board.writer == pid and board.lost_rank == -1 and board.attempt == 0, board[:9]
+            world = board.groups[0]
+            assert world.in_use == 1 and world.rank == rank and world.size == 2, world
+            assert world.name.rstrip(b"\0") == b"world" and not board.groups[1].in_use, world
+            until(lambda: read(pid).groups[0].finished > world.finished)
+            calls = [call for call in world.calls if call.sequence]
+            assert any(call.operation == 0 and call.type == 2 and call.count == 1024 for call in calls), calls
+            assert all(b"collective_bench.cpp" in call.file and call.line > 0 for call in calls), calls
+        # A stopped worker's board can be read; the other one waits for it.
+        os.kill(pids[1], signal.SIGSTOP)
+
+        def rank_0_waits() -> bool:
+            now = read(pids[0]).groups[0].finished
+            time.sleep(0.2)
+            return read(pids[0]).groups[0].finished == now
+
+        until(rank_0_waits)
+        waiting, stopped = read(pids[0]).groups[0], read(pids[1]).groups[0]
+        assert waiting.called - waiting.finished == 1 and waiting.called >= stopped.finished, (waiting[:9], stopped[:9])
+        # Where both have called, they have called the same.
+        seen = {call.sequence: call.fingerprint for call in waiting.calls}
+        common = [call for call in stopped.calls if call.sequence in seen and call.sequence]
+        assert common and all(seen[call.sequence] == call.fingerprint for call in common), (waiting, stopped)
+        os.kill(pids[1], signal.SIGCONT)
+    finally:
+        job.terminate()
+        job.wait(timeout=30)
+
+
+def the_launcher_says_which_rank_is_lost_to_any_program() -> None:
+    run_id = f"board-{os.getpid()}-b"
+    script = 'if [ "$RANK" = 1 ]; then sleep 1; exit 7; fi; trap "" TERM; for i in 1 2 3 4 5 6; do sleep 0.5; done'
+    job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=3", f"--rdzv-id={run_id}", "/bin/sh", "-c", script],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        pid = boards(run_id, 2)[0]
+        assert read(pid).writer == 0 and read(pid).lost_rank == -1
+        until(lambda: read(pid).lost_rank == 1)
+    finally:
+        assert job.wait(timeout=30) == 7
+
+
+def a_worker_without_descriptors_to_spare_runs_without_a_board() -> None:
+    done = subprocess.run(["/bin/sh", "-c", f"ulimit -n 60; exec {BIN}/ddplaunch --nproc_per_node=2 {BIN}/ddp_bench "
+                                            "all_reduce --sizes 4K --iterations 2"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done
+
+
+if __name__ == "__main__":
+    for check in [collectives_are_seen_from_outside, the_launcher_says_which_rank_is_lost_to_any_program,
+                  a_worker_without_descriptors_to_spare_runs_without_a_board]:
+        check()
+        print(f"ok: {check.__name__.replace('_', ' ')}")

@@ -1,0 +1,159 @@
+#include "runtime/progress/board.h"
+
+#include <ddp/process_group.h>
+
+#include <catch2/catch.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+using namespace ddp;
+using wire::ProgressBoard;
+
+namespace {
+
+// A board as the launcher makes it.
+struct MadeBoard {
+  int descriptor = ::memfd_create("board", MFD_CLOEXEC);
+  ProgressBoard* board = nullptr;
+
+  MadeBoard() {
+    if (::ftruncate(descriptor, sizeof(ProgressBoard)) != 0) throw std::runtime_error("no memory");
+    board = static_cast<ProgressBoard*>(
+        ::mmap(nullptr, sizeof(ProgressBoard), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
+    board->magic = wire::kBoardMagic;
+    board->version = wire::kBoardVersion;
+  }
+  ~MadeBoard() {
+    ::munmap(board, sizeof(ProgressBoard));
+    ::close(descriptor);
+  }
+  ProgressBoard* map() const { return map_board(std::to_string(descriptor).c_str()); }
+};
+
+Call call_number(std::uint64_t sequence, std::uint64_t fingerprint, const std::string& name = "") {
+  Call call;
+  call.operation = Operation::all_reduce;
+  call.input = {nullptr, 10 * sequence, DataType::f32};
+  call.output = {nullptr, 10 * sequence, DataType::f32};
+  call.sequence = sequence;
+  call.fingerprint = fingerprint;
+  call.name = name;
+  call.site = {"train.cpp", 88};
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("without a board or with something else in its place nothing is shown") {
+  CHECK(map_board(nullptr) == nullptr);
+  CHECK(map_board("") == nullptr);
+  CHECK(map_board("x") == nullptr);
+  CHECK(map_board("1000000") == nullptr);
+  CHECK(map_board("0") == nullptr);  // standard input
+  const MadeBoard other;
+  other.board->version = wire::kBoardVersion + 1;
+  CHECK(other.map() == nullptr);
+  GroupProgress nothing(nullptr, "world", 0, 2);
+  nothing.called(call_number(1, 1));
+}
+
+TEST_CASE("a board that another process writes is left alone") {
+  const MadeBoard made;
+  made.board->writer = ::getpid() + 1;
+  CHECK(made.map() == nullptr);
+  made.board->writer = 0;
+  CHECK(made.map() != nullptr);
+  CHECK(made.board->writer == ::getpid());
+}
+
+TEST_CASE("the board tells what was called how far it is and from where") {
+  const MadeBoard made;
+  GroupProgress progress(made.map(), "ranks 0,2", 1, 2);
+  const wire::BoardGroup& group = made.board->groups[0];
+  CHECK(group.in_use == 1);
+  CHECK(std::string(group.name.data()) == "ranks 0,2");
+  CHECK(group.rank == 1);
+  CHECK(group.size == 2);
+  progress.called(call_number(1, 7, "bucket 0"));
+  progress.called(call_number(2, 8, "bucket 1"));
+  progress.started(call_number(1, 7));
+  CHECK(group.called == 2);
+  CHECK(group.started == 1);
+  CHECK(group.finished == 0);
+  progress.finished(call_number(1, 7));
+  CHECK(group.finished == 1);
+  const wire::BoardCall& call = group.calls[1];
+  CHECK(call.sequence == 2);
+  CHECK(call.count == 20);
+  CHECK(call.line == 88);
+  CHECK(std::string(call.file.data()) == "train.cpp");
+  CHECK(std::string(call.name.data()) == "bucket 1");
+  CHECK(call.called_at > 0);
+}
+
+TEST_CASE("ranks that call the same have the same fingerprints and never again after a difference") {
+  const MadeBoard made;
+  GroupProgress a(made.map(), "a", 0, 2);
+  GroupProgress b(made.map(), "b", 1, 2);
+  const auto fingerprint = [&](int group, int place) {
+    return made.board->groups.at(group).calls.at(place).fingerprint;
+  };
+  a.called(call_number(1, 7));
+  b.called(call_number(1, 7));
+  CHECK(fingerprint(0, 0) == fingerprint(1, 0));
+  a.called(call_number(2, 8));
+  b.called(call_number(2, 9));
+  CHECK(fingerprint(0, 1) != fingerprint(1, 1));
+  a.called(call_number(3, 7));
+  b.called(call_number(3, 7));
+  CHECK(fingerprint(0, 2) != fingerprint(1, 2));
+}
+
+TEST_CASE("old calls make room and a long path keeps its end") {
+  const MadeBoard made;
+  GroupProgress progress(made.map(), "world", 0, 1);
+  for (std::uint64_t i = 1; i <= wire::kBoardCalls + 1; ++i) {
+    Call call = call_number(i, i);
+    const std::string path = std::string(200, 'x') + "/train.cpp";
+    call.site.file = path.c_str();
+    progress.called(call);
+  }
+  const wire::BoardGroup& group = made.board->groups[0];
+  CHECK(group.calls[0].sequence == wire::kBoardCalls + 1);
+  CHECK(group.calls[1].sequence == 2);
+  const std::string file = group.calls[0].file.data();
+  CHECK(file.size() == 79);
+  CHECK(file.ends_with("/train.cpp"));
+}
+
+TEST_CASE("a group that ends makes room for another and those without room are counted") {
+  const MadeBoard made;
+  ProgressBoard* board = made.map();
+  std::vector<std::unique_ptr<GroupProgress>> groups;
+  for (std::size_t i = 0; i <= wire::kBoardGroups; ++i) {
+    groups.push_back(std::make_unique<GroupProgress>(board, "g" + std::to_string(i), 0, 1));
+  }
+  CHECK(board->groups_not_shown == 1);
+  groups[3].reset();
+  const GroupProgress next(board, "next", 0, 1);
+  CHECK(std::string(board->groups[3].name.data()) == "next");
+}
+
+TEST_CASE("sends and receives are counted apart from collectives") {
+  const MadeBoard made;
+  GroupProgress progress(made.map(), "world", 0, 2);
+  Call call;
+  call.operation = Operation::send;
+  call.sequence = 5;
+  progress.called(call);
+  progress.started(call);
+  progress.finished(call);
+  const wire::BoardGroup& group = made.board->groups[0];
+  CHECK(group.called == 0);
+  CHECK(group.started == 0);
+  CHECK(group.transfers_called == 1);
+  CHECK(group.transfers_finished == 1);
+}
