@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 BIN = pathlib.Path(sys.argv[1])
 
@@ -24,7 +25,8 @@ def bench(backend: str, **environment: str) -> subprocess.CompletedProcess:
 
 
 def a_gpu_for_each_rank_is_taken_without_being_asked_for() -> None:
-    done = launch("--nproc_per_node=2", BIN / "train_charlm", "--steps", "60", "--checkpoint", "/dev/null")
+    with tempfile.TemporaryDirectory() as folder:
+        done = launch("--nproc_per_node=2", BIN / "train_charlm", "--steps", "60", "--checkpoint", f"{folder}/charlm")
     assert "backend nccl, 2 ranks (a GPU for each rank)" in done.stderr, done
     assert "the same on all ranks" in done.stdout, done
 

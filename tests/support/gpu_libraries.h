@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "runtime/backend/nccl/cuda_library.h"
 #include "runtime/backend/nccl/nccl_backend.h"
@@ -20,6 +21,13 @@ namespace ddp::test {
 inline bool on_real_gpu() {
   const char* value = std::getenv("DDP_TEST_GPU");
   return value != nullptr && std::string_view(value) == "1";
+}
+
+// Ranks that tests may use: on a real GPU as many as DDP_TEST_GPU_RANKS says.
+inline std::vector<int> gpu_rank_counts(std::vector<int> in_software) {
+  if (!on_real_gpu()) return in_software;
+  const char* ranks = std::getenv("DDP_TEST_GPU_RANKS");
+  return {ranks == nullptr ? 1 : std::atoi(ranks)};
 }
 
 // A table of one's own, whose entries a test may replace.

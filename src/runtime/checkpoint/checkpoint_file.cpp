@@ -129,6 +129,12 @@ bool checkpoint_file_exists(const std::string& path) {
 
 void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
                            std::map<std::string, std::string> metadata) {
+  // The rename below would put a file into the place of /dev/null.
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    throw Error(ErrorKind::invalid_argument,
+                "cannot write checkpoint " + path + ": it is no regular file. Name one, or one that does not exist.");
+  }
   base::Fnv1a64 checksum;
   for (const Tensor& tensor : tensors) {
     checksum.update({static_cast<const std::byte*>(tensor.data.data), tensor.data.bytes()});

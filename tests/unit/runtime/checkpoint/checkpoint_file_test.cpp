@@ -225,3 +225,14 @@ TEST_CASE("two processes do not write one checkpoint at once") {
   write_checkpoint_file(path, {}, {});
   CHECK(checkpoint_file_exists(path));
 }
+
+TEST_CASE("what is no regular file is not replaced by a checkpoint") {
+  std::vector<float> values(1);
+  const ddp::Tensor tensor{"w", values, {1}};
+  expect_error(ddp::ErrorKind::invalid_argument, {"/dev/null", "no regular file"}, [&] {
+    ddp::write_checkpoint_file("/dev/null", {&tensor, 1}, {});
+  });
+  expect_error(ddp::ErrorKind::invalid_argument, {"/tmp", "no regular file"}, [&] {
+    ddp::write_checkpoint_file("/tmp", {&tensor, 1}, {});
+  });
+}
