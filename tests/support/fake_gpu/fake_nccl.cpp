@@ -49,8 +49,12 @@ EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, 
   auto* comm = new Comm;
   comm->rank = rank;
   comm->size = size;
-  std::thread([comm, place = std::string(id.bytes)] { join(*comm, place); }).detach();
-  *made = comm;
+  // The handle comes when it comes, as with NCCL.
+  std::thread([comm, made, place = std::string(id.bytes)] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::atomic_ref<void*>(*made).store(comm, std::memory_order_release);
+    join(*comm, place);
+  }).detach();
   return kInProgress;
 }
 EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
@@ -58,8 +62,7 @@ EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
   if (!parent.connected || parent.looks > 0 || parent.pending > 0) return kInvalidUsage;
   parent.splitting = true;
   auto* comm = color < 0 ? nullptr : new Comm;
-  *made = comm;
-  std::thread([&parent, comm, color, key] {
+  std::thread([&parent, comm, made, color, key] {
     struct Wish {
       int color;
       int key;
@@ -83,6 +86,7 @@ EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
       }
       parent.barrier();
       const std::string place(reinterpret_cast<const char*>(parent.slot(leader)));
+      std::atomic_ref<void*>(*made).store(comm, std::memory_order_release);
       if (comm != nullptr) {
         comm->size = static_cast<int>(members.size());
         for (std::size_t i = 0; i < members.size(); ++i) {

@@ -105,6 +105,7 @@ CudaApi table_of(const Functions& f) {
   api.device_of = [f](const void* memory, int& device) {
     device = kNoCudaDevice;
     const CudaStatus status = f.pointer_get_attribute(&device, kAttributeDeviceOrdinal, address(memory));
+    if (device < 0) device = kNoCudaDevice;
     return status == kInvalidValue ? kCudaSuccess : status;
   };
   api.create_stream = [f](CudaStreamHandle& stream) { return f.stream_create(&stream, kStreamNonBlocking); };

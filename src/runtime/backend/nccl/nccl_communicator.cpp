@@ -3,6 +3,7 @@
 #include <ddp/data_type.h>
 #include <ddp/error.h>
 
+#include <atomic>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -51,7 +52,7 @@ void NcclMembers::look_for_the_reason() const {
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
     : nccl_(nccl), members_(members) {
-  const NcclResult result = nccl_.init_rank(comm_, members_.size, id, members_.rank);
+  const NcclResult result = nccl_.init_rank(*made_, members_.size, id, members_.rank);
   if (is_failure(result)) throw_failure(result, "the ranks cannot make their NCCL communicator");
   finish_making();
 }
@@ -61,7 +62,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
     : nccl_(nccl), members_(members) {
   {
     const std::lock_guard lock(parent.mutex_);
-    const NcclResult result = nccl_.split(parent.comm_, color, key, comm_);
+    const NcclResult result = nccl_.split(parent.handle(), color, key, *made_);
     if (is_failure(result)) parent.throw_failure(result, kSplitDeed);
   }
   finish_making(&parent);
@@ -70,8 +71,8 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 void NcclCommunicator::stay_out_of_split() {
   {
     const std::lock_guard lock(mutex_);
-    NcclComm none = nullptr;
-    const NcclResult result = nccl_.split(comm_, kNcclNoColor, 0, none);
+    static NcclComm none = nullptr;
+    const NcclResult result = nccl_.split(handle(), kNcclNoColor, 0, none);
     if (is_failure(result)) throw_failure(result, kSplitDeed);
   }
   settle(members_.timeout, kSplitDeed, "a rank did not take part");
@@ -81,18 +82,21 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
   try {
     if (parent != nullptr) parent->settle(members_.timeout, kSplitDeed, "a rank did not take part");
     settle(members_.timeout, "the ranks cannot make their NCCL communicator", "a rank did not come");
+    being_made_ = false;
   } catch (const Error&) {
     abort();
+    // NCCL may still write there: a few bytes are left to it.
+    if (!ended_) static_cast<void>(made_.release());
     throw;
   }
 }
 
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
                              std::chrono::milliseconds timeout) {
-  const std::string deed = "the GPUs' collective cannot begin";
+  constexpr const char* deed = "the GPUs' collective cannot begin";
   {
     const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
+    if (handle() == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
     std::vector<NcclOp> ops;  // of the steps
     for (const NcclStep& step : steps) ops.push_back(step.factor ? premultiplied_sum(step) : step.op);
     NcclResult result = steps.size() > 1 ? nccl_.group_start() : NcclResult::success;
@@ -100,7 +104,7 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
     // A group that was started must be ended whatever has failed in it.
     const NcclResult ended = steps.size() > 1 ? nccl_.group_end() : NcclResult::success;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].factor) nccl_.destroy_op(ops[i], comm_);
+      if (steps[i].factor) nccl_.destroy_op(ops[i], handle());
     }
     if (is_failure(result)) throw_failure(result, deed);
     if (is_failure(ended)) throw_failure(ended, deed);
@@ -109,21 +113,22 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
 }
 
 NcclResult NcclCommunicator::start_step(const NcclStep& step, NcclOp op, CudaStreamHandle stream) {
+  const NcclComm comm = handle();
   switch (step.function) {
     case NcclFunction::all_reduce:
-      return nccl_.all_reduce(step.send, step.receive, step.count, step.type, op, comm_, stream);
+      return nccl_.all_reduce(step.send, step.receive, step.count, step.type, op, comm, stream);
     case NcclFunction::reduce:
-      return nccl_.reduce(step.send, step.receive, step.count, step.type, op, step.peer, comm_, stream);
+      return nccl_.reduce(step.send, step.receive, step.count, step.type, op, step.peer, comm, stream);
     case NcclFunction::broadcast:
-      return nccl_.broadcast(step.send, step.receive, step.count, step.type, step.peer, comm_, stream);
+      return nccl_.broadcast(step.send, step.receive, step.count, step.type, step.peer, comm, stream);
     case NcclFunction::all_gather:
-      return nccl_.all_gather(step.send, step.receive, step.count, step.type, comm_, stream);
+      return nccl_.all_gather(step.send, step.receive, step.count, step.type, comm, stream);
     case NcclFunction::reduce_scatter:
-      return nccl_.reduce_scatter(step.send, step.receive, step.count, step.type, op, comm_, stream);
+      return nccl_.reduce_scatter(step.send, step.receive, step.count, step.type, op, comm, stream);
     case NcclFunction::send:
-      return nccl_.send(step.send, step.count, step.type, step.peer, comm_, stream);
+      return nccl_.send(step.send, step.count, step.type, step.peer, comm, stream);
     case NcclFunction::receive:
-      return nccl_.receive(step.receive, step.count, step.type, step.peer, comm_, stream);
+      return nccl_.receive(step.receive, step.count, step.type, step.peer, comm, stream);
   }
   return NcclResult::invalid_argument;
 }
@@ -131,14 +136,20 @@ NcclResult NcclCommunicator::start_step(const NcclStep& step, NcclOp op, CudaStr
 NcclOp NcclCommunicator::premultiplied_sum(const NcclStep& step) {
   NcclOp op = NcclOp::sum;
   Scalar scalar = scalar_of(*step.factor, step.type);
-  const NcclResult result = nccl_.create_premultiplied_sum(op, &scalar, step.type, comm_);
+  const NcclResult result = nccl_.create_premultiplied_sum(op, &scalar, step.type, handle());
   if (is_failure(result)) throw_failure(result, "NCCL cannot make a premultiplied sum");
   return op;
 }
 
+NcclComm NcclCommunicator::handle() const {
+  return ended_ ? nullptr : std::atomic_ref<NcclComm>(*made_).load(std::memory_order_acquire);
+}
+
 NcclResult NcclCommunicator::state() {
   const std::lock_guard lock(mutex_);
-  return comm_ == nullptr ? NcclResult::invalid_usage : nccl_.async_error(comm_);
+  const NcclComm comm = handle();
+  if (comm == nullptr) return being_made_ ? NcclResult::in_progress : NcclResult::invalid_usage;
+  return nccl_.async_error(comm);
 }
 
 bool NcclCommunicator::settled() {
@@ -152,46 +163,48 @@ bool NcclCommunicator::settled() {
   return now == NcclResult::success;
 }
 
-void NcclCommunicator::settle(std::chrono::milliseconds timeout, const std::string& deed, const std::string& late) {
+void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* deed, const char* late) {
   const Polling polling(timeout, kSpin);
   while (!settled()) {
     if (polling.pause()) continue;
-    throw Error(ErrorKind::timeout, deed + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
+    throw Error(ErrorKind::timeout,
+                std::string(deed) + ": " + late + " within " + base::human_duration(timeout) + " (nccl)");
   }
 }
 
 void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   void* handle = nullptr;
-  if (comm_ == nullptr || !nccl_.register_buffer || bytes == 0) return nullptr;
-  return is_failure(nccl_.register_buffer(comm_, memory, bytes, handle)) ? nullptr : handle;
+  if (this->handle() == nullptr || !nccl_.register_buffer || bytes == 0) return nullptr;
+  return is_failure(nccl_.register_buffer(this->handle(), memory, bytes, handle)) ? nullptr : handle;
 }
 
 void NcclCommunicator::deregister_buffer(void* handle) {
   const std::lock_guard lock(mutex_);
-  if (comm_ != nullptr && handle != nullptr) nccl_.deregister_buffer(comm_, handle);
+  if (this->handle() != nullptr && handle != nullptr) nccl_.deregister_buffer(this->handle(), handle);
 }
 
 void NcclCommunicator::close() {
   const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
-  NcclResult result = nccl_.finalize(comm_);
+  const NcclComm comm = handle();
+  if (comm == nullptr) return;
+  NcclResult result = nccl_.finalize(comm);
   const Polling polling(members_.closing_limit, kSpin);
-  while (result == NcclResult::in_progress && polling.pause()) result = nccl_.async_error(comm_);
+  while (result == NcclResult::in_progress && polling.pause()) result = nccl_.async_error(comm);
   // If finalizing did not end, destroying would wait for the same thing without a limit.
-  end(result == NcclResult::success ? nccl_.destroy : nccl_.abort, std::exchange(comm_, nullptr));
+  end(result == NcclResult::success ? nccl_.destroy : nccl_.abort);
 }
 
 void NcclCommunicator::abort() {
   const std::lock_guard lock(mutex_);
-  // A communicator whose making failed at once does not exist.
-  if (comm_ != nullptr) end(nccl_.abort, std::exchange(comm_, nullptr));
+  if (handle() != nullptr) end(nccl_.abort);
 }
 
 // On a thread of its own, which holds what it needs if it is left behind. Whatever the function returns, the
 // communicator is gone afterwards.
-void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function, NcclComm comm) {
-  std::packaged_task<void()> task([function, comm] { function(comm); });
+void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) {
+  std::packaged_task<void()> task([function, comm = handle()] { function(comm); });
+  ended_ = true;
   ending_ = task.get_future();
   std::thread(std::move(task)).detach();
 }
@@ -205,10 +218,11 @@ NcclCommunicator::~NcclCommunicator() {
   abort();
 }
 
-void NcclCommunicator::throw_failure(NcclResult failure, const std::string& deed) const {
+void NcclCommunicator::throw_failure(NcclResult failure, const char* deed) const {
   const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost : ErrorKind::internal;
   const std::string detail = nccl_.last_error(nullptr);
-  throw Error(kind, deed + " (NCCL: " + nccl_.error_string(failure) + (detail.empty() ? "" : "; " + detail) + ")");
+  throw Error(
+      kind, std::string(deed) + " (NCCL: " + nccl_.error_string(failure) + (detail.empty() ? "" : "; " + detail) + ")");
 }
 
 }  // namespace ddp

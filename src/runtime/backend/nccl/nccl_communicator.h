@@ -66,19 +66,24 @@ class NcclCommunicator {
   bool has_ended();
 
  private:
-  void end(const std::function<NcclResult(NcclComm)>& function, NcclComm comm);
+  // Null: NCCL has not made it yet, or it has ended.
+  NcclComm handle() const;
+  void end(const std::function<NcclResult(NcclComm)>& function);
   NcclResult state();
   NcclResult start_step(const NcclStep& step, NcclOp op, CudaStreamHandle stream);
   NcclOp premultiplied_sum(const NcclStep& step);
   // Waits until nothing is in progress.
-  void settle(std::chrono::milliseconds timeout, const std::string& deed, const std::string& late);
+  void settle(std::chrono::milliseconds timeout, const char* deed, const char* late);
   void finish_making(NcclCommunicator* parent = nullptr);
-  [[noreturn]] void throw_failure(NcclResult failure, const std::string& deed) const;
+  [[noreturn]] void throw_failure(NcclResult failure, const char* deed) const;
 
   const NcclApi& nccl_;
   const NcclMembers members_;
-  std::mutex mutex_;  // of comm_ and of NCCL's functions with it
-  NcclComm comm_ = nullptr;
+  std::mutex mutex_;  // of NCCL's functions with this communicator
+  // NCCL writes the handle here when it has made the communicator, which may be after we have lost patience.
+  std::unique_ptr<NcclComm> made_ = std::make_unique<NcclComm>(nullptr);
+  bool being_made_ = true;
+  bool ended_ = false;
   std::future<void> ending_;
 };
 
