@@ -86,7 +86,6 @@ TESTED_ELSEWHERE = {
     "runtime/backend/plugin.cpp": "integration/train_test.cpp",
     "runtime/backend/nccl/cuda_library.cpp": "unit/runtime/backend/nccl/nccl_library_test.cpp",
     "runtime/backend/nccl/nccl_factory.cpp": "integration/nccl_test.py",
-    "runtime/backend/nccl/nccl_lane.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "runtime/backend/mpi/mpi_plugin.cpp": "integration/mpi_test.sh",
     "torch/distributed_data_parallel.cpp": "interop",
 }

@@ -25,9 +25,9 @@ class [[nodiscard]] DDP_EXPORT Work {
   Work& operator=(Work&&) noexcept;
   ~Work();
 
-  // Blocks until the operation is done; throws its ddp::OperationError if it failed. May be called more than once.
-  // Bounded by the operation's own time-out. Where it can, the operation runs on the thread that waits, which saves
-  // two changes of threads.
+  // Blocks until the operation is done (with CallOptions::stream: until it has begun, and the stream then waits for
+  // it); throws its ddp::OperationError if it failed. May be called more than once. Bounded by the operation's own
+  // time-out. Where it can, the operation runs on the thread that waits, which saves two changes of threads.
   void wait();
 
   // Blocks until the operation is done, but no longer than `limit`: false if it is not done by then. Throws as wait().

@@ -13,6 +13,7 @@
 #include "runtime/backend/nccl/cuda_library.h"
 #include "runtime/backend/nccl/nccl_backend.h"
 #include "runtime/backend/nccl/nccl_library.h"
+#include "support/deadline.h"
 #include "support/require.h"
 #include "support/typed_values.h"
 
@@ -47,12 +48,12 @@ inline void copy_now(const CudaApi& cuda, void* to, const void* from, std::size_
   CudaStream stream(cuda);
   CudaEvents events(cuda);
   require_cuda(cuda, cuda.copy_async(to, from, bytes, stream.handle()), "copy");
-  events.finish(stream.handle());
+  events.finish(stream.handle(), kPatience);
 }
 
 // Values in GPU memory of the group.
 inline DeviceMemory gpu_memory(ProcessGroup& group) {
-  const CudaApi& cuda = gpu_libraries()->cuda;
+  const CudaApi cuda = gpu_libraries()->cuda;
   return {[&group](std::size_t bytes) { return group.allocate(bytes, DataType::u8, DeviceType::cuda); },
           [cuda](void* to, const void* from, std::size_t bytes) { copy_now(cuda, to, from, bytes); }};
 }

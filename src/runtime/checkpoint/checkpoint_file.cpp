@@ -129,9 +129,9 @@ bool checkpoint_file_exists(const std::string& path) {
 
 void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
                            std::map<std::string, std::string> metadata) {
-  // The rename below would put a file into the place of /dev/null.
+  // The rename below would put a file into the place of /dev/null. (It refuses to replace a directory.)
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     throw Error(ErrorKind::invalid_argument,
                 "cannot write checkpoint " + path + ": it is no regular file. Name one, or one that does not exist.");
   }

@@ -11,7 +11,8 @@ Work::~Work() = default;
 
 void Work::wait() {
   state_->queue_->wait(*state_);
-  state_->check();
+  // Not done: a stream waits for it.
+  if (state_->done()) state_->check();
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {

@@ -57,7 +57,7 @@ void show_call(HostGroup& host, const Call& call) {
   record.sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   const ConstBuffer subject = subject_of(call);
-  record.fingerprint = call.fingerprint;
+  record.fingerprint.store(call.fingerprint, std::memory_order_relaxed);
   // Parts that may lie anywhere have no place.
   const bool whole = call.input_parts.empty();
   record.address = whole ? reinterpret_cast<std::uint64_t>(call.input.data) : 0;
@@ -93,7 +93,7 @@ void compare_calls(const HostGroup& host, const Call& call) {
   for (std::size_t peer = 0; peer < host.size(); ++peer) {
     if (peer == host.own()) continue;
     const CallRecord* theirs = record_of(host, peer, call.sequence);
-    if (theirs == nullptr || theirs->fingerprint == call.fingerprint) continue;
+    if (theirs == nullptr || theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint) continue;
     const CallRecord* ours = record_of(host, host.own(), call.sequence);
     const std::string own = ours == nullptr ? ddp::describe(call) : describe(*ours);
     const std::string other = describe(*theirs);

@@ -25,7 +25,7 @@ enum class RankState : std::uint32_t { working, left, failed };
 // later the place is used again.
 struct alignas(64) CallRecord {
   std::atomic<std::uint64_t> sequence = 0;
-  std::uint64_t fingerprint = 0;
+  std::atomic<std::uint64_t> fingerprint = 0;  // may be looked at while it is overwritten
   // Where the input lies, for peers that can read it there: in the owner's memory, and in which of its shared segments
   // (0: in none).
   std::uint64_t address = 0;

@@ -3,6 +3,7 @@
 #include <ddp/error.h>
 
 #include "base/limits.h"
+#include "base/text.h"
 #include "runtime/backend/polling.h"
 
 namespace ddp {
@@ -43,12 +44,13 @@ void CudaEvents::put_back(CudaEventHandle event) {
   free_.push_back(event);
 }
 
-void CudaEvents::finish(CudaStreamHandle stream) {
+void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit) {
   const CudaEventHandle done = record(stream);
-  const Polling polling(limits::kDeviceCopy, limits::kDeviceCopySpin);
+  const Polling polling(std::chrono::ceil<std::chrono::milliseconds>(limit), limits::kDeviceCopySpin);
   CudaStatus status = kCudaNotReady;
   while ((status = cuda_.query_event(done)) == kCudaNotReady) {
-    if (!polling.pause()) throw Error(ErrorKind::timeout, "the GPU does not copy memory any more");
+    if (!polling.pause())
+      throw Error(ErrorKind::timeout, "a CUDA stream is not done after " + base::human_duration(limit));
   }
   require_cuda(cuda_, status, "finish its work");
   put_back(done);

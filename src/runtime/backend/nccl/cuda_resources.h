@@ -1,6 +1,7 @@
 // What the backend owns of CUDA: a stream, events, and a piece of device memory.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <string>
@@ -41,8 +42,8 @@ class CudaEvents {
   // An event that stands for what is on the stream now; to be put back when nobody looks at it any more.
   CudaEventHandle record(CudaStreamHandle stream);
   void put_back(CudaEventHandle event);
-  // Blocks until what is on the stream is done, which waits for no other rank.
-  void finish(CudaStreamHandle stream);
+  // Blocks until what is on the stream is done; throws `timeout`.
+  void finish(CudaStreamHandle stream, std::chrono::nanoseconds limit);
 
  private:
   const CudaApi& cuda_;

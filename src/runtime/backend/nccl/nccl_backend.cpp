@@ -162,6 +162,7 @@ std::size_t NcclBackend::begin(std::span<const Call* const> calls) {
 
 void NcclBackend::run(const Call& call) {
   guarded(call, [&] {
+    if (NcclLane* lane = lane_of(call); lane != nullptr && lane->has_begun(call)) return lane->finish(call);
     require_own_memory(call);
     if (nccl_can(call)) {
       made_lane_of(call).run(call);
@@ -235,39 +236,31 @@ void NcclBackend::require_own_memory(const Call& call) const {
                                         : describe(buffer) + " is in the memory of GPU " + std::to_string(device) +
                                               "; this rank uses GPU " + std::to_string(device_));
   };
-  check(call.input);
   check(call.output);
+  if (call.input.data != call.output.data) check(call.input);
   for (const ConstBuffer& part : call.input_parts) check(part);
   for (const Buffer& part : call.output_parts) check(part);
 }
 
 // Every rank gets the data of all and reduces what it needs of them.
 void NcclBackend::reduce_on_host(const Call& call) {
-  const int size = options_.size;
-  std::vector<ConstBuffer> inputs = call.input_parts;
-  if (inputs.empty()) inputs.push_back(call.input);
-  std::size_t count = 0;
-  std::size_t first = 0;  // of the elements that this rank gets
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (static_cast<int>(i) < options_.rank && !call.input_parts.empty()) first += inputs[i].count;
-    count += inputs[i].count;
+  std::vector<ConstBuffer> inputs = {call.input};
+  std::size_t own_bytes = 0;
+  std::size_t first = 0;  // byte of what this rank gets
+  if (call.operation == Operation::reduce_scatter) {
+    inputs.clear();
+    for (int rank = 0; rank < options_.size; ++rank) inputs.push_back(input_part(call, rank, options_.size));
+    for (int rank = 0; rank < options_.rank; ++rank) first += inputs[static_cast<std::size_t>(rank)].bytes();
   }
-  if (call.operation == Operation::reduce_scatter && call.input_parts.empty()) {
-    first = call.output.count * static_cast<std::size_t>(options_.rank);
-  }
-  const std::size_t element = size_of(call.output.type);
-  std::vector<std::byte> own(count * element);
-  std::size_t filled = 0;
+  for (const ConstBuffer& input : inputs) own_bytes += input.bytes();
+  if (call.stream) CudaEvents(cuda_).finish(*call.stream, call.timeout);
+  std::vector<std::byte> own(own_bytes);
+  std::byte* end = own.data();
   for (const ConstBuffer& input : inputs) {
-    if (input.count == 0) continue;
-    if (input.device == DeviceType::cpu) {
-      std::memcpy(own.data() + filled, input.data, input.bytes());
-    } else {
-      copy({own.data() + filled, input.count, input.type}, input);
-    }
-    filled += input.bytes();
+    copy({end, input.count, input.type}, input);
+    end += input.bytes();
   }
-  std::vector<std::byte> all(own.size() * static_cast<std::size_t>(size));
+  std::vector<std::byte> all(own_bytes * static_cast<std::size_t>(options_.size));
   Call gather = call;
   gather.operation = Operation::all_gather;
   gather.input_parts.clear();
@@ -277,13 +270,10 @@ void NcclBackend::reduce_on_host(const Call& call) {
   if (call.output.count == 0 || (call.operation == Operation::reduce && call.peer != options_.rank)) return;
 
   std::vector<ReductionSource> sources;
-  for (int rank = 0; rank < size; ++rank) {
-    sources.push_back({all.data() + static_cast<std::size_t>(rank) * own.size() + first * element, 1});
-  }
-  const bool on_gpu = call.output.device == DeviceType::cuda;
-  void* result = on_gpu ? own.data() : call.output.data;
+  for (std::size_t from = first; from < all.size(); from += own_bytes) sources.push_back({all.data() + from, 1});
+  void* result = own.data();
   reduce(call.output.type, call.op, sources, {&result, 1}, call.output.count);
-  if (on_gpu) copy(call.output, {result, call.output.count, call.output.type});
+  copy(call.output, {result, call.output.count, call.output.type});
 }
 
 std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
@@ -300,18 +290,21 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
   } else {
     require_cuda(cuda_, cuda_.allocate(memory, wanted), "allocate " + std::to_string(wanted) + " bytes of GPU memory");
   }
-  std::shared_ptr<void> owner(memory, [libraries = libraries_, device = device_, by_nccl](void* pointer) {
-    libraries->cuda.set_device(device);
-    if (by_nccl) {
-      libraries->nccl.release(pointer);
-    } else {
-      libraries->cuda.release(pointer);
-    }
-  });
+  std::shared_ptr<void> owner(
+      memory, [libraries = libraries_, device = device_, by_nccl, lane = std::weak_ptr(collectives_)](void* pointer) {
+        libraries->cuda.set_device(device);
+        // An operation that is being aborted may still use it.
+        if (const auto alive = lane.lock()) alive->communicator().has_ended();
+        if (by_nccl) {
+          libraries->nccl.release(pointer);
+        } else {
+          libraries->cuda.release(pointer);
+        }
+      });
   CudaStream stream(cuda_);
   require_cuda(cuda_, cuda_.zero_async(memory, wanted, stream.handle()), "clear memory");
   CudaEvents events(cuda_);
-  events.finish(stream.handle());
+  events.finish(stream.handle(), limits::kDeviceCopy);
   // Both go together, the registration first, as it is the pair's second.
   const auto both = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
       owner, register_buffer({memory, wanted, DataType::u8, DeviceType::cuda}));
@@ -326,11 +319,12 @@ void NcclBackend::copy(const Buffer& to, const ConstBuffer& from) {
   enter();
   require_own_memory(look);
   if (from.count == 0) return;
+  if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) return Backend::copy(to, from);
   CudaStream stream(cuda_);
   CudaEvents events(cuda_);
   require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), stream.handle()),
                "copy " + std::to_string(from.bytes()) + " bytes");
-  events.finish(stream.handle());
+  events.finish(stream.handle(), limits::kDeviceCopy);
 }
 
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {

@@ -61,25 +61,16 @@ void NcclLane::begin(std::span<const Call* const> calls) {
   }
 }
 
-void NcclLane::run(const Call& call) {
+bool NcclLane::has_begun(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  return begun_.contains(call.sequence);
+}
+
+void NcclLane::finish(const Call& call) {
   CudaEventHandle done = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = begun_.find(call.sequence);
-    if (found != begun_.end()) done = found->second;
-  }
-  StagedCall staged;
-  if (done == nullptr) {
-    const Call* next = &call;
-    if (touches_host_memory(call)) {
-      wait_for_stream_of(call);
-      staged = stage(call, rank_, size_, scratch_.reserve(staging_bytes(call)));
-      next = &staged.call;
-      copy_all(staged.before);
-    }
-    begin({&next, 1});
-    const std::lock_guard lock(mutex_);
-    done = begun_[call.sequence];
+    done = begun_.at(call.sequence);
   }
   await(done, call);
   {
@@ -87,7 +78,20 @@ void NcclLane::run(const Call& call) {
     begun_.erase(call.sequence);
   }
   events_.put_back(done);
-  copy_all(staged.after);
+}
+
+void NcclLane::run(const Call& call) {
+  StagedCall staged;
+  const Call* next = &call;
+  if (touches_host_memory(call)) {
+    wait_for_stream_of(call);
+    staged = stage(call, rank_, size_, scratch_.reserve(staging_bytes(call)));
+    next = &staged.call;
+    copy_all(staged.before, call);
+  }
+  begin({&next, 1});
+  finish(call);
+  copy_all(staged.after, call);
 }
 
 void NcclLane::join_stream(const Call& call) {
@@ -99,13 +103,13 @@ void NcclLane::join_stream(const Call& call) {
 }
 
 // The stream is empty, so that a copy waits for nothing but itself: CUDA may block while it copies host memory.
-void NcclLane::copy_all(std::span<const StagedCall::Copy> copies) {
+void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& call) {
   if (copies.empty()) return;
   for (const StagedCall::Copy& each : copies) {
     require_cuda(cuda_, cuda_.copy_async(each.to, each.from, each.bytes, stream_.handle()),
                  "copy " + std::to_string(each.bytes) + " bytes");
   }
-  events_.finish(stream_.handle());
+  events_.finish(stream_.handle(), call.timeout);
 }
 
 void NcclLane::await(CudaEventHandle event, const Call& call) {

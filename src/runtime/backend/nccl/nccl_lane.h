@@ -30,7 +30,10 @@ class NcclLane {
 
   // Puts operations on GPU memory on the stream, as one group, after what their own streams hold now.
   void begin(std::span<const Call* const> calls);
-  // Waits until an operation that has begun is done; else does it, with host memory too. Nothing is unfinished then.
+  bool has_begun(const Call& call);
+  // Waits until an operation that has begun is done.
+  void finish(const Call& call);
+  // All of an operation that has not begun, with host memory too. Nothing is unfinished then.
   void run(const Call& call);
   void join_stream(const Call& call);
 
@@ -41,7 +44,7 @@ class NcclLane {
 
  private:
   void wait_for_stream_of(const Call& call);
-  void copy_all(std::span<const StagedCall::Copy> copies);
+  void copy_all(std::span<const StagedCall::Copy> copies, const Call& call);
   void await(CudaEventHandle event, const Call& call);
   CudaEventHandle forget(std::uint64_t sequence);
 

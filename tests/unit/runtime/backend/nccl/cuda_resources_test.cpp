@@ -87,10 +87,10 @@ TEST_CASE("an event stands for what was on the stream and is used again") {
   ddp::CudaStream stream(cuda.api);
   ddp::CudaEvents events(cuda.api);
   const ddp::CudaEventHandle first = events.record(stream.handle());
-  events.finish(stream.handle());
+  events.finish(stream.handle(), ddp::test::kPatience);
   CHECK(cuda.api.query_event(first) == ddp::kCudaSuccess);
   events.put_back(first);
   CHECK(events.record(stream.handle()) == first);
-  events.finish(stream.handle());
+  events.finish(stream.handle(), ddp::test::kPatience);
   events.put_back(first);
 }

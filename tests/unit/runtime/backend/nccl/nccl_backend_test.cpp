@@ -10,15 +10,13 @@
 #include "support/calls.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
-#include "support/rank_threads.h"
+#include "support/gpu_ranks.h"
 
 using namespace std::chrono_literals;
 using namespace ddp;
 using namespace ddp::test;
 
 namespace {
-
-using Libraries = std::shared_ptr<NcclBackend::Libraries>;
 
 std::unique_ptr<NcclBackend> alone(const Libraries& libraries, int local_rank = 0) {
   return std::make_unique<NcclBackend>(BackendOptions{0, 1, local_rank, kPatience}, make_memory_store(10s), libraries);
@@ -28,33 +26,6 @@ Call with_timeout(Call call, std::chrono::milliseconds timeout = kPatience) {
   call.timeout = timeout;
   return call;
 }
-
-// All ranks over the same libraries, which the test has changed.
-RankThreads ranks_over(const Libraries& libraries, int size, std::chrono::milliseconds timeout = kPatience) {
-  return {[libraries](const BackendOptions& options, const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
-            return std::make_unique<NcclBackend>(options, store, libraries);
-          },
-          size, timeout};
-}
-
-// Numbers in GPU memory.
-struct GpuFloats {
-  CudaApi cuda = gpu_libraries()->cuda;
-  Memory memory;
-
-  GpuFloats(ProcessGroup& group, const std::vector<float>& values)
-      : memory(group.allocate(values.size(), DataType::f32, DeviceType::cuda)) {
-    set(values);
-  }
-  void set(const std::vector<float>& values) const {
-    copy_now(cuda, memory.buffer().data, values.data(), values.size() * sizeof(float));
-  }
-  std::vector<float> get() const {
-    std::vector<float> values(memory.buffer().count);
-    copy_now(cuda, values.data(), memory.buffer().data, values.size() * sizeof(float));
-    return values;
-  }
-};
 
 }  // namespace
 
@@ -167,112 +138,6 @@ TEST_CASE("memory that is not this rank's gpu's is refused before nccl sees it")
   });
 }
 
-TEST_CASE("waiting for an operation on a stream does not hold the host up") {
-  // Rank 1 calls nothing until rank 0 has called, and waited for, all of its own.
-  constexpr int kOperations = 10;
-  std::latch rank_0_has_waited(1);
-  std::atomic<int> right = 0;
-  ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
-    const GpuFloats values(self.group(), {1.0f + static_cast<float>(self.rank())});
-    CudaStream stream(values.cuda);
-    self.group().barrier().wait();
-    if (self.rank() == 1) rank_0_has_waited.wait();
-    for (int i = 0; i < kOperations; ++i) {
-      self.group().all_reduce(values.memory, ReduceOp::max, {.stream = stream.handle()}).wait();
-    }
-    if (self.rank() == 0) rank_0_has_waited.count_down();
-    // What is put on the stream now comes after the operations.
-    float result = 0;
-    values.cuda.copy_async(&result, values.memory.buffer().data, sizeof result, stream.handle());
-    CudaEvents(values.cuda).finish(stream.handle());
-    if (result == 2.0f) ++right;
-  });
-  CHECK(right == 2);
-}
-
-TEST_CASE("an operation begins after what its stream holds") {
-  std::atomic<int> right = 0;
-  ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
-    const std::vector<float> written(1 << 20, 1.0f);
-    const GpuFloats values(self.group(), std::vector<float>(written.size()));
-    CudaStream stream(values.cuda);
-    values.cuda.copy_async(values.memory.buffer().data, written.data(), written.size() * sizeof(float),
-                           stream.handle());
-    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = stream.handle()});
-    CHECK(work.wait_for(kPatience));
-    if (values.get() == std::vector<float>(written.size(), 2.0f)) ++right;
-  });
-  CHECK(right == 2);
-}
-
-TEST_CASE("host memory with a stream is read after what the stream holds") {
-  std::atomic<int> right = 0;
-  ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
-    std::vector<float> values(1 << 18);
-    const std::vector<float> written(values.size(), 3.0f);
-    const CudaApi cuda = gpu_libraries()->cuda;
-    CudaStream stream(cuda);
-    cuda.copy_async(values.data(), written.data(), values.size() * sizeof(float), stream.handle());
-    self.group().all_reduce(values, ReduceOp::sum, {.stream = stream.handle()}).wait();
-    if (values == std::vector<float>(values.size(), 6.0f)) ++right;
-  });
-  CHECK(right == 2);
-}
-
-TEST_CASE("a failure of an operation that only a stream waits for breaks the group") {
-  const auto ended = ranks_over(gpu_libraries(), 2, 300ms).outcomes([](RankThreads::Rank& self) {
-    const GpuFloats values(self.group(), {1});
-    CudaStream stream(values.cuda);
-    if (self.rank() == 1) return self.waits_for(1);
-    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = stream.handle()});
-    work.wait();  // returns at once
-    while (!work.done()) std::this_thread::sleep_for(1ms);
-    self.group().barrier().wait();
-  });
-  CHECK(ended[0].kind == ErrorKind::aborted);
-  CHECK_THAT(ended[0].message, Catch::Contains("did not take part within 0.3 s"));
-}
-
-TEST_CASE("operations between group_start and group_end are one group of nccl") {
-  const Libraries libraries = gpu_libraries();
-  std::atomic<int> groups = 0;
-  libraries->nccl.group_start = [&, real = libraries->nccl.group_start] {
-    ++groups;
-    return real();
-  };
-  ranks_over(libraries, 2).all_succeed([&](RankThreads::Rank& self) {
-    const GpuFloats a(self.group(), {1});
-    const GpuFloats b(self.group(), {2});
-    const GpuFloats c(self.group(), {3});
-    self.group().group_start();
-    Work first = self.group().all_reduce(a.memory);
-    Work second = self.group().all_reduce(b.memory, ReduceOp::max);
-    Work third = self.group().broadcast(c.memory, 1);
-    self.group().group_end();
-    first.wait();
-    second.wait();
-    third.wait();
-    require(a.get()[0] == 2 && b.get()[0] == 2 && c.get()[0] == 3, "wrong values");
-  });
-  CHECK(groups == 2);
-}
-
-TEST_CASE("more operations than can begin at once are all done in order") {
-  ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
-    const GpuFloats values(self.group(), {1});
-    std::vector<Work> works;
-    for (int i = 0; i < 20; ++i) {
-      for (int many = 0; many < 4; ++many) works.push_back(self.group().all_reduce(values.memory, ReduceOp::max));
-      // One that goes through the host, among them.
-      works.push_back(self.group().barrier());
-    }
-    std::vector<float> sum = {1};
-    self.group().all_reduce(sum).wait();
-    for (Work& work : works) require(work.wait_for(kPatience), "not done");
-    require(sum[0] == 2, "wrong sum");
-  });
-}
-
 TEST_CASE("what ranks call on nccl is compared before it hangs") {
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1, 2});
@@ -379,21 +244,4 @@ TEST_CASE("gpu memory of another backend is refused") {
   RankThreads(cpu_backend(NearMemory::Way::direct).make, 1)
       .all_fail(ErrorKind::unavailable, {"cpu", "nccl"},
                 [](auto& self) { self.group().allocate(1, DataType::f32, DeviceType::cuda); });
-}
-
-TEST_CASE("values go both ways between two ranks at once and on streams") {
-  ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
-    const int other = 1 - self.rank();
-    for (int turn = 0; turn < 3; ++turn) {
-      const GpuFloats given(self.group(), std::vector<float>(100'000, static_cast<float>(self.rank() + turn)));
-      const GpuFloats taken(self.group(), std::vector<float>(100'000));
-      CudaStream stream(given.cuda);
-      Work sent = self.group().send(given.memory, other, {.stream = stream.handle()});
-      Work received = self.group().recv(taken.memory, other, {.stream = stream.handle()});
-      sent.wait();
-      received.wait();
-      CudaEvents(given.cuda).finish(stream.handle());
-      require(taken.get() == std::vector<float>(100'000, static_cast<float>(other + turn)), "wrong values");
-    }
-  });
 }
