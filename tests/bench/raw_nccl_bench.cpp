@@ -5,6 +5,7 @@
 // Prints a line of JSON a size: {"bytes", "microseconds", "call_microseconds"}; the second is what a call costs the
 // host. The functions are called as they are in the library, through the tables that the runtime fills.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -63,6 +64,10 @@ int main(int argc, char** argv) {
   const ddp::NcclUniqueId id = agree(nccl, rank, argv[3]);
   ddp::NcclComm comm = nullptr;
   NcclResult result = nccl.init_rank(comm, std::atoi(argv[2]), id, rank);
+  // The handle may come later than the call.
+  while (result == NcclResult::in_progress && std::atomic_ref<ddp::NcclComm>(comm).load() == nullptr) {
+    std::this_thread::yield();
+  }
   const auto settle = [&] {
     while ((result = nccl.async_error(comm)) == NcclResult::in_progress) std::this_thread::yield();
     require(result == NcclResult::success, "NCCL");

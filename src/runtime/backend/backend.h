@@ -20,9 +20,10 @@ struct BackendOptions {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
-  std::chrono::milliseconds timeout{0};  // of the meeting of all ranks
-  std::string machine;                   // ranks with the same one are on one machine; empty: found out
-  std::shared_ptr<HostGroup> host;       // the ranks of this machine, when they have met
+  std::chrono::milliseconds timeout{0};          // of the meeting of all ranks
+  std::string machine;                           // ranks with the same one are on one machine; empty: found out
+  std::shared_ptr<HostGroup> host;               // the ranks of this machine, when they have met
+  std::chrono::milliseconds connect_timeout{0};  // of the connecting, where a backend can end it; 0: timeout
 };
 
 // Arguments have been checked: counts fit, types suit the operation, nothing is empty but where ranks may give
@@ -39,11 +40,11 @@ class Backend {
   // How many operations may have begun and be unfinished when another one begins.
   virtual std::size_t begins_ahead() const { return 0; }
 
-  // Does of the next operations what needs no waiting for other ranks, on the caller's thread, as soon as they are
-  // called: of as many of the first as it can, which is what it returns. The other ranks can complete those without
-  // this rank's run(), so nobody needs to hurry to call it; it follows in any case. Several: they were called between
-  // group_start and group_end. With begins_ahead(), run() of an earlier one may be under way on another thread.
-  virtual std::size_t begin(std::span<const Call* const> /*calls*/) { return 0; }
+  // Does of an operation what needs no waiting for other ranks, on the caller's thread, as soon as it is called. True:
+  // the other ranks can complete it without this rank's run(), so nobody needs to hurry to call it; it follows in any
+  // case. Several operations: all that were called between group_start and group_end; all of them begin, or none. With
+  // begins_ahead(), run() of an earlier one may be under way on another thread.
+  virtual bool begin(std::span<const Call* const> /*calls*/) { return false; }
 
   // Blocks until the operation is complete on this rank.
   virtual void run(const Call& call) = 0;

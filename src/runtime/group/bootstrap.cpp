@@ -87,13 +87,15 @@ void announce(const ProcessGroup& group) {
 // is the result, the same on every rank; else it is thrown.
 std::string connect_and_try(const GroupDescription& group, const std::string& backend, bool has_substitute,
                             std::unique_ptr<GroupCore>& core) {
+  const auto trial = std::min<std::chrono::milliseconds>(limits::kBackendTrial, group.options.timeout);
   std::string failure;
   try {
     GroupDescription attempt = group;
     // What an attempt before this one left in the store is not its own.
     if (group.store) attempt.store = make_prefix_store(backend, group.store);
+    if (has_substitute) attempt.options.connect_timeout = trial;
     core = GroupCore::open(std::move(attempt));
-    core->backend().try_out(std::min<std::chrono::milliseconds>(limits::kBackendTrial, group.options.timeout));
+    core->backend().try_out(trial);
   } catch (const Error& error) {
     if (!has_substitute) throw;
     failure = error.what();

@@ -55,18 +55,20 @@ class GroupCore::Runner : public CallRunner {
 
   std::size_t begins_ahead() const override { return backend_->begins_ahead(); }
 
-  std::size_t begin(std::span<const Call* const> calls) override {
-    std::size_t can_begin = 0;
+  bool begin(std::span<const Call* const> calls) override {
+    std::vector<const Call*> moving;
     for (const Call* call : calls) {
       const bool is_collective = !is_transfer(call->operation);
       if (is_collective) guarded(*call, [&] { show(*call); });
-      if ((is_collective && compares_all_) || moves_nothing(*call)) break;
-      ++can_begin;
+      if (is_collective && compares_all_) return false;
+      if (!moves_nothing(*call)) moving.push_back(call);
     }
-    if (can_begin == 0) return 0;
+    if (moving.empty()) return false;
     // Which of several fails to begin cannot be known; the first is named.
-    const std::size_t begun = guarded(*calls.front(), [&] { return backend_->begin(calls.first(can_begin)); });
-    for (const Call* call : calls.first(begun)) progress_->started(*call);
+    const bool begun = guarded(*calls.front(), [&] { return backend_->begin(moving); });
+    for (const Call* call : calls) {
+      if (begun) progress_->started(*call);
+    }
     return begun;
   }
 

@@ -13,6 +13,7 @@ std::shared_ptr<WorkState> QueueState::push(Call call) {
   call.sequence = next_sequence_++;
   runner_->called(call);
   auto work = std::make_shared<WorkState>(shared_from_this(), std::move(call));
+  work->batch_ = holds_ > 0 ? last_batch_ : ++last_batch_;
   waiting_.push_back(work);
   if (holds_ == 0) begin_next(lock);
   return work;
@@ -24,9 +25,9 @@ std::vector<const Call*> QueueState::next_to_begin() const {
   const bool must_come_first = driven_ != nullptr && !driven_->begun_;
   const bool may_begin = holds_ == 0 && !beginning_ && !must_come_first && broken_by_.empty() && closed_by_.empty() &&
                          unfinished <= ahead && (ahead > 0 || waiting_.size() == 1);
-  if (!may_begin) return {};
+  if (!may_begin || begun_ == waiting_.size() || waiting_[begun_]->batch_ == refused_batch_) return {};
   std::vector<const Call*> calls;
-  for (std::size_t i = begun_; i < waiting_.size() && unfinished + calls.size() <= ahead; ++i) {
+  for (std::size_t i = begun_; i < waiting_.size() && waiting_[i]->batch_ == waiting_[begun_]->batch_; ++i) {
     calls.push_back(&waiting_[i]->call_);
   }
   return calls;
@@ -35,12 +36,12 @@ std::vector<const Call*> QueueState::next_to_begin() const {
 // Nobody needs to hurry with an operation that has begun, or with none; but one that only a stream waits for is
 // watched.
 void QueueState::begin_next(Lock& lock) {
-  const std::vector<const Call*> calls = next_to_begin();
+  std::vector<const Call*> calls = next_to_begin();
   bool watch = false;
-  if (!calls.empty()) {
+  while (!calls.empty()) {
     beginning_ = true;
     lock.unlock();
-    std::size_t begun = 0;
+    bool begun = false;
     std::exception_ptr failure;
     std::string reason;
     try {
@@ -48,19 +49,26 @@ void QueueState::begin_next(Lock& lock) {
     } catch (const Error& caught) {
       reason = caught.what();
       failure = std::current_exception();
+    } catch (const std::exception& caught) {
+      reason = runner_->describe(*calls.front()) + ": " + caught.what();
+      failure = std::make_exception_ptr(Error(ErrorKind::internal, reason));
     }
     lock.lock();
     beginning_ = false;
-    for (std::size_t i = 0; i < begun; ++i) {
+    for (std::size_t i = 0; begun && i < calls.size(); ++i) {
       WorkState& work = *waiting_[begun_++];
       work.begun_ = true;
       watch = watch || work.call_.stream;
     }
+    // Its operations are run one by one: whether they would begin later must not depend on when they are asked.
+    if (!begun) refused_batch_ = waiting_[begun_]->batch_;
     if (failure) {
       waiting_[begun_]->failure_ = failure;
       if (broken_by_.empty()) broken_by_ = reason;
     }
     progress_.notify_all();
+    // More may have come meanwhile.
+    calls = begun ? next_to_begin() : std::vector<const Call*>();
   }
   const bool all_begun = begun_ == waiting_.size();
   if (!all_begun || waiting_.size() > 1 || watch || !closed_by_.empty()) wake_thread();
@@ -188,13 +196,14 @@ void QueueState::then(WorkState& work, std::function<void(const Error*)> continu
 
 void QueueState::hold() {
   const Lock lock(mutex_);
-  ++holds_;
+  if (++holds_ == 1) ++last_batch_;
   holder_ = std::this_thread::get_id();
 }
 
 void QueueState::release() {
   Lock lock(mutex_);
   if (holds_ == 0 || --holds_ > 0) return;
+  ++last_batch_;
   begin_next(lock);
   progress_.notify_all();  // whoever waited for a held operation may run it now
 }

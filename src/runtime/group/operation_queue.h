@@ -30,7 +30,7 @@ class CallRunner {
   virtual void called(const Call& /*call*/) {}
   // See Backend; they throw ddp::Error.
   virtual std::size_t begins_ahead() const { return 0; }
-  virtual std::size_t begin(std::span<const Call* const> calls) = 0;
+  virtual bool begin(std::span<const Call* const> calls) = 0;
   virtual void run(const Call& call) = 0;
   virtual void join_stream(const Call& /*call*/) {}
   // Which call it was, for messages.
@@ -69,7 +69,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   bool can_run_front() const;
   void run_front(Lock& lock);
   void complete(WorkState& work, std::exception_ptr failure, const Error* error, Lock& lock);
-  // Those that come next and may begin now.
+  // Those that come next and may begin now: one, or what was called between hold() and release().
   std::vector<const Call*> next_to_begin() const;
   void begin_next(Lock& lock);
   void wait_on_stream(WorkState& work, Lock& lock);
@@ -91,6 +91,8 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   int prompt_waits_ = 0;       // operations in a row that were waited for as soon as they were called
   bool needs_thread_ = false;
   int holds_ = 0;
+  std::uint64_t last_batch_ = 0;
+  std::uint64_t refused_batch_ = 0;
   std::thread::id holder_;
   std::uint64_t next_sequence_ = 1;
   std::string broken_by_;

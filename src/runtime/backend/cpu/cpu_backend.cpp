@@ -55,15 +55,15 @@ class CpuBackend : public Backend {
     return host_->size() == 1 ? Backend::allocate(bytes) : host_->segments().allocate(bytes);
   }
 
-  std::size_t begin(std::span<const Call* const> calls) override {
+  bool begin(std::span<const Call* const> calls) override {
     const Call& call = *calls.front();
-    if (host_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return 0;
+    if (calls.size() > 1 || host_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return false;
     require_host(call);
     rounds_.begin(call);
     fill(call);
     rounds_.arrive();
     begun_ = call.sequence;
-    return 1;
+    return true;
   }
 
   void run(const Call& call) override {

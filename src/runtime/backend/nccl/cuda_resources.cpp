@@ -2,6 +2,8 @@
 
 #include <ddp/error.h>
 
+#include <algorithm>
+
 #include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/polling.h"
@@ -57,20 +59,20 @@ void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit)
 }
 
 DeviceScratch::~DeviceScratch() {
-  if (memory_ != nullptr) cuda_.release(memory_);
+  for (void* piece : pieces_) cuda_.release(piece);
 }
 
 std::byte* DeviceScratch::reserve(std::size_t bytes) {
   if (bytes > bytes_) {
-    // The old one first, so that both never count at the same time.
-    if (memory_ != nullptr) cuda_.release(memory_);
-    memory_ = nullptr;
-    bytes_ = 0;
-    require_cuda(cuda_, cuda_.allocate(memory_, bytes),
-                 "allocate " + std::to_string(bytes) + " bytes of GPU memory to stage a host buffer in");
-    bytes_ = bytes;
+    // At least twice as much, so that what has been outgrown is less than what is used.
+    const std::size_t wanted = std::max(bytes, 2 * bytes_);
+    void* memory = nullptr;
+    require_cuda(cuda_, cuda_.allocate(memory, wanted),
+                 "allocate " + std::to_string(wanted) + " bytes of GPU memory to stage a host buffer in");
+    pieces_.push_back(memory);
+    bytes_ = wanted;
   }
-  return static_cast<std::byte*>(memory_);
+  return static_cast<std::byte*>(pieces_.back());
 }
 
 }  // namespace ddp

@@ -59,15 +59,16 @@ class DeviceScratch {
   DeviceScratch(const DeviceScratch&) = delete;
   DeviceScratch& operator=(const DeviceScratch&) = delete;
 
-  // At least `bytes`; what it held before is lost. No work may use it. Throws `internal` if the GPU has no room.
+  // At least `bytes`; what it held before is lost. Throws `internal` if the GPU has no room. Outgrown pieces stay until
+  // the end: freeing waits for the whole device, on which a kernel may wait for this rank.
   std::byte* reserve(std::size_t bytes);
 
   // As CudaStream::abandon: freeing device memory waits for the whole device.
-  void abandon() { memory_ = nullptr; }
+  void abandon() { pieces_.clear(); }
 
  private:
   const CudaApi& cuda_;
-  void* memory_ = nullptr;
+  std::vector<void*> pieces_;  // the last one is used
   std::size_t bytes_ = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -70,6 +70,14 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
   return id;
 }
 
+// Operations for which NCCL has connected the ranks alike; the same on every rank. It connects for an algorithm, which
+// it chooses by size.
+std::pair<Operation, int> kind_of(const Call& call) {
+  const bool same_on_all_ranks = call.operation == Operation::all_reduce || call.operation == Operation::reduce ||
+                                 call.operation == Operation::broadcast;
+  return {call.operation, same_on_all_ranks ? std::bit_width(call.output.bytes()) : 0};
+}
+
 int choose_device(const CudaApi& cuda, int local_rank) {
   int count = 0;
   require_cuda(cuda, cuda.device_count(count), "count the GPUs");
@@ -109,8 +117,9 @@ void NcclBackend::enter() {
 NcclMembers NcclBackend::members(int rank, int size, int peer) const {
   return {rank,
           size,
-          options_.timeout,
+          options_.connect_timeout.count() > 0 ? options_.connect_timeout : options_.timeout,
           libraries_->closing_limit,
+          [libraries = libraries_, device = device_] { libraries->cuda.set_device(device); },
           &aborted_,
           std::make_shared<PeerWatch>(options_.host, peer),
           std::make_shared<PeerWatch>(options_.host)};
@@ -135,8 +144,9 @@ NcclLane& NcclBackend::made_lane_of(const Call& call) {
   const bool sends = call.operation == Operation::send;
   const int from = sends ? options_.rank : call.peer;
   const int to = sends ? call.peer : options_.rank;
-  auto lane =
-      make_lane("nccl/id/" + std::to_string(from) + "-" + std::to_string(to), members(sends ? 0 : 1, 2, call.peer));
+  NcclMembers pair = members(sends ? 0 : 1, 2, call.peer);
+  pair.timeout = call.timeout;
+  auto lane = make_lane("nccl/id/" + std::to_string(from) + "-" + std::to_string(to), pair);
   const std::lock_guard lock(mutex_);
   return *(transfers_[{call.operation, call.peer}] = std::move(lane));
 }
@@ -146,18 +156,18 @@ std::size_t NcclBackend::begins_ahead() const {
 }
 
 bool NcclBackend::can_begin(const Call& call) {
-  return nccl_can(call) && !touches_host_memory(call) && lane_of(call) != nullptr;
+  if (!nccl_can(call) || touches_host_memory(call) || lane_of(call) == nullptr) return false;
+  const std::lock_guard lock(mutex_);
+  return known_.contains(kind_of(call));
 }
 
-std::size_t NcclBackend::begin(std::span<const Call* const> calls) {
-  std::size_t count = 0;
-  while (count < calls.size() && can_begin(*calls[count])) ++count;
-  if (count == 0) return 0;
+bool NcclBackend::begin(std::span<const Call* const> calls) {
+  if (!std::all_of(calls.begin(), calls.end(), [this](const Call* call) { return can_begin(*call); })) return false;
   guarded(*calls.front(), [&] {
-    for (const Call* call : calls.first(count)) require_own_memory(*call);
-    lane_of(*calls.front())->begin(calls.first(count));
+    for (const Call* call : calls) require_own_memory(*call);
+    lane_of(*calls.front())->begin(calls);
   });
-  return count;
+  return true;
 }
 
 void NcclBackend::run(const Call& call) {
@@ -171,6 +181,8 @@ void NcclBackend::run(const Call& call) {
     }
   });
   if (!is_transfer(call.operation)) has_worked_ = true;
+  const std::lock_guard lock(mutex_);
+  known_.insert(kind_of(call));
 }
 
 void NcclBackend::join_stream(const Call& call) {
@@ -328,13 +340,15 @@ void NcclBackend::copy(const Buffer& to, const ConstBuffer& from) {
 }
 
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
+  enter();
   Call look;
   look.output = buffer;
   require_own_memory(look);
   if (buffer.device != DeviceType::cuda) return nullptr;
   void* handle = collectives_->communicator().register_buffer(buffer.data, buffer.bytes());
   if (handle == nullptr) return nullptr;
-  return {handle, [lane = std::weak_ptr(collectives_)](void* registered) {
+  return {handle, [libraries = libraries_, device = device_, lane = std::weak_ptr(collectives_)](void* registered) {
+            libraries->cuda.set_device(device);
             if (const auto alive = lane.lock()) alive->communicator().deregister_buffer(registered);
           }};
 }

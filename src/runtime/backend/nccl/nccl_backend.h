@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string_view>
 
 #include "runtime/backend/backend.h"
@@ -39,7 +40,7 @@ class NcclBackend : public Backend {
   std::string_view name() const override { return "nccl"; }
   void try_out(std::chrono::milliseconds timeout) override;
   std::size_t begins_ahead() const override;
-  std::size_t begin(std::span<const Call* const> calls) override;
+  bool begin(std::span<const Call* const> calls) override;
   void run(const Call& call) override;
   void join_stream(const Call& call) override;
   void abort() override;
@@ -75,6 +76,8 @@ class NcclBackend : public Backend {
   std::mutex mutex_;  // of the maps
   std::shared_ptr<NcclLane> collectives_;
   std::map<std::pair<Operation, int>, std::unique_ptr<NcclLane>> transfers_;  // by peer
+  // The first of its kind makes NCCL connect the ranks, which waits for them: it does not begin where it is called.
+  std::set<std::pair<Operation, int>> known_;
 };
 
 }  // namespace ddp

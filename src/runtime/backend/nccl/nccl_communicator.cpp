@@ -60,6 +60,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color,
                                    int key)
     : nccl_(nccl), members_(members) {
+  const std::lock_guard deed(parent.deeds_);
   {
     const std::lock_guard lock(parent.mutex_);
     const NcclResult result = nccl_.split(parent.handle(), color, key, *made_);
@@ -69,6 +70,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 }
 
 void NcclCommunicator::stay_out_of_split() {
+  const std::lock_guard deed(deeds_);
   {
     const std::lock_guard lock(mutex_);
     static NcclComm none = nullptr;
@@ -86,14 +88,15 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
   } catch (const Error&) {
     abort();
     // NCCL may still write there: a few bytes are left to it.
-    if (!ended_) static_cast<void>(made_.release());
+    static_cast<void>(made_.release());
     throw;
   }
 }
 
 void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle stream,
                              std::chrono::milliseconds timeout) {
-  constexpr const char* deed = "the GPUs' collective cannot begin";
+  constexpr const char* kDeed = "the GPUs' collective cannot begin";
+  const std::lock_guard deed(deeds_);
   {
     const std::lock_guard lock(mutex_);
     if (handle() == nullptr) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted");
@@ -106,10 +109,10 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i].factor) nccl_.destroy_op(ops[i], handle());
     }
-    if (is_failure(result)) throw_failure(result, deed);
-    if (is_failure(ended)) throw_failure(ended, deed);
+    if (is_failure(result)) throw_failure(result, kDeed);
+    if (is_failure(ended)) throw_failure(ended, kDeed);
   }
-  settle(timeout, deed, "a rank did not take part");
+  settle(timeout, kDeed, "a rank did not take part");
 }
 
 NcclResult NcclCommunicator::start_step(const NcclStep& step, NcclOp op, CudaStreamHandle stream) {
@@ -142,7 +145,7 @@ NcclOp NcclCommunicator::premultiplied_sum(const NcclStep& step) {
 }
 
 NcclComm NcclCommunicator::handle() const {
-  return ended_ ? nullptr : std::atomic_ref<NcclComm>(*made_).load(std::memory_order_acquire);
+  return ended_ || !made_ ? nullptr : std::atomic_ref<NcclComm>(*made_).load(std::memory_order_acquire);
 }
 
 NcclResult NcclCommunicator::state() {
@@ -173,6 +176,7 @@ void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* dee
 }
 
 void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
+  const std::lock_guard deed(deeds_);
   const std::lock_guard lock(mutex_);
   void* handle = nullptr;
   if (this->handle() == nullptr || !nccl_.register_buffer || bytes == 0) return nullptr;
@@ -180,6 +184,7 @@ void* NcclCommunicator::register_buffer(void* memory, std::size_t bytes) {
 }
 
 void NcclCommunicator::deregister_buffer(void* handle) {
+  const std::lock_guard deed(deeds_);
   const std::lock_guard lock(mutex_);
   if (this->handle() != nullptr && handle != nullptr) nccl_.deregister_buffer(this->handle(), handle);
 }
@@ -203,10 +208,17 @@ void NcclCommunicator::abort() {
 // On a thread of its own, which holds what it needs if it is left behind. Whatever the function returns, the
 // communicator is gone afterwards.
 void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) {
-  std::packaged_task<void()> task([function, comm = handle()] { function(comm); });
+  std::packaged_task<void()> task([function, comm = handle(), enter = members_.enter] {
+    if (enter) enter();
+    function(comm);
+  });
   ended_ = true;
   ending_ = task.get_future();
-  std::thread(std::move(task)).detach();
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {
+    // Without a thread for it the communicator is left as it is.
+  }
 }
 
 bool NcclCommunicator::has_ended() {

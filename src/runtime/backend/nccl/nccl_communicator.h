@@ -21,6 +21,7 @@ struct NcclMembers {
   int size = 1;
   std::chrono::milliseconds timeout{0};        // of the making
   std::chrono::milliseconds closing_limit{0};  // how long an abort or an orderly end may take before it is left alone
+  std::function<void()> enter;                 // makes this rank's GPU the thread's current one
   const std::atomic<bool>* aborted = nullptr;  // true: whatever waits throws `aborted`
   std::shared_ptr<PeerWatch> peers;
   std::shared_ptr<PeerWatch> all_ranks;  // of the group
@@ -79,6 +80,7 @@ class NcclCommunicator {
 
   const NcclApi& nccl_;
   const NcclMembers members_;
+  std::mutex deeds_;  // of what may leave NCCL at work: held until that is over, except by an abort
   std::mutex mutex_;  // of NCCL's functions with this communicator
   // NCCL writes the handle here when it has made the communicator, which may be after we have lost patience.
   std::unique_ptr<NcclComm> made_ = std::make_unique<NcclComm>(nullptr);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "wire/worker_env.h"
 
 namespace ddp {
 namespace {
@@ -30,6 +31,7 @@ GpuSurroundings GpuSurroundings::look(bool shares_machine, bool several_machines
   found.iommu = !std::filesystem::is_empty("/sys/kernel/iommu_groups", none) && !none;
   found.p2p_disabled = variable("NCCL_P2P_DISABLE") == "1";
   found.shm_disabled = variable("NCCL_SHM_DISABLE") == "1";
+  found.has_substitute = variable(wire::env::kBackend).find(',') != std::string::npos;
   found.interface = variable("NCCL_SOCKET_IFNAME");
   struct statvfs shm {};
   if (::statvfs("/dev/shm", &shm) == 0) found.shm_free = std::uint64_t{shm.f_bavail} * shm.f_frsize;
@@ -52,6 +54,7 @@ std::string what_to_try(const GpuSurroundings& here) {
     ways.push_back("NCCL_IB_DISABLE=1 (sockets instead of InfiniBand)");
   }
   ways.push_back("NCCL_DEBUG=INFO (NCCL says what it does)");
+  if (!here.has_substitute) ways.push_back("--backend=nccl,gloo (gloo takes over where nccl does not work)");
   return "No collective of this group has worked yet. Try, one by one: " + base::join(ways, "; ") + ".";
 }
 

@@ -12,6 +12,7 @@ struct GpuSurroundings {
   bool iommu = false;             // translates addresses of devices: peers' memory may be out of reach
   bool p2p_disabled = false;      // NCCL_P2P_DISABLE
   bool shm_disabled = false;      // NCCL_SHM_DISABLE
+  bool has_substitute = false;    // the user named a backend to take instead
   std::string interface;          // NCCL_SOCKET_IFNAME
   std::uint64_t shm_free = 0;     // bytes in /dev/shm
 

@@ -29,7 +29,7 @@ class Deeds : public ddp::CallRunner {
     const std::lock_guard lock(mutex_);
     by_name_[name] = std::move(deed);
   }
-  std::size_t begin(std::span<const Call* const>) override { return begins() ? 1 : 0; }
+  bool begin(std::span<const Call* const>) override { return begins(); }
   void run(const Call& call) override {
     std::function<void()> deed;
     {

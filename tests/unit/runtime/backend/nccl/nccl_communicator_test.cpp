@@ -41,7 +41,8 @@ struct Setup {
     };
   }
   std::unique_ptr<NcclCommunicator> communicator(int size = 1, std::chrono::milliseconds limit = kPatience) {
-    return std::make_unique<NcclCommunicator>(nccl, NcclMembers{0, size, limit, limit, &aborted, nullptr, nullptr}, id);
+    return std::make_unique<NcclCommunicator>(
+        nccl, NcclMembers{0, size, limit, limit, nullptr, &aborted, nullptr, nullptr}, id);
   }
 };
 

@@ -20,7 +20,8 @@ TEST_CASE("waiting for an operation on a stream does not hold the host up") {
   ranks_over(gpu_libraries(), 2).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1.0f + static_cast<float>(self.rank())});
     CudaStream stream(values.cuda);
-    self.group().barrier().wait();
+    // The first of a kind connects the ranks, and is waited for.
+    self.group().all_reduce(values.memory, ReduceOp::max).wait();
     if (self.rank() == 1) rank_0_has_waited.wait();
     for (int i = 0; i < kOperations; ++i) {
       self.group().all_reduce(values.memory, ReduceOp::max, {.stream = stream.handle()}).wait();
@@ -84,6 +85,7 @@ TEST_CASE("a failure of an operation that only a stream waits for breaks the gro
   const auto ended = ranks_over(gpu_libraries(), 2, 300ms).outcomes([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     CudaStream stream(values.cuda);
+    self.group().all_reduce(values.memory).wait();
     if (self.rank() == 1) return self.waits_for(1);
     Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = stream.handle()});
     work.wait();  // returns at once
@@ -105,6 +107,10 @@ TEST_CASE("operations between group_start and group_end are one group of nccl") 
     const GpuFloats a(self.group(), {1});
     const GpuFloats b(self.group(), {2});
     const GpuFloats c(self.group(), {3});
+    // Only kinds of operations that have been done before begin as a group.
+    self.group().all_reduce(a.memory).wait();
+    self.group().broadcast(c.memory, 1).wait();
+    a.set({1});
     self.group().group_start();
     Work first = self.group().all_reduce(a.memory);
     Work second = self.group().all_reduce(b.memory, ReduceOp::max);

@@ -21,6 +21,7 @@ TEST_CASE("what is set already is not proposed") {
   here.shares_machine = true;
   here.p2p_disabled = true;
   here.shm_disabled = true;
+  here.has_substitute = true;
   CHECK(what_to_try(here) ==
         "No collective of this group has worked yet. Try, one by one: NCCL_DEBUG=INFO (NCCL says what it does).");
 }
