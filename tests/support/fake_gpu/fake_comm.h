@@ -37,8 +37,8 @@ struct Meeting {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> generation;
   Pair pairs[kMostRanks][kMostRanks];
-  std::byte slots[kMostRanks][kSlot];
-  std::byte pair_slots[kMostRanks][kMostRanks][kPairSlot];
+  alignas(64) std::byte slots[kMostRanks][kSlot];
+  alignas(64) std::byte pair_slots[kMostRanks][kMostRanks][kPairSlot];
 };
 
 struct Aborted {};
@@ -80,6 +80,7 @@ struct Comm {
 };
 
 // Communicators are never freed: threads that were left behind may use them.
+Comm* make_comm();
 inline Comm& comm_of(void* handle) {
   return *static_cast<Comm*>(handle);
 }

@@ -46,7 +46,7 @@ EXPORT int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, 
   std::memcpy(&magic, config + 2, sizeof magic);
   std::memcpy(&blocking, config + 4, sizeof blocking);
   if (magic != 0xcafebeef || blocking != 0) return kInvalidArgument;
-  auto* comm = new Comm;
+  auto* comm = make_comm();
   comm->rank = rank;
   comm->size = size;
   // The handle comes when it comes, as with NCCL.
@@ -61,7 +61,7 @@ EXPORT int ncclCommSplit(void* handle, int color, int key, void** made, void*) {
   Comm& parent = comm_of(handle);
   if (!parent.connected || parent.looks > 0 || parent.pending > 0) return kInvalidUsage;
   parent.splitting = true;
-  auto* comm = color < 0 ? nullptr : new Comm;
+  auto* comm = color < 0 ? nullptr : make_comm();
   std::thread([&parent, comm, made, color, key] {
     struct Wish {
       int color;

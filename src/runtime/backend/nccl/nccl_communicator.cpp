@@ -35,6 +35,14 @@ Scalar scalar_of(double factor, NcclType type) {
   return scalar;
 }
 
+// NCCL may still write a handle there: kept for as long as the process lives.
+void leave_to_nccl(std::unique_ptr<NcclComm> handle) {
+  static std::mutex mutex;
+  static auto* left = new std::vector<std::unique_ptr<NcclComm>>;
+  const std::lock_guard lock(mutex);
+  left->push_back(std::move(handle));
+}
+
 }  // namespace
 
 void NcclMembers::look_around() const {
@@ -87,8 +95,7 @@ void NcclCommunicator::finish_making(NcclCommunicator* parent) {
     being_made_ = false;
   } catch (const Error&) {
     abort();
-    // NCCL may still write there: a few bytes are left to it.
-    static_cast<void>(made_.release());
+    leave_to_nccl(std::move(made_));
     throw;
   }
 }
