@@ -17,6 +17,8 @@ namespace {
 
 // How long to look for a communicator's change of state without sleeping; these are no hot paths.
 constexpr std::chrono::milliseconds kSpin{1};
+// A killed process with many threads takes a while to be gone.
+constexpr std::chrono::milliseconds kReasonLook{100};
 constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
 
 // One element of the type, as NCCL reads it.
@@ -51,7 +53,7 @@ void NcclMembers::look_around() const {
 }
 
 void NcclMembers::look_for_the_reason() const {
-  const auto end = std::chrono::steady_clock::now() + 2 * limits::kLostPeerGrace;
+  const auto end = std::chrono::steady_clock::now() + kReasonLook;
   while (all_ranks && std::chrono::steady_clock::now() < end) {
     all_ranks->look();
     std::this_thread::sleep_for(limits::kPeerLook);
