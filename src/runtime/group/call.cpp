@@ -9,10 +9,6 @@
 namespace ddp {
 namespace {
 
-bool has_reduction(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
-}
-
 template <typename Part>
 std::vector<std::size_t> counts_of(const std::vector<Part>& parts) {
   std::vector<std::size_t> result;

@@ -36,6 +36,10 @@ constexpr bool is_transfer(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
 
+constexpr bool has_reduction(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
+}
+
 struct Call {
   Operation operation = Operation::barrier;
   // all_reduce, reduce and broadcast work in place: both are the same memory.

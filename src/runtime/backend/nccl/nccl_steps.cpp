@@ -8,10 +8,6 @@
 namespace ddp {
 namespace {
 
-bool is_reduction(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
-}
-
 NcclType type_of(DataType type) {
   // i16 stands for nothing: nccl_can() refuses it.
   constexpr std::array<NcclType, kDataTypes.size()> kTypes = {
@@ -90,7 +86,7 @@ std::size_t padded(std::size_t bytes) {
 }  // namespace
 
 bool nccl_can(const Call& call) {
-  if (!is_reduction(call.operation)) return true;
+  if (!has_reduction(call.operation)) return true;
   const DataType type = subject_of(call).type;
   const bool is_bitwise =
       call.op.kind == ReduceOp::bit_and || call.op.kind == ReduceOp::bit_or || call.op.kind == ReduceOp::bit_xor;
