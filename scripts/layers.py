@@ -44,7 +44,7 @@ THIRD_PARTIES = {
     "gloo/": ["runtime/backend/gloo/gloo_context.cpp"],
     "nccl": [],  # looked up at run time, as the driver: docs/decisions/0015
     "cuda": [],
-    "mpi.h": ["runtime/backend/mpi/mpi_plugin.cpp"],
+    "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
     "torch/": ["torch/distributed_data_parallel.cpp", "ddp/torch.h"],
 }
 
@@ -86,6 +86,7 @@ TESTED_ELSEWHERE = {
     "runtime/backend/plugin.cpp": "integration/train_test.cpp",
     "runtime/backend/nccl/cuda_library.cpp": "unit/runtime/backend/nccl/nccl_library_test.cpp",
     "runtime/backend/nccl/nccl_factory.cpp": "integration/nccl_test.py",
+    "runtime/backend/mpi/mpi_communicator.cpp": "integration/mpi_test.sh",
     "runtime/backend/mpi/mpi_plugin.cpp": "integration/mpi_test.sh",
     "torch/distributed_data_parallel.cpp": "interop",
 }

@@ -32,7 +32,7 @@ struct CallOptions {
 };
 
 // All ranks call the same collectives in the same order, with the same counts and types. Ranks of one machine compare
-// what they call, always (but for mpi); a difference throws `mismatch`, naming both ranks, both calls and both places
+// what they call, always; a difference throws `mismatch`, naming both ranks, both calls and both places
 // in the program. (Between machines: with DDP_DEBUG=detail. Without it a difference ends in the time-out.)
 //
 // A collective returns at once; `Work::wait` ends it. The group runs its collectives one after the other, in the order

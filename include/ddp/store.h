@@ -16,8 +16,8 @@ namespace ddp {
 
 // Keys up to 8 KiB, values up to 8 MiB, both any bytes. Every function throws ddp::Error: `timeout` when the deadline
 // passes (the message names the keys), `unavailable` when the server cannot be reached or closed the connection,
-// `invalid_argument` for what no store takes. Thread-safe; on a TCP store a call that waits makes other calls on the
-// same object wait too.
+// `invalid_argument` for what no store takes. Thread-safe; a call that waits for a key keeps no other
+// thread waiting.
 //
 //   auto store = ddp::connect_tcp_store("node0", 29500, std::chrono::minutes(5));
 //   store->set("epoch", "3");
@@ -94,6 +94,8 @@ struct TcpStoreOptions {
 
 // A client of a store server: ddplaunch's, or PyTorch's 2.5 or later or 1.13. Tries again, with growing pauses, until
 // the server answers or the time-out has passed; the same time-out then bounds every call.
+//
+// One connection for all threads, and one more for each thread that waits for a key while others use the store.
 //
 // A lost connection to PyTorch's server is lost for good. To ddplaunch's (if it is the same process still) the client
 // connects anew and repeats what only reads (get, multi_get, check, wait, num_keys, list_keys, queue_len). A call that

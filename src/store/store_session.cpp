@@ -43,16 +43,19 @@ void require_limits(const StoreRequest& request) {
 
 }  // namespace
 
-StoreSession::StoreSession(const TcpStoreOptions& options)
+StoreSession::StoreSession(const TcpStoreOptions& options, const ServerFacts* same_as)
     : options_(options),
       where_(options.host + ":" + std::to_string(options.port)),
       connection_(StoreConnection::connect(options, deadline())),
-      server_(connection_->server()) {}
+      server_(connection_->server()) {
+  if (same_as != nullptr) require_same(*same_as);
+}
 
-void StoreSession::require_current(StoreOp op) const {
-  if (server_.dialect == StoreDialect::current) return;
-  throw Error(ErrorKind::unavailable, "the store at " + where_ + " is PyTorch 1.13's, which has no " +
-                                          std::string(to_string(op)) + ". Use a newer PyTorch or ddplaunch's store.");
+void StoreSession::require_same(const ServerFacts& server) const {
+  if (server == server_) return;
+  throw Error(ErrorKind::unavailable, "the store at " + where_ +
+                                          " is another than before: what was kept in the first is lost. Start the "
+                                          "whole job again.");
 }
 
 void StoreSession::write(const StoreRequest& request) {
@@ -75,24 +78,19 @@ void StoreSession::connect_again(Deadline until) {
     throw Error(ErrorKind::unavailable, "the connection to the store at " + where_ + " was lost before");
   }
   auto connection = StoreConnection::connect(options_, until);
-  if (connection->server() != server_) {
-    throw Error(ErrorKind::unavailable, "the store at " + where_ +
-                                            " is another than before: what was kept in the first is lost. Start the "
-                                            "whole job again.");
-  }
+  require_same(connection->server());
   connection_ = std::move(connection);
   closed_by_us_ = false;
 }
 
-void StoreSession::wait_for(const StoreRequest& request, Keys keys, milliseconds timeout, Deadline until) {
-  send({request}, std::max(until, deadline()));
+void StoreSession::await_keys(StoreOp op, Keys keys, milliseconds timeout, Deadline until) {
   try {
     receive<std::uint8_t>(until);
     return;
   } catch (const ConnectionLost& lost) {
     if (lost.failure.kind != SocketFailure::Kind::timed_out) throw;
   }
-  const bool barrier = request.op == StoreOp::barrier;
+  const bool barrier = op == StoreOp::barrier;
   const auto in_vain = [&](Keys missing) {
     return "waited " + base::human_duration(timeout) +
            (barrier ? " at barrier '" + missing.front() + "'" : " for " + name_keys(missing)) + " in the store at " +

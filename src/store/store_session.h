@@ -20,14 +20,12 @@ class StoreSession {
  public:
   using Requests = std::initializer_list<wire::StoreRequest>;
 
-  explicit StoreSession(const TcpStoreOptions& options);
+  // `same_as`: what the server must be; null: anything.
+  explicit StoreSession(const TcpStoreOptions& options, const ServerFacts* same_as = nullptr);
 
   const ServerFacts& server() const { return server_; }
   const std::string& where() const { return where_; }
   net::Deadline deadline() const { return std::chrono::steady_clock::now() + options_.timeout; }
-
-  // Throws `unavailable` if the server's dialect lacks `op`.
-  void require_current(wire::StoreOp op) const;
 
   // `talk` only reads: it is repeated on a new connection if the server is the same.
   template <typename Talk>
@@ -61,13 +59,16 @@ class StoreSession {
     }
   }
 
+  // Every write so far was carried out.
+  bool all_confirmed() const { return !unconfirmed_; }
   // A request that is not answered: that it was carried out shows when a later one is.
   void write(const wire::StoreRequest& request);
 
   void send(Requests requests, net::Deadline until);
-  // Sends WAIT or BARRIER and returns when it is answered; cancels it at the deadline and throws `timeout`.
-  void wait_for(const wire::StoreRequest& request, std::span<const std::string> keys, std::chrono::milliseconds timeout,
-                net::Deadline until);
+  // Returns when WAIT or BARRIER (`op`), which was the last request, is answered; cancels it at the deadline and throws
+  // `timeout`.
+  void await_keys(wire::StoreOp op, std::span<const std::string> keys, std::chrono::milliseconds timeout,
+                  net::Deadline until);
   template <typename Integer>
   Integer receive(net::Deadline until) {
     return connection_->receive<Integer>(until);
@@ -76,6 +77,7 @@ class StoreSession {
 
  private:
   void connect_again(net::Deadline until);
+  void require_same(const ServerFacts& server) const;
   // True if the last key came in the last moment: that is answered before the cancellation is.
   bool cancel_wait();
   // Those of the first thousand keys that do not exist now; all of these if they came in the meantime.

@@ -1,5 +1,6 @@
-// Two ranks of mpirun check every collective (mpi_test.sh). "silent" and "fail" as argument: rank 1 does not take part
-// in the last barrier, because it waits or because it ends with 3.
+// Two ranks of mpirun check every collective (mpi_test.sh). With an argument rank 1 does otherwise than rank 0: it does
+// not take part in the last barrier ("silent": it waits, "fail": it ends with 3, "throw"), it calls something else
+// ("differ"), or does not come to a monitored barrier ("missing"). "groups": four ranks check groups of some of them.
 #include <ddp/error.h>
 #include <ddp/init.h>
 
@@ -8,7 +9,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "support/collective_checks.h"
@@ -71,11 +75,46 @@ void check_all(ddp::ProcessGroup& world) {
   }
 }
 
+// Four ranks: pairs and triples that overlap, by lists and by colors, and groups of groups.
+void check_groups(ddp::ProcessGroup& world) {
+  const int rank = world.rank();
+  const int partner = rank ^ 1;
+  const std::vector<int> pair = {std::max(rank, partner), std::min(rank, partner)};
+  ddp::ProcessGroup pairs = world.new_group(pair);
+  ddp::test::check_everything(pairs, ddp::DataType::f32, 100);
+  std::optional<ddp::ProcessGroup> halves = world.split(rank % 2, -rank);
+  ddp::test::check_everything(*halves, ddp::DataType::i16, 100);
+  if (rank != 3) {
+    // Two threads at a time make groups with some ranks in both; a group of a group counts its own ranks.
+    const std::vector<int> all = {0, 1, 2};
+    std::thread beside([&] {
+      ddp::ProcessGroup triple = world.new_group(std::vector<int>{2, 1, 0}, "beside");
+      ddp::test::check_everything(triple, ddp::DataType::f64, 100);
+    });
+    ddp::ProcessGroup triple = world.new_group(all);
+    ddp::test::check_everything(triple, ddp::DataType::bf16, 100);
+    if (rank != 0) {
+      ddp::ProcessGroup inner = triple.new_group(std::vector<int>{2, 1}, "inner");
+      std::vector<std::int32_t> ranks(2);
+      inner.all_gather(ranks, std::vector<std::int32_t>{rank}).wait();
+      expect(ranks, {2, 1}, "a group of a group");
+    }
+    beside.join();
+  }
+  world.monitored_barrier();
+  if (rank == 0) std::puts("all groups are right");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string_view deed = argc > 1 ? argv[1] : "";
   try {
+    if (deed == "groups") {
+      ddp::ProcessGroup world = ddp::init();
+      check_groups(world);
+      return 0;
+    }
     // MPI can be begun once only, groups can be made again.
     for (int round = 0; round < 2; ++round) {
       ddp::ProcessGroup world = ddp::init();
@@ -86,11 +125,23 @@ int main(int argc, char** argv) {
     ddp::ProcessGroup world = ddp::init(options);
     if (world.rank() == 1 && deed == "silent") ::pause();
     if (world.rank() == 1 && deed == "fail") return 3;
+    if (world.rank() == 1 && deed == "throw") throw ddp::Error(ddp::ErrorKind::internal, "on its own");
+    if (deed == "differ") {
+      std::vector<float> values(world.rank() == 1 ? 5 : 4);
+      world.all_reduce(values).wait();
+    }
+    if (deed == "missing") {
+      world.monitored_barrier();
+      if (world.rank() == 1) ::pause();
+      world.monitored_barrier(std::chrono::milliseconds(300));
+    }
     world.barrier().wait();
     if (world.rank() == 0) std::puts("all collectives are right");
     return 0;
   } catch (const ddp::Error& error) {
-    std::fprintf(stderr, "%s: %s\n", error.kind() == ddp::ErrorKind::timeout ? "timeout" : "error", error.what());
+    std::fprintf(stderr, "%s: %s\n", std::string(to_string(error.kind())).c_str(), error.what());
+    // mpirun ends all ranks as soon as one has ended.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return 1;
   }
 }

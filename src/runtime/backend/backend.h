@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/group/call.h"
 
@@ -24,6 +25,8 @@ struct BackendOptions {
   std::string machine;                           // ranks with the same one are on one machine; empty: found out
   std::shared_ptr<HostGroup> host;               // the ranks of this machine, when they have met
   std::chrono::milliseconds connect_timeout{0};  // of the connecting, where a backend can end it; 0: timeout
+  std::vector<int> world_ranks;                  // of each rank of a sub-group; empty: of the world itself
+  std::shared_ptr<Store> world_store;            // of a sub-group's world
 };
 
 // Arguments have been checked: counts fit, types suit the operation, nothing is empty but where ranks may give

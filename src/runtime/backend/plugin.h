@@ -10,7 +10,7 @@
 namespace ddp {
 
 // Raised with every change of Backend, BackendOptions, Call, Store, Buffer or this table.
-inline constexpr int kBackendPluginAbi = 3;
+inline constexpr int kBackendPluginAbi = 4;
 
 // Whether a backend can work in this process.
 struct ProbeResult {
@@ -22,6 +22,9 @@ struct BackendPlugin {
   int abi = kBackendPluginAbi;
   const char* name = nullptr;
   ProbeResult (*probe)(const BackendOptions& options) = nullptr;
+  // The text of rank 0, on every rank, before there is a store; null if it cannot.
+  // docs/decisions/0016-mpi-ranks-meet.md
+  std::string (*broadcast)(const BackendOptions& options, const std::string& text) = nullptr;
   std::unique_ptr<Backend> (*create)(const BackendOptions& options, std::shared_ptr<Store> store) = nullptr;
 };
 

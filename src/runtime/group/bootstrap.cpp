@@ -92,7 +92,7 @@ std::string connect_and_try(const GroupDescription& group, const std::string& ba
   try {
     GroupDescription attempt = group;
     // What an attempt before this one left in the store is not its own.
-    if (group.store) attempt.store = make_prefix_store(backend, group.store);
+    attempt.store = make_prefix_store(backend, group.store);
     if (has_substitute) attempt.options.connect_timeout = trial;
     core = GroupCore::open(std::move(attempt));
     core->backend().try_out(trial);
@@ -125,13 +125,9 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   group.detail = environment.detail;
   const Probed probed = probe_backends(requested, group.options);
 
-  // MPI has its own way to find the ranks; all else goes through the store.
-  std::vector<BackendOffer> offers = {probed.offer};
-  if (requested != "mpi") {
-    group.store = enter_store(options.store ? options.store : reach_store(method, environment, options.store_timeout),
-                              environment);
-    offers = exchange_offers(*group.store, environment, probed.offer);
-  }
+  group.store =
+      enter_store(options.store ? options.store : reach_store(method, environment, options.store_timeout), environment);
+  std::vector<BackendOffer> offers = exchange_offers(*group.store, environment, probed.offer);
   while (true) {
     const BackendChoice choice = choose_backend(offers);
     group.backend_reason = choice.reason;

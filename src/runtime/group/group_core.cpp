@@ -209,12 +209,6 @@ void GroupCore::close(const std::string& reason) {
   for (auto& [key, lane] : lanes_) lane->close(reason);
 }
 
-Store& GroupCore::store(const char* function) {
-  if (description_.store) return *description_.store;
-  throw Error(ErrorKind::unavailable, std::string(function) + ": a group with backend " + backend_name_ +
-                                          " has no store to meet in. Use another backend.");
-}
-
 std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, std::string name) {
   return open(describe_group(members, std::move(name)));
 }
@@ -232,10 +226,13 @@ std::unique_ptr<GroupCore> GroupCore::split_off(int color, std::span<const int> 
 }
 
 GroupDescription GroupCore::describe_group(std::span<const int> members, std::string name) {
-  store("new_group");
   std::vector<std::string> numbers;
   GroupDescription made = description_;
+  made.options.world_ranks.clear();
+  if (!made.options.world_store) made.options.world_store = description_.store;
   for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::vector<int>& world = description_.options.world_ranks;
+    made.options.world_ranks.push_back(world.empty() ? members[i] : world[static_cast<std::size_t>(members[i])]);
     numbers.push_back(std::to_string(members[i]));
     if (members[i] == rank()) made.options.rank = static_cast<int>(i);
   }
@@ -252,14 +249,14 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
 }
 
 std::unique_ptr<GroupCore> GroupCore::open(GroupDescription description) {
-  if (description.store) description.options.host = HostGroup::meet(description.options, *description.store);
+  description.options.host = HostGroup::meet(description.options, *description.store);
   auto backend = description.make_backend(description.options, description.store);
   return std::make_unique<GroupCore>(std::move(description), std::move(backend));
 }
 
 // Each rank says that it came; rank 0 says that all have. Whoever does not hear that in time looks who is missing.
 void GroupCore::monitored_barrier(milliseconds timeout) {
-  Store& store = this->store("monitored_barrier");
+  Store& store = *description_.store;
   int number = 0;
   {
     const std::lock_guard lock(mutex_);

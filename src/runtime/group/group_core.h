@@ -25,7 +25,7 @@ using BackendFactory =
 struct GroupDescription {
   std::string name = "world";
   BackendOptions options;
-  std::shared_ptr<Store> store;  // of this group alone; null: it has none, and no sub-groups
+  std::shared_ptr<Store> store;  // of this group alone
   BackendFactory make_backend;   // for sub-groups
   std::string backend_reason;
   bool detail = false;  // compare calls between machines, too
@@ -67,7 +67,6 @@ class GroupCore {
   class Runner;
   GroupDescription describe_group(std::span<const int> members, std::string name);
   OperationQueue& queue_of(const Call& call);
-  Store& store(const char* function);
 
   const GroupDescription description_;
   const std::shared_ptr<Backend> backend_;  // shared with the operations under way

@@ -4,21 +4,25 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "net/address.h"
+#include "runtime/backend/plugin.h"
 #include "store/store_thread.h"
 
 namespace ddp {
@@ -34,28 +38,44 @@ void warn_of(const std::string& peer, const std::string& reason) {
   std::fprintf(stderr, "ddp: store: %s: %s\n", peer.c_str(), reason.c_str());
 }
 
-// Binds the first of the host's addresses that is this machine's.
-std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
+// Every interface of this machine; one of IPv4 alone may have no "::".
+const std::string kEverywhere = "*";
+
+struct Address {
+  std::string number;
+  bool is_loopback = false;
+};
+
+// `why`: why there are none.
+std::vector<Address> addresses_of(const std::string& host, std::string& why) {
+  if (host == kEverywhere) return {{"::"}, {"0.0.0.0"}};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  std::string why;
   if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) why = ::gai_strerror(error);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  std::vector<Address> result;
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
     std::array<char, NI_MAXHOST> text{};
-    if (::getnameinfo(address->ai_addr, address->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) !=
-        0) {
-      continue;
-    }
+    const int error =
+        ::getnameinfo(address->ai_addr, address->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
     sockaddr_storage storage{};
     std::memcpy(&storage, address->ai_addr, address->ai_addrlen);
     const auto endpoint = net::to_endpoint(storage);
+    if (error == 0) result.push_back({text.data(), endpoint && endpoint->address.is_loopback()});
+  }
+  return result;
+}
+
+// Binds the first of the host's addresses that is this machine's.
+std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
+  std::string why;
+  for (const Address& address : addresses_of(host, why)) {
     store::StoreServerOptions options;
     // Ranks on other machines have no token to prove who they are, as with PyTorch's own store.
-    options.open = !endpoint || !endpoint->address.is_loopback();
+    options.open = !address.is_loopback;
     options.on_rejection = warn_of;
-    auto server = store::StoreServer::listen(text.data(), port, options);
+    auto server = store::StoreServer::listen(address.number, port, options);
     if (server) return std::make_unique<store::StoreThread>(std::move(server).value());
     why = server.error().message;
   }
@@ -65,14 +85,15 @@ std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t
                   "TORCHELASTIC_USE_AGENT_STORE=True.");
 }
 
-// Until the process ends: a program may call init() again, and other ranks may be in the midst of it when rank 0 is
-// done. Then until they have left, or for a few seconds.
-void serve_here(const std::string& host, std::uint16_t port) {
+// The port, which the kernel chooses for 0. Until the process ends: a program may call init() again, and other ranks
+// may be in the midst of it when rank 0 is done. Then until they have left, or for a few seconds.
+std::uint16_t serve_here(const std::string& host, std::uint16_t port) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, std::uint16_t>, std::unique_ptr<store::StoreThread>> servers;
   const std::lock_guard lock(mutex);
   auto& server = servers[{host, port}];
   if (!server) server = serve(host, port);
+  return server->port();
 }
 
 std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port, const Environment& environment,
@@ -80,6 +101,36 @@ std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port,
   if (environment.world_size == 1) return make_memory_store(timeout);
   if (environment.rank == 0 && !environment.launcher_serves) serve_here(host, port);
   return connect_tcp_store(TcpStoreOptions{host, port, timeout, environment.rank, environment.world_size});
+}
+
+// Where rank 0 serves a store is told by MPI.
+std::shared_ptr<Store> meet_by_mpi(const Environment& environment, milliseconds timeout) {
+  const LoadedPlugin mpi = load_backend_plugin("mpi");
+  if (mpi.plugin == nullptr) {
+    throw Error(ErrorKind::unavailable,
+                "this program was started by mpirun, no store is named (MASTER_ADDR), and MPI cannot be asked: " +
+                    mpi.obstacle +
+                    ". Name an address of rank 0's machine and a free port (mpirun -x MASTER_ADDR=... -x "
+                    "MASTER_PORT=...), or start the program with ddplaunch.");
+  }
+  const bool one_machine = environment.local_world_size == environment.world_size;
+  BackendOptions options;
+  options.rank = environment.rank;
+  options.size = environment.world_size;
+  options.timeout = timeout;
+  std::string place;
+  if (environment.rank == 0) {
+    const std::uint16_t port = serve_here(one_machine ? "localhost" : kEverywhere, 0);
+    std::array<char, HOST_NAME_MAX + 1> host{"localhost"};
+    if (!one_machine) ::gethostname(host.data(), host.size() - 1);
+    place = std::string(host.data()) + " " + std::to_string(port);
+  }
+  place = mpi.plugin->broadcast(options, place);
+  const std::vector<std::string> words = base::split(place, ' ');
+  const auto port = base::parse_integer(words.back(), 1, 65535);
+  if (words.size() != 2 || !port) throw Error(ErrorKind::mismatch, "rank 0 tells no place of a store: '" + place + "'");
+  return connect_tcp_store(
+      TcpStoreOptions{words[0], static_cast<std::uint16_t>(*port), timeout, environment.rank, environment.world_size});
 }
 
 std::string this_process() {
@@ -133,11 +184,7 @@ std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& 
     return store;
   }
   if (environment.world_size == 1) return make_memory_store(timeout);
-  if (environment.master_addr.empty() && environment.under_mpirun) {
-    throw Error(ErrorKind::unavailable,
-                "this program was started by mpirun and no store is named (MASTER_ADDR). Set DDP_BACKEND=mpi, or start "
-                "it with ddplaunch.");
-  }
+  if (environment.master_addr.empty() && environment.under_mpirun) return meet_by_mpi(environment, timeout);
   if (environment.master_addr.empty()) {
     throw Error(ErrorKind::invalid_argument,
                 "the world has more than one rank but MASTER_ADDR is not set. Start the program with ddplaunch, set "

@@ -11,6 +11,7 @@
 
 namespace ddp {
 
+// Without a named place the ranks of mpirun tell each other one by MPI.
 std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& environment,
                                    std::chrono::milliseconds timeout);
 

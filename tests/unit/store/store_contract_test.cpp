@@ -22,18 +22,19 @@ class AnyStore {
  public:
   explicit AnyStore(const std::string& kind) {
     if (kind == "tcp") server_.emplace();
-    store_ =
-        server_ ? ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience) : ddp::make_memory_store(kPatience);
+    if (kind == "file") file_ = directory_.emplace().path() + "/store";
+    store_ = user();
     if (kind != "prefix") return;
     store_->set("somebody else's", "");
     store_ = ddp::make_prefix_store("some", store_);
   }
-  // For a thread that waits: another object where waiting keeps other calls waiting.
+  // For another thread: an object of its own, as another process has, where there can be several.
   std::shared_ptr<ddp::Store> user() const {
     if (server_) return ddp::connect_tcp_store("127.0.0.1", server_->port(), kPatience);
     if (!file_.empty()) return ddp::make_file_store(file_, kPatience);
     return store_ ? store_ : ddp::make_memory_store(kPatience);
   }
+  std::shared_ptr<ddp::Store> shared() const { return store_; }
   ddp::Store* operator->() { return store_.get(); }
 
  private:
@@ -199,6 +200,54 @@ TEST_CASE("every store wakes those that wait") {
   writer->add("d", 1);
   for (std::thread& thread : threads) thread.join();
   CHECK(store->get("woken") == "4");
+}
+
+TEST_CASE("every store serves other threads while some wait") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  // Each waits for what the one before it does when it has waited.
+  std::vector<std::thread> threads;
+  for (int i = 3; i >= 0; --i) {
+    threads.emplace_back([i, store = store.shared()] {
+      const std::string own = std::to_string(i);
+      if (i == 1) {
+        store->get(own);
+      } else if (i == 2) {
+        store->queue_pop(own, kPatience);
+      } else {
+        store->wait(Keys{own}, kPatience);
+      }
+      const std::string next = std::to_string(i + 1);
+      if (i == 1) {
+        store->queue_push(next, "");
+      } else {
+        store->set(next, "");
+      }
+      store->barrier("all", 5, kPatience);
+    });
+    std::this_thread::sleep_for(2ms);  // it waits, mostly
+  }
+  store->set("0", "");
+  store->wait(Keys{"4"}, kPatience);
+  store->barrier("all", 5, kPatience);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(store->get("4").empty());
+}
+
+TEST_CASE("every store carries out what one thread asks for in its order, while others wait") {
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 50; ++i) {
+    const std::string number = std::to_string(i);
+    store->set("value", number);
+    waiting.emplace_back([store = store.shared(), number] { store->wait(Keys{"go" + number}, kPatience); });
+    store->add("steps", 1);
+    CHECK(store->get("value") == number);
+    if (i % 5 == 4) {
+      for (int j = i - 4; j <= i; ++j) store->set("go" + std::to_string(j), "");
+      for (std::thread& thread : waiting) thread.join();
+      waiting.clear();
+    }
+  }
 }
 
 TEST_CASE("every store lets nobody through a barrier before all have come") {

@@ -206,3 +206,28 @@ TEST_CASE("one client may be used from several threads") {
   for (std::thread& thread : threads) thread.join();
   CHECK_FALSE(client->check(Keys{"mixed up"}));
 }
+
+TEST_CASE("a client has one connection, and one more for each thread that waits at the same time") {
+  RunningStore store;
+  const auto client = client_of(store);
+  expect_error(ErrorKind::timeout, {"never"}, [&] { client->wait(Keys{"never"}, 1ms); });
+  client->set("a", "");
+  client->get("a");
+  CHECK(store.report().client_count == 1);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::thread> waiting;
+    const auto waits = [&] {
+      std::size_t count = 0;
+      for (const auto& each : store.report().clients) count += each.waiting_ms >= 0 ? 1 : 0;
+      return count;
+    };
+    const std::string key = "round " + std::to_string(round);
+    for (std::size_t i = 0; i < 2; ++i) {
+      waiting.emplace_back([&] { client->wait(Keys{key}, kPatience); });
+      CHECK(eventually([&] { return waits() == i + 1; }));
+    }
+    client->set(key, "");
+    for (std::thread& thread : waiting) thread.join();
+    CHECK(store.report().client_count == 3);
+  }
+}

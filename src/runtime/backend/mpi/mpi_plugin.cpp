@@ -1,9 +1,4 @@
-// libddp_mpi.so: the only file that includes MPI. For programs started by mpirun, on host memory.
-//
-// MPI belongs to the process, not to a group: it can be begun once and, after its end, never again. So the first group
-// begins it, and it ends with the process: a program may make one group after another, and the thread that runs the
-// exit handlers is the one that began MPI, as MPI demands. A process that fails must not end MPI, because that waits
-// for all ranks, and those wait for this one: it leaves without, and mpirun then ends the others.
+// libddp_mpi.so: collectives over MPI, on host memory, for programs started by mpirun.
 #include <ddp/error.h>
 
 #include <mpi.h>
@@ -15,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/text.h"
+#include "runtime/backend/mpi/mpi_communicator.h"
 #include "runtime/backend/plugin.h"
-#include "runtime/backend/polling.h"
 #include "runtime/group/movement.h"
 #include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
@@ -25,46 +19,8 @@
 namespace ddp {
 namespace {
 
-// MPI moves data within our looks at it, so sleeping between them costs bandwidth: not before this much time.
-constexpr std::chrono::milliseconds kSpin{1000};
-
 // MPI counts in int; longer buffers go in pieces.
 constexpr std::size_t kMostElements = INT_MAX;
-
-// An operation has failed and may still be under way, so MPI_Finalize would wait for it.
-std::atomic<bool> operation_failed = false;
-
-void require_mpi(int code, const std::string& deed) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw Error(ErrorKind::internal, "MPI cannot " + deed + " (" + text + ")");
-}
-
-void finalize_at_exit(int status, void* /*unused*/) {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (status == 0 && !operation_failed && finalized == 0) MPI_Finalize();
-}
-
-void initialize_once() {
-  int initialized = 0;
-  MPI_Initialized(&initialized);
-  int level = MPI_THREAD_SINGLE;
-  if (initialized != 0) {
-    // The program did it; its end is the program's as well.
-    require_mpi(MPI_Query_thread(&level), "say its thread level");
-  } else {
-    require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "begin");
-    ::on_exit(finalize_at_exit, nullptr);
-  }
-  if (level < MPI_THREAD_MULTIPLE) {
-    throw Error(ErrorKind::unavailable,
-                "MPI was begun without full thread support; call MPI_Init_thread with MPI_THREAD_MULTIPLE, or leave it "
-                "to ddp::init(). (This MPI may have been built without it.)");
-  }
-}
 
 // MPI_DATATYPE_NULL: MPI cannot reduce it, we do it ourselves.
 MPI_Datatype theirs(DataType type) {
@@ -113,36 +69,7 @@ MPI_Op theirs(ReduceOp op) {
 // The checker knows MPI_Wait and not MPI_Test. NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker)
 class MpiBackend : public Backend {
  public:
-  explicit MpiBackend(const BackendOptions& options) : options_(options) {
-    initialize_once();
-    int rank = 0;
-    int size = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (rank != options.rank || size != options.size) {
-      throw Error(ErrorKind::mismatch,
-                  "MPI says rank " + std::to_string(rank) + " of " + std::to_string(size) + ", the environment rank " +
-                      std::to_string(options.rank) + " of " + std::to_string(options.size) +
-                      ". Start the program with mpirun and not with ddplaunch, and without RANK being set.");
-    }
-    // Our own communicator: what the program itself sends is not mistaken for ours, and its error handling stays its.
-    MPI_Request request = MPI_REQUEST_NULL;
-    try {
-      Wait(options.timeout, "meet the other ranks")(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), request);
-    } catch (...) {
-      operation_failed = true;
-      throw;
-    }
-    require_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set an error handler");
-  }
-
-  ~MpiBackend() override {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (usable_ && finalized == 0) MPI_Comm_free(&communicator_);
-  }
-  MpiBackend(const MpiBackend&) = delete;
-  MpiBackend& operator=(const MpiBackend&) = delete;
+  MpiBackend(const BackendOptions& options, Store& store) : options_(options), communicator_(options, &store) {}
 
   std::string_view name() const override { return "mpi"; }
 
@@ -152,15 +79,17 @@ class MpiBackend : public Backend {
     try {
       run_on_host(call);
     } catch (...) {
-      usable_ = false;
-      operation_failed = true;
+      communicator_.say_failed();
       throw;
     }
   }
 
+  void abort() override { aborted_ = true; }
+
  private:
   void run_on_host(const Call& call) {
-    const Wait wait(call.timeout, to_string(call.operation));
+    PeerWatch peers(options_.host, is_transfer(call.operation) ? call.peer : -1);
+    const MpiWait wait(call.timeout, to_string(call.operation), &peers, &aborted_);
     switch (call.operation) {
       case Operation::all_reduce:
         return theirs(call.output.type) != MPI_DATATYPE_NULL ? all_reduce(call, wait) : all_reduce_here(call, wait);
@@ -179,39 +108,13 @@ class MpiBackend : public Backend {
     }
   }
 
-  // Waits for requests of MPI with a deadline. MPI cannot take an operation back: after a time-out it still has the
-  // buffer.
-  class Wait {
-   public:
-    Wait(std::chrono::milliseconds timeout, std::string_view deed)
-        : timeout_(timeout), polling_(timeout, kSpin), deed_(deed) {}
-
-    void operator()(int begun, MPI_Request& request) const {
-      require_mpi(begun, deed_);
-      while (true) {
-        int done = 0;
-        require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), deed_);
-        if (done != 0) return;
-        if (!polling_.pause()) {
-          throw Error(ErrorKind::timeout,
-                      "a rank did not take part within " + base::human_duration(timeout_) + " (mpi)");
-        }
-      }
-    }
-
-   private:
-    const std::chrono::milliseconds timeout_;
-    const Polling polling_;
-    const std::string deed_;
-  };
-
   struct Message {
     int peer = 0;
     void* data = nullptr;
     std::size_t bytes = 0;
   };
 
-  void all_reduce(const Call& call, const Wait& wait) {
+  void all_reduce(const Call& call, const MpiWait& wait) {
     const Buffer& buffer = call.output;
     const double factor = factor_of(call.op, options_.size);
     if (factor != 1) scale(buffer, factor);
@@ -219,13 +122,13 @@ class MpiBackend : public Backend {
       const Buffer piece = buffer.slice(first, std::min(kMostElements, buffer.count - first));
       MPI_Request request = MPI_REQUEST_NULL;
       wait(MPI_Iallreduce(MPI_IN_PLACE, piece.data, static_cast<int>(piece.count), theirs(piece.type), theirs(call.op),
-                          communicator_, &request),
+                          communicator_.get(), &request),
            request);
     }
   }
 
   // Of types that MPI does not know: each rank reduces its part, and all gather the parts.
-  void all_reduce_here(const Call& call, const Wait& wait) {
+  void all_reduce_here(const Call& call, const MpiWait& wait) {
     Call step = divided(call);
     reduce_scatter(step, step.output, wait);
     Call gathering = call;
@@ -238,7 +141,7 @@ class MpiBackend : public Backend {
   }
 
   // The parts are reduced in memory of our own, because only the root's buffer may change.
-  void reduce(const Call& call, const Wait& wait) {
+  void reduce(const Call& call, const MpiWait& wait) {
     Call step = divided(call);
     std::vector<std::byte> result(step.output.bytes());
     const Buffer own(result.data(), step.output.count, step.output.type);
@@ -265,7 +168,7 @@ class MpiBackend : public Backend {
 
   // Every rank sends each other its part and reduces what it gets, in rank order. A factor that only this rank knows is
   // multiplied before it is sent.
-  void reduce_scatter(const Call& call, const Buffer& output, const Wait& wait) {
+  void reduce_scatter(const Call& call, const Buffer& output, const MpiWait& wait) {
     const auto ranks = static_cast<std::size_t>(options_.size);
     std::vector<std::vector<std::byte>> scaled(ranks);
     std::vector<std::byte> received(output.bytes() * ranks);
@@ -295,7 +198,7 @@ class MpiBackend : public Backend {
     return call.op.kind == ReduceOp::average ? factor_of(call.op, options_.size) : 1;
   }
 
-  void move(const Call& call, const Wait& wait) {
+  void move(const Call& call, const MpiWait& wait) {
     const Movement movement{call, options_.rank, options_.size};
     std::vector<Message> out;
     std::vector<Message> in;
@@ -311,22 +214,22 @@ class MpiBackend : public Backend {
     movement.keep_own();
   }
 
-  void barrier(const Wait& wait) {
+  void barrier(const MpiWait& wait) {
     MPI_Request request = MPI_REQUEST_NULL;
-    wait(MPI_Ibarrier(communicator_, &request), request);
+    wait(MPI_Ibarrier(communicator_.get(), &request), request);
   }
 
   // Messages between two ranks keep their order, so that pieces of one message need no tags of their own.
   void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming, int tag,
-                const Wait& wait) const {
+                const MpiWait& wait) const {
     std::vector<MPI_Request> requests;
     const auto begin = [&](const Message& message, bool sends) {
       for (std::size_t first = 0; first < message.bytes; first += kMostElements) {
         auto* data = static_cast<std::byte*>(message.data) + first;
         const int bytes = static_cast<int>(std::min(kMostElements, message.bytes - first));
         MPI_Request request = MPI_REQUEST_NULL;
-        require_mpi(sends ? MPI_Isend(data, bytes, MPI_BYTE, message.peer, tag, communicator_, &request)
-                          : MPI_Irecv(data, bytes, MPI_BYTE, message.peer, tag, communicator_, &request),
+        require_mpi(sends ? MPI_Isend(data, bytes, MPI_BYTE, message.peer, tag, communicator_.get(), &request)
+                          : MPI_Irecv(data, bytes, MPI_BYTE, message.peer, tag, communicator_.get(), &request),
                     sends ? "send" : "receive");
         requests.push_back(request);
       }
@@ -348,8 +251,8 @@ class MpiBackend : public Backend {
   }
 
   const BackendOptions options_;
-  std::atomic<bool> usable_ = true;
-  MPI_Comm communicator_ = MPI_COMM_NULL;
+  MpiCommunicator communicator_;
+  std::atomic<bool> aborted_ = false;
 };
 // NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker)
 
@@ -359,15 +262,27 @@ ProbeResult probe(const BackendOptions& options) {
   return {std::string("the program was not started by mpirun (") + wire::env::kOmpiRank + " is not set)", ""};
 }
 
-// MPI finds the ranks by itself, without the store. NOLINTNEXTLINE(performance-unnecessary-value-param)
-std::unique_ptr<Backend> create(const BackendOptions& options, std::shared_ptr<Store> /*store*/) {
-  return std::make_unique<MpiBackend>(options);
+std::string broadcast(const BackendOptions& options, const std::string& text) {
+  const MpiCommunicator communicator(options);
+  const MpiWait wait(options.timeout, "tell where the ranks meet");
+  int bytes = static_cast<int>(text.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  wait(MPI_Ibcast(&bytes, 1, MPI_INT, 0, communicator.get(), &request), request);
+  std::string result(static_cast<std::size_t>(bytes), ' ');
+  if (options.rank == 0) result = text;
+  wait(MPI_Ibcast(result.data(), bytes, MPI_CHAR, 0, communicator.get(), &request), request);
+  return result;
+}
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+std::unique_ptr<Backend> create(const BackendOptions& options, std::shared_ptr<Store> store) {
+  return std::make_unique<MpiBackend>(options, *store);
 }
 
 }  // namespace
 }  // namespace ddp
 
 extern "C" DDP_EXPORT const ddp::BackendPlugin* ddp_backend_plugin() {
-  static const ddp::BackendPlugin plugin{ddp::kBackendPluginAbi, "mpi", ddp::probe, ddp::create};
+  static const ddp::BackendPlugin plugin{ddp::kBackendPluginAbi, "mpi", ddp::probe, ddp::broadcast, ddp::create};
   return &plugin;
 }

@@ -12,9 +12,9 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/nccl/device_choice.h"
-#include "runtime/backend/nccl/peer_watch.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/host/host_group.h"
+#include "runtime/host/peer_watch.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {

@@ -1,4 +1,4 @@
-#include "runtime/backend/nccl/peer_watch.h"
+#include "runtime/host/peer_watch.h"
 
 #include <ddp/error.h>
 

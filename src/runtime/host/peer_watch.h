@@ -2,6 +2,8 @@
 // launcher's word. NCCL does not notice when a peer that it reaches over NVLink or shared memory has ended.
 #pragma once
 
+#include <ddp/version.h>
+
 #include <chrono>
 #include <map>
 #include <memory>
@@ -12,7 +14,7 @@
 namespace ddp {
 
 // Any thread.
-class PeerWatch {
+class DDP_EXPORT PeerWatch {  // exported for plug-ins
  public:
   // `only`: the one rank to look at; -1: all of this machine.
   explicit PeerWatch(std::shared_ptr<HostGroup> host, int only = -1) : host_(std::move(host)), only_(only) {}

@@ -1,0 +1,154 @@
+// A process that fails must not end MPI, because that waits for all ranks, and those wait for this one: it leaves
+// without, and mpirun then ends the others. The thread that runs the exit handlers is the one that began MPI, as MPI
+// demands.
+#include "runtime/backend/mpi/mpi_communicator.h"
+
+#include <ddp/error.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "base/text.h"
+
+namespace ddp {
+namespace {
+
+// MPI moves data within our looks at it, so sleeping between them costs bandwidth: not before this much time.
+constexpr std::chrono::milliseconds kSpin{1000};
+
+// MPI_Finalize would wait for it.
+std::atomic<bool> operation_failed = false;
+
+void finalize_at_exit(int status, void* /*unused*/) {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (status == 0 && !operation_failed && finalized == 0) MPI_Finalize();
+}
+
+void initialize_once() {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  int level = MPI_THREAD_SINGLE;
+  if (initialized != 0) {
+    // The program did it; its end is the program's as well.
+    require_mpi(MPI_Query_thread(&level), "say its thread level");
+  } else {
+    require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "begin");
+    ::on_exit(finalize_at_exit, nullptr);
+  }
+  if (level < MPI_THREAD_MULTIPLE) {
+    throw Error(ErrorKind::unavailable,
+                "MPI was begun without full thread support; call MPI_Init_thread with MPI_THREAD_MULTIPLE, or leave it "
+                "to ddp::init(). (This MPI may have been built without it.)");
+  }
+}
+
+void require_same_world(const BackendOptions& options) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (rank == options.rank && size == options.size) return;
+  throw Error(ErrorKind::mismatch,
+              "MPI says rank " + std::to_string(rank) + " of " + std::to_string(size) + ", the environment rank " +
+                  std::to_string(options.rank) + " of " + std::to_string(options.size) +
+                  ". Start the program with mpirun and not with ddplaunch, and without RANK being set.");
+}
+
+MPI_Comm whole_world(const BackendOptions& options) {
+  require_same_world(options);
+  MPI_Comm result = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MpiWait(options.timeout, "meet the other ranks")(MPI_Comm_idup(MPI_COMM_WORLD, &result, &request), request);
+  return result;
+}
+
+// MPI has no way to do this with a deadline; but the ranks have just met through the store, so all come.
+MPI_Comm create_part(const std::vector<int>& ranks) {
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group part = MPI_GROUP_NULL;
+  MPI_Comm result = MPI_COMM_NULL;
+  require_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "tell its ranks");
+  const int included = MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &part);
+  MPI_Group_free(&world);
+  require_mpi(included, "make a group of ranks");
+  const int made = MPI_Comm_create_group(MPI_COMM_WORLD, part, 0, &result);
+  MPI_Group_free(&part);
+  require_mpi(made, "connect a group of ranks");
+  return result;
+}
+
+// One group at a time in the whole world: threads may make several at once, and Open MPI (4.1) then waits for ever when
+// they have ranks in common. The group's first rank draws a number in the world's store; its last one calls the next.
+MPI_Comm part_of_world(const BackendOptions& options, Store& group) {
+  Store& world = *options.world_store;
+  const auto turn_of = [](std::int64_t number) { return "mpi/turn/" + std::to_string(number); };
+  const std::string go = "mpi/go";
+  if (options.rank == 0) {
+    const std::int64_t number = world.add("mpi/groups", 1);
+    const std::string turn = turn_of(number);
+    if (number > 1) world.wait({&turn, 1}, options.timeout);
+    world.delete_key(turn);
+    group.set(go, std::to_string(number));
+  }
+  group.wait({&go, 1}, options.timeout);
+  const std::int64_t number = base::parse_integer(group.get(go), 1, INT64_MAX).value();
+  MPI_Comm result = create_part(options.world_ranks);
+  if (group.add("mpi/made", 1) == options.size) world.set(turn_of(number + 1), "");
+  return result;
+}
+
+}  // namespace
+
+void require_mpi(int code, const std::string& deed) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw Error(ErrorKind::internal, "MPI cannot " + deed + " (" + text + ")");
+}
+
+MpiWait::MpiWait(std::chrono::milliseconds timeout, std::string_view deed, PeerWatch* peers,
+                 const std::atomic<bool>* aborted)
+    : timeout_(timeout), polling_(timeout, kSpin), deed_(deed), peers_(peers), aborted_(aborted) {}
+
+// The checker knows MPI_Wait and not MPI_Test. NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker)
+void MpiWait::operator()(int begun, MPI_Request& request) const {
+  require_mpi(begun, deed_);
+  while (true) {
+    int done = 0;
+    require_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), deed_);
+    if (done != 0) return;
+    if (aborted_ != nullptr && *aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
+    if (peers_ != nullptr) peers_->look();
+    if (!polling_.pause()) {
+      throw Error(ErrorKind::timeout, "a rank did not take part within " + base::human_duration(timeout_) + " (mpi)");
+    }
+  }
+}
+// NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker)
+
+MpiCommunicator::MpiCommunicator(const BackendOptions& options, Store* store) {
+  initialize_once();
+  try {
+    communicator_ = options.world_ranks.empty() ? whole_world(options) : part_of_world(options, *store);
+  } catch (...) {
+    operation_failed = true;
+    throw;
+  }
+  require_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set an error handler");
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (usable_ && finalized == 0) MPI_Comm_free(&communicator_);
+}
+
+void MpiCommunicator::say_failed() {
+  usable_ = false;
+  operation_failed = true;
+}
+
+}  // namespace ddp
