@@ -10,7 +10,7 @@
 namespace ddp {
 
 inline constexpr std::uint32_t kHostAreaMagic = 0x41504444;  // "DDPA"
-inline constexpr std::uint32_t kHostAreaVersion = 1;
+inline constexpr std::uint32_t kHostAreaVersion = 2;
 inline constexpr std::size_t kCallRecords = 64;
 
 // A counter that others wait for: they sleep on `value`, and say so in `sleepers`.
@@ -26,8 +26,8 @@ enum class RankState : std::uint32_t { working, left, failed };
 struct alignas(64) CallRecord {
   std::atomic<std::uint64_t> sequence = 0;
   std::atomic<std::uint64_t> fingerprint = 0;  // may be looked at while it is overwritten
-  // Where the input lies, for peers that can read it there: in the owner's memory, and in which of its shared segments
-  // (0: in none).
+  // Where the input lies, for peers that have it mapped: in the owner's memory, and in which of its shared segments (0:
+  // in none).
   std::uint64_t address = 0;
   std::uint64_t offset = 0;
   std::uint32_t segment = 0;
@@ -61,12 +61,8 @@ struct HostArea {
   std::uint32_t magic = kHostAreaMagic;
   std::uint32_t version = kHostAreaVersion;
   std::uint64_t nonce = 0;
-  std::uint64_t self = 0;  // where the owner has mapped this
   std::uint64_t stage_bytes = 0;
   std::uint64_t channel_bytes = 0;
-  std::uint64_t lent = 0;  // the owner's memory with what it reduced for a root
-  // Whether the owner can read the memory of all other ranks with process_vm_readv.
-  std::atomic<std::uint32_t> reads_all = 0;
   std::atomic<RankState> state = RankState::working;
   SharedCounter arrived;  // rounds; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;

@@ -10,7 +10,6 @@
 #include <ddp/error.h>
 
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,7 +104,6 @@ std::shared_ptr<HostGroup> HostGroup::meet(const BackendOptions& options, Store&
   }
   group->map_areas(nonces, options.timeout);
   group->segments_ = std::make_shared<Segments>(group->links_, group->ranks_, group->own_);
-  group->own_area().reads_all = group->can_read_all() ? 1 : 0;
   return group;
 }
 
@@ -116,7 +114,6 @@ void HostGroup::make_area(std::uint64_t nonce) {
   memories_[own_] = SharedMemory::create(bytes);
   auto* area = new (memories_[own_]->data()) HostArea;
   area->nonce = nonce;
-  area->self = reinterpret_cast<std::uint64_t>(area);
   area->stage_bytes = limits::kHostStageBytes;
   area->channel_bytes = channel_bytes(size());
   for (std::size_t to = 0; to < size(); ++to) new (&channel(own_, to)) HostChannel;
@@ -143,18 +140,6 @@ void HostGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono:
                   rank_of(peer));
     }
   }
-}
-
-bool HostGroup::can_read_all() const {
-  for (std::size_t peer = 0; peer < size(); ++peer) {
-    if (peer == own_ || same_process(peer)) continue;
-    std::uint64_t nonce = 0;
-    const iovec local{&nonce, sizeof nonce};
-    const iovec remote{reinterpret_cast<void*>(area(peer).self + offsetof(HostArea, nonce)), sizeof nonce};
-    const ssize_t got = ::process_vm_readv(pid(peer), &local, 1, &remote, 1, 0);
-    if (got != static_cast<ssize_t>(sizeof nonce) || nonce != area(peer).nonce) return false;
-  }
-  return true;
 }
 
 HostGroup::~HostGroup() {

@@ -47,10 +47,8 @@ class HostGroup {
   HostChannel& channel(std::size_t from, std::size_t to) const;
   std::byte* channel_buffer(std::size_t from, std::size_t to) const;
 
-  // Its memory is this process's own; so is that of all ranks of this machine.
-  bool same_process(std::size_t index) const { return pids_[index] == pids_[own_]; }
+  // All ranks of this machine are threads of this process.
   bool one_process() const;
-  int pid(std::size_t index) const { return pids_[index]; }
   // It has left, failed or died. A system call if it seems to work.
   bool gone(std::size_t index) const;
   void say_failed() const { own_area().state = RankState::failed; }
@@ -61,7 +59,6 @@ class HostGroup {
   HostGroup() = default;
   void make_area(std::uint64_t nonce);
   void map_areas(const std::vector<std::uint64_t>& nonces, std::chrono::milliseconds timeout);
-  bool can_read_all() const;
 
   int group_size_ = 1;
   std::vector<int> ranks_;

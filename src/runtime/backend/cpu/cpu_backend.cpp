@@ -2,9 +2,13 @@
 //
 //   eager   small ones. Data go into the staging buffer before the ranks arrive for the first time; that is all that
 //           others need of this rank, so begin() does it.
-//   near    every giver's data can be read by all. One round to say where the data are, one to say that they have been
-//           read. A reduction is divided between the ranks: each reduces its part of all buffers.
+//   near    every giver's data are mapped by all. One round to say where they are, one to say that they have been read.
+//   A
+//           reduction is divided between the ranks: each reduces its part of all buffers, into all of them.
 //   staged  piece by piece through the staging buffers, one round a piece (staged.h).
+//
+// That the system copies memory between processes (process_vm_readv) is no way: staging takes half as long, from 128
+// KiB to 100 MiB (docs/performance.md).
 #include "runtime/backend/cpu/cpu_backend.h"
 
 #include <ddp/error.h>
@@ -15,6 +19,7 @@
 #include "base/check.h"
 #include "runtime/backend/cpu/channels.h"
 #include "runtime/backend/cpu/machines.h"
+#include "runtime/backend/cpu/near_memory.h"
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/backend/cpu/staged.h"
 #include "runtime/group/movement.h"
@@ -35,12 +40,12 @@ bool is_reduction(const Call& call) {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const BackendOptions& options, NearMemory::Way best)
+  CpuBackend(const BackendOptions& options, bool reads_near)
       : host_(options.host),
         size_(static_cast<int>(host_->size())),
         own_(static_cast<int>(host_->own())),
         rounds_(host_, aborted_),
-        near_(host_, best),
+        near_(host_, reads_near),
         staged_(host_, rounds_),
         channels_(host_, aborted_) {}
 
@@ -185,10 +190,11 @@ class CpuBackend : public Backend {
   void run_movement(const Movement& own) {
     const Call& call = own.call;
     for (std::size_t index = 0; index < host_->size(); ++index) staged_.require_size(own, index);
-    const auto way = near_.way(call, [&](std::size_t index) { return own.gives(static_cast<int>(index)); });
-    if (way == NearMemory::Way::none) return staged_.move(own);
+    if (!near_.has(call, [&](std::size_t index) { return own.gives(static_cast<int>(index)); })) {
+      return staged_.move(own);
+    }
     if (own.reduces()) {
-      near_.reduce(call, call.output, part_offset(own, call.output), {&call.output.data, 1}, way);
+      near_.reduce(call, call.output, part_offset(own, call.output), {&call.output.data, 1});
     } else {
       for (std::size_t step = 0; step < host_->size(); ++step) {
         const std::size_t index = (host_->own() + step) % host_->size();
@@ -196,7 +202,8 @@ class CpuBackend : public Backend {
         if (index == host_->own()) {
           own.keep_own();
         } else if (taken.count > 0) {
-          near_.copy(call, index, part_offset(own, taken), taken.data, taken.bytes(), way);
+          const std::byte* given = near_.view(call, index, part_offset(own, taken), taken.bytes());
+          std::memcpy(taken.data, given, taken.bytes());
         }
       }
     }
@@ -209,48 +216,17 @@ class CpuBackend : public Backend {
   }
 
   void run_reduction(const Call& call) {
-    const auto way = near_.way(call, [](std::size_t) { return true; });
-    if (way == NearMemory::Way::none) return staged_.reduce(call);
+    if (!near_.has(call, [](std::size_t) { return true; })) return staged_.reduce(call);
     const Buffer& buffer = call.output;
-    const bool to_root = call.operation == Operation::reduce;
-    const auto part_of = [&](std::size_t index) { return staged_.part_of(buffer, index); };
-    const Buffer own = part_of(host_->own());
+    const Buffer own = share_of(buffer, host_->own(), host_->size());
     const std::size_t offset =
         static_cast<std::size_t>(static_cast<std::byte*>(own.data) - static_cast<std::byte*>(buffer.data));
-    if (way == NearMemory::Way::direct) {
-      destinations_.clear();
-      for (std::size_t index = 0; index < host_->size(); ++index) {
-        if (to_root && static_cast<int>(index) != call.peer) continue;
-        destinations_.push_back(const_cast<std::byte*>(near_.view(call, index, offset, own.bytes())));
-      }
-      near_.reduce(call, own, offset, destinations_, way);
-      return rounds_.meet(call);
+    destinations_.clear();
+    for (std::size_t index = 0; index < host_->size(); ++index) {
+      if (call.operation == Operation::reduce && static_cast<int>(index) != call.peer) continue;
+      destinations_.push_back(near_.view(call, index, offset, own.bytes()));
     }
-    // Others' memory can be read, not written: each reduces its part at home, and fetches the rest.
-    if (to_root && own_ != call.peer) return reduce_for_root(call, own, offset, way);
-    near_.reduce(call, own, offset, {&own.data, 1}, way);
-    rounds_.meet(call);
-    for (std::size_t step = 1; step < host_->size(); ++step) {
-      const std::size_t index = (host_->own() + step) % host_->size();
-      const Buffer part = part_of(index);
-      if (!to_root) {
-        near_.copy(call, index,
-                   static_cast<std::size_t>(static_cast<std::byte*>(part.data) - static_cast<std::byte*>(buffer.data)),
-                   part.data, part.bytes(), way);
-      } else {
-        near_.copy_from(index, host_->area(index).lent, part.data, part.bytes());
-      }
-    }
-    rounds_.meet(call);
-  }
-
-  // Not the root: its buffer stays as it is, so its part is reduced in memory that it lends the root.
-  void reduce_for_root(const Call& call, const Buffer& own, std::size_t offset, NearMemory::Way way) {
-    lent_.resize(own.bytes());
-    void* lent = lent_.data();
-    host_->own_area().lent = reinterpret_cast<std::uint64_t>(lent);
-    near_.reduce(call, own, offset, {&lent, 1}, way);
-    rounds_.meet(call);
+    near_.reduce(call, own, offset, destinations_);
     rounds_.meet(call);
   }
 
@@ -273,20 +249,19 @@ class CpuBackend : public Backend {
   // Kept from call to call, so that none allocates memory.
   std::vector<ReductionSource> sources_;
   std::vector<void*> destinations_;
-  std::vector<std::byte> lent_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
-  auto inside = make_inside_backend(options, NearMemory::Way::direct);
+  auto inside = make_inside_backend(options, true);
   return options.host->holds_all() ? std::move(inside)
                                    : make_machines_backend(options, std::move(store), std::move(inside));
 }
 
-std::unique_ptr<Backend> make_inside_backend(const BackendOptions& options, NearMemory::Way best) {
+std::unique_ptr<Backend> make_inside_backend(const BackendOptions& options, bool reads_near) {
   DDP_CHECK(options.host != nullptr);
-  return std::make_unique<CpuBackend>(options, best);
+  return std::make_unique<CpuBackend>(options, reads_near);
 }
 
 }  // namespace ddp

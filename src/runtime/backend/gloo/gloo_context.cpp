@@ -5,8 +5,8 @@
 //
 // Gloo's own collectives are not used. When a connection breaks at the wrong moment, Gloo forgets to wake the thread
 // that waits for a message of it, and that thread can be woken by the owner of the message's buffer alone; those of
-// Gloo's collectives are out of reach. So the buffers are ours, and a thread watches: when a peer of this machine is
-// gone, or the group is aborted, and the messages under way make no progress any more, it ends the waits.
+// Gloo's collectives are out of reach. So the buffers are ours, and a thread watches: when the group is aborted it ends
+// all waits, and when a peer of this machine is gone those for this peer.
 //
 // A message that arrives for memory that is not there any more ends the process (std::terminate on Gloo's thread). So
 // before a failure leaves this file, all connections are broken.
@@ -22,9 +22,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "base/hash.h"
@@ -99,6 +99,11 @@ gloo::transport::tcp::attr device_attributes(bool single_host) {
   return attributes;
 }
 
+struct UnderWay {
+  std::unique_ptr<Memory> memory;
+  int peer = 0;
+};
+
 // The buffers that threads wait for, and the thread that ends those waits when they are in vain.
 class Watch {
  public:
@@ -114,29 +119,26 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  void add(const std::vector<std::unique_ptr<Memory>>& buffers) {
+  void add(std::span<const UnderWay> messages) {
     const std::lock_guard lock(mutex_);
-    for (const auto& buffer : buffers) waiting_.insert(buffer.get());
-    ++progress_;
+    for (const UnderWay& message : messages) waiting_[message.memory.get()] = {message.peer, looks_};
     if (parked_) changed_.notify_all();
   }
   void remove(Memory* buffer) {
     const std::lock_guard lock(mutex_);
     waiting_.erase(buffer);
-    ++progress_;
   }
 
   void abort() {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
-    end_waits();
+    end_waits_in_vain();
   }
 
-  // Why a wait was ended.
-  [[noreturn]] void throw_reason() const {
-    const std::lock_guard lock(mutex_);
-    if (aborted_ || !lost_) throw Error(ErrorKind::aborted, "the process group was aborted");
-    throw Error(ErrorKind::peer_lost, "rank " + std::to_string(*lost_) + " has ended, or left the group", *lost_);
+  // Why a wait for `peer` was ended.
+  [[noreturn]] void throw_reason(int peer) const {
+    if (aborted()) throw Error(ErrorKind::aborted, "the process group was aborted");
+    throw Error(ErrorKind::peer_lost, "rank " + std::to_string(peer) + " has ended, or left the group", peer);
   }
   bool aborted() const {
     const std::lock_guard lock(mutex_);
@@ -151,18 +153,38 @@ class Watch {
   }
 
  private:
-  void end_waits() {
-    for (Memory* buffer : waiting_) {
-      buffer->abortWaitRecv();
-      buffer->abortWaitSend();
+  // Times are counted in looks: in those Gloo's thread ran as well, if this one did.
+  struct Waiting {
+    int peer = 0;
+    std::uint64_t since = 0;
+  };
+  struct Gone {
+    std::uint64_t since = 0;
+    std::uint64_t grace = 0;  // what it has sent before it went is still on its way
+  };
+
+  void look_after_peers() {
+    for (std::size_t index = 0; host_ && index < host_->size(); ++index) {
+      if (index == host_->own() || gone_.contains(host_->rank_of(index)) || !host_->gone(index)) continue;
+      const bool left = host_->area(index).state == RankState::left;
+      gone_[host_->rank_of(index)] = {looks_, left ? kLeftGrace : kLostGrace};
     }
   }
 
-  // What a peer has sent before it left is still on its way for a moment: its being gone counts only when nothing has
-  // moved between two looks.
+  // Again with every look: Gloo forgets to wake a thread that has just begun to wait.
+  void end_waits_in_vain() {
+    for (const auto& [memory, waiting] : waiting_) {
+      const auto gone = gone_.find(waiting.peer);
+      const bool in_vain =
+          gone != gone_.end() && looks_ - std::max(gone->second.since, waiting.since) >= gone->second.grace;
+      if (!aborted_ && !in_vain) continue;
+      memory->abortWaitRecv();
+      memory->abortWaitSend();
+    }
+  }
+
   void run() {
     std::unique_lock lock(mutex_);
-    std::uint64_t seen = 0;
     int idle_looks = 0;
     while (!closing_) {
       if (idle_looks > kIdleLooks) {
@@ -173,22 +195,23 @@ class Watch {
       }
       changed_.wait_for(lock, limits::kGlooLook, [this] { return closing_; });
       idle_looks = waiting_.empty() ? idle_looks + 1 : 0;
-      const bool stuck = !waiting_.empty() && seen == progress_;
-      seen = progress_;
-      if (!stuck) continue;
-      lost_ = lost();
-      if (lost_ || aborted_) end_waits();
+      if (waiting_.empty()) continue;
+      ++looks_;
+      look_after_peers();
+      end_waits_in_vain();
     }
   }
 
-  static constexpr int kIdleLooks = 50;
+  static constexpr int kIdleLooks = 150;
+  static constexpr std::uint64_t kLostGrace = 2;
+  static constexpr std::uint64_t kLeftGrace = 10;
 
   const std::shared_ptr<HostGroup> host_;  // may be none
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::set<Memory*> waiting_;
-  std::uint64_t progress_ = 0;
-  std::optional<int> lost_;
+  std::uint64_t looks_ = 0;
+  std::map<Memory*, Waiting> waiting_;
+  std::map<int, Gone> gone_;  // by rank
   bool aborted_ = false;
   bool parked_ = false;
   bool closing_ = false;
@@ -274,8 +297,8 @@ class Transfers : public GlooTransfers {
     const auto deadline = Clock::now() + timeout_;
     try {
       guarded([&] {
-        for (const auto& buffer : receives_) finish(*buffer, deadline, &Memory::waitRecv);
-        for (const auto& buffer : sends_) finish(*buffer, deadline, &Memory::waitSend);
+        for (const UnderWay& message : receives_) finish(message, deadline, &Memory::waitRecv);
+        for (const UnderWay& message : sends_) finish(message, deadline, &Memory::waitSend);
       });
       done_ = true;
     } catch (const Error& error) {
@@ -291,29 +314,29 @@ class Transfers : public GlooTransfers {
     // What is sent before the other side has said that it receives is sent by Gloo's thread, when that is said. Else
     // this thread would send, and Gloo's thread run in circles meanwhile, waiting for the connection's lock.
     for (const GlooMessage& message : outgoing) {
-      sends_.push_back(context.createUnboundBuffer(message.data, message.bytes));
-      sends_.back()->send(message.peer, Connections::slot(tag, context.rank, message.peer, message.bytes));
+      sends_.push_back({context.createUnboundBuffer(message.data, message.bytes), message.peer});
+      sends_.back().memory->send(message.peer, Connections::slot(tag, context.rank, message.peer, message.bytes));
     }
     for (const GlooMessage& message : incoming) {
-      receives_.push_back(context.createUnboundBuffer(message.data, message.bytes));
-      receives_.back()->recv(message.peer, Connections::slot(tag, message.peer, context.rank, message.bytes));
+      receives_.push_back({context.createUnboundBuffer(message.data, message.bytes), message.peer});
+      receives_.back().memory->recv(message.peer, Connections::slot(tag, message.peer, context.rank, message.bytes));
     }
     connections_.watch().add(receives_);
     connections_.watch().add(sends_);
   }
 
-  void finish(Memory& buffer, Clock::time_point deadline, Wait wait_for) {
-    if (connections_.watch().aborted()) connections_.watch().throw_reason();
+  void finish(const UnderWay& message, Clock::time_point deadline, Wait wait_for) {
+    if (connections_.watch().aborted()) connections_.watch().throw_reason(message.peer);
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     int peer = 0;
-    const bool arrived = (buffer.*wait_for)(&peer, std::max(left, milliseconds(1)));
-    if (!arrived) connections_.watch().throw_reason();
-    connections_.watch().remove(&buffer);
+    const bool arrived = ((*message.memory).*wait_for)(&peer, std::max(left, milliseconds(1)));
+    if (!arrived) connections_.watch().throw_reason(message.peer);
+    connections_.watch().remove(message.memory.get());
   }
 
   void forget() {
-    for (const auto& buffer : receives_) connections_.watch().remove(buffer.get());
-    for (const auto& buffer : sends_) connections_.watch().remove(buffer.get());
+    for (const UnderWay& message : receives_) connections_.watch().remove(message.memory.get());
+    for (const UnderWay& message : sends_) connections_.watch().remove(message.memory.get());
     done_ = true;
   }
 
@@ -331,8 +354,8 @@ class Transfers : public GlooTransfers {
 
   Connections& connections_;
   const milliseconds timeout_;
-  std::vector<std::unique_ptr<Memory>> receives_;
-  std::vector<std::unique_ptr<Memory>> sends_;
+  std::vector<UnderWay> receives_;
+  std::vector<UnderWay> sends_;
   bool done_ = false;
 };
 

@@ -33,13 +33,10 @@ void check_backend(const BackendUnderTest& backend, const std::vector<int>& size
 }  // namespace
 
 TEST_CASE("collectives over memory that all ranks read give what the reference gives") {
-  check_backend(cpu_backend(NearMemory::Way::direct));
-}
-TEST_CASE("collectives over copied memory give what the reference gives") {
-  check_backend(cpu_backend(NearMemory::Way::copied));
+  check_backend(cpu_near());
 }
 TEST_CASE("collectives over staged memory give what the reference gives") {
-  check_backend(cpu_backend(NearMemory::Way::none));
+  check_backend(cpu_staged());
 }
 TEST_CASE("collectives over gloo give what the reference gives") {
   check_backend(gloo_backend());
@@ -80,9 +77,8 @@ TEST_CASE("collectives of a mebibyte and some give what the reference gives") {
 }
 
 TEST_CASE("collectives of more than a staging buffer give what the reference gives with many ranks") {
-  for (const auto way : {NearMemory::Way::direct, NearMemory::Way::copied, NearMemory::Way::none}) {
+  for (const BackendUnderTest& backend : {cpu_near(), cpu_staged()}) {
     for (const int size : {5, 8}) {
-      const BackendUnderTest backend = cpu_backend(way);
       INFO(backend.name << ", " << size << " ranks");
       RankThreads(backend.make, size).all_succeed([&](RankThreads::Rank& self) {
         Check check(self.group(), DataType::f16, 37'501);

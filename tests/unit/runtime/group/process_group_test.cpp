@@ -177,8 +177,8 @@ TEST_CASE("ranks of different machines that differ time out instead of taking ea
 }
 
 TEST_CASE("parts of different sizes on both sides are a mismatch") {
-  for (const auto way : {NearMemory::Way::direct, NearMemory::Way::copied, NearMemory::Way::none}) {
-    const auto ended = RankThreads(cpu_backend(way).make, 2).outcomes([](RankThreads::Rank& self) {
+  for (const BackendUnderTest& backend : {cpu_near(), cpu_staged()}) {
+    const auto ended = RankThreads(backend.make, 2).outcomes([](RankThreads::Rank& self) {
       std::vector<float> values(self.rank() == 0 ? 30'000 : 40'000);
       std::vector<float> all(60'000);
       self.group().gather(self.rank() == 0 ? Buffer(all) : Buffer(), values, 0).wait();
@@ -187,7 +187,7 @@ TEST_CASE("parts of different sizes on both sides are a mismatch") {
     CHECK_THAT(ended[0].message, Catch::Contains("rank 1 gives 160000 bytes"));
     CHECK(ended[1].kind);
   }
-  const auto ended = RankThreads(cpu_backend(NearMemory::Way::direct).make, 2).outcomes([](RankThreads::Rank& self) {
+  const auto ended = RankThreads(cpu_near().make, 2).outcomes([](RankThreads::Rank& self) {
     std::vector<float> values(self.rank() == 0 ? 3 : 4);
     (self.rank() == 0 ? self.group().send(values, 1) : self.group().recv(values, 0)).wait();
   });
@@ -217,7 +217,7 @@ TEST_CASE("a rank that leaves is named to those that wait for it") {
 }
 
 TEST_CASE("a rank that does not come is named at the call's own time-out") {
-  RankThreads(cpu_backend(NearMemory::Way::direct).make, 3).all_succeed([](RankThreads::Rank& self) {
+  RankThreads(cpu_near().make, 3).all_succeed([](RankThreads::Rank& self) {
     if (self.rank() == 2) return self.waits_for_the_others();
     std::vector<float> values(1000);
     CallOptions options;
@@ -249,7 +249,7 @@ TEST_CASE("an aborted group lets nobody wait") {
 }
 
 TEST_CASE("after its end a group refuses calls") {
-  RankThreads(cpu_backend(NearMemory::Way::direct).make, 2).all_succeed([](RankThreads::Rank& self) {
+  RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> values(1000, 1.0F);
     Work work = self.group().all_reduce(values);
     self.group().finalize();
@@ -260,7 +260,7 @@ TEST_CASE("after its end a group refuses calls") {
 }
 
 TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
-  RankThreads(cpu_backend(NearMemory::Way::direct).make, 4).all_succeed([](RankThreads::Rank& self) {
+  RankThreads(cpu_near().make, 4).all_succeed([](RankThreads::Rank& self) {
     self.group().monitored_barrier();
     if (self.rank() % 2 == 1) {
       self.waits_for(2);
@@ -302,7 +302,7 @@ TEST_CASE("groups of some ranks work beside the whole") {
 }
 
 TEST_CASE("several threads may call one group") {
-  RankThreads(cpu_backend(NearMemory::Way::direct).make, 2).all_succeed([](RankThreads::Rank& self) {
+  RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
     // One thread calls, others wait, ask and continue; each has a group of its own besides.
     const std::vector<int> both = {0, 1};
     ProcessGroup own = self.group().new_group(both);

@@ -241,7 +241,7 @@ TEST_CASE("an old nccl without memory of its own uses cuda's") {
 }
 
 TEST_CASE("gpu memory of another backend is refused") {
-  RankThreads(cpu_backend(NearMemory::Way::direct).make, 1)
-      .all_fail(ErrorKind::unavailable, {"cpu", "nccl"},
-                [](auto& self) { self.group().allocate(1, DataType::f32, DeviceType::cuda); });
+  RankThreads(cpu_near().make, 1).all_fail(ErrorKind::unavailable, {"cpu", "nccl"}, [](auto& self) {
+    self.group().allocate(1, DataType::f32, DeviceType::cuda);
+  });
 }
