@@ -41,7 +41,7 @@ THIRD_PARTIES = {
                   "launcher/supervise/error_record.cpp", "launcher/report/job_json.cpp",
                   "launcher/store_command/inspection_json.cpp", "runtime/error_file.cpp",
                   "runtime/checkpoint/checkpoint.cpp", "runtime/checkpoint/safetensors.cpp"],
-    "gloo/": ["runtime/backend/gloo/gloo_context.cpp"],
+    "gloo/": ["runtime/backend/gloo/gloo_context.cpp", "runtime/backend/gloo/gloo_watch.h"],
     "nccl": [],  # looked up at run time, as the driver: docs/decisions/0015
     "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
@@ -83,6 +83,7 @@ TESTED_ELSEWHERE = {
     "runtime/host/futex.cpp": "unit/runtime/backend/cpu/rounds_test.cpp",
     "runtime/backend/gloo/gloo_backend.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/backend/gloo/gloo_context.cpp": "integration/collective_kill_test.py",
+    "runtime/backend/gloo/gloo_watch.cpp": "integration/collective_kill_test.py",
     "runtime/backend/plugin.cpp": "integration/train_test.cpp",
     "runtime/backend/nccl/cuda_library.cpp": "unit/runtime/backend/nccl/nccl_library_test.cpp",
     "runtime/backend/nccl/nccl_factory.cpp": "integration/nccl_test.py",

@@ -45,28 +45,35 @@ void call(ddp::ProcessGroup& group, std::mt19937& random, std::vector<ddp::Memor
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  int rank = -1;
+// Calls until a call throws, and prints that.
+void call_until_failure(ddp::ProcessGroup& group, unsigned seed) {
   try {
-    ddp::ProcessGroup group = ddp::init();
-    rank = group.rank();
     std::vector<ddp::Memory> shared;
     const auto device = group.backend() == "nccl" ? ddp::DeviceType::cuda : ddp::DeviceType::cpu;
     for (int i = 0; i < 3; ++i) {
       shared.push_back(group.allocate(400'000 * static_cast<std::size_t>(group.size()), ddp::DataType::f32, device));
     }
-    std::mt19937 random(argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 1);
+    std::mt19937 random(seed);
     group.barrier().wait();
     std::printf("ready\n");
     std::fflush(stdout);
     while (true) call(group, random, shared);
   } catch (const ddp::Error& error) {
     const double at = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    std::printf("{\"rank\": %d, \"kind\": \"%s\", \"peer\": %d, \"at\": %.6f}\n", rank,
+    std::printf("{\"rank\": %d, \"kind\": \"%s\", \"peer\": %d, \"at\": %.6f}\n", group.rank(),
                 std::string(ddp::to_string(error.kind())).c_str(), error.peer(), at);
     std::fflush(stdout);
+    throw;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    ddp::ProcessGroup group = ddp::init();
+    call_until_failure(group, argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 1);
+  } catch (const ddp::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 3;
   }

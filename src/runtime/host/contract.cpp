@@ -74,6 +74,7 @@ void show_call(HostGroup& host, const Call& call) {
   cut_to(record.name, call.name, false);
   cut_to(record.file, call.site.file, true);
   record.sequence.store(call.sequence, std::memory_order_release);
+  host.own_area().shown.store(call.sequence, std::memory_order_release);
   // Of two that show and compare at the same time, at least one sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }

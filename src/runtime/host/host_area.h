@@ -64,7 +64,8 @@ struct HostArea {
   std::uint64_t stage_bytes = 0;
   std::uint64_t channel_bytes = 0;
   std::atomic<RankState> state = RankState::working;
-  SharedCounter arrived;  // rounds; see runtime/backend/cpu
+  std::atomic<std::uint64_t> shown = 0;  // sequence of the newest record
+  SharedCounter arrived;                 // rounds; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;
   // Followed by: a HostChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
 };

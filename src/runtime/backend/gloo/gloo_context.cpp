@@ -1,4 +1,4 @@
-// The only file that includes Gloo. Its exceptions become ours here.
+// Gloo's connections. Its exceptions become ours here, and nobody else sees it but gloo_watch.h.
 //
 // Gloo's rendezvous asks each rank to publish an address for every peer and to connect to all of them
 // (connectFullMesh). Afterwards messages are told apart by a slot number.
@@ -31,6 +31,7 @@
 #include "base/limits.h"
 #include "base/sigpipe_guard.h"
 #include "base/text.h"
+#include "runtime/backend/gloo/gloo_watch.h"
 #include "runtime/host/host_group.h"
 
 namespace ddp {
@@ -99,125 +100,6 @@ gloo::transport::tcp::attr device_attributes(bool single_host) {
   return attributes;
 }
 
-struct UnderWay {
-  std::unique_ptr<Memory> memory;
-  int peer = 0;
-};
-
-// The buffers that threads wait for, and the thread that ends those waits when they are in vain.
-class Watch {
- public:
-  explicit Watch(std::shared_ptr<HostGroup> host) : host_(std::move(host)), thread_([this] { run(); }) {}
-  ~Watch() {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
-  void add(std::span<const UnderWay> messages) {
-    const std::lock_guard lock(mutex_);
-    for (const UnderWay& message : messages) waiting_[message.memory.get()] = {message.peer, looks_};
-    if (parked_) changed_.notify_all();
-  }
-  void remove(Memory* buffer) {
-    const std::lock_guard lock(mutex_);
-    waiting_.erase(buffer);
-  }
-
-  void abort() {
-    const std::lock_guard lock(mutex_);
-    aborted_ = true;
-    end_waits_in_vain();
-  }
-
-  // Why a wait for `peer` was ended.
-  [[noreturn]] void throw_reason(int peer) const {
-    if (aborted()) throw Error(ErrorKind::aborted, "the process group was aborted");
-    throw Error(ErrorKind::peer_lost, "rank " + std::to_string(peer) + " has ended, or left the group", peer);
-  }
-  bool aborted() const {
-    const std::lock_guard lock(mutex_);
-    return aborted_;
-  }
-  // The peer of this machine that is gone, if there is one.
-  std::optional<int> lost() const {
-    for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
-      if (peer != host_->own() && host_->gone(peer)) return host_->rank_of(peer);
-    }
-    return std::nullopt;
-  }
-
- private:
-  // Times are counted in looks: in those Gloo's thread ran as well, if this one did.
-  struct Waiting {
-    int peer = 0;
-    std::uint64_t since = 0;
-  };
-  struct Gone {
-    std::uint64_t since = 0;
-    std::uint64_t grace = 0;  // what it has sent before it went is still on its way
-  };
-
-  void look_after_peers() {
-    for (std::size_t index = 0; host_ && index < host_->size(); ++index) {
-      if (index == host_->own() || gone_.contains(host_->rank_of(index)) || !host_->gone(index)) continue;
-      const bool left = host_->area(index).state == RankState::left;
-      gone_[host_->rank_of(index)] = {looks_, left ? kLeftGrace : kLostGrace};
-    }
-  }
-
-  // Again with every look: Gloo forgets to wake a thread that has just begun to wait.
-  void end_waits_in_vain() {
-    for (const auto& [memory, waiting] : waiting_) {
-      const auto gone = gone_.find(waiting.peer);
-      const bool in_vain =
-          gone != gone_.end() && looks_ - std::max(gone->second.since, waiting.since) >= gone->second.grace;
-      if (!aborted_ && !in_vain) continue;
-      memory->abortWaitRecv();
-      memory->abortWaitSend();
-    }
-  }
-
-  void run() {
-    std::unique_lock lock(mutex_);
-    int idle_looks = 0;
-    while (!closing_) {
-      if (idle_looks > kIdleLooks) {
-        parked_ = true;
-        changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
-        parked_ = false;
-        idle_looks = 0;
-      }
-      changed_.wait_for(lock, limits::kGlooLook, [this] { return closing_; });
-      idle_looks = waiting_.empty() ? idle_looks + 1 : 0;
-      if (waiting_.empty()) continue;
-      ++looks_;
-      look_after_peers();
-      end_waits_in_vain();
-    }
-  }
-
-  static constexpr int kIdleLooks = 150;
-  static constexpr std::uint64_t kLostGrace = 2;
-  static constexpr std::uint64_t kLeftGrace = 10;
-
-  const std::shared_ptr<HostGroup> host_;  // may be none
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t looks_ = 0;
-  std::map<Memory*, Waiting> waiting_;
-  std::map<int, Gone> gone_;  // by rank
-  bool aborted_ = false;
-  bool parked_ = false;
-  bool closing_ = false;
-  std::thread thread_;
-};
-
 class Connections : public GlooContext {
  public:
   Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store)
@@ -252,7 +134,7 @@ class Connections : public GlooContext {
   }
 
   gloo::rendezvous::Context& context() { return *context_; }
-  Watch& watch() { return watch_; }
+  GlooWatch& watch() { return watch_; }
 
   // Between two ranks, of a message of this length: one that is longer than the memory for it would end the process,
   // so it is another message.
@@ -269,8 +151,10 @@ class Connections : public GlooContext {
   static constexpr std::uint64_t kNobodysSlot = ~std::uint64_t{0};
 
   std::shared_ptr<gloo::rendezvous::Context> context_;
-  Watch watch_;
+  GlooWatch watch_;
 };
+
+using UnderWay = GlooWatch::Message;
 
 class Transfers : public GlooTransfers {
  public:
@@ -285,66 +169,63 @@ class Transfers : public GlooTransfers {
   }
 
   ~Transfers() override {
-    if (done_) return;
     // Left behind by a failure elsewhere.
-    connections_.break_connections();
-    forget();
+    if (!messages_.empty()) connections_.break_connections();
   }
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
   void wait() override {
     const auto deadline = Clock::now() + timeout_;
+    GlooWatch& watch = connections_.watch();
     try {
       guarded([&] {
-        for (const UnderWay& message : receives_) finish(message, deadline, &Memory::waitRecv);
-        for (const UnderWay& message : sends_) finish(message, deadline, &Memory::waitSend);
+        while (!messages_.empty()) {
+          const UnderWay& message = watch.begin_wait(this, messages_);
+          const bool arrived = wait_for(message, deadline);
+          watch.end_wait(this, arrived);
+          if (arrived) messages_.erase(messages_.begin() + (&message - messages_.data()));
+        }
       });
-      done_ = true;
     } catch (const Error& error) {
       fail(error);
     }
   }
 
  private:
-  using Wait = bool (Memory::*)(int*, milliseconds);
-
   void post(std::span<const GlooMessage> outgoing, std::span<const GlooMessage> incoming, std::uint64_t tag) {
     gloo::rendezvous::Context& context = connections_.context();
     // What is sent before the other side has said that it receives is sent by Gloo's thread, when that is said. Else
     // this thread would send, and Gloo's thread run in circles meanwhile, waiting for the connection's lock.
     for (const GlooMessage& message : outgoing) {
-      sends_.push_back({context.createUnboundBuffer(message.data, message.bytes), message.peer});
-      sends_.back().memory->send(message.peer, Connections::slot(tag, context.rank, message.peer, message.bytes));
+      add(message, true).send(message.peer, Connections::slot(tag, context.rank, message.peer, message.bytes));
     }
     for (const GlooMessage& message : incoming) {
-      receives_.push_back({context.createUnboundBuffer(message.data, message.bytes), message.peer});
-      receives_.back().memory->recv(message.peer, Connections::slot(tag, message.peer, context.rank, message.bytes));
+      add(message, false).recv(message.peer, Connections::slot(tag, message.peer, context.rank, message.bytes));
     }
-    connections_.watch().add(receives_);
-    connections_.watch().add(sends_);
+    // Those that receive are waited for first.
+    std::rotate(messages_.begin(), messages_.begin() + std::ssize(outgoing), messages_.end());
   }
 
-  void finish(const UnderWay& message, Clock::time_point deadline, Wait wait_for) {
-    if (connections_.watch().aborted()) connections_.watch().throw_reason(message.peer);
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+  Memory& add(const GlooMessage& message, bool is_outgoing) {
+    auto memory = connections_.context().createUnboundBuffer(message.data, message.bytes);
+    messages_.push_back({std::move(memory), message.peer, is_outgoing});
+    return *messages_.back().memory;
+  }
+
+  // False if the watch has ended it.
+  static bool wait_for(const UnderWay& message, Clock::time_point deadline) {
+    const auto left = std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()), milliseconds(1));
     int peer = 0;
-    const bool arrived = ((*message.memory).*wait_for)(&peer, std::max(left, milliseconds(1)));
-    if (!arrived) connections_.watch().throw_reason(message.peer);
-    connections_.watch().remove(message.memory.get());
-  }
-
-  void forget() {
-    for (const UnderWay& message : receives_) connections_.watch().remove(message.memory.get());
-    for (const UnderWay& message : sends_) connections_.watch().remove(message.memory.get());
-    done_ = true;
+    return message.is_outgoing ? message.memory->waitSend(&peer, left) : message.memory->waitRecv(&peer, left);
   }
 
   [[noreturn]] void fail(const Error& error) {
     // While the buffers are there.
     connections_.break_connections();
-    forget();
-    if (connections_.watch().aborted()) throw Error(ErrorKind::aborted, "the process group was aborted");
+    connections_.watch().forget(this);
+    messages_.clear();
+    if (connections_.watch().aborted()) GlooWatch::throw_aborted();
     const std::optional<int> lost = connections_.watch().lost();
     if (error.kind() == ErrorKind::peer_lost && error.peer() == Error::kNobody && lost) {
       throw Error(ErrorKind::peer_lost, "rank " + std::to_string(*lost) + ": " + error.what(), *lost);
@@ -354,9 +235,7 @@ class Transfers : public GlooTransfers {
 
   Connections& connections_;
   const milliseconds timeout_;
-  std::vector<UnderWay> receives_;
-  std::vector<UnderWay> sends_;
-  bool done_ = false;
+  std::vector<UnderWay> messages_;  // that have not been waited for
 };
 
 std::unique_ptr<GlooTransfers> Connections::start(std::span<const GlooMessage> outgoing,

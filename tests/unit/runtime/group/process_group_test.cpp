@@ -216,6 +216,21 @@ TEST_CASE("a rank that leaves is named to those that wait for it") {
   }
 }
 
+TEST_CASE("what a rank gave before it left counts, however late another one is") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
+      const std::vector<float> own(5, static_cast<float>(self.rank()));
+      std::vector<float> all(15);
+      // Longer than any time for which a rank that has gone is waited for.
+      if (self.rank() == 2) std::this_thread::sleep_for(700ms);
+      self.group().gather(self.rank() == 0 ? Buffer(all) : Buffer(), own, 0).wait();
+      if (self.rank() == 1) return self.leaves();
+      if (self.rank() == 0) require(all[0] == 0 && all[5] == 1 && all[14] == 2, "gathered");
+    });
+  }
+}
+
 TEST_CASE("a rank that does not come is named at the call's own time-out") {
   RankThreads(cpu_near().make, 3).all_succeed([](RankThreads::Rank& self) {
     if (self.rank() == 2) return self.waits_for_the_others();

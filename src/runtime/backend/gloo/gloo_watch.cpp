@@ -1,0 +1,125 @@
+#include "runtime/backend/gloo/gloo_watch.h"
+
+#include <ddp/error.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+
+namespace ddp {
+namespace {
+
+// In looks (limits::kGlooLook).
+constexpr int kIdleLooks = 150;
+constexpr std::uint64_t kLostGrace = 2;
+constexpr std::uint64_t kLeftGrace = 10;
+
+}  // namespace
+
+GlooWatch::GlooWatch(std::shared_ptr<HostGroup> host) : host_(std::move(host)), thread_([this] { run(); }) {}
+
+GlooWatch::~GlooWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+const GlooWatch::Message& GlooWatch::begin_wait(const void* owner, std::span<const Message> messages) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw_aborted();
+  const Message* next = &messages.front();
+  for (const Message& message : messages) {
+    if (gone_.contains(message.peer) && !gone_.contains(next->peer)) next = &message;
+  }
+  waits_[owner] = {next, messages, looks_};
+  if (parked_) changed_.notify_all();
+  return *next;
+}
+
+void GlooWatch::end_wait(const void* owner, bool arrived) {
+  const std::lock_guard lock(mutex_);
+  const auto wait = waits_.find(owner);
+  const int peer = wait->second.current->peer;
+  const bool lost = !arrived && is_in_vain(wait->second);
+  waits_.erase(wait);
+  if (!arrived && aborted_) throw_aborted();
+  if (lost) throw Error(ErrorKind::peer_lost, "rank " + std::to_string(peer) + " has ended, or left the group", peer);
+}
+
+void GlooWatch::forget(const void* owner) {
+  const std::lock_guard lock(mutex_);
+  waits_.erase(owner);
+}
+
+void GlooWatch::abort() {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  interrupt();
+}
+
+bool GlooWatch::aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+void GlooWatch::throw_aborted() {
+  throw Error(ErrorKind::aborted, "the process group was aborted");
+}
+
+std::optional<int> GlooWatch::lost() const {
+  for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
+    if (peer != host_->own() && host_->gone(peer)) return host_->rank_of(peer);
+  }
+  return std::nullopt;
+}
+
+void GlooWatch::look_after_peers() {
+  for (std::size_t index = 0; host_ && index < host_->size(); ++index) {
+    if (index == host_->own() || gone_.contains(host_->rank_of(index)) || !host_->gone(index)) continue;
+    const bool left = host_->area(index).state == RankState::left;
+    gone_[host_->rank_of(index)] = {looks_, left ? kLeftGrace : kLostGrace};
+  }
+}
+
+bool GlooWatch::is_in_vain(const Wait& wait) const {
+  const auto gone = gone_.find(wait.current->peer);
+  return gone != gone_.end() && looks_ - std::max(gone->second.since, wait.since) >= gone->second.grace;
+}
+bool GlooWatch::ought_to_wait_for_another(const Wait& wait) const {
+  return !gone_.contains(wait.current->peer) &&
+         std::any_of(wait.messages.begin(), wait.messages.end(),
+                     [&](const Message& message) { return gone_.contains(message.peer); });
+}
+
+// Again with every look: Gloo forgets to wake a thread that has just begun to wait.
+void GlooWatch::interrupt() {
+  for (const auto& [owner, wait] : waits_) {
+    if (!aborted_ && !is_in_vain(wait) && !ought_to_wait_for_another(wait)) continue;
+    wait.current->memory->abortWaitRecv();
+    wait.current->memory->abortWaitSend();
+  }
+}
+
+void GlooWatch::run() {
+  std::unique_lock lock(mutex_);
+  int idle_looks = 0;
+  while (!closing_) {
+    if (idle_looks > kIdleLooks) {
+      parked_ = true;
+      changed_.wait(lock, [this] { return closing_ || !waits_.empty(); });
+      parked_ = false;
+      idle_looks = 0;
+    }
+    changed_.wait_for(lock, limits::kGlooLook, [this] { return closing_; });
+    idle_looks = waits_.empty() ? idle_looks + 1 : 0;
+    if (waits_.empty()) continue;
+    ++looks_;
+    look_after_peers();
+    interrupt();
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,81 @@
+// GlooWatch: looks after the peers of threads that wait for Gloo's messages, and ends waits that are in vain.
+#pragma once
+
+#include <gloo/transport/unbound_buffer.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+
+#include "runtime/host/host_group.h"
+
+namespace ddp {
+
+// What a peer has sent before it went may have arrived, or be on its way. So a thread that waits for another one's
+// message is first sent to wait for that; only there its wait is in vain, some looks later. Thread-safe.
+class GlooWatch {
+ public:
+  struct Message {
+    std::unique_ptr<gloo::transport::UnboundBuffer> memory;
+    int peer = 0;
+    bool is_outgoing = false;
+  };
+
+  // `host`: the ranks of this machine; null: none is looked after.
+  explicit GlooWatch(std::shared_ptr<HostGroup> host);
+  ~GlooWatch();
+  GlooWatch(const GlooWatch&) = delete;
+  GlooWatch& operator=(const GlooWatch&) = delete;
+
+  // Which of the messages the caller is to wait for now; they stay where they are until end_wait(). `owner` tells
+  // callers apart. Throws `aborted`.
+  const Message& begin_wait(const void* owner, std::span<const Message> messages);
+  // Throws `aborted`, or `peer_lost` if the wait was in vain. If the message has not arrived and it throws nothing, the
+  // caller begins again.
+  void end_wait(const void* owner, bool arrived);
+  void forget(const void* owner);
+
+  // Ends all waits, now and later.
+  void abort();
+  bool aborted() const;
+  [[noreturn]] static void throw_aborted();
+
+  // The peer of this machine that is gone, if there is one.
+  std::optional<int> lost() const;
+
+ private:
+  // Times are counted in looks: in those Gloo's thread ran as well, if this one did.
+  struct Wait {
+    const Message* current = nullptr;
+    std::span<const Message> messages;
+    std::uint64_t since = 0;
+  };
+  struct Gone {
+    std::uint64_t since = 0;
+    std::uint64_t grace = 0;
+  };
+
+  void run();
+  void look_after_peers();
+  bool is_in_vain(const Wait& wait) const;
+  bool ought_to_wait_for_another(const Wait& wait) const;
+  void interrupt();
+
+  const std::shared_ptr<HostGroup> host_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t looks_ = 0;
+  std::map<const void*, Wait> waits_;
+  std::map<int, Gone> gone_;  // by rank
+  bool aborted_ = false;
+  bool parked_ = false;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ddp
