@@ -61,6 +61,10 @@ class StoreSession {
 
   // Every write so far was carried out.
   bool all_confirmed() const { return !unconfirmed_; }
+  // A later request was answered.
+  void confirm() { unconfirmed_.reset(); }
+  // False once the connection to a server is lost to which there is no way back.
+  bool usable() const { return connection_ != nullptr || closed_by_us_ || server_.id != 0; }
   // A request that is not answered: that it was carried out shows when a later one is.
   void write(const wire::StoreRequest& request);
 

@@ -54,6 +54,7 @@ class TcpStore : public Store {
         turn->send({about(StoreOp::check, keys), about(StoreOp::multi_get, keys)}, until);
         const bool ready = turn->receive<std::uint8_t>(until) == wire::kStoreReady;
         auto values = receive_values(turn, keys.size(), until);
+        turn->confirm();
         if (ready) return values;
       }
       wait_aside(turn, about(StoreOp::wait, keys), keys, options_.timeout, until);
@@ -216,10 +217,9 @@ class TcpStore : public Store {
   class Turn {
    public:
     explicit Turn(TcpStore& store) : store_(store), lock_(store.mutex_) {
-      if (store_.shared_) return;
-      if (store_.idle_.empty()) {
-        store_.shared_ = std::make_unique<StoreSession>(store_.options_, &store_.server_);
-      } else {
+      while (!store_.shared_) {
+        if (store_.idle_.empty()) add_connection();
+        if (store_.shared_) return;
         store_.shared_ = std::move(store_.idle_.back());
         store_.idle_.pop_back();
       }
@@ -228,7 +228,7 @@ class TcpStore : public Store {
       if (!own_) return;
       const std::lock_guard lock(store_.mutex_);
       if (store_.shared_) {
-        store_.idle_.push_back(std::move(own_));
+        if (own_->usable()) store_.idle_.push_back(std::move(own_));
       } else {
         store_.shared_ = std::move(own_);
       }
@@ -246,6 +246,13 @@ class TcpStore : public Store {
     }
 
    private:
+    void add_connection() {
+      lock_.unlock();
+      auto session = std::make_unique<StoreSession>(store_.options_, &store_.server_);
+      lock_.lock();
+      store_.idle_.push_back(std::move(session));
+    }
+
     TcpStore& store_;
     std::unique_lock<std::mutex> lock_;
     std::unique_ptr<StoreSession> own_;
@@ -260,6 +267,7 @@ class TcpStore : public Store {
     } else {
       turn->send({about(StoreOp::check, keys.first(std::min<std::size_t>(keys.size(), 1))), request}, sent);
       turn->receive<std::uint8_t>(sent);
+      turn->confirm();
     }
     turn.step_aside();
     turn->await_keys(request.op, keys, timeout, until);

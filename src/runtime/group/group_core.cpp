@@ -83,6 +83,7 @@ class GroupCore::Runner : public CallRunner {
       progress_->started(call);
       if (!moves_nothing(call)) backend_->run(call);
     });
+    if (host_ && !is_transfer(call.operation)) host_->own_area().done = call.sequence;
     progress_->finished(call);
   }
 
@@ -200,6 +201,7 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
 
 void GroupCore::abort() {
   close("the process group was aborted");
+  if (description_.options.host) description_.options.host->say_failed();
   backend_->abort();
 }
 

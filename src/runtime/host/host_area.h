@@ -65,6 +65,7 @@ struct HostArea {
   std::uint64_t channel_bytes = 0;
   std::atomic<RankState> state = RankState::working;
   std::atomic<std::uint64_t> shown = 0;  // sequence of the newest record
+  std::atomic<std::uint64_t> done = 0;   // … and of the newest collective that the owner has completed
   SharedCounter arrived;                 // rounds; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;
   // Followed by: a HostChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.

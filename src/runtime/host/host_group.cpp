@@ -165,6 +165,11 @@ bool HostGroup::one_process() const {
   return std::all_of(pids_.begin(), pids_.end(), [&](int pid) { return pid == pids_[own_]; });
 }
 
+bool HostGroup::has_done_all(std::size_t index) const {
+  const std::uint64_t called = own_area().shown;
+  return called > 0 && area(index).done >= called;
+}
+
 bool HostGroup::gone(std::size_t index) const {
   return area(index).state != RankState::working || links_->gone(index);
 }

@@ -119,18 +119,27 @@ class Connections : public GlooContext {
     break_connections();
   }
 
-  // Gloo breaks all connections when a message does not come in time: so this waits a moment for one that nobody sends.
+  // Gloo breaks all connections when a message does not come in time: so this waits a moment for one that was not even
+  // asked for.
   void break_connections() {
     if (context_->size == 1) return;
     try {
       guarded([&] {
         std::byte nothing{};
         auto memory = context_->createUnboundBuffer(&nothing, sizeof nothing);
-        memory->recv((context_->rank + 1) % context_->size, kNobodysSlot);
         memory->waitRecv(milliseconds(1));
       });
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): that is what was wanted
     }
+  }
+
+  // Of several operations under way the first to fail breaks the others' connections: then its failure is theirs.
+  Error cause_of(const Error& error) {
+    const bool is_consequence = std::string_view(error.what()).find("caused pair closure") != std::string_view::npos;
+    const std::lock_guard lock(mutex_);
+    if (is_consequence && first_failure_) return *first_failure_;
+    if (!first_failure_) first_failure_ = error;
+    return error;
   }
 
   gloo::rendezvous::Context& context() { return *context_; }
@@ -148,10 +157,10 @@ class Connections : public GlooContext {
   }
 
  private:
-  static constexpr std::uint64_t kNobodysSlot = ~std::uint64_t{0};
-
   std::shared_ptr<gloo::rendezvous::Context> context_;
   GlooWatch watch_;
+  std::mutex mutex_;
+  std::optional<Error> first_failure_;
 };
 
 using UnderWay = GlooWatch::Message;
@@ -180,10 +189,17 @@ class Transfers : public GlooTransfers {
     GlooWatch& watch = connections_.watch();
     try {
       guarded([&] {
+        // A message may arrive in the moment in which the wait for it is ended: so it is waited for once more.
+        bool once_more = false;
         while (!messages_.empty()) {
-          const UnderWay& message = watch.begin_wait(this, messages_);
+          const UnderWay& message = watch.begin_wait(this, messages_, once_more);
           const bool arrived = wait_for(message, deadline);
-          watch.end_wait(this, arrived);
+          const bool in_vain = watch.end_wait(this, arrived);
+          if (in_vain && once_more) {
+            throw Error(ErrorKind::peer_lost, "rank " + std::to_string(message.peer) + " has ended, or left the group",
+                        message.peer);
+          }
+          once_more = in_vain;
           if (arrived) messages_.erase(messages_.begin() + (&message - messages_.data()));
         }
       });
@@ -220,7 +236,8 @@ class Transfers : public GlooTransfers {
     return message.is_outgoing ? message.memory->waitSend(&peer, left) : message.memory->waitRecv(&peer, left);
   }
 
-  [[noreturn]] void fail(const Error& error) {
+  [[noreturn]] void fail(const Error& failure) {
+    const Error error = connections_.cause_of(failure);
     // While the buffers are there.
     connections_.break_connections();
     connections_.watch().forget(this);

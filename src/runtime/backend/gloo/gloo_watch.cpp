@@ -11,8 +11,9 @@ namespace {
 
 // In looks (limits::kGlooLook).
 constexpr int kIdleLooks = 150;
-constexpr std::uint64_t kLostGrace = 2;
-constexpr std::uint64_t kLeftGrace = 10;
+constexpr std::uint64_t kLostGrace = 1;
+// Others that have left as well may have given this rank much that Gloo's thread has yet to take.
+constexpr std::uint64_t kLeftGrace = limits::kLeftPeerGrace / limits::kGlooLook;
 
 }  // namespace
 
@@ -27,26 +28,25 @@ GlooWatch::~GlooWatch() {
   thread_.join();
 }
 
-const GlooWatch::Message& GlooWatch::begin_wait(const void* owner, std::span<const Message> messages) {
+const GlooWatch::Message& GlooWatch::begin_wait(const void* owner, std::span<const Message> messages, bool once_more) {
   const std::lock_guard lock(mutex_);
   if (aborted_) throw_aborted();
   const Message* next = &messages.front();
   for (const Message& message : messages) {
     if (gone_.contains(message.peer) && !gone_.contains(next->peer)) next = &message;
   }
-  waits_[owner] = {next, messages, looks_};
+  waits_[owner] = {next, messages, looks_, once_more};
   if (parked_) changed_.notify_all();
   return *next;
 }
 
-void GlooWatch::end_wait(const void* owner, bool arrived) {
+bool GlooWatch::end_wait(const void* owner, bool arrived) {
   const std::lock_guard lock(mutex_);
   const auto wait = waits_.find(owner);
-  const int peer = wait->second.current->peer;
-  const bool lost = !arrived && is_in_vain(wait->second);
+  const bool in_vain = !arrived && is_in_vain(wait->second);
   waits_.erase(wait);
   if (!arrived && aborted_) throw_aborted();
-  if (lost) throw Error(ErrorKind::peer_lost, "rank " + std::to_string(peer) + " has ended, or left the group", peer);
+  return in_vain;
 }
 
 void GlooWatch::forget(const void* owner) {
@@ -86,7 +86,8 @@ void GlooWatch::look_after_peers() {
 
 bool GlooWatch::is_in_vain(const Wait& wait) const {
   const auto gone = gone_.find(wait.current->peer);
-  return gone != gone_.end() && looks_ - std::max(gone->second.since, wait.since) >= gone->second.grace;
+  if (gone == gone_.end()) return false;
+  return looks_ - std::max(gone->second.since, wait.since) >= (wait.once_more ? 1 : gone->second.grace);
 }
 bool GlooWatch::ought_to_wait_for_another(const Wait& wait) const {
   return !gone_.contains(wait.current->peer) &&

@@ -33,11 +33,11 @@ class GlooWatch {
   GlooWatch& operator=(const GlooWatch&) = delete;
 
   // Which of the messages the caller is to wait for now; they stay where they are until end_wait(). `owner` tells
-  // callers apart. Throws `aborted`.
-  const Message& begin_wait(const void* owner, std::span<const Message> messages);
-  // Throws `aborted`, or `peer_lost` if the wait was in vain. If the message has not arrived and it throws nothing, the
-  // caller begins again.
-  void end_wait(const void* owner, bool arrived);
+  // callers apart. `once_more`: the wait before was in vain; this one is so at the next look. Throws `aborted`.
+  const Message& begin_wait(const void* owner, std::span<const Message> messages, bool once_more);
+  // True if the wait was in vain: the peer has gone. Else, if the message has not arrived, the caller begins again.
+  // Throws `aborted`.
+  bool end_wait(const void* owner, bool arrived);
   void forget(const void* owner);
 
   // Ends all waits, now and later.
@@ -54,6 +54,7 @@ class GlooWatch {
     const Message* current = nullptr;
     std::span<const Message> messages;
     std::uint64_t since = 0;
+    bool once_more = false;
   };
   struct Gone {
     std::uint64_t since = 0;

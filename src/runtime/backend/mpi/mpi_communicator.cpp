@@ -85,14 +85,19 @@ MPI_Comm part_of_world(const BackendOptions& options, Store& group) {
   Store& world = *options.world_store;
   const auto turn_of = [](std::int64_t number) { return "mpi/turn/" + std::to_string(number); };
   const std::string go = "mpi/go";
+  const auto came = [](int rank) { return "mpi/came/" + std::to_string(rank); };
+  group.set(came(options.rank), "");
   if (options.rank == 0) {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < options.size; ++rank) all.push_back(came(rank));
+    group.wait(all, options.timeout);
     const std::int64_t number = world.add("mpi/groups", 1);
     const std::string turn = turn_of(number);
     if (number > 1) world.wait({&turn, 1}, options.timeout);
     world.delete_key(turn);
     group.set(go, std::to_string(number));
   }
-  group.wait({&go, 1}, options.timeout);
+  group.wait({&go, 1}, 2 * options.timeout + std::chrono::seconds(1));  // rank 0 waits twice
   const std::int64_t number = base::parse_integer(group.get(go), 1, INT64_MAX).value();
   MPI_Comm result = create_part(options.world_ranks);
   if (group.add("mpi/made", 1) == options.size) world.set(turn_of(number + 1), "");

@@ -80,6 +80,8 @@ class MpiBackend : public Backend {
       run_on_host(call);
     } catch (...) {
       communicator_.say_failed();
+      // MPI still has it.
+      if (!is_transfer(call.operation)) new std::vector<std::vector<std::byte>>(std::move(scratch_));  // NOLINT
       throw;
     }
   }
@@ -88,6 +90,7 @@ class MpiBackend : public Backend {
 
  private:
   void run_on_host(const Call& call) {
+    if (!is_transfer(call.operation)) scratch_.clear();
     PeerWatch peers(options_.host, is_transfer(call.operation) ? call.peer : -1);
     const MpiWait wait(call.timeout, to_string(call.operation), &peers, &aborted_);
     switch (call.operation) {
@@ -143,8 +146,7 @@ class MpiBackend : public Backend {
   // The parts are reduced in memory of our own, because only the root's buffer may change.
   void reduce(const Call& call, const MpiWait& wait) {
     Call step = divided(call);
-    std::vector<std::byte> result(step.output.bytes());
-    const Buffer own(result.data(), step.output.count, step.output.type);
+    const Buffer own(scratch(step.output.bytes()), step.output.count, step.output.type);
     reduce_scatter(step, own, wait);
     Call gathering = call;
     gathering.operation = Operation::gather;
@@ -170,8 +172,7 @@ class MpiBackend : public Backend {
   // multiplied before it is sent.
   void reduce_scatter(const Call& call, const Buffer& output, const MpiWait& wait) {
     const auto ranks = static_cast<std::size_t>(options_.size);
-    std::vector<std::vector<std::byte>> scaled(ranks);
-    std::vector<std::byte> received(output.bytes() * ranks);
+    std::byte* received = scratch(output.bytes() * ranks);
     std::vector<Message> out;
     std::vector<Message> in;
     std::vector<ReductionSource> sources;
@@ -179,13 +180,12 @@ class MpiBackend : public Backend {
       const int rank = static_cast<int>(peer);
       ConstBuffer part = input_part(call, rank, options_.size);
       if (call.op.kind == ReduceOp::premultiplied_sum && part.count > 0) {
-        scaled[peer].resize(part.bytes());
         const ReductionSource source{part.data, call.op.factor};
-        void* place = scaled[peer].data();
+        void* place = scratch(part.bytes());
         ddp::reduce(part.type, call.op, {&source, 1}, {&place, 1}, part.count);
         part.data = place;
       }
-      std::byte* place = received.data() + peer * output.bytes();
+      std::byte* place = received + peer * output.bytes();
       sources.push_back({rank == options_.rank ? part.data : place, average_factor(call)});
       if (rank == options_.rank) continue;
       out.push_back({rank, const_cast<void*>(part.data), part.bytes()});
@@ -235,8 +235,19 @@ class MpiBackend : public Backend {
       }
     };
     for (const Message& message : incoming) begin(message, false);
+    const std::size_t receives = requests.size();
     for (const Message& message : outgoing) begin(message, true);
-    for (MPI_Request& request : requests) wait(MPI_SUCCESS, request);
+    try {
+      for (MPI_Request& request : requests) wait(MPI_SUCCESS, request);
+    } catch (...) {
+      // What comes later is not to be written to memory that is not there any more.
+      for (std::size_t i = 0; i < receives; ++i) {
+        if (requests[i] == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&requests[i]);
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+      }
+      throw;
+    }
   }
 
   // MPI guarantees tags up to 32767.
@@ -250,8 +261,12 @@ class MpiBackend : public Backend {
                 "backend mpi works on host memory only; this buffer is in GPU memory. Use nccl.");
   }
 
+  // Memory of this collective's own.
+  std::byte* scratch(std::size_t bytes) { return scratch_.emplace_back(bytes).data(); }
+
   const BackendOptions options_;
   MpiCommunicator communicator_;
+  std::vector<std::vector<std::byte>> scratch_;
   std::atomic<bool> aborted_ = false;
 };
 // NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker)
@@ -263,15 +278,24 @@ ProbeResult probe(const BackendOptions& options) {
 }
 
 std::string broadcast(const BackendOptions& options, const std::string& text) {
-  const MpiCommunicator communicator(options);
+  MpiCommunicator communicator(options);
   const MpiWait wait(options.timeout, "tell where the ranks meet");
-  int bytes = static_cast<int>(text.size());
-  MPI_Request request = MPI_REQUEST_NULL;
-  wait(MPI_Ibcast(&bytes, 1, MPI_INT, 0, communicator.get(), &request), request);
-  std::string result(static_cast<std::size_t>(bytes), ' ');
-  if (options.rank == 0) result = text;
-  wait(MPI_Ibcast(result.data(), bytes, MPI_CHAR, 0, communicator.get(), &request), request);
-  return result;
+  struct Told {
+    int bytes = 0;
+    std::string text;
+  };
+  auto told = std::make_unique<Told>(Told{static_cast<int>(text.size()), text});
+  try {
+    MPI_Request request = MPI_REQUEST_NULL;
+    wait(MPI_Ibcast(&told->bytes, 1, MPI_INT, 0, communicator.get(), &request), request);
+    told->text.resize(static_cast<std::size_t>(told->bytes));
+    wait(MPI_Ibcast(told->text.data(), told->bytes, MPI_CHAR, 0, communicator.get(), &request), request);
+  } catch (...) {
+    communicator.say_failed();
+    told.release();  // NOLINT: MPI still has it
+    throw;
+  }
+  return told->text;
 }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param)

@@ -51,7 +51,7 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
     look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
     return id;
   }
-  // Not a wait in the store: the same connection serves the other way's id.
+  // Not a wait in the store, which could not look around.
   const auto end = std::chrono::steady_clock::now() + members.timeout;
   while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
     members.look_around();

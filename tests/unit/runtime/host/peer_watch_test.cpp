@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/limits.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/host_groups.h"
@@ -24,6 +25,29 @@ TEST_CASE("a rank that failed is found after a while and named") {
       watch.look();
     }
   });
+}
+
+TEST_CASE("a rank that left is lost but for those whose collectives it has completed") {
+  auto groups = meet_on_one_host(2);
+  const auto is_lost = [&] {
+    PeerWatch watch(groups[0]);
+    const auto end = std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace;
+    try {
+      while (std::chrono::steady_clock::now() < end) watch.look();
+      return false;
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::peer_lost;
+    }
+  };
+  HostArea& other = groups[0]->area(1 - groups[0]->own());
+  groups[1].reset();
+  CHECK(is_lost());  // nothing was called
+  groups[0]->own_area().shown = 3;
+  other.shown = 3;
+  other.done = 2;
+  CHECK(is_lost());  // it was called, and dropped
+  other.done = 3;
+  CHECK_FALSE(is_lost());
 }
 
 TEST_CASE("without other ranks on this machine there is nothing to look at") {
