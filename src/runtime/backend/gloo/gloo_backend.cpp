@@ -24,6 +24,8 @@ namespace {
 constexpr std::size_t kSegment = std::size_t{32} << 20;
 // Up to this the whole buffer goes to every rank, which saves the second step.
 constexpr std::size_t kOneStep = std::size_t{16} << 10;
+// Between two ranks that sends no more bytes than two steps, only more is reduced.
+constexpr std::size_t kOneStepOfTwo = std::size_t{512} << 10;
 
 class GlooBackend : public Backend {
  public:
@@ -143,7 +145,8 @@ class GlooBackend : public Backend {
   // Every rank reduces its share of all ranks' data, and gives the result to all, or to the root. In one step: every
   // rank reduces all of it.
   void reduce_segment(const Call& call, const Buffer& data, std::uint64_t step) {
-    const bool one_step = call.operation == Operation::all_reduce && data.bytes() <= kOneStep;
+    const std::size_t most = size_ == 2 ? kOneStepOfTwo : kOneStep;
+    const bool one_step = call.operation == Operation::all_reduce && data.bytes() <= most;
     const auto share = [&](int rank) {
       return one_step ? data : share_of(data, static_cast<std::size_t>(rank), static_cast<std::size_t>(size_));
     };

@@ -93,13 +93,15 @@ TEST_CASE("collectives of more than a staging buffer give what the reference giv
   }
 }
 
-TEST_CASE("all_reduce works above the size where an algorithm changes") {
+TEST_CASE("all_reduce works on both sides of the sizes where an algorithm changes") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     for (const int size : {2, 3}) {
       RankThreads(backend.make, size).all_succeed([](RankThreads::Rank& self) {
         Check floats(self.group(), DataType::f32, std::size_t{1} << 20);
         check_all_reduce(floats, ReduceOp::sum);
+        Check fewer(self.group(), DataType::f32, 100'001);
+        check_all_reduce(fewer, ReduceOp::average);
         Check bytes(self.group(), DataType::u8, (std::size_t{4} << 20) + 3);
         check_all_reduce(bytes, ReduceOp::product);
       });
