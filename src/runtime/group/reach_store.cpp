@@ -4,12 +4,10 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/host_name.h"
 #include "base/limits.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -121,9 +120,7 @@ std::shared_ptr<Store> meet_by_mpi(const Environment& environment, milliseconds 
   std::string place;
   if (environment.rank == 0) {
     const std::uint16_t port = serve_here(one_machine ? "localhost" : kEverywhere, 0);
-    std::array<char, HOST_NAME_MAX + 1> host{"localhost"};
-    if (!one_machine) ::gethostname(host.data(), host.size() - 1);
-    place = std::string(host.data()) + " " + std::to_string(port);
+    place = (one_machine ? "localhost" : base::host_name()) + " " + std::to_string(port);
   }
   place = mpi.plugin->broadcast(options, place);
   const std::vector<std::string> words = base::split(place, ' ');

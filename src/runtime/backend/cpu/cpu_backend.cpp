@@ -3,8 +3,7 @@
 //   eager   small ones. Data go into the staging buffer before the ranks arrive for the first time; that is all that
 //           others need of this rank, so begin() does it.
 //   near    every giver's data are mapped by all. One round to say where they are, one to say that they have been read.
-//   A
-//           reduction is divided between the ranks: each reduces its part of all buffers, into all of them.
+//           A reduction is divided between the ranks: each reduces its part of all buffers, into all of them.
 //   staged  piece by piece through the staging buffers, one round a piece (staged.h).
 //
 // That the system copies memory between processes (process_vm_readv) is no way: staging takes half as long, from 128

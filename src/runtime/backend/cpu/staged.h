@@ -25,9 +25,6 @@ class Staged {
   void move(const Movement& own);
   void reduce(const Call& call);
 
-  // Which part of a buffer a rank reduces. Parts begin at multiples of 64 bytes.
-  Buffer part_of(const Buffer& buffer, std::size_t index) const;
-
  private:
   struct Piece {
     std::size_t first = 0;  // bytes
@@ -37,6 +34,8 @@ class Staged {
   static Piece piece_of(std::size_t bytes, std::size_t step, std::size_t round);
 
   std::size_t stage_bytes() const;
+  // Which part of a buffer a rank reduces. Parts begin at multiples of 64 bytes.
+  Buffer part_of(const Buffer& buffer, std::size_t index) const;
 
   void fill(const Movement& own, std::size_t step, std::size_t round);
   void drain(const Movement& own, std::size_t step, std::size_t round);

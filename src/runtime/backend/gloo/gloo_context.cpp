@@ -5,8 +5,7 @@
 //
 // Gloo's own collectives are not used. When a connection breaks at the wrong moment, Gloo forgets to wake the thread
 // that waits for a message of it, and that thread can be woken by the owner of the message's buffer alone; those of
-// Gloo's collectives are out of reach. So the buffers are ours, and a thread watches: when the group is aborted it ends
-// all waits, and when a peer of this machine is gone those for this peer.
+// Gloo's collectives are out of reach. So the buffers are ours, and gloo_watch.h ends the waits that are in vain.
 //
 // A message that arrives for memory that is not there any more ends the process (std::terminate on Gloo's thread). So
 // before a failure leaves this file, all connections are broken.
@@ -20,15 +19,11 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "base/hash.h"
-#include "base/limits.h"
 #include "base/sigpipe_guard.h"
 #include "base/text.h"
 #include "runtime/backend/gloo/gloo_watch.h"
