@@ -120,7 +120,7 @@ void train(const Options& options) {
 
     data_parallel.zero_gradients();
     const double loss = model.forward(corpus.train, positions);
-    model.backward(gradients, [&](charlm::ParameterIndex index) { data_parallel.ready(index); });
+    model.backward(gradients, [&](charlm::ParameterIndex index) { data_parallel.mark_ready(index); });
     data_parallel.finish();
     adam.step(gradients, ++step);
     progress.update(step, loss);

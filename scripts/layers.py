@@ -71,6 +71,7 @@ TESTED_ELSEWHERE = {
     "runtime/reduction/kernels_portable.cpp": "unit/runtime/reduction/reduction_test.cpp",
     "runtime/group/work.cpp": "unit/runtime/group/operation_queue_test.cpp",
     "runtime/backend/backend.cpp": "unit/runtime/ddp/reducer_test.cpp",
+    "runtime/ddp/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",
     "bench/collective_bench.cpp": "integration/bench_test.py",
     "runtime/backend/cpu/cpu_backend.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/host/contract.cpp": "unit/runtime/group/process_group_test.cpp",

@@ -5,7 +5,7 @@
 //     ddp::DistributedDataParallel data_parallel(world, parameters);  // checks, gives all ranks rank 0's values
 //     ddp::DistributedSampler sampler(dataset_size, world);        // each rank its share
 //     ddp::Checkpoint checkpoint("model.safetensors", world);      // whole or not there
-//     for (…) { backward; data_parallel.ready(i); data_parallel.finish(); optimizer step; checkpoint.save(…); }
+//     for (…) { backward; data_parallel.mark_ready(i); data_parallel.finish(); optimizer step; checkpoint.save(…); }
 //   }
 //
 // examples/train_charlm.cpp is a complete program. Everything throws ddp::Error (ddp/error.h).
@@ -14,15 +14,18 @@
 #include <ddp/buffer.h>
 #include <ddp/call_site.h>
 #include <ddp/checkpoint.h>
+#include <ddp/communication_hook.h>
 #include <ddp/data_type.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/distributed_sampler.h>
 #include <ddp/environment.h>
 #include <ddp/error.h>
+#include <ddp/gradient_accumulation.h>
 #include <ddp/init.h>
 #include <ddp/memory.h>
 #include <ddp/process_group.h>
 #include <ddp/reduce_op.h>
+#include <ddp/step_statistics.h>
 #include <ddp/store.h>
 #include <ddp/version.h>
 #include <ddp/work.h>

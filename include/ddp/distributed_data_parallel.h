@@ -3,74 +3,148 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/communication_hook.h>
 #include <ddp/process_group.h>
+#include <ddp/step_statistics.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace ddp {
 
+class Accumulation;
+class NoSync;
+
+// The same on all ranks.
 struct DataParallelOptions {
   // Gradients travel in buckets, filled from the last parameter to the first: backward reaches the last layers first. A
   // bucket is closed once it holds at least so many bytes; the first one is small so that communication starts early.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
+
+  // After the first synchronised step the buckets are filled anew, in the order in which rank 0's gradients became
+  // ready. Once, and never with find_unused. Gradients stay where they are.
+  bool rebuild_buckets = true;
+
+  // Parameters that a step does not use need not be marked; they count as zero gradients of this rank. finish() starts
+  // the buckets that they are in, and tells which parameters no rank has used: unused_parameters().
+  bool find_unused = false;
+
+  // Every step marks the same parameters, each as often as in the first step (weights that are shared, layers that are
+  // computed again in backward); those that the first step does not mark are unused. The first step starts its buckets
+  // in finish().
+  bool static_graph = false;
+
+  // What is not trained but belongs to the model, as running means: given to all ranks at construction and by
+  // broadcast_buffers(). Any type.
+  std::vector<Tensor> buffers = {};
+
+  // How buckets are reduced; nothing: make_mean_hook().
+  std::shared_ptr<CommunicationHook> hook = nullptr;
 };
 
 // Owns the gradients: `gradient(i)` is a view into a bucket, so nothing is copied before it is reduced. Not thread-safe
-// but for ready(), which any thread may call. The group and the parameters' memory must outlive it.
+// but for mark_ready(), which any thread may call. The group and the parameters' memory must outlive it.
 //
 //   ddp::DistributedDataParallel data_parallel(world, {{"weight", weight, {64, 32}}, {"bias", bias, {64}}});
 //   for (const auto& batch : batches) {
 //     data_parallel.zero_gradients();
 //     backward(batch, data_parallel.gradient<float>(0), data_parallel.gradient<float>(1));
-//     data_parallel.ready(1);              // in the order in which backward completes them
-//     data_parallel.ready(0);
+//     data_parallel.mark_ready(1);         // in the order in which backward completes them
+//     data_parallel.mark_ready(0);
 //     data_parallel.finish();              // gradients now hold the mean over all ranks
 //     optimizer.step();
 //   }
 class DDP_EXPORT DistributedDataParallel {
  public:
   // Collective. Checks that all ranks registered the same names, types and shapes in the same order, then gives every
-  // rank the values of rank 0. Throws mismatch, naming the ranks and the first difference, on every rank.
+  // rank the values of rank 0. Throws mismatch, naming the ranks and the first difference, on every rank. Parameters
+  // are of a floating-point type.
   DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {});
   // Waits for reductions under way.
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
+  ProcessGroup& group() const;
   std::span<const Tensor> parameters() const;
 
-  // The gradient of parameter `index`, same count and type, in memory owned by this object. Throws invalid_argument if
-  // there is no such parameter, or T is not its type.
+  // The gradient of parameter `index`, same count and type, in memory owned by this object; it never moves. Throws
+  // invalid_argument if there is no such parameter, or T is not its type.
   Buffer gradient(std::size_t index) const;
   template <typename T>
   std::span<T> gradient(std::size_t index) const {
     return gradient(index).as<T>();
   }
 
-  // Sets every gradient to 0. Call it before backward adds to them.
+  // Sets every gradient to 0. Call it before backward adds to them. Throws invalid_argument in the middle of a step.
   void zero_gradients();
 
   // Says that the gradient of parameter `index` is complete on this rank for this step. When all of a bucket's
   // gradients are, and all earlier buckets have started, the bucket's all-reduce starts. Throws invalid_argument if the
   // parameter was already ready in this step.
-  void ready(std::size_t index);
+  void mark_ready(std::size_t index);
 
-  // Waits until all buckets are averaged, and begins the next step. Throws invalid_argument, naming the parameters, if
-  // some were never ready; otherwise what the reductions throw, and after that every ready() throws the same.
+  // Waits until all buckets are averaged, and begins the next step. Each rank's gradients are divided by the number of
+  // ranks and then summed, as in PyTorch. Throws invalid_argument, naming the parameters, if some were never marked;
+  // otherwise what the reductions throw, and after that mark_ready() throws the same.
   void finish();
 
+  // Steps that are not synchronised while the result lives; the gradients of each add up on this rank. Take it before
+  // the step's first mark_ready(). The gradients are divided by the number of ranks only: where they are to be the mean
+  // over several steps, too, use accumulate().
+  //
+  //   { auto local = data_parallel.no_sync(); backward(first_half); data_parallel.finish(); }
+  //   backward(second_half); data_parallel.finish();
+  NoSync no_sync();
+
+  // Windows of `micro_steps` steps, of which the last is synchronised. See Accumulation. One at a time.
+  Accumulation accumulate(std::int64_t micro_steps);
+
+  // Throws invalid_argument, with `what` as its subject, unless the gradients are the mean over all ranks: after
+  // finish() without no_sync(), before the next zero_gradients() or mark_ready(). An optimizer that asks this never
+  // steps on one rank's own gradients.
+  void require_synchronized(std::string_view what) const;
+
+  // Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1, and returns the norm: the square root of
+  // the sum of the squares of all gradients (as torch.nn.utils.clip_grad_norm_). The same on all ranks. One that is not
+  // finite is returned, and nothing scaled. Throws as require_synchronized(), or invalid_argument if max_norm is not
+  // positive.
+  double clip_gradients(double max_norm);
+
+  // Collective. Gives all ranks rank `root`'s buffers (DataParallelOptions). Before a forward that reads them.
+  void broadcast_buffers(int root = 0);
+
+  // With find_unused or static_graph: the parameters that no rank has used up to the last finish(), ascending. An
+  // optimizer should leave them as they are.
+  std::span<const std::size_t> unused_parameters() const;
+
   std::size_t bucket_count() const;
+  // By bucket, in the order in which they are reduced: the parameters in it.
+  std::vector<std::vector<std::size_t>> buckets() const;
+
+  // Of the synchronised steps so far, or since reset_statistics().
+  const StepStatistics& statistics() const;
+  void reset_statistics();
 
   // Collective. The hash of this rank's parameter bytes; throws mismatch, naming the ranks, unless all ranks have the
   // same.
   std::uint64_t verify_parameters();
 
  private:
+  friend class Accumulation;
+  friend class NoSync;
+  // For the next step to begin. If it is synchronised, gradients become `factor` times the mean over all ranks.
+  void plan_step(bool synchronizes, double factor);
+  void enter_no_sync(int levels);
+  bool step_began() const;
+  // finish() without asking for what was never marked.
+  void finish_step();
+
   class Implementation;
   std::unique_ptr<Implementation> implementation_;
 };

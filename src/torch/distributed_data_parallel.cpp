@@ -92,7 +92,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
         if (const auto reducer = self.lock()) reducer->finish();
       });
     }
-    core.ready(index);
+    core.mark_ready(index);
   }
 
   void finish() {

@@ -1,6 +1,7 @@
 #include "runtime/ddp/bucket_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace ddp {
@@ -13,24 +14,67 @@ std::size_t align(std::size_t count, DataType type) {
   return (count + elements - 1) / elements * elements;
 }
 
-}  // namespace
-
-std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const BucketLimits& limits) {
-  std::vector<Bucket> closed;
-  std::vector<Bucket> open;  // at most one a type, in the order of first use
-  for (std::size_t i = parameters.size(); i-- > 0;) {
-    const auto [type, count] = parameters[i];
-    auto bucket = std::find_if(open.begin(), open.end(), [type = type](const Bucket& b) { return b.type == type; });
-    if (bucket == open.end()) bucket = open.insert(open.end(), Bucket{type, 0, {}});
-    bucket->slots.push_back({i, bucket->count});
-    bucket->count += align(count, type);
-    const std::size_t limit = closed.empty() ? limits.first_bytes : limits.bytes;
-    if (bucket->count * size_of(type) >= limit) {
-      closed.push_back(std::move(*bucket));
-      open.erase(bucket);
+// Those that follow each other become one.
+std::vector<ArenaRange> ranges_of(const Bucket& bucket, std::span<const ParameterSize> parameters,
+                                  const GradientLayout& layout) {
+  std::vector<ArenaRange> pieces;
+  for (const std::size_t i : bucket.parameters) pieces.push_back({layout.first[i], parameters[i].count});
+  std::sort(pieces.begin(), pieces.end(), [](const ArenaRange& a, const ArenaRange& b) {
+    return std::pair(a.first, a.count) < std::pair(b.first, b.count);
+  });
+  std::vector<ArenaRange> ranges;
+  for (const ArenaRange& piece : pieces) {
+    if (piece.count == 0) continue;
+    if (ranges.empty() || align(ranges.back().first + ranges.back().count, bucket.type) != piece.first) {
+      ranges.push_back(piece);
+    } else {
+      ranges.back().count = piece.first + piece.count - ranges.back().first;
     }
   }
-  std::move(open.begin(), open.end(), std::back_inserter(closed));
+  return ranges;
+}
+
+}  // namespace
+
+GradientLayout lay_out(std::span<const ParameterSize> parameters) {
+  GradientLayout layout;
+  layout.first.resize(parameters.size());
+  for (std::size_t i = parameters.size(); i-- > 0;) {
+    std::size_t& end = layout.arena_counts[static_cast<std::size_t>(parameters[i].type)];
+    layout.first[i] = end;
+    end += align(parameters[i].count, parameters[i].type);
+  }
+  return layout;
+}
+
+std::vector<std::size_t> reverse_order(std::size_t n) {
+  std::vector<std::size_t> order(n);
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return order;
+}
+
+std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const GradientLayout& layout,
+                                 std::span<const std::size_t> order, const BucketLimits& limits) {
+  struct Open {
+    Bucket bucket;
+    std::size_t bytes = 0;
+  };
+  std::vector<Bucket> closed;
+  std::vector<Open> open;  // at most one a type, in the order of first use
+  for (const std::size_t i : order) {
+    const auto [type, count] = parameters[i];
+    auto current =
+        std::find_if(open.begin(), open.end(), [type = type](const Open& o) { return o.bucket.type == type; });
+    if (current == open.end()) current = open.insert(open.end(), Open{{type, {}, {}}, 0});
+    current->bucket.parameters.push_back(i);
+    current->bytes += align(count, type) * size_of(type);
+    if (current->bytes >= (closed.empty() ? limits.first_bytes : limits.bytes)) {
+      closed.push_back(std::move(current->bucket));
+      open.erase(current);
+    }
+  }
+  for (Open& rest : open) closed.push_back(std::move(rest.bucket));
+  for (Bucket& bucket : closed) bucket.ranges = ranges_of(bucket, parameters, layout);
   return closed;
 }
 

@@ -1,45 +1,62 @@
-// How gradients are put into buckets: a pure function of the parameters' sizes, the same on every rank.
+// Where each gradient lies, and which gradients travel together: pure functions of the parameters' sizes and of an
+// order, the same on every rank.
 #pragma once
 
 #include <ddp/buffer.h>
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 namespace ddp {
 
-struct BucketLimits {
-  std::size_t first_bytes = 0;
-  std::size_t bytes = 0;
-};
-
 struct ParameterSize {
   DataType type = DataType::f32;
   std::size_t count = 0;
 };
 
-// Where one parameter's gradient lies inside its bucket.
-struct BucketSlot {
-  std::size_t parameter = 0;  // index of registration
-  std::size_t first = 0;      // element of the bucket where it begins
+// The gradients of each type lie in one arena. They never move: programs keep pointers to them.
+struct GradientLayout {
+  std::vector<std::size_t> first;                                // by parameter: element of its type's arena
+  std::array<std::size_t, kDataTypes.size()> arena_counts = {};  // by type: elements, padding included
 
-  friend bool operator==(const BucketSlot&, const BucketSlot&) = default;
+  std::size_t arena_count(DataType type) const { return arena_counts[static_cast<std::size_t>(type)]; }
+};
+
+// From the last parameter to the first, which is about the order in which backward completes them: so a bucket is
+// mostly one piece of memory. Each begins at a multiple of 64 bytes, for vector instructions.
+GradientLayout lay_out(std::span<const ParameterSize> parameters);
+
+// Elements of an arena.
+struct ArenaRange {
+  std::size_t first = 0;
+  std::size_t count = 0;
+
+  friend bool operator==(const ArenaRange&, const ArenaRange&) = default;
 };
 
 struct Bucket {
   DataType type = DataType::f32;
-  std::size_t count = 0;  // elements, padding included
-  std::vector<BucketSlot> slots;
+  std::vector<std::size_t> parameters;
+  std::vector<ArenaRange> ranges;  // the parameters' gradients and the padding between, in as few pieces as possible
 
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// Every parameter lies in exactly one bucket; a bucket holds one type. Parameters are taken from the last to the first;
-// each is appended to its type's open bucket, which is closed once it holds at least the limit (so a bucket overshoots
-// by up to one parameter, as in PyTorch). The first bucket to be closed has the smaller limit. Buckets come in the
-// order in which they are closed, then the open rest, and that is the order in which they are reduced. Each gradient
-// begins at a multiple of 64 bytes, for vector instructions.
-std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const BucketLimits& limits);
+struct BucketLimits {
+  std::size_t first_bytes = 0;
+  std::size_t bytes = 0;
+};
+
+// 0 … n-1 backwards.
+std::vector<std::size_t> reverse_order(std::size_t n);
+
+// Every parameter is in exactly one bucket; a bucket holds one type. Parameters are taken in `order`; each is appended
+// to its type's open bucket, which is closed once it holds at least the limit (so a bucket overshoots by up to one
+// parameter, as in PyTorch). The first bucket to be closed has the smaller limit. Buckets come in the order in which
+// they are closed, then the open rest, and that is the order in which they are reduced.
+std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const GradientLayout& layout,
+                                 std::span<const std::size_t> order, const BucketLimits& limits);
 
 }  // namespace ddp

@@ -1,57 +1,80 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/error.h>
+#include <ddp/gradient_accumulation.h>
 
-#include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <exception>
+#include <string>
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/reducer.h"
 #include "runtime/group/agreement.h"
+#include "runtime/reduction/reduction.h"
 
 namespace ddp {
 namespace {
 
 // What is wrong with this rank's arguments; empty if nothing.
-std::string find_parameter_fault(std::span<const Tensor> parameters) {
+std::string find_parameter_fault(std::span<const Tensor> parameters, std::span<const Tensor> buffers) {
   if (parameters.empty()) return "DistributedDataParallel: no parameters";
   for (const Tensor& tensor : parameters) {
-    if (tensor.data.type != DataType::f32 && tensor.data.type != DataType::f64) {
+    if (!is_floating_point(tensor.data.type)) {
       return "parameter " + describe(tensor) + " is not of a floating-point type";
     }
   }
-  return find_fault(parameters);
+  const std::string fault = find_fault(parameters);
+  return fault.empty() ? find_fault(buffers) : fault;
+}
+
+// One line each; whatever ranks must agree on beside their tensors.
+std::string describe_options(const DataParallelOptions& options) {
+  const auto switched = [](bool on) { return on ? "on" : "off"; };
+  return "buckets of " + std::to_string(options.first_bucket_bytes) + " and " + std::to_string(options.bucket_bytes) +
+         " bytes\nrebuild_buckets " + switched(options.rebuild_buckets) + "\nfind_unused " +
+         switched(options.find_unused) + "\nstatic_graph " + switched(options.static_graph) + "\n" +
+         (options.hook ? "a hook" : "no hook") + "\n";
 }
 
 // Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
-void check_parameters(ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
-  const std::string fault = find_parameter_fault(parameters);
-  const auto disagreement = first_disagreement(group, fault.empty() ? describe_all(parameters) : "a fault: " + fault);
+void check_arguments(ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
+  const std::string fault = find_parameter_fault(parameters, options.buffers);
+  const auto disagreement = first_disagreement(
+      group, fault.empty() ? describe_all(parameters) + describe_all(options.buffers) : "a fault: " + fault);
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
   if (disagreement) {
-    throw Error(ErrorKind::mismatch, "the ranks' models differ: " + *disagreement +
-                                         ". All ranks must register the same parameters in the same order.");
+    throw Error(ErrorKind::mismatch,
+                "the ranks' models differ: " + *disagreement +
+                    ". All ranks must register the same parameters and buffers in the same order.");
   }
-  const auto different_options = first_disagreement(
-      group, std::to_string(options.first_bucket_bytes) + " and " + std::to_string(options.bucket_bytes));
+  const auto different_options = first_disagreement(group, describe_options(options));
   if (!different_options) return;
-  throw Error(ErrorKind::mismatch, "the ranks' bucket sizes (DataParallelOptions) differ: " + *different_options);
+  throw Error(ErrorKind::mismatch, "the ranks' DataParallelOptions differ: " + *different_options);
 }
 
-std::vector<ParameterSize> sizes(std::span<const Tensor> parameters) {
-  std::vector<ParameterSize> result;
-  for (const Tensor& tensor : parameters) result.push_back({tensor.data.type, tensor.data.count});
-  return result;
+void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int root) {
+  std::vector<Work> works;
+  for (const Tensor& tensor : tensors) {
+    works.push_back(group.broadcast(tensor.data, root, {.timeout = {}, .name = tensor.name, .stream = {}}));
+  }
+  for (Work& work : works) work.wait();
 }
 
 }  // namespace
 
 class DistributedDataParallel::Implementation {
  public:
-  Implementation(ProcessGroup& group_, std::vector<Tensor> parameters_, const DataParallelOptions& options)
+  Implementation(ProcessGroup& group_, std::vector<Tensor> parameters_, DataParallelOptions options)
       : group(group_),
         parameters(std::move(parameters_)),
-        reducer(group, sizes(parameters), {options.first_bucket_bytes, options.bucket_bytes}) {}
+        buffers(std::move(options.buffers)),
+        reducer(group, parameters,
+                {.limits = {options.first_bucket_bytes, options.bucket_bytes},
+                 .rebuild = options.rebuild_buckets,
+                 .find_unused = options.find_unused,
+                 .static_graph = options.static_graph,
+                 .hook = options.hook ? std::move(options.hook) : make_mean_hook()}) {}
 
   void require_parameter(std::size_t index, const char* function) const {
     if (index < parameters.size()) return;
@@ -59,20 +82,40 @@ class DistributedDataParallel::Implementation {
                 std::string(function) + ": there is no parameter " + std::to_string(index));
   }
 
+  // Only steps that have not begun follow it.
+  void plan() {
+    const bool synchronizes = window_synchronizes && no_sync_levels == 0;
+    if (!reducer.began()) reducer.plan_step({synchronizes, window_factor / group.size()});
+  }
+
   ProcessGroup& group;
   const std::vector<Tensor> parameters;
+  const std::vector<Tensor> buffers;
   Reducer reducer;
   std::exception_ptr failure;  // of a finish(): the object is of no use after it
+
+  int no_sync_levels = 0;
+  bool window_synchronizes = true;
+  double window_factor = 1;
+
+  // Since zero_gradients() or the last synchronised step.
+  std::int64_t local_steps = 0;
+  bool is_synchronized = false;
 };
 
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters,
                                                  DataParallelOptions options) {
-  check_parameters(group, parameters, options);
-  implementation_ = std::make_unique<Implementation>(group, std::move(parameters), options);
-  for (const Tensor& tensor : implementation_->parameters) group.broadcast(tensor.data, 0).wait();
+  check_arguments(group, parameters, options);
+  implementation_ = std::make_unique<Implementation>(group, std::move(parameters), std::move(options));
+  broadcast_all(group, implementation_->parameters, 0);
+  broadcast_buffers();
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
+
+ProcessGroup& DistributedDataParallel::group() const {
+  return implementation_->group;
+}
 
 std::span<const Tensor> DistributedDataParallel::parameters() const {
   return implementation_->parameters;
@@ -80,19 +123,27 @@ std::span<const Tensor> DistributedDataParallel::parameters() const {
 
 Buffer DistributedDataParallel::gradient(std::size_t index) const {
   implementation_->require_parameter(index, "gradient");
-  return implementation_->reducer.gradient(index);
+  return implementation_->reducer.gradient(index).data;
 }
 
 void DistributedDataParallel::zero_gradients() {
+  if (implementation_->reducer.began()) {
+    throw Error(ErrorKind::invalid_argument,
+                "zero_gradients: gradients of this step were marked ready, and may be under way. Call finish() first.");
+  }
   implementation_->reducer.zero();
+  implementation_->is_synchronized = false;
+  implementation_->local_steps = 0;
 }
 
-void DistributedDataParallel::ready(std::size_t index) {
-  implementation_->require_parameter(index, "ready");
+void DistributedDataParallel::mark_ready(std::size_t index) {
+  implementation_->require_parameter(index, "mark_ready");
   if (implementation_->failure) std::rethrow_exception(implementation_->failure);
-  if (!implementation_->reducer.ready(index)) {
-    throw Error(ErrorKind::invalid_argument, "ready: the gradient of " + describe(implementation_->parameters[index]) +
-                                                 " was ready before in this step. Call finish() between steps.");
+  if (!implementation_->reducer.mark_ready(index)) {
+    throw Error(ErrorKind::invalid_argument,
+                "mark_ready: the gradient of " + describe(implementation_->parameters[index]) +
+                    " was complete before in this step. Call finish() between steps; if a step uses the parameter more "
+                    "than once, set static_graph.");
   }
 }
 
@@ -101,19 +152,114 @@ void DistributedDataParallel::finish() {
   if (!missing.empty()) {
     std::vector<std::string> names;
     for (const std::size_t index : missing) names.push_back(implementation_->parameters[index].name);
-    throw Error(ErrorKind::invalid_argument, "finish: these parameters were never ready in this step: " +
-                                                 base::join(names, ", ") + ". Every rank must call ready() for each.");
+    throw Error(ErrorKind::invalid_argument,
+                "finish: these parameters were never ready in this step: " + base::join(names, ", ") +
+                    ". Every rank must call mark_ready() for each. If steps leave "
+                    "parameters unused, set find_unused.");
   }
+  finish_step();
+}
+
+void DistributedDataParallel::finish_step() {
+  Implementation& self = *implementation_;
+  const bool synchronizes = self.reducer.step_plan().synchronizes;
   try {
-    implementation_->reducer.finish();
+    self.reducer.finish();
   } catch (...) {
-    implementation_->failure = std::current_exception();
+    self.failure = std::current_exception();
     throw;
   }
+  self.is_synchronized = synchronizes;
+  self.local_steps = synchronizes ? 0 : self.local_steps + 1;
+  self.plan();
+}
+
+void DistributedDataParallel::plan_step(bool synchronizes, double factor) {
+  implementation_->window_synchronizes = synchronizes;
+  implementation_->window_factor = factor;
+  implementation_->plan();
+}
+
+void DistributedDataParallel::enter_no_sync(int levels) {
+  implementation_->no_sync_levels += levels;
+  implementation_->plan();
+}
+
+bool DistributedDataParallel::step_began() const {
+  return implementation_->reducer.began();
+}
+
+NoSync DistributedDataParallel::no_sync() {
+  if (step_began()) {
+    throw Error(ErrorKind::invalid_argument,
+                "no_sync: gradients of this step were marked ready, and may be under way. Take it before backward.");
+  }
+  return NoSync(*this);
+}
+
+Accumulation DistributedDataParallel::accumulate(std::int64_t micro_steps) {
+  return Accumulation(*this, micro_steps);
+}
+
+void DistributedDataParallel::require_synchronized(std::string_view what) const {
+  const Implementation& self = *implementation_;
+  const auto refuse = [what](const std::string& why) {
+    throw Error(ErrorKind::invalid_argument, std::string(what) + ": " + why);
+  };
+  if (self.failure) std::rethrow_exception(self.failure);
+  if (self.reducer.began()) refuse("gradients were marked ready, but finish() was not called");
+  if (self.local_steps > 0) {
+    refuse("the gradients are this rank's own, of " + base::counted(self.local_steps, "step") +
+           " that no_sync() or accumulate() kept from being synchronised. Step only after a synchronised finish().");
+  }
+  if (!self.is_synchronized) refuse("there was no finish() since the gradients were zeroed");
+}
+
+double DistributedDataParallel::clip_gradients(double max_norm) {
+  if (!(max_norm > 0)) {
+    throw Error(ErrorKind::invalid_argument,
+                "clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
+  }
+  require_synchronized("clip_gradients");
+  double squares = 0;
+  for (const DataType type : kDataTypes) {
+    const Buffer arena = implementation_->reducer.arena(type);
+    if (arena.count > 0) squares += sum_of_squares(arena);
+  }
+  const double norm = std::sqrt(squares);
+  const double factor = max_norm / (norm + 1e-6);
+  if (!std::isfinite(norm) || factor >= 1) return norm;
+  for (const DataType type : kDataTypes) {
+    const Buffer arena = implementation_->reducer.arena(type);
+    if (arena.count > 0) scale(arena, factor);
+  }
+  return norm;
+}
+
+void DistributedDataParallel::broadcast_buffers(int root) {
+  broadcast_all(implementation_->group, implementation_->buffers, root);
+}
+
+std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {
+  return implementation_->reducer.unused();
 }
 
 std::size_t DistributedDataParallel::bucket_count() const {
-  return implementation_->reducer.bucket_count();
+  return implementation_->reducer.buckets().size();
+}
+
+std::vector<std::vector<std::size_t>> DistributedDataParallel::buckets() const {
+  std::vector<std::vector<std::size_t>> result;
+  for (const Bucket& bucket : implementation_->reducer.buckets()) result.push_back(bucket.parameters);
+  return result;
+}
+
+const StepStatistics& DistributedDataParallel::statistics() const {
+  return implementation_->reducer.statistics();
+}
+
+void DistributedDataParallel::reset_statistics() {
+  implementation_->reducer.reset_statistics();
 }
 
 std::uint64_t DistributedDataParallel::verify_parameters() {

@@ -2,87 +2,207 @@
 
 #include <ddp/error.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <cstring>
 #include <exception>
+#include <numeric>
 
 #include "base/check.h"
 
 namespace ddp {
+namespace {
 
-Reducer::Reducer(ProcessGroup& group, std::span<const ParameterSize> parameters, const BucketLimits& limits)
-    : group_(group), places_(parameters.size()) {
-  for (Bucket& plan : plan_buckets(parameters, limits)) {
-    for (const BucketSlot& slot : plan.slots) {
-      places_[slot.parameter] = {buckets_.size(), slot.first, parameters[slot.parameter].count};
-    }
-    Memory memory = group.allocate(plan.count, plan.type);
-    buckets_.push_back({std::move(plan), std::move(memory), 0});
+std::vector<ParameterSize> sizes_of(std::span<const Tensor> parameters) {
+  std::vector<ParameterSize> result;
+  for (const Tensor& tensor : parameters) result.push_back({tensor.data.type, tensor.data.count});
+  return result;
+}
+
+double seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options)
+    : group_(group),
+      options_(std::move(options)),
+      sizes_(sizes_of(parameters)),
+      layout_(lay_out(sizes_)),
+      step_{true, 1.0 / group.size()},
+      used_(parameters.size()),
+      tracker_(parameters.size()) {
+  for (const DataType type : kDataTypes) {
+    const std::size_t count = layout_.arena_count(type);
+    if (count > 0) arenas_[static_cast<std::size_t>(type)] = group.allocate(count, type);
   }
-  begin_step();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& parameter = parameters[i];
+    const Buffer memory = arena(parameter.data.type);
+    gradients_.push_back({parameter.name, memory.slice(layout_.first[i], parameter.data.count), parameter.shape});
+  }
+  adopt(reverse_order(parameters.size()));
+  if (options_.static_graph) tracker_.expect({});
+  tracker_.begin();
+  step_began_ = Clock::now();
 }
 
 Reducer::~Reducer() {
   if (std::uncaught_exceptions() > 0) {
-    // Peers may never answer a rank that leaves; the exception must be heard all the same. A reduction that is still
-    // under way keeps its memory until it ends.
-    for (std::size_t i = 0; i < started_.size(); ++i) {
-      started_[i].then([memory = std::make_shared<Memory>(std::move(buckets_[i].memory))](const Error*) {});
+    // Peers may never answer a rank that leaves; the exception must be heard all the same. Reductions that are still
+    // under way keep the memory until they end.
+    const auto memory = std::make_shared<decltype(arenas_)>(std::move(arenas_));
+    for (UnderWay& bucket : under_way_) {
+      for (Work& work : bucket.communication.works) work.then([memory](const Error*) {});
     }
     return;
   }
-  for (Work& work : started_) {
-    try {
-      work.wait();
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever unwinds has an error of his own
+  for (UnderWay& bucket : under_way_) {
+    for (Work& work : bucket.communication.works) {
+      try {
+        work.wait();
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever unwinds has an error of his own
+      }
     }
   }
 }
 
-Buffer Reducer::gradient(std::size_t parameter) const {
-  const Place& place = places_.at(parameter);
-  return buckets_[place.bucket].buffer().slice(place.first, place.count);
+void Reducer::adopt(std::span<const std::size_t> order) {
+  plan_ = plan_buckets(sizes_, layout_, order, options_.limits);
+  views_.clear();
+  for (const Bucket& bucket : plan_) {
+    BucketViews views;
+    views.name = "bucket " + std::to_string(views_.size()) + ": " + gradients_[bucket.parameters.front()].name +
+                 (bucket.parameters.size() > 1 ? " …" : "");
+    for (const std::size_t parameter : bucket.parameters) views.gradients.push_back(gradients_[parameter]);
+    for (const ArenaRange& range : bucket.ranges) {
+      views.ranges.push_back(arena(bucket.type).slice(range.first, range.count));
+    }
+    views_.push_back(std::move(views));
+  }
+  tracker_.adopt(plan_);
+}
+
+GradientBucket Reducer::view(std::size_t bucket) const {
+  const BucketViews& views = views_[bucket];
+  return {bucket, views.name, views.gradients, views.ranges, step_.factor};
 }
 
 void Reducer::zero() {
-  for (const BucketState& bucket : buckets_) std::memset(bucket.buffer().data, 0, bucket.buffer().bytes());
+  for (const Memory& memory : arenas_) {
+    if (memory.buffer().count > 0) std::memset(memory.buffer().data, 0, memory.buffer().bytes());
+  }
 }
 
-bool Reducer::ready(std::size_t parameter) {
+bool Reducer::began() const {
   const std::lock_guard lock(mutex_);
-  if (is_ready_.at(parameter)) return false;
-  is_ready_[parameter] = true;
-  --buckets_[places_[parameter].bucket].pending;
-  start_filled_buckets();
+  return tracker_.began();
+}
+
+void Reducer::plan_step(const StepPlan& plan) {
+  DDP_CHECK(!began());
+  step_ = plan;
+}
+
+bool Reducer::mark_ready(std::size_t parameter) {
+  const std::lock_guard lock(mutex_);
+  if (!tracker_.mark(parameter)) return false;
+  used_[parameter] = 1;
+  if (step_.synchronizes) start(tracker_.complete_buckets());
   return true;
 }
 
 std::vector<std::size_t> Reducer::missing() const {
   const std::lock_guard lock(mutex_);
-  std::vector<std::size_t> result;
-  for (std::size_t i = 0; i < is_ready_.size(); ++i) {
-    if (!is_ready_[i]) result.push_back(i);
+  return allows_unused() ? std::vector<std::size_t>() : tracker_.missing();
+}
+
+// The first so many, but for those that are under way.
+void Reducer::start(std::size_t buckets) {
+  while (under_way_.size() < buckets) {
+    UnderWay& bucket = under_way_.emplace_back();
+    bucket.started = Clock::now();
+    bucket.ended = std::make_shared<std::atomic<Clock::rep>>(bucket.started.time_since_epoch().count());
+    bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1));
+    for (Work& work : bucket.communication.works) {
+      work.then([ended = bucket.ended](const Error*) { *ended = Clock::now().time_since_epoch().count(); });
+    }
   }
-  return result;
 }
 
 void Reducer::finish() {
-  DDP_CHECK(started_.size() == buckets_.size(), started_.size(), buckets_.size());
-  for (Work& work : started_) work.wait();
-  begin_step();
-}
-
-void Reducer::begin_step() {
-  const std::lock_guard lock(mutex_);
-  started_.clear();
-  is_ready_.assign(places_.size(), false);
-  for (BucketState& bucket : buckets_) bucket.pending = bucket.plan.slots.size();
-}
-
-void Reducer::start_filled_buckets() {
-  while (started_.size() < buckets_.size() && buckets_[started_.size()].pending == 0) {
-    started_.push_back(group_.all_reduce(buckets_[started_.size()].buffer(), ReduceOp::average));
+  const auto entered = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (step_.synchronizes) start(plan_.size());
+    if (tracker_.is_learning()) tracker_.expect(tracker_.times());
   }
+  if (step_.synchronizes) {
+    wait_for_buckets();
+    if (options_.find_unused || (options_.static_graph && !rebuilt_)) find_unused();
+    const auto left = Clock::now();
+    count(entered, left);
+    if (!rebuilt_) rebuild();
+    step_began_ = Clock::now();
+  }
+  const std::lock_guard lock(mutex_);
+  under_way_.clear();
+  tracker_.begin();
+}
+
+void Reducer::wait_for_buckets() {
+  for (std::size_t i = 0; i < under_way_.size(); ++i) {
+    Communication& communication = under_way_[i].communication;
+    for (Work& work : communication.works) work.wait();
+    communication.bytes += options_.hook->finish(group_, view(i));
+  }
+}
+
+void Reducer::find_unused() {
+  group_.all_reduce(used_, ReduceOp::max, {.timeout = {}, .name = "which parameters were used", .stream = {}}).wait();
+  unused_.clear();
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    if (used_[i] == 0) unused_.push_back(i);
+  }
+  std::fill(used_.begin(), used_.end(), 0);
+}
+
+// The plan follows the order in which rank 0's gradients became complete: that of the other ranks may differ. One that
+// is unused has no place in it; with find_unused the next step may have others, and the plan stays.
+void Reducer::rebuild() {
+  rebuilt_ = true;
+  if (!options_.rebuild || options_.find_unused) return;
+  std::vector<std::size_t> order = tracker_.order();
+  for (std::size_t i = sizes_.size(); i-- > 0;) {
+    if (tracker_.times()[i] == 0) order.push_back(i);
+  }
+  std::vector<std::int64_t> agreed(order.begin(), order.end());
+  group_.broadcast(agreed, 0, {.timeout = {}, .name = "the order of the gradients", .stream = {}}).wait();
+  order.assign(agreed.begin(), agreed.end());
+  adopt(order);
+}
+
+// A bucket waits for those before it, so that the times in which one is under way overlap: it counts from the end of
+// the one before.
+void Reducer::count(Clock::time_point entered, Clock::time_point left) {
+  double communication = 0;
+  std::size_t bytes = 0;
+  Clock::time_point until{};
+  for (const UnderWay& bucket : under_way_) {
+    const Clock::time_point ended{Clock::duration(bucket.ended->load())};
+    communication += std::max(0.0, seconds(ended - std::max(bucket.started, until)));
+    until = std::max(until, ended);
+    bytes += bucket.communication.bytes;
+  }
+  StepStatistics& mean = statistics_;
+  ++mean.steps;
+  const auto add = [&mean](double& value, double sample) {
+    value += (sample - value) / static_cast<double>(mean.steps);
+  };
+  add(mean.compute_seconds, seconds(entered - step_began_));
+  add(mean.communication_seconds, communication);
+  add(mean.exposed_seconds, seconds(left - entered));
+  add(mean.bytes, static_cast<double>(bytes));
 }
 
 }  // namespace ddp

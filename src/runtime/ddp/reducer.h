@@ -1,63 +1,116 @@
-// Reducer: owns the buckets' memory and starts each bucket's all-reduce as soon as backward has filled it.
+// Reducer: owns the gradients' memory and starts each bucket's reduction as soon as backward has filled it.
 #pragma once
 
+#include <ddp/communication_hook.h>
 #include <ddp/process_group.h>
+#include <ddp/step_statistics.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/ddp/bucket_plan.h"
+#include "runtime/ddp/step_tracker.h"
 
 namespace ddp {
 
-// Buckets start strictly in the plan's order, whatever the order in which they fill: that keeps the collectives of all
-// ranks matched. ready() is thread-safe; the rest belongs to one thread.
+struct ReducerOptions {
+  BucketLimits limits;
+  bool rebuild = true;
+  bool find_unused = false;
+  bool static_graph = false;
+  std::shared_ptr<CommunicationHook> hook;
+};
+
+// What a step's finish() is to do.
+struct StepPlan {
+  bool synchronizes = true;
+  double factor = 1;  // the mean is this times the sum over all ranks
+};
+
+// mark_ready() is thread-safe; the rest belongs to one thread.
 class Reducer {
  public:
-  Reducer(ProcessGroup& group, std::span<const ParameterSize> parameters, const BucketLimits& limits);
-  // Waits for reductions under way: they write into the buckets.
+  Reducer(ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options);
+  // Waits for reductions under way: they write into the gradients.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  Buffer gradient(std::size_t parameter) const;
-  std::size_t bucket_count() const { return buckets_.size(); }
+  const Tensor& gradient(std::size_t parameter) const { return gradients_.at(parameter); }
+  // The gradients of a type with the padding between; empty if there are none.
+  Buffer arena(DataType type) const { return arenas_[static_cast<std::size_t>(type)].buffer(); }
+  std::span<const Bucket> buckets() const { return plan_; }
 
   void zero();
-  // False if the parameter was ready before in this step.
-  bool ready(std::size_t parameter);
-  // The parameters that are not ready yet, ascending.
+
+  // Whether a gradient of this step has been marked.
+  bool began() const;
+  // Before the first is marked.
+  void plan_step(const StepPlan& plan);
+  const StepPlan& step_plan() const { return step_; }
+  // False if it was complete before in this step.
+  bool mark_ready(std::size_t parameter);
+  // The parameters that must still be marked, ascending.
   std::vector<std::size_t> missing() const;
-  // Waits for all buckets and begins the next step. All parameters must be ready.
+  // Ends the step, and begins the next with the same plan. Synchronising: reduces what has not been marked, too, and
+  // waits for all buckets.
   void finish();
 
+  // The parameters that no rank has used since the synchronised step before the last one. Only where unused ones are
+  // allowed.
+  const std::vector<std::size_t>& unused() const { return unused_; }
+
+  const StepStatistics& statistics() const { return statistics_; }
+  void reset_statistics() { statistics_ = {}; }
+
  private:
-  struct BucketState {
-    Bucket plan;
-    Memory memory;
-    std::size_t pending = 0;  // parameters that are not ready
-
-    const Buffer& buffer() const { return memory.buffer(); }
+  using Clock = std::chrono::steady_clock;
+  struct BucketViews {
+    std::string name;
+    std::vector<Tensor> gradients;
+    std::vector<Buffer> ranges;
   };
-  struct Place {
-    std::size_t bucket = 0;
-    std::size_t first = 0;
-    std::size_t count = 0;
+  struct UnderWay {
+    Communication communication;
+    Clock::time_point started;
+    std::shared_ptr<std::atomic<Clock::rep>> ended;  // when the last of the works did
   };
 
-  void begin_step();
-  void start_filled_buckets();
+  bool allows_unused() const { return options_.find_unused || options_.static_graph; }
+  void adopt(std::span<const std::size_t> order);
+  GradientBucket view(std::size_t bucket) const;
+  void start(std::size_t buckets);
+  void wait_for_buckets();
+  void find_unused();
+  void rebuild();
+  void count(Clock::time_point entered, Clock::time_point left);
 
   ProcessGroup& group_;
-  std::vector<BucketState> buckets_;
-  std::vector<Place> places_;  // by parameter
+  const ReducerOptions options_;
+  std::vector<ParameterSize> sizes_;
+  GradientLayout layout_;
+  std::array<Memory, kDataTypes.size()> arenas_;
+  std::vector<Tensor> gradients_;  // by parameter
+  std::vector<Bucket> plan_;
+  std::vector<BucketViews> views_;  // by bucket
+  bool rebuilt_ = false;
+
+  StepPlan step_;
+  std::vector<std::uint8_t> used_;  // by parameter: on this rank since the last synchronised step
+  std::vector<std::size_t> unused_;
+  StepStatistics statistics_;
+  Clock::time_point step_began_;  // the end of the last finish()
 
   mutable std::mutex mutex_;
-  std::vector<bool> is_ready_;  // by parameter
-  std::vector<Work> started_;   // the first started_.size() buckets are under way
+  StepTracker tracker_;
+  std::vector<UnderWay> under_way_;  // the first buckets
 };
 
 }  // namespace ddp

@@ -2,20 +2,23 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 
 #include "support/random_seed.h"
 
+using ddp::ArenaRange;
 using ddp::Bucket;
-using ddp::BucketSlot;
+using ddp::BucketLimits;
 using ddp::DataType;
+using ddp::GradientLayout;
+using ddp::lay_out;
 using ddp::ParameterSize;
-using ddp::plan_buckets;
+using ddp::reverse_order;
 
 namespace {
-
-constexpr std::size_t kFloatsPerLine = 16;  // 64 bytes
 
 std::vector<ParameterSize> floats(const std::vector<std::size_t>& counts) {
   std::vector<ParameterSize> result;
@@ -25,7 +28,29 @@ std::vector<ParameterSize> floats(const std::vector<std::size_t>& counts) {
 
 using Plan = std::vector<Bucket>;
 
+Plan plan_buckets(const std::vector<ParameterSize>& parameters, const BucketLimits& limits) {
+  return ddp::plan_buckets(parameters, lay_out(parameters), reverse_order(parameters.size()), limits);
+}
+
+Plan plan_in_order(const std::vector<ParameterSize>& parameters, const std::vector<std::size_t>& order,
+                   const BucketLimits& limits) {
+  return ddp::plan_buckets(parameters, lay_out(parameters), order, limits);
+}
+
+constexpr BucketLimits kHuge{std::size_t{1} << 40, std::size_t{1} << 40};
+
 }  // namespace
+
+TEST_CASE("gradients of a type lie from the last parameter to the first, each at a multiple of 64 bytes") {
+  const std::vector<ParameterSize> parameters = {
+      {DataType::f32, 3}, {DataType::f64, 9}, {DataType::f32, 17}, {DataType::f32, 0}, {DataType::bf16, 1}};
+  const GradientLayout layout = lay_out(parameters);
+  CHECK(layout.first == std::vector<std::size_t>{32, 0, 0, 0, 0});
+  CHECK(layout.arena_count(DataType::f32) == 48);
+  CHECK(layout.arena_count(DataType::f64) == 16);
+  CHECK(layout.arena_count(DataType::bf16) == 32);
+  CHECK(layout.arena_count(DataType::f16) == 0);
+}
 
 TEST_CASE("no parameters make no buckets") {
   CHECK(plan_buckets({}, {1, 1}).empty());
@@ -34,54 +59,54 @@ TEST_CASE("no parameters make no buckets") {
 TEST_CASE("a bucket is closed once it holds at least the limit") {
   // 64 bytes each: the first bucket is full with one, the others with two.
   const Plan plan = plan_buckets(floats({16, 16, 16, 16, 16}), {64, 128});
-  CHECK(plan == Plan{{DataType::f32, 16, {{4, 0}}},
-                     {DataType::f32, 32, {{3, 0}, {2, 16}}},
-                     {DataType::f32, 32, {{1, 0}, {0, 16}}}});
+  CHECK(plan == Plan{{DataType::f32, {4}, {{0, 16}}},
+                     {DataType::f32, {3, 2}, {{16, 32}}},
+                     {DataType::f32, {1, 0}, {{48, 32}}}});
 }
 
 TEST_CASE("a bucket overshoots by up to one parameter") {
   const Plan plan = plan_buckets(floats({16, 1600, 16}), {65, 65});
-  CHECK(plan == Plan{{DataType::f32, 1616, {{2, 0}, {1, 16}}}, {DataType::f32, 16, {{0, 0}}}});
+  CHECK(plan == Plan{{DataType::f32, {2, 1}, {{0, 1616}}}, {DataType::f32, {0}, {{1616, 16}}}});
 }
 
 TEST_CASE("one huge parameter fills a bucket of its own kind of size") {
   const std::size_t huge = std::size_t{1} << 40;
   const Plan plan = plan_buckets(floats({huge}), {std::size_t{1} << 20, std::size_t{25} << 20});
-  CHECK(plan == Plan{{DataType::f32, huge, {{0, 0}}}});
+  CHECK(plan == Plan{{DataType::f32, {0}, {{0, huge}}}});
 }
 
 TEST_CASE("what fills no bucket comes last") {
   const Plan plan = plan_buckets(floats({16, 16, 16}), {64, 1 << 20});
-  CHECK(plan == Plan{{DataType::f32, 16, {{2, 0}}}, {DataType::f32, 32, {{1, 0}, {0, 16}}}});
-}
-
-TEST_CASE("every gradient begins at a multiple of 64 bytes") {
-  CHECK(plan_buckets(floats({1, 17, 3}), {1 << 20, 1 << 20}) == Plan{{DataType::f32, 64, {{2, 0}, {1, 16}, {0, 48}}}});
-  const std::vector<ParameterSize> doubles = {{DataType::f64, 9}, {DataType::f64, 1}};
-  CHECK(plan_buckets(doubles, {1 << 20, 1 << 20}) == Plan{{DataType::f64, 24, {{1, 0}, {0, 8}}}});
+  CHECK(plan == Plan{{DataType::f32, {2}, {{0, 16}}}, {DataType::f32, {1, 0}, {{16, 32}}}});
 }
 
 TEST_CASE("types do not share a bucket and the open rest comes in the order of first use") {
   const std::vector<ParameterSize> mixed = {
       {DataType::f32, 16}, {DataType::f64, 8}, {DataType::f32, 16}, {DataType::f64, 8}};
-  CHECK(plan_buckets(mixed, {1 << 20, 1 << 20}) ==
-        Plan{{DataType::f64, 16, {{3, 0}, {1, 8}}}, {DataType::f32, 32, {{2, 0}, {0, 16}}}});
+  CHECK(plan_buckets(mixed, kHuge) == Plan{{DataType::f64, {3, 1}, {{0, 16}}}, {DataType::f32, {2, 0}, {{0, 32}}}});
   // Closed in the order in which they fill, whatever the type; only the first has the small limit.
   CHECK(plan_buckets(mixed, {64, 128}) ==
-        Plan{{DataType::f64, 8, {{3, 0}}}, {DataType::f32, 32, {{2, 0}, {0, 16}}}, {DataType::f64, 8, {{1, 0}}}});
+        Plan{{DataType::f64, {3}, {{0, 8}}}, {DataType::f32, {2, 0}, {{0, 32}}}, {DataType::f64, {1}, {{8, 8}}}});
 }
 
 TEST_CASE("limits of zero give every parameter a bucket") {
   CHECK(plan_buckets(floats({0, 1, 16}), {0, 0}).size() == 3);
 }
 
-TEST_CASE("an empty parameter has its place too") {
-  const Plan plan = plan_buckets(floats({16, 0, 16}), {1 << 20, 1 << 20});
-  REQUIRE(plan.size() == 1);
-  CHECK(plan[0].slots == std::vector<BucketSlot>{{2, 0}, {1, 16}, {0, 16}});
+TEST_CASE("an empty parameter is in a bucket and takes no memory") {
+  const Plan plan = plan_buckets(floats({16, 0, 16}), kHuge);
+  CHECK(plan == Plan{{DataType::f32, {2, 1, 0}, {{0, 32}}}});
 }
 
-TEST_CASE("any model has every parameter once and nothing overlaps") {
+TEST_CASE("neighbours in memory travel as one piece in whatever order they became ready") {
+  const std::vector<ParameterSize> parameters = floats({16, 3, 16, 16});
+  CHECK(plan_in_order(parameters, {1, 3, 2, 0}, kHuge) == Plan{{DataType::f32, {1, 3, 2, 0}, {{0, 64}}}});
+  // A bucket of what is not neighbours has several pieces, and none has the padding at its end.
+  CHECK(plan_in_order(parameters, {3, 1, 2, 0}, {128, 128}) ==
+        Plan{{DataType::f32, {3, 1}, {{0, 16}, {32, 3}}}, {DataType::f32, {2, 0}, {{16, 16}, {48, 16}}}});
+}
+
+TEST_CASE("any model in any order has every parameter once and every element in one range") {
   const unsigned seed = ddp::test::random_seed();
   INFO("DDP_TEST_SEED=" << seed);
   std::mt19937 generator(seed);
@@ -91,26 +116,39 @@ TEST_CASE("any model has every parameter once and nothing overlaps") {
     for (ParameterSize& parameter : parameters) {
       parameter = {generator() % 3 == 0 ? DataType::f64 : DataType::f32, generator() % 500};
     }
-    const ddp::BucketLimits limits{generator() % 2000, generator() % 5000};
+    const BucketLimits limits{generator() % 2000, generator() % 5000};
+    std::vector<std::size_t> order = reverse_order(parameters.size());
+    if (round % 2 == 0) std::shuffle(order.begin(), order.end(), generator);
+    const GradientLayout layout = lay_out(parameters);
+    const Plan plan = ddp::plan_buckets(parameters, layout, order, limits);
+
     std::set<std::size_t> seen;
-    const Plan plan = plan_buckets(parameters, limits);
+    std::map<DataType, std::vector<int>> covered;
+    for (const DataType type : {DataType::f32, DataType::f64}) covered[type].resize(layout.arena_count(type));
     for (const Bucket& bucket : plan) {
-      REQUIRE_FALSE(bucket.slots.empty());
+      REQUIRE_FALSE(bucket.parameters.empty());
       std::size_t end = 0;
-      std::size_t last_parameter = parameters.size();
-      for (const BucketSlot& slot : bucket.slots) {
-        REQUIRE(seen.insert(slot.parameter).second);
-        REQUIRE(slot.parameter < last_parameter);  // from the last to the first
-        REQUIRE(parameters[slot.parameter].type == bucket.type);
-        REQUIRE(slot.first * size_of(bucket.type) % 64 == 0);
-        REQUIRE(slot.first >= end);
-        end = slot.first + parameters[slot.parameter].count;
-        last_parameter = slot.parameter;
+      for (const ArenaRange& range : bucket.ranges) {
+        REQUIRE(range.count > 0);
+        REQUIRE(range.first >= end);
+        end = range.first + range.count;
+        REQUIRE(end <= layout.arena_count(bucket.type));
+        for (std::size_t i = range.first; i < end; ++i) ++covered[bucket.type][i];
       }
-      REQUIRE(end <= bucket.count);
-      REQUIRE(bucket.count < end + kFloatsPerLine);
+      for (const std::size_t parameter : bucket.parameters) {
+        REQUIRE(seen.insert(parameter).second);
+        REQUIRE(parameters[parameter].type == bucket.type);
+      }
     }
     REQUIRE(seen.size() == parameters.size());
-    REQUIRE(plan_buckets(parameters, limits) == plan);
+    for (const auto& [type, counts] : covered) {
+      for (const int count : counts) REQUIRE(count <= 1);
+    }
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      REQUIRE(layout.first[i] * size_of(parameters[i].type) % 64 == 0);
+      for (std::size_t k = 0; k < parameters[i].count; ++k) {
+        REQUIRE(covered[parameters[i].type][layout.first[i] + k] == 1);
+      }
+    }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/expect_error.h"
@@ -32,7 +33,7 @@ struct Model {
   }
 };
 
-constexpr DataParallelOptions kBucketEach{.first_bucket_bytes = 1, .bucket_bytes = 1};
+const DataParallelOptions kBucketEach{.first_bucket_bytes = 1, .bucket_bytes = 1};
 
 template <typename T>
 void fill_gradient(DistributedDataParallel& data_parallel, std::size_t index, T value) {
@@ -92,12 +93,13 @@ TEST_CASE("a rank with another model is named with the first difference on every
 }
 
 TEST_CASE("ranks with other bucket sizes are told so") {
-  GlooRanks(2).all_fail(ErrorKind::mismatch, {"bucket sizes", "rank 1 has 16 and 26214400"}, [](GlooRanks::Rank& self) {
-    std::vector<float> values(3);
-    DataParallelOptions options;
-    if (self.rank() == 1) options.first_bucket_bytes = 16;
-    DistributedDataParallel(self.group(), {{"bias", values, {3}}}, options);
-  });
+  GlooRanks(2).all_fail(ErrorKind::mismatch, {"DataParallelOptions", "rank 1 has buckets of 16 and 26214400"},
+                        [](GlooRanks::Rank& self) {
+                          std::vector<float> values(3);
+                          DataParallelOptions options;
+                          if (self.rank() == 1) options.first_bucket_bytes = 16;
+                          DistributedDataParallel(self.group(), {{"bias", values, {3}}}, options);
+                        });
 }
 
 TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
@@ -105,7 +107,7 @@ TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
     Model model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
     if (self.rank() == 1) return self.waits_for_the_others();
-    for (const std::size_t index : {2, 1, 0}) data_parallel.ready(index);
+    for (const std::size_t index : {2, 1, 0}) data_parallel.mark_ready(index);
     // No finish(): the destructor waits for what was started.
   });
 }
@@ -117,7 +119,7 @@ TEST_CASE("a rank that ends in the middle of training is noticed by the others")
       DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
       for (int step = 0; step < 100; ++step) {
         if (self.rank() == 1 && step == 2) break;
-        for (const std::size_t index : {2, 1, 0}) data_parallel.ready(index);
+        for (const std::size_t index : {2, 1, 0}) data_parallel.mark_ready(index);
         const RankOutcome outcome = outcome_of([&] { data_parallel.finish(); });
         if (!outcome.kind) continue;
         require(self.rank() != 1 && step >= 1, "too early: " + outcome.message);
@@ -137,7 +139,7 @@ TEST_CASE("a rank that is late makes the others time out") {
     Model model;
     DistributedDataParallel data_parallel(self.group(), model.parameters);
     if (self.rank() == 1) return self.waits_for_the_others();
-    for (const std::size_t index : {2, 1, 0}) data_parallel.ready(index);
+    for (const std::size_t index : {2, 1, 0}) data_parallel.mark_ready(index);
     const RankOutcome outcome = outcome_of([&] { data_parallel.finish(); });
     require(outcome.kind == ErrorKind::timeout, "not: " + outcome.message);
   });
@@ -179,15 +181,15 @@ TEST_CASE("a gradient that is ready twice or not at all is named") {
   ScriptedGroup scripted;
   Model model;
   DistributedDataParallel data_parallel(scripted.group, model.parameters);
-  expect_error(ErrorKind::invalid_argument, {"no parameter 3"}, [&] { data_parallel.ready(3); });
-  data_parallel.ready(1);
-  expect_error(ErrorKind::invalid_argument, {"'bias' f32[3]", "finish()"}, [&] { data_parallel.ready(1); });
+  expect_error(ErrorKind::invalid_argument, {"no parameter 3"}, [&] { data_parallel.mark_ready(3); });
+  data_parallel.mark_ready(1);
+  expect_error(ErrorKind::invalid_argument, {"'bias' f32[3]", "finish()"}, [&] { data_parallel.mark_ready(1); });
   expect_error(ErrorKind::invalid_argument, {"weight, scale"}, [&] { data_parallel.finish(); });
-  data_parallel.ready(0);
+  data_parallel.mark_ready(0);
   expect_error(ErrorKind::invalid_argument, {"never ready in this step: scale."}, [&] { data_parallel.finish(); });
-  data_parallel.ready(2);
+  data_parallel.mark_ready(2);
   data_parallel.finish();
-  data_parallel.ready(1);  // the next step
+  data_parallel.mark_ready(1);  // the next step
 }
 
 TEST_CASE("gradients have their parameter's size and can be zeroed") {
@@ -226,7 +228,7 @@ TEST_CASE("gradients are averaged over all ranks in every step and any order") {
           fill_gradient(data_parallel, 0, static_cast<float>(self.rank() + step));
           fill_gradient(data_parallel, 1, static_cast<float>(2 * self.rank()));
           fill_gradient(data_parallel, 2, 3.0 * self.rank());
-          for (int i = 0; i < 3; ++i) data_parallel.ready(static_cast<std::size_t>(i + step + self.rank()) % 3);
+          for (int i = 0; i < 3; ++i) data_parallel.mark_ready(static_cast<std::size_t>(i + step + self.rank()) % 3);
           data_parallel.finish();
           require_gradient(data_parallel, 0, static_cast<float>(mean_rank + step));
           require_gradient(data_parallel, 1, static_cast<float>(2 * mean_rank));
@@ -259,4 +261,95 @@ TEST_CASE("a rank whose parameters drifted is named on every rank") {
                             data_parallel.verify_parameters();
                           });
   }
+}
+
+TEST_CASE("buffers are those of rank 0 at first and of any rank later") {
+  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    std::vector<float> mean(2, static_cast<float>(self.rank()) + 1);
+    std::vector<std::int64_t> batches(1, self.rank());
+    DataParallelOptions options;
+    options.buffers = {{"mean", mean, {2}}, {"batches", batches, {}}};
+    DistributedDataParallel data_parallel(self.group(), model.parameters, options);
+    require(mean[1] == 1.0F && batches[0] == 0, "not those of rank 0");
+    mean[1] = static_cast<float>(10 + self.rank());
+    data_parallel.broadcast_buffers(2);
+    require(mean[1] == 12.0F, "not those of rank 2");
+  });
+}
+
+TEST_CASE("ranks with different buffers or options are told so") {
+  GlooRanks ranks(2);
+  ranks.all_fail(ErrorKind::mismatch, {"rank 0 has nothing more, rank 1 has 'mean' f32[3]"}, [](GlooRanks::Rank& self) {
+    Model model;
+    DataParallelOptions options;
+    if (self.rank() == 1) options.buffers = {{"mean", model.bias, {3}}};
+    DistributedDataParallel(self.group(), model.parameters, options);
+  });
+  ranks.all_fail(ErrorKind::mismatch, {"DataParallelOptions", "find_unused off, rank 1 has find_unused on"},
+                 [](GlooRanks::Rank& self) {
+                   Model model;
+                   DataParallelOptions options;
+                   options.find_unused = self.rank() == 1;
+                   DistributedDataParallel(self.group(), model.parameters, options);
+                 });
+}
+
+TEST_CASE("a parameter that one rank does not use gets the others' share and one that nobody uses is told") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    DataParallelOptions options = kBucketEach;
+    options.find_unused = true;
+    DistributedDataParallel data_parallel(self.group(), model.parameters, options);
+    for (int step = 0; step < 3; ++step) {
+      data_parallel.zero_gradients();
+      fill_gradient(data_parallel, 0, 4.0F);
+      data_parallel.mark_ready(0);
+      if (self.rank() == 1) {
+        fill_gradient(data_parallel, 1, 6.0F);
+        data_parallel.mark_ready(1);
+      }
+      data_parallel.finish();
+      require_gradient(data_parallel, 0, 4.0F);
+      require_gradient(data_parallel, 1, 3.0F);
+      require_gradient(data_parallel, 2, 0.0);
+      const auto unused = data_parallel.unused_parameters();
+      require(unused.size() == 1 && unused[0] == 2, "unused");
+    }
+  });
+}
+
+TEST_CASE("ranks whose gradients become ready in different orders keep rank 0's after the first step") {
+  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
+    using Buckets = std::vector<std::vector<std::size_t>>;
+    require(data_parallel.buckets() == Buckets{{2}, {1}, {0}}, "the last parameter is not the first");
+    for (int step = 0; step < 3; ++step) {
+      fill_gradient(data_parallel, 0, static_cast<float>(self.rank()));
+      fill_gradient(data_parallel, 1, static_cast<float>(self.rank() + 1));
+      fill_gradient(data_parallel, 2, static_cast<double>(self.rank() + 2));
+      std::vector<std::size_t> order = {1, 2, 0};
+      std::rotate(order.begin(), order.begin() + self.rank(), order.end());
+      for (const std::size_t index : order) data_parallel.mark_ready(index);
+      data_parallel.finish();
+      require_gradient(data_parallel, 0, 1.0F);
+      require_gradient(data_parallel, 1, 2.0F);
+      require_gradient(data_parallel, 2, 3.0);
+      require(data_parallel.buckets() == Buckets{{1}, {2}, {0}}, "not rank 0's order");
+    }
+  });
+}
+
+TEST_CASE("half-precision gradients are averaged in single precision") {
+  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
+    std::vector<BFloat16> values(4);
+    DistributedDataParallel data_parallel(self.group(), {{"weight", values, {4}}});
+    for (BFloat16& element : data_parallel.gradient<BFloat16>(0)) {
+      element = BFloat16(static_cast<float>(self.rank() + 1));
+    }
+    data_parallel.mark_ready(0);
+    data_parallel.finish();
+    require(static_cast<float>(data_parallel.gradient<BFloat16>(0)[3]) == 2.0F, "mean");
+  });
 }

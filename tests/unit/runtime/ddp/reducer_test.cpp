@@ -17,15 +17,48 @@ using Calls = std::vector<std::string>;
 
 namespace {
 
+std::vector<Tensor> tensors(std::span<const ParameterSize> sizes) {
+  std::vector<Tensor> result;
+  for (const auto& [type, count] : sizes) {
+    result.push_back({"p" + std::to_string(result.size()), {nullptr, count, type}, {static_cast<std::int64_t>(count)}});
+  }
+  return result;
+}
+
+ReducerOptions with_limits(std::size_t first_bytes, std::size_t bytes) {
+  ReducerOptions options;
+  options.limits = {first_bytes, bytes};
+  options.hook = make_mean_hook();
+  return options;
+}
+
 // Four parameters with a bucket each: the last parameter's is the first to be reduced.
 class FourBuckets {
  public:
-  FourBuckets() : reducer_(std::make_unique<Reducer>(scripted_.group, kSizes, BucketLimits{1, 1})) {}
+  explicit FourBuckets(const ReducerOptions& options = without_rebuilding())
+      : reducer_(std::make_unique<Reducer>(scripted_.group, tensors(kSizes), options)) {}
 
   Reducer& reducer() { return *reducer_; }
   Script& script() { return *scripted_.script; }
   ProcessGroup& group() { return scripted_.group; }
   void destroys_reducer() { reducer_.reset(); }
+  void steps(const std::vector<std::size_t>& order) {
+    for (const std::size_t parameter : order) REQUIRE(reducer_->mark_ready(parameter));
+    reducer_->finish();
+  }
+  // What was asked of the backend since the last time.
+  Calls new_calls() {
+    const Calls all = script().calls();
+    const Calls result(all.begin() + static_cast<std::ptrdiff_t>(seen_), all.end());
+    seen_ = all.size();
+    return result;
+  }
+
+  static ReducerOptions without_rebuilding() {
+    ReducerOptions options = with_limits(1, 1);
+    options.rebuild = false;
+    return options;
+  }
 
   static inline const std::vector<ParameterSize> kSizes = {
       {DataType::f32, 16}, {DataType::f32, 32}, {DataType::f64, 48}, {DataType::f32, 64}};
@@ -35,6 +68,7 @@ class FourBuckets {
  private:
   ScriptedGroup scripted_;
   std::unique_ptr<Reducer> reducer_;
+  std::size_t seen_ = 0;
 };
 
 }  // namespace
@@ -44,7 +78,7 @@ TEST_CASE("buckets start in the plan's order whatever the order of readiness") {
   do {
     INFO("ready " << order[0] << order[1] << order[2] << order[3]);
     FourBuckets buckets;
-    for (const std::size_t parameter : order) REQUIRE(buckets.reducer().ready(parameter));
+    for (const std::size_t parameter : order) REQUIRE(buckets.reducer().mark_ready(parameter));
     buckets.reducer().finish();
     REQUIRE(buckets.script().calls() == FourBuckets::kPlanOrder);
   } while (std::next_permutation(order.begin(), order.end()));
@@ -52,42 +86,42 @@ TEST_CASE("buckets start in the plan's order whatever the order of readiness") {
 
 TEST_CASE("a bucket starts while others are still being filled") {
   FourBuckets buckets;
-  buckets.reducer().ready(3);
+  buckets.reducer().mark_ready(3);
   REQUIRE(buckets.script().reaches(1));
-  buckets.reducer().ready(2);
+  buckets.reducer().mark_ready(2);
   REQUIRE(buckets.script().reaches(2));
   CHECK(buckets.reducer().missing() == std::vector<std::size_t>{0, 1});
-  buckets.reducer().ready(0);
-  buckets.reducer().ready(1);
+  buckets.reducer().mark_ready(0);
+  buckets.reducer().mark_ready(1);
   buckets.reducer().finish();
 }
 
 TEST_CASE("a filled bucket waits for the buckets before it") {
   FourBuckets buckets;
-  for (const std::size_t parameter : {0, 1, 2}) buckets.reducer().ready(parameter);
+  for (const std::size_t parameter : {0, 1, 2}) buckets.reducer().mark_ready(parameter);
   buckets.group().barrier().wait();
   CHECK(buckets.script().calls() == Calls{"barrier"});
-  buckets.reducer().ready(3);
+  buckets.reducer().mark_ready(3);
   buckets.reducer().finish();
   CHECK(buckets.script().calls().size() == 5);
 }
 
 TEST_CASE("a parameter is ready once a step") {
   FourBuckets buckets;
-  CHECK(buckets.reducer().ready(1));
-  CHECK_FALSE(buckets.reducer().ready(1));
+  CHECK(buckets.reducer().mark_ready(1));
+  CHECK_FALSE(buckets.reducer().mark_ready(1));
   CHECK(buckets.reducer().missing() == std::vector<std::size_t>{0, 2, 3});
-  for (const std::size_t parameter : {0, 2, 3}) buckets.reducer().ready(parameter);
+  for (const std::size_t parameter : {0, 2, 3}) buckets.reducer().mark_ready(parameter);
   CHECK(buckets.reducer().missing().empty());
   buckets.reducer().finish();
   CHECK(buckets.reducer().missing().size() == 4);
-  CHECK(buckets.reducer().ready(1));
+  CHECK(buckets.reducer().mark_ready(1));
 }
 
 TEST_CASE("a failed bucket fails the step and what follows it is aborted") {
   FourBuckets buckets;
   buckets.script().fail_at(2, ErrorKind::peer_lost);
-  for (const std::size_t parameter : {3, 2, 1, 0}) buckets.reducer().ready(parameter);
+  for (const std::size_t parameter : {3, 2, 1, 0}) buckets.reducer().mark_ready(parameter);
   expect_error(ErrorKind::peer_lost, {"#2", "as the script says"}, [&] { buckets.reducer().finish(); });
   Work after = buckets.group().barrier();
   expect_error(ErrorKind::aborted, {"barrier", "#2"}, [&] { after.wait(); });
@@ -97,8 +131,8 @@ TEST_CASE("a failed bucket fails the step and what follows it is aborted") {
 TEST_CASE("a destroyed reducer waits for the reductions that write into its memory") {
   FourBuckets buckets;
   buckets.script().block();
-  buckets.reducer().ready(3);
-  buckets.reducer().ready(2);
+  buckets.reducer().mark_ready(3);
+  buckets.reducer().mark_ready(2);
   REQUIRE(buckets.script().reaches(1));
   auto destroyed = std::async(std::launch::async, [&] {
     buckets.destroys_reducer();
@@ -111,42 +145,133 @@ TEST_CASE("a destroyed reducer waits for the reductions that write into its memo
 TEST_CASE("a reducer whose step failed can be destroyed") {
   FourBuckets buckets;
   buckets.script().fail_at(1, ErrorKind::timeout);
-  for (const std::size_t parameter : {0, 1, 2, 3}) buckets.reducer().ready(parameter);
+  for (const std::size_t parameter : {0, 1, 2, 3}) buckets.reducer().mark_ready(parameter);
   buckets.destroys_reducer();
 }
 
 TEST_CASE("gradients begin at 0 and at multiples of 64 bytes and do not overlap") {
   ScriptedGroup scripted;
   const std::vector<ParameterSize> sizes = {{DataType::f32, 3}, {DataType::f32, 17}, {DataType::f64, 1}};
-  Reducer reducer(scripted.group, sizes, {1 << 20, 1 << 20});
-  CHECK(reducer.bucket_count() == 2);
+  Reducer reducer(scripted.group, tensors(sizes), with_limits(1 << 20, 1 << 20));
+  CHECK(reducer.buckets().size() == 2);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const Buffer gradient = reducer.gradient(i);
+    const Buffer gradient = reducer.gradient(i).data;
     CHECK(gradient.count == sizes[i].count);
     CHECK(gradient.type == sizes[i].type);
     CHECK(reinterpret_cast<std::uintptr_t>(gradient.data) % 64 == 0);
   }
-  for (float& value : reducer.gradient(0).as<float>()) CHECK(std::exchange(value, 1.0F) == 0.0F);
-  for (float& value : reducer.gradient(1).as<float>()) CHECK(std::exchange(value, 2.0F) == 0.0F);
-  CHECK(reducer.gradient(0).as<float>()[2] == 1.0F);
+  for (float& value : reducer.gradient(0).data.as<float>()) CHECK(std::exchange(value, 1.0F) == 0.0F);
+  for (float& value : reducer.gradient(1).data.as<float>()) CHECK(std::exchange(value, 2.0F) == 0.0F);
+  CHECK(reducer.gradient(0).data.as<float>()[2] == 1.0F);
   reducer.zero();
-  CHECK(reducer.gradient(0).as<float>()[2] == 0.0F);
-  CHECK(reducer.gradient(1).as<float>()[16] == 0.0F);
+  CHECK(reducer.gradient(0).data.as<float>()[2] == 0.0F);
+  CHECK(reducer.gradient(1).data.as<float>()[16] == 0.0F);
 }
 
 TEST_CASE("parameters become ready on several threads at once") {
   ScriptedGroup scripted;
   const std::vector<ParameterSize> sizes(64, {DataType::f32, 16});
-  Reducer reducer(scripted.group, sizes, {64, 256});
+  ReducerOptions options = with_limits(64, 256);
+  options.rebuild = false;
+  Reducer reducer(scripted.group, tensors(sizes), options);
   for (int step = 0; step < 20; ++step) {
     std::vector<std::thread> threads;
     for (std::size_t first = 0; first < 4; ++first) {
       threads.emplace_back([&, first] {
-        for (std::size_t i = first; i < sizes.size(); i += 4) reducer.ready(i);
+        for (std::size_t i = first; i < sizes.size(); i += 4) reducer.mark_ready(i);
       });
     }
     for (std::thread& thread : threads) thread.join();
     reducer.finish();
   }
-  CHECK(scripted.script->calls().size() == 20 * reducer.bucket_count());
+  CHECK(scripted.script->calls().size() == 20 * reducer.buckets().size());
+}
+
+TEST_CASE("after the first step buckets follow the order in which gradients became ready and nothing moves") {
+  FourBuckets buckets(with_limits(1, 1));
+  const void* place = buckets.reducer().gradient(0).data.data;
+  buckets.steps({0, 1, 2, 3});
+  CHECK(buckets.new_calls().back() == "broadcast 0 i64[4]");
+  buckets.steps({3, 2, 1, 0});
+  CHECK(buckets.new_calls() == Calls{"all_reduce average f32[16]", "all_reduce average f32[32]",
+                                     "all_reduce average f64[48]", "all_reduce average f32[64]"});
+  CHECK(buckets.reducer().gradient(0).data.data == place);
+}
+
+TEST_CASE("a bucket of gradients that are not neighbours is reduced in pieces") {
+  FourBuckets buckets(with_limits(320, 1 << 20));
+  buckets.steps({0, 3, 2, 1});
+  buckets.new_calls();
+  buckets.steps({0, 3, 2, 1});
+  CHECK(buckets.new_calls() == Calls{"all_reduce average f32[64]", "all_reduce average f32[16]",
+                                     "all_reduce average f64[48]", "all_reduce average f32[32]"});
+}
+
+TEST_CASE("a step that is not synchronised reduces nothing") {
+  FourBuckets buckets;
+  buckets.reducer().plan_step({false, 1});
+  buckets.steps({0, 1, 2, 3});
+  buckets.steps({0, 1, 2, 3});
+  CHECK(buckets.new_calls().empty());
+  buckets.reducer().plan_step({true, 0.25});
+  buckets.steps({0, 1, 2, 3});
+  CHECK(buckets.new_calls().front() == "all_reduce premultiplied_sum f32[64]");
+}
+
+TEST_CASE("parameters that no rank uses are told") {
+  ReducerOptions options = with_limits(1, 1);
+  options.find_unused = true;
+  FourBuckets buckets(options);
+  buckets.steps({3, 1});
+  CHECK(buckets.new_calls() == Calls{"all_reduce average f32[64]", "all_reduce average f64[48]",
+                                     "all_reduce average f32[32]", "all_reduce average f32[16]",
+                                     "all_reduce max u8[4]"});
+  CHECK(buckets.reducer().unused() == std::vector<std::size_t>{0, 2});
+  // A use anywhere in a window counts.
+  buckets.reducer().plan_step({false, 1});
+  buckets.steps({0});
+  buckets.reducer().plan_step({true, 1});
+  buckets.steps({1});
+  CHECK(buckets.reducer().unused() == std::vector<std::size_t>{2, 3});
+}
+
+TEST_CASE("a static graph is learnt in the first step") {
+  ReducerOptions options = with_limits(1, 1);
+  options.static_graph = true;
+  FourBuckets buckets(options);
+  for (const std::size_t parameter : {3, 1, 3, 0}) REQUIRE(buckets.reducer().mark_ready(parameter));
+  CHECK(buckets.new_calls().empty());
+  buckets.reducer().finish();
+  CHECK(buckets.new_calls().size() == 6);  // 4 buckets, which were used, the order
+  CHECK(buckets.reducer().unused() == std::vector<std::size_t>{2});
+  // Now in the order 1, 3, 0, 2.
+  buckets.reducer().mark_ready(3);
+  buckets.reducer().mark_ready(1);
+  REQUIRE(buckets.script().reaches(7));
+  CHECK(buckets.new_calls() == Calls{"all_reduce average f32[32]"});
+  CHECK(buckets.reducer().mark_ready(3));
+  CHECK_FALSE(buckets.reducer().mark_ready(3));
+  CHECK_FALSE(buckets.reducer().mark_ready(2));
+  CHECK(buckets.reducer().mark_ready(0));
+  buckets.reducer().finish();
+  CHECK(buckets.new_calls() ==
+        Calls{"all_reduce average f32[64]", "all_reduce average f32[16]", "all_reduce average f64[48]"});
+}
+
+TEST_CASE("statistics are of synchronised steps") {
+  FourBuckets buckets;
+  buckets.reducer().plan_step({false, 1});
+  buckets.steps({0, 1, 2, 3});
+  CHECK(buckets.reducer().statistics().steps == 0);
+  buckets.reducer().plan_step({true, 1});
+  buckets.steps({0, 1, 2, 3});
+  buckets.steps({0, 1, 2, 3});
+  const StepStatistics& statistics = buckets.reducer().statistics();
+  CHECK(statistics.steps == 2);
+  CHECK(statistics.bytes == 4 * (16 + 32 + 64) + 8 * 48);
+  CHECK(statistics.exposed_seconds > 0);
+  CHECK(statistics.communication_seconds > 0);
+  CHECK(statistics.overlap_ratio() >= 0);
+  buckets.reducer().reset_statistics();
+  CHECK(buckets.reducer().statistics().steps == 0);
 }

@@ -1,0 +1,56 @@
+#include <ddp/error.h>
+#include <ddp/gradient_accumulation.h>
+
+#include <string>
+
+namespace ddp {
+
+NoSync::NoSync(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {
+  data_parallel_.enter_no_sync(1);
+}
+
+NoSync::~NoSync() {
+  data_parallel_.enter_no_sync(-1);
+}
+
+Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t micro_steps)
+    : data_parallel_(data_parallel), micro_steps_(micro_steps) {
+  if (micro_steps >= 1) return;
+  throw Error(ErrorKind::invalid_argument,
+              "accumulate: a window needs 1 micro-step or more, not " + std::to_string(micro_steps));
+}
+
+void Accumulation::begin(bool is_last) {
+  if (data_parallel_.step_began()) {
+    throw Error(
+        ErrorKind::invalid_argument,
+        "Accumulation::begin: gradients were marked since the last finish(). Call finish() after each backward.");
+  }
+  if (done_ == 0) data_parallel_.zero_gradients();
+  ++done_;
+  synchronizes_ = is_last || done_ == micro_steps_;
+  data_parallel_.plan_step(synchronizes_, 1.0 / static_cast<double>(done_));
+}
+
+bool Accumulation::finish() {
+  if (done_ == 0) throw Error(ErrorKind::invalid_argument, "Accumulation::finish: no micro-step; call begin() first");
+  data_parallel_.finish();
+  if (synchronizes_) end_window();
+  return done_ == 0;
+}
+
+bool Accumulation::flush() {
+  if (done_ == 0) return false;
+  data_parallel_.plan_step(true, 1.0 / static_cast<double>(done_));
+  data_parallel_.finish_step();
+  end_window();
+  return true;
+}
+
+void Accumulation::end_window() {
+  done_ = 0;
+  synchronizes_ = false;
+  data_parallel_.plan_step(true, 1.0);
+}
+
+}  // namespace ddp

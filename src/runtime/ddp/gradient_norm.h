@@ -1,0 +1,12 @@
+// The size of gradients.
+#pragma once
+
+#include <ddp/buffer.h>
+
+namespace ddp {
+
+// The sum of the squares of the elements, of a floating-point type in host memory; summed in double precision, always
+// in the same order.
+double sum_of_squares(const ConstBuffer& buffer);
+
+}  // namespace ddp

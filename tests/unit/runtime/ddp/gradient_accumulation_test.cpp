@@ -1,0 +1,192 @@
+#include <ddp/gradient_accumulation.h>
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+#include "support/scripted_backend.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// A model of one weight vector, whose gradient in a micro-step is one number.
+struct OneWeight {
+  std::vector<float> weight = std::vector<float>(5);
+  DistributedDataParallel data_parallel;
+
+  explicit OneWeight(ProcessGroup& group) : data_parallel(group, {{"weight", weight, {5}}}) {}
+
+  void backward(float gradient) {
+    for (float& element : data_parallel.gradient<float>(0)) element += gradient;
+    data_parallel.mark_ready(0);
+  }
+  float gradient() const { return data_parallel.gradient<float>(0)[4]; }
+};
+
+void require_near(double value, double expected) {
+  require(std::abs(value - expected) < 1e-6, std::to_string(value) + " is not " + std::to_string(expected));
+}
+
+// What rank r adds in micro-step i.
+float part(int rank, int i) {
+  return static_cast<float>(10 * rank + i);
+}
+
+}  // namespace
+
+TEST_CASE("a window holds the mean over ranks and micro-steps, the short last one too") {
+  GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
+    OneWeight model(self.group());
+    Accumulation window = model.data_parallel.accumulate(4);
+    double sum = 0;  // over ranks, of the window
+    int length = 0;
+    int windows = 0;
+    for (int i = 0; i < 10; ++i) {
+      window.begin(i == 9);
+      require(window.synchronizes() == (i == 3 || i == 7 || i == 9), "synchronizes() at " + std::to_string(i));
+      model.backward(part(self.rank(), i));
+      for (int rank = 0; rank < 3; ++rank) sum += part(rank, i);
+      ++length;
+      if (!window.finish()) continue;
+      require_near(model.gradient(), sum / 3 / length);
+      sum = 0;
+      length = 0;
+      ++windows;
+    }
+    require(windows == 3, "windows");
+    require(!window.flush(), "nothing was left");
+  });
+}
+
+TEST_CASE("a window whose end was not foreseen is flushed") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    OneWeight model(self.group());
+    Accumulation window = model.data_parallel.accumulate(4);
+    for (int i = 0; i < 6; ++i) {
+      window.begin();
+      model.backward(part(self.rank(), i));
+      require(window.finish() == (i == 3), "finish");
+    }
+    require(window.flush(), "a window had begun");
+    require_near(model.gradient(), (part(0, 4) + part(1, 4) + part(0, 5) + part(1, 5)) / 4);
+    model.data_parallel.require_synchronized("step");
+    window.begin();  // the next one begins with zeroes
+    require(model.gradient() == 0.0F, "not zeroed");
+    model.backward(1);
+    window.finish();
+    window.flush();
+    require_near(model.gradient(), 1);
+  });
+}
+
+TEST_CASE("no_sync adds up on each rank and the mean is over ranks alone") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    OneWeight model(self.group());
+    {
+      const NoSync outer = model.data_parallel.no_sync();
+      {
+        const NoSync inner = model.data_parallel.no_sync();
+        model.backward(part(self.rank(), 1));
+        model.data_parallel.finish();
+      }
+      require_near(model.gradient(), part(self.rank(), 1));
+      model.backward(part(self.rank(), 2));
+      model.data_parallel.finish();
+    }
+    model.backward(part(self.rank(), 3));
+    model.data_parallel.finish();
+    require_near(model.gradient(), (part(0, 1) + part(0, 2) + part(0, 3) + part(1, 1) + part(1, 2) + part(1, 3)) / 2);
+  });
+}
+
+TEST_CASE("what is taken or left in the middle of a step counts from the next one on") {
+  ScriptedGroup scripted;
+  OneWeight model(scripted.group);
+  const auto calls = scripted.script->calls().size();
+  {
+    const NoSync local = model.data_parallel.no_sync();
+    model.backward(1);
+  }
+  model.data_parallel.finish();
+  CHECK(scripted.script->calls().size() == calls);
+  model.backward(1);
+  expect_error(ErrorKind::invalid_argument, {"no_sync", "before backward"},
+               [&] { const NoSync local = model.data_parallel.no_sync(); });
+  model.data_parallel.finish();
+  CHECK(scripted.script->calls().size() > calls);
+}
+
+TEST_CASE("an optimizer cannot step on what is not synchronised") {
+  ScriptedGroup scripted;
+  OneWeight model(scripted.group);
+  DistributedDataParallel& data_parallel = model.data_parallel;
+  const auto refused = [&](const std::string& why) {
+    expect_error(ErrorKind::invalid_argument, {"Sgd::step", why},
+                 [&] { data_parallel.require_synchronized("Sgd::step"); });
+  };
+  refused("no finish()");
+  model.backward(1);
+  refused("finish() was not called");
+  data_parallel.finish();
+  data_parallel.require_synchronized("Sgd::step");
+  data_parallel.zero_gradients();
+  refused("no finish()");
+  {
+    const NoSync local = data_parallel.no_sync();
+    model.backward(1);
+    data_parallel.finish();
+    refused("of 1 step that");
+    model.backward(1);
+    data_parallel.finish();
+  }
+  refused("of 2 steps that");
+  expect_error(ErrorKind::invalid_argument, {"clip_gradients", "this rank's own"},
+               [&] { data_parallel.clip_gradients(1); });
+  model.backward(1);
+  data_parallel.finish();
+  data_parallel.require_synchronized("Sgd::step");
+}
+
+TEST_CASE("wrong use of a window is refused") {
+  ScriptedGroup scripted;
+  OneWeight model(scripted.group);
+  expect_error(ErrorKind::invalid_argument, {"1 micro-step or more, not 0"},
+               [&] { static_cast<void>(model.data_parallel.accumulate(0)); });
+  Accumulation window = model.data_parallel.accumulate(2);
+  expect_error(ErrorKind::invalid_argument, {"call begin() first"}, [&] { window.finish(); });
+  window.begin();
+  model.backward(1);
+  expect_error(ErrorKind::invalid_argument, {"finish() after each backward"}, [&] { window.begin(); });
+  expect_error(ErrorKind::invalid_argument, {"zero_gradients", "finish()"},
+               [&] { model.data_parallel.zero_gradients(); });
+  window.finish();
+}
+
+TEST_CASE("gradients are clipped by their common norm") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    std::vector<float> first(3);
+    std::vector<double> second(1);
+    DistributedDataParallel data_parallel(self.group(), {{"first", first, {3}}, {"second", second, {1}}});
+    const auto step = [&](float a, double b) {
+      for (float& element : data_parallel.gradient<float>(0)) element = a;
+      data_parallel.gradient<double>(1)[0] = b;
+      data_parallel.mark_ready(0);
+      data_parallel.mark_ready(1);
+      data_parallel.finish();
+    };
+    step(1, 1);  // the norm is 2
+    require_near(data_parallel.clip_gradients(1), 2);
+    require_near(data_parallel.gradient<float>(0)[2], 0.5);
+    require_near(data_parallel.gradient<double>(1)[0], 0.5);
+    require_near(data_parallel.clip_gradients(5), 1);
+    require_near(data_parallel.gradient<float>(0)[2], 0.5);
+    step(1, std::nan(""));
+    require(std::isnan(data_parallel.clip_gradients(1)), "no NaN");
+    require(data_parallel.gradient<float>(0)[0] == 1.0F, "scaled");
+    require(outcome_of([&] { data_parallel.clip_gradients(0); }).kind == ErrorKind::invalid_argument, "norm 0");
+  });
+}

@@ -1,0 +1,32 @@
+#include "runtime/ddp/gradient_norm.h"
+
+#include <ddp/error.h>
+
+#include <catch2/catch.hpp>
+
+#include <limits>
+
+#include "support/expect_error.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE("squares of every floating-point type add up, of any number of elements") {
+  for (const std::size_t count : {0, 1, 7, 8, 9, 100}) {
+    const auto squares = static_cast<double>(count) * 2.25;
+    CHECK(sum_of_squares(std::vector<float>(count, 1.5F)) == squares);
+    CHECK(sum_of_squares(std::vector<double>(count, -1.5)) == squares);
+    CHECK(sum_of_squares(std::vector<Float16>(count, Float16(1.5F))) == squares);
+    CHECK(sum_of_squares(std::vector<BFloat16>(count, BFloat16(-1.5F))) == squares);
+  }
+}
+
+TEST_CASE("squares that no float holds add up") {
+  CHECK(sum_of_squares(std::vector<float>(3, 1e30F)) == Approx(3e60));
+  CHECK(sum_of_squares(std::vector<float>{std::numeric_limits<float>::infinity()}) ==
+        std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("integers have no norm") {
+  expect_error(ErrorKind::invalid_argument, {"i32"}, [] { sum_of_squares(std::vector<std::int32_t>(3)); });
+}
