@@ -15,6 +15,7 @@
 #include <ddp/call_site.h>
 #include <ddp/checkpoint.h>
 #include <ddp/communication_hook.h>
+#include <ddp/compression_hooks.h>
 #include <ddp/data_type.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/distributed_sampler.h>

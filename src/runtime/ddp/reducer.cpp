@@ -50,10 +50,10 @@ Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, Reduce
 Reducer::~Reducer() {
   if (std::uncaught_exceptions() > 0) {
     // Peers may never answer a rank that leaves; the exception must be heard all the same. Reductions that are still
-    // under way keep the memory until they end.
+    // under way keep the memory, and the hook's own, until they end.
     const auto memory = std::make_shared<decltype(arenas_)>(std::move(arenas_));
     for (UnderWay& bucket : under_way_) {
-      for (Work& work : bucket.communication.works) work.then([memory](const Error*) {});
+      for (Work& work : bucket.communication.works) work.then([memory, hook = options_.hook](const Error*) {});
     }
     return;
   }

@@ -21,6 +21,11 @@ struct ReductionKernels {
 
   std::array<std::array<ReductionKernel, kSteps>, kDataTypes.size()> table{};  // null where not defined
 
+  // By type; the floating-point ones come first.
+  static constexpr std::size_t kFloatingPointTypes = 4;
+  std::array<void (*)(const void* from, float* to, std::size_t count), kFloatingPointTypes> to_single{};
+  std::array<void (*)(const float* from, void* to, std::size_t count), kFloatingPointTypes> from_single{};
+
   ReductionKernel at(DataType type, Step step) const { return table[static_cast<std::size_t>(type)][step]; }
 };
 

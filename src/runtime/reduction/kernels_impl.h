@@ -220,11 +220,34 @@ constexpr auto boolean() {
   return row;
 }
 
+void load_half(const void* from, float* to, std::size_t count) {
+  widen(static_cast<const Float16*>(from), to, count);
+}
+void load_bfloat(const void* from, float* to, std::size_t count) {
+  widen(static_cast<const BFloat16*>(from), to, count);
+}
+template <typename T>
+void load(const void* from, float* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(static_cast<const T*>(from)[i]);
+}
+void store_half(const float* from, void* to, std::size_t count) {
+  narrow(from, static_cast<Float16*>(to), count);
+}
+void store_bfloat(const float* from, void* to, std::size_t count) {
+  narrow(from, static_cast<BFloat16*>(to), count);
+}
+template <typename T>
+void store(const float* from, void* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) static_cast<T*>(to)[i] = static_cast<T>(from[i]);
+}
+
 // In the order of DataType.
-constexpr ReductionKernels kKernels{{floating_point<Float16>(), floating_point<BFloat16>(), floating_point<float>(),
-                                     floating_point<double>(), integer<std::int8_t>(), integer<std::int16_t>(),
-                                     integer<std::int32_t>(), integer<std::int64_t>(), integer<std::uint8_t>(),
-                                     boolean()}};
+constexpr ReductionKernels kKernels{
+    {floating_point<Float16>(), floating_point<BFloat16>(), floating_point<float>(), floating_point<double>(),
+     integer<std::int8_t>(), integer<std::int16_t>(), integer<std::int32_t>(), integer<std::int64_t>(),
+     integer<std::uint8_t>(), boolean()},
+    {load_half, load_bfloat, load<float>, load<double>},
+    {store_half, store_bfloat, store<float>, store<double>}};
 
 }  // namespace
 }  // namespace ddp

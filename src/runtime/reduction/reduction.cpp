@@ -58,4 +58,14 @@ void scale(const Buffer& buffer, double factor) {
   reduce(buffer.type, ReduceOp::premultiplied_sum, {&source, 1}, {&buffer.data, 1}, buffer.count);
 }
 
+void to_single(const ConstBuffer& from, float* to) {
+  DDP_CHECK(is_floating_point(from.type), to_string(from.type));
+  reduction_kernels().to_single[static_cast<std::size_t>(from.type)](from.data, to, from.count);
+}
+
+void from_single(const float* from, const Buffer& to) {
+  DDP_CHECK(is_floating_point(to.type), to_string(to.type));
+  reduction_kernels().from_single[static_cast<std::size_t>(to.type)](from, to.data, to.count);
+}
+
 }  // namespace ddp

@@ -27,4 +27,8 @@ void reduce(DataType type, ReduceOp op, std::span<const ReductionSource> sources
 // data[i] *= factor, of a floating-point type.
 void scale(const Buffer& buffer, double factor);
 
+// As many elements as the buffer has, of a floating-point type, to and from single precision; rounded to the nearest.
+void to_single(const ConstBuffer& from, float* to);
+void from_single(const float* from, const Buffer& to);
+
 }  // namespace ddp

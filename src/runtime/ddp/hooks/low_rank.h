@@ -1,0 +1,29 @@
+// The arithmetic of low-rank approximations: M ~ P transpose(Q). Pure; row-major matrices.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace ddp {
+
+struct MatrixShape {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t rank = 0;  // columns of P and Q
+};
+
+// P [rows, rank] = M [rows, columns] Q [columns, rank].
+void multiply(const MatrixShape& shape, std::span<const float> m, std::span<const float> q, std::span<float> p);
+
+// Q [columns, rank] = transpose(M) P.
+void multiply_transposed(const MatrixShape& shape, std::span<const float> m, std::span<const float> p,
+                         std::span<float> q);
+
+// M [rows, columns] = P transpose(Q).
+void expand(const MatrixShape& shape, std::span<const float> p, std::span<const float> q, std::span<float> m);
+
+// Makes the columns of P [rows, rank] orthogonal and of length 1 by the modified Gram-Schmidt process, twice for
+// accuracy. A column that depends on those before it, or is 0, becomes 0.
+void orthonormalise(std::size_t rows, std::size_t rank, std::span<float> p);
+
+}  // namespace ddp

@@ -1,0 +1,218 @@
+#include <ddp/compression_hooks.h>
+#include <ddp/distributed_data_parallel.h>
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "runtime/backend/cpu/cpu_backend.h"
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+using MakeHook = std::function<std::shared_ptr<CommunicationHook>()>;
+
+// A matrix, a vector and an f64 matrix, with gradients that each rank draws for itself. Two buckets, or more.
+class Model {
+ public:
+  Model(ProcessGroup& group, std::shared_ptr<CommunicationHook> hook)
+      : group_(group), data_parallel_(group, tensors(), options(std::move(hook))) {}
+
+  // Sums over steps, in rank 0's view: what the plain mean would have given, and what came.
+  void step(int step) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Buffer gradient = data_parallel_.gradient(i);
+      for (std::size_t k = 0; k < gradient.count; ++k) {
+        double mean = 0;
+        for (int rank = 0; rank < group_.size(); ++rank) mean += drawn(rank, step, i, k) / group_.size();
+        exact_[i][k] += mean;
+        put(gradient, k, drawn(group_.rank(), step, i, k));
+      }
+    }
+    for (const std::size_t i : {2, 1, 0}) data_parallel_.mark_ready(i);
+    data_parallel_.finish();
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Buffer gradient = data_parallel_.gradient(i);
+      for (std::size_t k = 0; k < gradient.count; ++k) sums_[i][k] += get(gradient, k);
+    }
+  }
+
+  // The largest distance of what came from the plain mean, both divided by `steps`, of parameter i.
+  double distance(std::size_t i, int steps) const {
+    double largest = 0;
+    for (std::size_t k = 0; k < exact_[i].size(); ++k) {
+      largest = std::max(largest, std::abs(exact_[i][k] - sums_[i][k]) / steps);
+    }
+    return largest;
+  }
+  double bytes() const { return data_parallel_.statistics().bytes; }
+  DistributedDataParallel& data_parallel() { return data_parallel_; }
+  // Every rank has the same gradients, to the bit.
+  void require_equal_on_all_ranks() {
+    std::string mine;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Buffer gradient = data_parallel_.gradient(i);
+      mine.append(static_cast<const char*>(gradient.data), gradient.bytes());
+    }
+    for (const std::string& other : group_.all_gather_bytes(mine)) require(other == mine, "ranks differ");
+  }
+
+ private:
+  static DataParallelOptions options(std::shared_ptr<CommunicationHook> hook) {
+    DataParallelOptions result;
+    result.first_bucket_bytes = 1;
+    result.hook = std::move(hook);
+    return result;
+  }
+  std::vector<Tensor> tensors() {
+    return {{"matrix", matrix_, {40, 50}}, {"vector", vector_, {33}}, {"double", double_, {20, 30}}};
+  }
+  // Nearly of rank 2.
+  static double drawn(int rank, int step, std::size_t i, std::size_t k) {
+    const std::size_t columns = i == 2 ? 30 : 50;
+    const auto row = static_cast<double>(k / columns + 1);
+    const auto column = static_cast<double>(k % columns);
+    const double noise = 0.01 * std::sin(static_cast<double>(k * 7919) + 31.0 * step + rank);
+    return row * 0.02 - std::sin(row) * column * 0.01 + 0.1 * rank + noise;
+  }
+  static void put(const Buffer& buffer, std::size_t k, double value) {
+    if (buffer.type == DataType::f64) {
+      buffer.as<double>()[k] = value;
+    } else {
+      buffer.as<float>()[k] = static_cast<float>(value);
+    }
+  }
+  static double get(const Buffer& buffer, std::size_t k) {
+    return buffer.type == DataType::f64 ? buffer.as<double>()[k] : static_cast<double>(buffer.as<float>()[k]);
+  }
+
+  ProcessGroup& group_;
+  std::vector<float> matrix_ = std::vector<float>(2000);
+  std::vector<float> vector_ = std::vector<float>(33);
+  std::vector<double> double_ = std::vector<double>(600);
+  std::vector<std::vector<double>> exact_ = {std::vector<double>(2000), std::vector<double>(33),
+                                             std::vector<double>(600)};
+  std::vector<std::vector<double>> sums_ = exact_;
+  DistributedDataParallel data_parallel_;
+};
+
+constexpr double kPlainBytes = 4 * (2000 + 33) + 8 * 600;
+
+// After one step, and, where errors are fed back, on the average of many steps.
+void check_hook(const MakeHook& make, double first_error, double late_error, double byte_share) {
+  for (const int ranks : {1, 2, 3}) {
+    INFO(ranks << " ranks");
+    RankThreads(make_cpu_backend, ranks).all_succeed([&](RankThreads::Rank& self) {
+      Model model(self.group(), make());
+      constexpr int kSteps = 200;
+      for (int step = 0; step < kSteps; ++step) {
+        model.step(step);
+        model.require_equal_on_all_ranks();
+        for (std::size_t i = 0; i < 3 && step == 0; ++i) {
+          require(model.distance(i, 1) <= first_error, "first: " + std::to_string(model.distance(i, 1)));
+        }
+      }
+      for (std::size_t i = 0; i < 3; ++i) {
+        require(model.distance(i, kSteps) <= late_error, "late: " + std::to_string(model.distance(i, kSteps)));
+      }
+      require(model.bytes() <= byte_share * kPlainBytes, std::to_string(model.bytes()) + " bytes");
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("half-precision hooks give the mean to the type's precision with half the bytes") {
+  check_hook([] { return make_half_hook(DataType::f16); }, 2e-3, 1e-3, 0.41);
+  check_hook([] { return make_half_hook(DataType::bf16); }, 1e-2, 5e-3, 0.41);
+}
+
+TEST_CASE("what top-k leaves out comes later") {
+  check_hook([] { return make_top_k_hook(0.1); }, 2, 0.1, 0.2);
+  check_hook([] { return make_top_k_hook(1); }, 1e-6, 1e-6, 2);
+}
+
+TEST_CASE("what one bit leaves out comes later") {
+  check_hook([] { return make_one_bit_hook(); }, 2, 0.3, 0.03);
+}
+
+TEST_CASE("one bit travels with the mean magnitude of its gradient") {
+  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<float> weight(3);
+    DataParallelOptions options;
+    options.hook = make_one_bit_hook();
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {3}}}, options);
+    const auto step = [&](float a, float b, float c) {
+      const std::span<float> gradient = data_parallel.gradient<float>(0);
+      gradient[0] = a;
+      gradient[1] = b;
+      gradient[2] = c;
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+      return gradient;
+    };
+    const auto first = step(1, -2, 6);  // as 3, -3, 3; left out: -2, 1, 3
+    require(first[0] == 3 && first[1] == -3 && first[2] == 3, "first");
+    const auto second = step(1, 1, 3);  // -1, 2, 6 as -3, 3, 3
+    require(second[0] == -3 && second[1] == 3 && second[2] == 3, "second");
+  });
+}
+
+TEST_CASE("top-k keeps the largest and adds the others to the next step") {
+  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<float> weight(4);
+    DataParallelOptions options;
+    options.hook = make_top_k_hook(0.25);
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {4}}}, options);
+    const auto step = [&](float value) {
+      const std::span<float> gradient = data_parallel.gradient<float>(0);
+      for (std::size_t i = 0; i < 4; ++i) gradient[i] = 0;
+      gradient[static_cast<std::size_t>(self.rank())] = value;
+      gradient[3] = 3;
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+      return gradient;
+    };
+    const auto first = step(-2);
+    require(first[0] == 0 && first[1] == 0 && first[3] == 3, "first");
+    const auto second = step(-2);  // of each rank -4 beside 3
+    require(second[0] == -2 && second[1] == -2 && second[3] == 0, "second");
+    const auto third = step(0);  // 6 beside 0
+    require(third[0] == 0 && third[3] == 6, "third");
+  });
+}
+
+TEST_CASE("PowerSGD finds gradients of low rank and what it leaves out comes later") {
+  check_hook([] { return make_power_sgd_hook({.rank = 2, .start_step = 0}); }, 0.2, 0.01, 0.15);
+  check_hook([] { return make_power_sgd_hook({.rank = 1, .start_step = 0}); }, 1, 0.05, 0.1);
+  // The plain mean first.
+  check_hook([] { return make_power_sgd_hook({.rank = 1, .start_step = 5}); }, 1e-6, 0.05, 0.2);
+}
+
+TEST_CASE("a gradient that is zero at first does not stay so with PowerSGD") {
+  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<float> weight(400);
+    DataParallelOptions options;
+    options.hook = make_power_sgd_hook({.rank = 2, .start_step = 0});
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {20, 20}}}, options);
+    for (const float value : {0.0F, 3.0F}) {
+      for (float& element : data_parallel.gradient<float>(0)) element = value;
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+      for (const float element : data_parallel.gradient<float>(0)) {
+        require(std::abs(element - value) < 1e-4F, std::to_string(element));
+      }
+    }
+  });
+}
+
+TEST_CASE("wrong options of hooks are refused") {
+  expect_error(ErrorKind::invalid_argument, {"f16 or bf16", "not as f32"}, [] { make_half_hook(DataType::f32); });
+  expect_error(ErrorKind::invalid_argument, {"above 0", "not 0.0"}, [] { make_top_k_hook(0); });
+  expect_error(ErrorKind::invalid_argument, {"at most 1", "1.5"}, [] { make_top_k_hook(1.5); });
+  expect_error(ErrorKind::invalid_argument, {"rank is 1 or more (0)"}, [] { make_power_sgd_hook({.rank = 0}); });
+}
