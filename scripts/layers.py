@@ -76,6 +76,7 @@ TESTED_ELSEWHERE = {
     "runtime/ddp/hooks/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",
     "runtime/ddp/hooks/one_bit_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/power_sgd_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
+    "runtime/ddp/hooks/shard_hook.cpp": "unit/runtime/ddp/parameter_shards_test.cpp",
     "runtime/ddp/hooks/top_k_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "bench/collective_bench.cpp": "integration/bench_test.py",
     "runtime/backend/cpu/cpu_backend.cpp": "unit/runtime/group/collectives_test.cpp",

@@ -101,4 +101,18 @@ struct Tensor {
   std::vector<std::int64_t> shape;
 };
 
+// A part of a tensor of this name and shape: its elements [first, first + data.count), in row-major order. What a rank
+// has of a state that is divided among the ranks; a whole Tensor is one, too.
+struct TensorShard {
+  std::string name;
+  Buffer data;
+  std::vector<std::int64_t> shape;  // of the whole tensor
+  std::size_t first = 0;
+
+  TensorShard() = default;
+  TensorShard(std::string name_, Buffer data_, std::vector<std::int64_t> shape_, std::size_t first_)
+      : name(std::move(name_)), data(data_), shape(std::move(shape_)), first(first_) {}
+  TensorShard(const Tensor& whole) : TensorShard(whole.name, whole.data, whole.shape, 0) {}
+};
+
 }  // namespace ddp

@@ -11,6 +11,7 @@
 // examples/train_charlm.cpp is a complete program. Everything throws ddp::Error (ddp/error.h).
 #pragma once
 
+#include <ddp/batch_statistics.h>
 #include <ddp/buffer.h>
 #include <ddp/call_site.h>
 #include <ddp/checkpoint.h>
@@ -23,7 +24,12 @@
 #include <ddp/error.h>
 #include <ddp/gradient_accumulation.h>
 #include <ddp/init.h>
+#include <ddp/join.h>
+#include <ddp/local_sgd.h>
+#include <ddp/loss_scaler.h>
 #include <ddp/memory.h>
+#include <ddp/optimizer.h>
+#include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
 #include <ddp/reduce_op.h>
 #include <ddp/step_statistics.h>

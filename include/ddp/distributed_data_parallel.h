@@ -4,6 +4,7 @@
 
 #include <ddp/buffer.h>
 #include <ddp/communication_hook.h>
+#include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
 #include <ddp/step_statistics.h>
 
@@ -17,6 +18,8 @@
 namespace ddp {
 
 class Accumulation;
+class Join;
+class LocalSgd;
 class NoSync;
 
 // The same on all ranks.
@@ -45,6 +48,11 @@ struct DataParallelOptions {
 
   // How buckets are reduced; nothing: make_mean_hook().
   std::shared_ptr<CommunicationHook> hook = nullptr;
+
+  // ZeRO stage 1: an optimizer keeps state for this rank's share of the elements only. finish() gives each rank the
+  // mean of its own share (a reduce-scatter; the other elements of a gradient keep this rank's own values), and
+  // Optimizer::step() ends with all ranks getting all parameters. Buckets are not rebuilt; no hook.
+  bool shard_optimizer = false;
 };
 
 // Owns the gradients: `gradient(i)` is a view into a bucket, so nothing is copied before it is reduced. Not thread-safe
@@ -111,10 +119,17 @@ class DDP_EXPORT DistributedDataParallel {
   void require_synchronized(std::string_view what) const;
 
   // Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1, and returns the norm: the square root of
-  // the sum of the squares of all gradients (as torch.nn.utils.clip_grad_norm_). The same on all ranks. One that is not
-  // finite is returned, and nothing scaled. Throws as require_synchronized(), or invalid_argument if max_norm is not
-  // positive.
+  // the sum of the squares of all gradients (as torch.nn.utils.clip_grad_norm_). The same on all ranks; collective with
+  // shard_optimizer. One that is not finite is returned, and nothing scaled. Throws as require_synchronized(), or
+  // invalid_argument if max_norm is not positive.
   double clip_gradients(double max_norm);
+
+  // Multiplies all gradients.
+  void scale_gradients(double factor);
+
+  // Whether no gradient is infinite or NaN. The same on all ranks; collective with shard_optimizer. Throws as
+  // require_synchronized().
+  bool gradients_are_finite();
 
   // Collective. Gives all ranks rank `root`'s buffers (DataParallelOptions). Before a forward that reads them.
   void broadcast_buffers(int root = 0);
@@ -122,6 +137,13 @@ class DDP_EXPORT DistributedDataParallel {
   // With find_unused or static_graph: the parameters that no rank has used up to the last finish(), ascending. An
   // optimizer should leave them as they are.
   std::span<const std::size_t> unused_parameters() const;
+
+  // What this rank's optimizer is to update: all parameters, or its shares of them (shard_optimizer).
+  std::vector<ParameterPiece> owned() const;
+
+  // With shard_optimizer, collective: gives every rank what the others have in the pieces that they own. An optimizer
+  // ends its step with it. Else nothing.
+  void share_parameters();
 
   std::size_t bucket_count() const;
   // By bucket, in the order in which they are reduced: the parameters in it.
@@ -137,10 +159,23 @@ class DDP_EXPORT DistributedDataParallel {
 
  private:
   friend class Accumulation;
+  friend class Join;
+  friend class LocalSgd;
   friend class NoSync;
-  // For the next step to begin. If it is synchronised, gradients become `factor` times the mean over all ranks.
-  void plan_step(bool synchronizes, double factor);
+  bool is_sharded() const;
+  // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
+  void plan_step(bool synchronizes, std::int64_t window_steps);
   void enter_no_sync(int levels);
+  // No step is synchronised, and an optimizer may step on the rank's own gradients.
+  void set_local(bool is_local);
+  // The mean is the sum over all ranks divided by so many.
+  void set_divisor(int ranks);
+  bool synchronizes() const;
+  std::int64_t window_steps() const;
+  // Steps since the gradients were zeroed or synchronised.
+  std::int64_t local_steps() const;
+  // Takes part in a synchronised step of the others, with what was not synchronised yet, or gradients of 0.
+  void shadow_step(std::int64_t window_steps);
   bool step_began() const;
   // finish() without asking for what was never marked.
   void finish_step();

@@ -2,13 +2,18 @@
 #include <ddp/error.h>
 #include <ddp/gradient_accumulation.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "base/hash.h"
 #include "base/text.h"
 #include "runtime/ddp/gradient_norm.h"
+#include "runtime/ddp/hooks/shard_hook.h"
+#include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
 #include "runtime/group/agreement.h"
 #include "runtime/reduction/reduction.h"
@@ -34,12 +39,13 @@ std::string describe_options(const DataParallelOptions& options) {
   return "buckets of " + std::to_string(options.first_bucket_bytes) + " and " + std::to_string(options.bucket_bytes) +
          " bytes\nrebuild_buckets " + switched(options.rebuild_buckets) + "\nfind_unused " +
          switched(options.find_unused) + "\nstatic_graph " + switched(options.static_graph) + "\n" +
-         (options.hook ? "a hook" : "no hook") + "\n";
+         (options.hook ? "a hook" : "no hook") + "\nshard_optimizer " + switched(options.shard_optimizer) + "\n";
 }
 
 // Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
 void check_arguments(ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
-  const std::string fault = find_parameter_fault(parameters, options.buffers);
+  std::string fault = find_parameter_fault(parameters, options.buffers);
+  if (options.shard_optimizer && options.hook) fault = "shard_optimizer goes with no communication hook";
   const auto disagreement = first_disagreement(
       group, fault.empty() ? describe_all(parameters) + describe_all(options.buffers) : "a fault: " + fault);
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
@@ -51,6 +57,16 @@ void check_arguments(ProcessGroup& group, std::span<const Tensor> parameters, co
   const auto different_options = first_disagreement(group, describe_options(options));
   if (!different_options) return;
   throw Error(ErrorKind::mismatch, "the ranks' DataParallelOptions differ: " + *different_options);
+}
+
+ReducerOptions reducer_options(const DataParallelOptions& options) {
+  ReducerOptions result;
+  result.limits = {options.first_bucket_bytes, options.bucket_bytes};
+  result.rebuild = options.rebuild_buckets && !options.shard_optimizer;
+  result.find_unused = options.find_unused;
+  result.static_graph = options.static_graph;
+  result.hook = options.shard_optimizer ? make_shard_hook() : options.hook ? options.hook : make_mean_hook();
+  return result;
 }
 
 void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int root) {
@@ -69,12 +85,10 @@ class DistributedDataParallel::Implementation {
       : group(group_),
         parameters(std::move(parameters_)),
         buffers(std::move(options.buffers)),
-        reducer(group, parameters,
-                {.limits = {options.first_bucket_bytes, options.bucket_bytes},
-                 .rebuild = options.rebuild_buckets,
-                 .find_unused = options.find_unused,
-                 .static_graph = options.static_graph,
-                 .hook = options.hook ? std::move(options.hook) : make_mean_hook()}) {}
+        reducer(group, parameters, reducer_options(options)) {
+    if (!options.shard_optimizer) return;
+    shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
+  }
 
   void require_parameter(std::size_t index, const char* function) const {
     if (index < parameters.size()) return;
@@ -84,19 +98,25 @@ class DistributedDataParallel::Implementation {
 
   // Only steps that have not begun follow it.
   void plan() {
-    const bool synchronizes = window_synchronizes && no_sync_levels == 0;
-    if (!reducer.began()) reducer.plan_step({synchronizes, window_factor / group.size()});
+    const bool synchronizes = window_synchronizes && no_sync_levels == 0 && !is_local;
+    if (!reducer.began()) reducer.plan_step({synchronizes, 1.0 / static_cast<double>(divisor * window_steps)});
   }
+
+  std::vector<Buffer> owned_gradients() const;
+  double sum_over_shards(double value) const;
 
   ProcessGroup& group;
   const std::vector<Tensor> parameters;
   const std::vector<Tensor> buffers;
   Reducer reducer;
-  std::exception_ptr failure;  // of a finish(): the object is of no use after it
+  std::optional<ParameterShards> shards;  // with shard_optimizer
+  std::exception_ptr failure;             // of a finish(): the object is of no use after it
 
   int no_sync_levels = 0;
+  bool is_local = false;
+  int divisor = group.size();
   bool window_synchronizes = true;
-  double window_factor = 1;
+  std::int64_t window_steps = 1;
 
   // Since zero_gradients() or the last synchronised step.
   std::int64_t local_steps = 0;
@@ -174,15 +194,47 @@ void DistributedDataParallel::finish_step() {
   self.plan();
 }
 
-void DistributedDataParallel::plan_step(bool synchronizes, double factor) {
+void DistributedDataParallel::plan_step(bool synchronizes, std::int64_t window_steps) {
   implementation_->window_synchronizes = synchronizes;
-  implementation_->window_factor = factor;
+  implementation_->window_steps = window_steps;
   implementation_->plan();
 }
 
 void DistributedDataParallel::enter_no_sync(int levels) {
   implementation_->no_sync_levels += levels;
   implementation_->plan();
+}
+
+void DistributedDataParallel::set_local(bool is_local) {
+  implementation_->is_local = is_local;
+  implementation_->plan();
+}
+
+void DistributedDataParallel::set_divisor(int ranks) {
+  implementation_->divisor = ranks;
+  implementation_->plan();
+}
+
+bool DistributedDataParallel::synchronizes() const {
+  return implementation_->reducer.step_plan().synchronizes;
+}
+
+std::int64_t DistributedDataParallel::window_steps() const {
+  return implementation_->window_steps;
+}
+
+std::int64_t DistributedDataParallel::local_steps() const {
+  return implementation_->local_steps;
+}
+
+void DistributedDataParallel::shadow_step(std::int64_t window_steps) {
+  if (local_steps() == 0) zero_gradients();
+  plan_step(true, window_steps);
+  finish_step();
+}
+
+bool DistributedDataParallel::is_sharded() const {
+  return implementation_->shards.has_value();
 }
 
 bool DistributedDataParallel::step_began() const {
@@ -208,11 +260,32 @@ void DistributedDataParallel::require_synchronized(std::string_view what) const 
   };
   if (self.failure) std::rethrow_exception(self.failure);
   if (self.reducer.began()) refuse("gradients were marked ready, but finish() was not called");
+  if (self.is_local && self.local_steps > 0) return;
   if (self.local_steps > 0) {
     refuse("the gradients are this rank's own, of " + base::counted(self.local_steps, "step") +
            " that no_sync() or accumulate() kept from being synchronised. Step only after a synchronised finish().");
   }
   if (!self.is_synchronized) refuse("there was no finish() since the gradients were zeroed");
+}
+
+// The gradients that this rank's optimizer uses, in as few pieces as possible.
+std::vector<Buffer> DistributedDataParallel::Implementation::owned_gradients() const {
+  std::vector<Buffer> result;
+  if (shards) {
+    for (const ParameterPiece& piece : shards->owned()) result.push_back(piece.gradient);
+    return result;
+  }
+  for (const DataType type : kDataTypes) {
+    if (reducer.arena(type).count > 0) result.push_back(reducer.arena(type));
+  }
+  return result;
+}
+
+double DistributedDataParallel::Implementation::sum_over_shards(double value) const {
+  if (!shards) return value;
+  std::array<double, 1> sum = {value};
+  group.all_reduce(sum).wait();
+  return sum[0];
 }
 
 double DistributedDataParallel::clip_gradients(double max_norm) {
@@ -222,18 +295,22 @@ double DistributedDataParallel::clip_gradients(double max_norm) {
   }
   require_synchronized("clip_gradients");
   double squares = 0;
-  for (const DataType type : kDataTypes) {
-    const Buffer arena = implementation_->reducer.arena(type);
-    if (arena.count > 0) squares += sum_of_squares(arena);
-  }
-  const double norm = std::sqrt(squares);
+  for (const Buffer& gradient : implementation_->owned_gradients()) squares += sum_of_squares(gradient);
+  const double norm = std::sqrt(implementation_->sum_over_shards(squares));
   const double factor = max_norm / (norm + 1e-6);
-  if (!std::isfinite(norm) || factor >= 1) return norm;
-  for (const DataType type : kDataTypes) {
-    const Buffer arena = implementation_->reducer.arena(type);
-    if (arena.count > 0) scale(arena, factor);
-  }
+  if (std::isfinite(norm) && factor < 1) scale_gradients(factor);
   return norm;
+}
+
+void DistributedDataParallel::scale_gradients(double factor) {
+  for (const Buffer& gradient : implementation_->owned_gradients()) scale(gradient, factor);
+}
+
+bool DistributedDataParallel::gradients_are_finite() {
+  require_synchronized("gradients_are_finite");
+  const std::vector<Buffer> gradients = implementation_->owned_gradients();
+  const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
+  return implementation_->sum_over_shards(finite ? 0 : 1) == 0;
 }
 
 void DistributedDataParallel::broadcast_buffers(int root) {
@@ -242,6 +319,19 @@ void DistributedDataParallel::broadcast_buffers(int root) {
 
 std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {
   return implementation_->reducer.unused();
+}
+
+std::vector<ParameterPiece> DistributedDataParallel::owned() const {
+  if (implementation_->shards) return implementation_->shards->owned();
+  std::vector<ParameterPiece> result;
+  for (std::size_t i = 0; i < implementation_->parameters.size(); ++i) {
+    result.push_back({i, 0, implementation_->parameters[i].data, implementation_->reducer.gradient(i).data});
+  }
+  return result;
+}
+
+void DistributedDataParallel::share_parameters() {
+  if (implementation_->shards) implementation_->shards->share();
 }
 
 std::size_t DistributedDataParallel::bucket_count() const {

@@ -29,7 +29,7 @@ void Accumulation::begin(bool is_last) {
   if (done_ == 0) data_parallel_.zero_gradients();
   ++done_;
   synchronizes_ = is_last || done_ == micro_steps_;
-  data_parallel_.plan_step(synchronizes_, 1.0 / static_cast<double>(done_));
+  data_parallel_.plan_step(synchronizes_, done_);
 }
 
 bool Accumulation::finish() {
@@ -41,7 +41,7 @@ bool Accumulation::finish() {
 
 bool Accumulation::flush() {
   if (done_ == 0) return false;
-  data_parallel_.plan_step(true, 1.0 / static_cast<double>(done_));
+  data_parallel_.plan_step(true, done_);
   data_parallel_.finish_step();
   end_window();
   return true;
@@ -50,7 +50,7 @@ bool Accumulation::flush() {
 void Accumulation::end_window() {
   done_ = 0;
   synchronizes_ = false;
-  data_parallel_.plan_step(true, 1.0);
+  data_parallel_.plan_step(true, 1);
 }
 
 }  // namespace ddp

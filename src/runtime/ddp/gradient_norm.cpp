@@ -2,8 +2,11 @@
 
 #include <ddp/error.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
+
+#include "runtime/reduction/reduction.h"
 
 namespace ddp {
 namespace {
@@ -28,7 +31,26 @@ double sum_of_squares(const ConstBuffer& buffer) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
+// x - x is 0 but for what is not finite. Without an early exit the loop becomes vector instructions.
+template <typename T>
+bool all_finite(const T* values, std::size_t count) {
+  std::size_t odd = 0;
+  for (std::size_t i = 0; i < count; ++i) odd += values[i] - values[i] == 0 ? 0 : 1;
+  return odd == 0;
+}
+
 }  // namespace
+
+bool is_finite(const ConstBuffer& buffer) {
+  if (buffer.type == DataType::f64) return all_finite(static_cast<const double*>(buffer.data), buffer.count);
+  std::array<float, 1024> block;
+  for (std::size_t first = 0; first < buffer.count; first += block.size()) {
+    const std::size_t count = std::min(block.size(), buffer.count - first);
+    to_single(buffer.slice(first, count), block.data());
+    if (!all_finite(block.data(), count)) return false;
+  }
+  return true;
+}
 
 double sum_of_squares(const ConstBuffer& buffer) {
   switch (buffer.type) {

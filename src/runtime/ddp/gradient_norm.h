@@ -9,4 +9,7 @@ namespace ddp {
 // in the same order.
 double sum_of_squares(const ConstBuffer& buffer);
 
+// Whether no element is infinite or NaN.
+bool is_finite(const ConstBuffer& buffer);
+
 }  // namespace ddp

@@ -46,7 +46,10 @@ class Reducer {
   const Tensor& gradient(std::size_t parameter) const { return gradients_.at(parameter); }
   // The gradients of a type with the padding between; empty if there are none.
   Buffer arena(DataType type) const { return arenas_[static_cast<std::size_t>(type)].buffer(); }
+  std::span<const Tensor> gradients() const { return gradients_; }
   std::span<const Bucket> buckets() const { return plan_; }
+  std::span<const ParameterSize> sizes() const { return sizes_; }
+  const GradientLayout& layout() const { return layout_; }
 
   void zero();
 

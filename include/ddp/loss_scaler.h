@@ -1,0 +1,44 @@
+// LossScaler: keeps small f16 gradients from vanishing.
+#pragma once
+
+#include <ddp/distributed_data_parallel.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace ddp {
+
+struct LossScalerOptions {
+  double scale = 65536;
+  double growth = 2;     // after growth_interval steps without overflow
+  double backoff = 0.5;  // after one with
+  std::int64_t growth_interval = 2000;
+};
+
+// The loss is multiplied by scale(), so the gradients are; a step whose gradients overflow is skipped, by all ranks
+// together, and the scale lowered. As torch.cuda.amp.GradScaler. One thread; the same calls on all ranks.
+//
+//   backward(loss * scaler.scale());
+//   data_parallel.finish();
+//   if (scaler.unscale(data_parallel)) optimizer.step();
+class DDP_EXPORT LossScaler {
+ public:
+  // Throws invalid_argument if an option is out of range.
+  explicit LossScaler(LossScalerOptions options = {});
+
+  double scale() const { return state_[0]; }
+
+  // Divides the gradients by the scale and adapts it. False if one was infinite or NaN, on any rank: the step must be
+  // skipped. Throws as DistributedDataParallel::require_synchronized().
+  bool unscale(DistributedDataParallel& data_parallel);
+
+  // For checkpoints: "loss_scaler", the scale and the steps since it changed.
+  Tensor state() { return {"loss_scaler", state_, {2}}; }
+
+ private:
+  LossScalerOptions options_;
+  std::array<double, 2> state_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,18 @@
+// ParameterPiece: a part of a parameter, with its gradient; what an optimizer updates.
+#pragma once
+
+#include <ddp/buffer.h>
+
+#include <cstddef>
+
+namespace ddp {
+
+// A value. Views of `values.count` elements, from element `first` on, of parameter number `parameter` and its gradient.
+struct ParameterPiece {
+  std::size_t parameter = 0;
+  std::size_t first = 0;
+  Buffer values;
+  Buffer gradient;
+};
+
+}  // namespace ddp

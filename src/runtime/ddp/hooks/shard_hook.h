@@ -1,0 +1,13 @@
+// The hook of sharded optimizers: each rank gets the mean of its own share of every range, and nothing else.
+#pragma once
+
+#include <ddp/communication_hook.h>
+
+#include <memory>
+
+namespace ddp {
+
+// Shares are those of parameter_shards.h. What the other shares hold afterwards is this rank's own gradient.
+std::shared_ptr<CommunicationHook> make_shard_hook();
+
+}  // namespace ddp

@@ -1,0 +1,99 @@
+#include <ddp/error.h>
+#include <ddp/join.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ddp {
+
+Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, JoinOptions options)
+    : data_parallel_(data_parallel), step_(std::move(step)), options_(options) {
+  if (!data_parallel.is_sharded() || step_) return;
+  throw Error(ErrorKind::invalid_argument,
+              "Join: with shard_optimizer every rank owns a part of the parameters, so a rank without data must step, "
+              "too. Give Join the optimizer's step.");
+}
+
+// Collective: what every rank is about to do. A rank that has ended says how many steps of a window it has left.
+Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
+  ProcessGroup& group = data_parallel_.group();
+  std::array<std::int64_t, 2> mine = {static_cast<std::int64_t>(turn), window_steps};
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group.size()));
+  group.all_gather(all, mine, {.timeout = {}, .name = "who has data", .stream = {}}).wait();
+  ++steps_;
+  Round round;
+  std::vector<int> active;
+  std::vector<int> ended;
+  std::vector<int> local;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto theirs = static_cast<Turn>(all[2 * static_cast<std::size_t>(rank)]);
+    (theirs == Turn::ended ? ended : active).push_back(rank);
+    if (theirs == Turn::local) local.push_back(rank);
+    round.window_steps = std::max(round.window_steps, all[2 * static_cast<std::size_t>(rank) + 1]);
+  }
+  if (active.empty()) return round;
+  active_ = active;
+  if (options_.throw_on_early_end && !ended.empty()) {
+    throw Error(ErrorKind::aborted, "rank " + base::rank_list(ended) + " has no more data at step " +
+                                        std::to_string(steps_) +
+                                        " while others have (throw_on_early_end). Give all ranks equally many batches: "
+                                        "DistributedSampler with drop_last.");
+  }
+  if (!local.empty() && local.size() != active.size()) {
+    throw Error(ErrorKind::mismatch, "in step " + std::to_string(steps_) + " rank " + base::rank_list(local) +
+                                         " does not synchronise (no_sync, accumulate) and the others do. With Join, "
+                                         "windows must end in the same step on all ranks: call Accumulation::begin() "
+                                         "without is_last.");
+  }
+  if (options_.broadcast_buffers) data_parallel_.broadcast_buffers(active_.back());
+  data_parallel_.set_divisor(options_.divide_by_initial_size ? group.size() : static_cast<int>(active_.size()));
+  round.turn = local.empty() ? Turn::synchronised : Turn::local;
+  return round;
+}
+
+void Join::begin_step() {
+  if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: after finish()");
+  if (data_parallel_.step_began()) {
+    throw Error(ErrorKind::invalid_argument,
+                "Join::begin_step: gradients of this step were marked ready. Call it before backward.");
+  }
+  const Turn turn = data_parallel_.synchronizes() ? Turn::synchronised : Turn::local;
+  announce(turn, turn == Turn::synchronised ? data_parallel_.window_steps() : 0);
+}
+
+void Join::shadow(std::int64_t window_steps) {
+  data_parallel_.shadow_step(window_steps);
+  if (step_) step_();
+}
+
+void Join::finish() {
+  if (ended_) return;
+  ended_ = true;
+  while (true) {
+    const Round round = announce(Turn::ended, data_parallel_.local_steps());
+    if (round.turn == Turn::synchronised) shadow(round.window_steps);
+    if (round.turn != Turn::ended) continue;
+    if (round.window_steps > 0 && step_) shadow(round.window_steps);
+    break;
+  }
+  data_parallel_.set_divisor(data_parallel_.group().size());
+  data_parallel_.plan_step(true, 1);
+  if (!step_) take_from_last();
+}
+
+// The ranks of the last step have trained to the end; the highest of them is taken, as in PyTorch.
+void Join::take_from_last() {
+  if (active_.empty()) return;
+  for (const Tensor& parameter : data_parallel_.parameters()) {
+    data_parallel_.group()
+        .broadcast(parameter.data, active_.back(), {.timeout = {}, .name = parameter.name, .stream = {}})
+        .wait();
+  }
+  data_parallel_.broadcast_buffers(active_.back());
+}
+
+}  // namespace ddp

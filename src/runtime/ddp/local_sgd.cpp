@@ -1,0 +1,49 @@
+#include <ddp/error.h>
+#include <ddp/local_sgd.h>
+
+#include <string>
+#include <vector>
+
+namespace ddp {
+
+LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions options)
+    : data_parallel_(data_parallel), options_(options) {
+  if (options.period < 1 || options.warmup_steps < 0) {
+    throw Error(ErrorKind::invalid_argument, "LocalSgd: period is 1 or more (" + std::to_string(options.period) +
+                                                 "), warmup_steps 0 or more (" + std::to_string(options.warmup_steps) +
+                                                 ")");
+  }
+  if (data_parallel.is_sharded()) {
+    throw Error(ErrorKind::invalid_argument,
+                "LocalSgd: with shard_optimizer no rank can step by itself. Take one of the two.");
+  }
+  follow_phase();
+}
+
+LocalSgd::~LocalSgd() {
+  data_parallel_.set_local(false);
+}
+
+bool LocalSgd::step() {
+  ++steps_;
+  follow_phase();
+  const std::int64_t local_steps = steps_ - options_.warmup_steps;
+  if (local_steps <= 0 || local_steps % options_.period != 0) return false;
+  average();
+  return true;
+}
+
+void LocalSgd::average() {
+  std::vector<Work> works;
+  for (const Tensor& parameter : data_parallel_.parameters()) {
+    works.push_back(data_parallel_.group().all_reduce(parameter.data, ReduceOp::average,
+                                                      {.timeout = {}, .name = parameter.name, .stream = {}}));
+  }
+  for (Work& work : works) work.wait();
+}
+
+void LocalSgd::follow_phase() {
+  data_parallel_.set_local(steps_ >= options_.warmup_steps);
+}
+
+}  // namespace ddp

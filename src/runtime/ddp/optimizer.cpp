@@ -1,0 +1,125 @@
+#include <ddp/error.h>
+#include <ddp/optimizer.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/ddp/update_rules.h"
+#include "runtime/reduction/reduction.h"
+
+namespace ddp {
+namespace {
+
+// "momentum", or "m" and "v", as they stand in checkpoints.
+const char* moment_name(const Optimizer::Options& options, int moment) {
+  if (std::holds_alternative<SgdOptions>(options)) return "momentum";
+  return moment == 0 ? "m" : "v";
+}
+
+}  // namespace
+
+class Optimizer::Implementation {
+ public:
+  Implementation(DistributedDataParallel& data_parallel_, Options options_)
+      : data_parallel(data_parallel_), options(options_), steps(data_parallel.parameters().size()) {
+    const std::string fault = find_fault(options);
+    if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer: " + fault);
+    for (const ParameterPiece& piece : data_parallel.owned()) {
+      const DataType type = piece.values.type;
+      State state{piece, {}, {}};
+      const DataType wide = type == DataType::f64 ? DataType::f64 : DataType::f32;
+      for (int i = 0; i < moments_of(options); ++i) state.moments.push_back(allocate(piece.values.count, wide));
+      if (type == DataType::f16 || type == DataType::bf16) state.master = allocate(piece.values.count, DataType::f32);
+      states.push_back(std::move(state));
+    }
+    refresh_masters();
+  }
+
+  void refresh_masters() {
+    for (State& state : states) {
+      if (state.master.count > 0) to_single(state.piece.values, static_cast<float*>(state.master.data));
+    }
+  }
+
+  void step() {
+    data_parallel.require_synchronized("Optimizer::step");
+    const auto unused = data_parallel.unused_parameters();
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!std::binary_search(unused.begin(), unused.end(), i)) ++steps[i];
+    }
+    for (const State& state : states) {
+      const std::size_t parameter = state.piece.parameter;
+      if (std::binary_search(unused.begin(), unused.end(), parameter)) continue;
+      const auto moment = [&](std::size_t i) { return i < state.moments.size() ? state.moments[i] : Buffer(); };
+      update(options, steps[parameter], {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master});
+    }
+    data_parallel.share_parameters();
+  }
+
+  std::vector<TensorShard> state() {
+    std::vector<TensorShard> result;
+    for (const State& state : states) {
+      const Tensor& parameter = data_parallel.parameters()[state.piece.parameter];
+      const auto add = [&](const char* what, const Buffer& buffer) {
+        result.push_back(
+            {std::string("optimizer.") + what + "." + parameter.name, buffer, parameter.shape, state.piece.first});
+      };
+      for (std::size_t i = 0; i < state.moments.size(); ++i) {
+        add(moment_name(options, static_cast<int>(i)), state.moments[i]);
+      }
+      if (state.master.count > 0) add("master", state.master);
+    }
+    result.push_back({"optimizer.steps", steps, {std::ssize(steps)}, 0});
+    return result;
+  }
+
+  DistributedDataParallel& data_parallel;
+  Options options;
+
+ private:
+  struct State {
+    ParameterPiece piece;
+    std::vector<Buffer> moments;
+    Buffer master;
+  };
+
+  Buffer allocate(std::size_t count, DataType type) {
+    memory.emplace_back(count * size_of(type));
+    return {memory.back().data(), count, type};
+  }
+
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<State> states;
+  std::vector<std::int64_t> steps;  // by parameter; an unused one does not step
+};
+
+Optimizer::Optimizer(DistributedDataParallel& data_parallel, Options options)
+    : implementation_(std::make_unique<Implementation>(data_parallel, options)) {}
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::step() {
+  implementation_->step();
+}
+
+double Optimizer::learning_rate() const {
+  return std::visit([](const auto& chosen) { return chosen.learning_rate; }, implementation_->options);
+}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  Options changed = implementation_->options;
+  std::visit([&](auto& chosen) { chosen.learning_rate = learning_rate; }, changed);
+  const std::string fault = find_fault(changed);
+  if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer::set_learning_rate: " + fault);
+  implementation_->options = changed;
+}
+
+std::vector<TensorShard> Optimizer::state() {
+  return implementation_->state();
+}
+
+void Optimizer::refresh_masters() {
+  implementation_->refresh_masters();
+}
+
+}  // namespace ddp

@@ -1,0 +1,61 @@
+#include <ddp/local_sgd.h>
+#include <ddp/optimizer.h>
+
+#include <catch2/catch.hpp>
+
+#include "runtime/backend/cpu/cpu_backend.h"
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+#include "support/scripted_backend.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE("ranks step by themselves between averages") {
+  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<double> weight(1);
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {1}}});
+    Optimizer optimizer(data_parallel, SgdOptions{.learning_rate = 1});
+    LocalSgd local(data_parallel, {.period = 3, .warmup_steps = 2});
+    std::vector<double> values;
+    std::vector<bool> averaged;
+    for (int step = 0; step < 9; ++step) {
+      data_parallel.zero_gradients();
+      data_parallel.gradient<double>(0)[0] = -1.0 - self.rank();  // the mean is -1.5
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+      optimizer.step();
+      averaged.push_back(local.step());
+      values.push_back(weight[0]);
+    }
+    const double own = 1.0 + self.rank();
+    const std::vector<double> expected = {1.5, 3, 3 + own, 3 + 2 * own, 7.5, 7.5 + own, 7.5 + 2 * own, 12, 12 + own};
+    require(values == expected, "values");
+    require(averaged == std::vector<bool>{false, false, false, false, true, false, false, true, false}, "averaged");
+    local.average();
+    require(weight[0] == 13.5, "the last average");
+  });
+}
+
+TEST_CASE("after local steps gradients are averaged again") {
+  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<double> weight(1);
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {1}}});
+    { const LocalSgd local(data_parallel, {}); }
+    data_parallel.gradient<double>(0)[0] = self.rank();
+    data_parallel.mark_ready(0);
+    data_parallel.finish();
+    require(data_parallel.gradient<double>(0)[0] == 0.5, "mean");
+  });
+}
+
+TEST_CASE("wrong options of local SGD are refused") {
+  ScriptedGroup scripted;
+  std::vector<double> weight(1);
+  DataParallelOptions options;
+  options.shard_optimizer = true;
+  DistributedDataParallel sharded(scripted.group, {{"weight", weight, {1}}}, options);
+  expect_error(ErrorKind::invalid_argument, {"shard_optimizer"}, [&] { LocalSgd(sharded, {}); });
+  DistributedDataParallel whole(scripted.group, {{"weight", weight, {1}}});
+  expect_error(ErrorKind::invalid_argument, {"period is 1 or more (0)"}, [&] { LocalSgd(whole, {.period = 0}); });
+}

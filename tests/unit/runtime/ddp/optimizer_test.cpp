@@ -1,0 +1,158 @@
+#include <ddp/optimizer.h>
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/backend/cpu/cpu_backend.h"
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+#include "support/scripted_backend.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// Parameters of three types, whose gradients depend on step, rank and place.
+class Model {
+ public:
+  Model(ProcessGroup& group, const DataParallelOptions& options)
+      : data_parallel(group, {{"a", a_, {30, 10}}, {"b", b_, {7}}, {"c", c_, {2, 100}}, {"d", d_, {50}}}, options) {}
+
+  void backward(int step, int rank) {
+    data_parallel.zero_gradients();
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Buffer gradient = data_parallel.gradient(i);
+      for (std::size_t k = 0; k < gradient.count; ++k) {
+        const double value = std::sin(static_cast<double>(k * 3 + i) + step * 1.7) + 0.25 * rank;
+        if (gradient.type == DataType::f64) gradient.as<double>()[k] = value;
+        if (gradient.type == DataType::f32) gradient.as<float>()[k] = static_cast<float>(value);
+        if (gradient.type == DataType::bf16) gradient.as<BFloat16>()[k] = BFloat16(static_cast<float>(value));
+      }
+      data_parallel.mark_ready(i);
+    }
+    data_parallel.finish();
+  }
+
+  std::string bytes() const {
+    std::string result;
+    for (const Tensor& tensor : data_parallel.parameters()) {
+      result.append(static_cast<const char*>(tensor.data.data), tensor.data.bytes());
+    }
+    return result;
+  }
+
+ private:
+  std::vector<float> a_ = std::vector<float>(300, 1);
+  std::vector<double> b_ = std::vector<double>(7, -1);
+  std::vector<BFloat16> c_ = std::vector<BFloat16>(200, BFloat16(0.5F));
+  std::vector<float> d_ = std::vector<float>(50, 2);
+
+ public:
+  DistributedDataParallel data_parallel;
+};
+
+std::size_t state_bytes(Optimizer& optimizer) {
+  std::size_t sum = 0;
+  for (const TensorShard& shard : optimizer.state()) sum += shard.data.bytes();
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("a sharded optimizer gives the same parameters with a share of the state") {
+  const std::vector<Optimizer::Options> all = {SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01},
+                                               AdamOptions{.learning_rate = 0.01, .weight_decay = 0.1}};
+  for (const Optimizer::Options& chosen : all) {
+    for (const int size : {1, 2, 3, 4}) {
+      INFO(size << " ranks");
+      RankThreads(make_cpu_backend, size).all_succeed([&](RankThreads::Rank& self) {
+        DataParallelOptions options{.first_bucket_bytes = 64, .bucket_bytes = 1000};
+        Model whole(self.group(), options);
+        options.shard_optimizer = true;
+        Model sharded(self.group(), options);
+        Optimizer whole_optimizer(whole.data_parallel, chosen);
+        Optimizer sharded_optimizer(sharded.data_parallel, chosen);
+        for (int step = 0; step < 20; ++step) {
+          whole.backward(step, self.rank());
+          sharded.backward(step, self.rank());
+          const double norm = whole.data_parallel.clip_gradients(5);
+          const double same = sharded.data_parallel.clip_gradients(5);
+          require(std::abs(norm - same) < 1e-9 * norm, std::to_string(norm) + " and " + std::to_string(same));
+          whole_optimizer.step();
+          sharded_optimizer.step();
+        }
+        for (std::size_t i = 0; i < 4; ++i) {
+          const Tensor& a = whole.data_parallel.parameters()[i];
+          const Tensor& b = sharded.data_parallel.parameters()[i];
+          if (a.data.type != DataType::f32) continue;
+          for (std::size_t k = 0; k < a.data.count; ++k) {
+            const float x = a.data.as<float>()[k];
+            const float y = b.data.as<float>()[k];
+            require(std::abs(x - y) <= 1e-6F * std::abs(x) + 1e-7F, "element " + std::to_string(k));
+          }
+        }
+        for (const std::string& other : self.group().all_gather_bytes(sharded.bytes())) {
+          require(other == sharded.bytes(), "ranks differ");
+        }
+        if (size == 4) {
+          require(2 * state_bytes(sharded_optimizer) < state_bytes(whole_optimizer), "as much state");
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("an optimizer steps on synchronised gradients only and follows its learning rate") {
+  ScriptedGroup scripted;
+  Model model(scripted.group, {});
+  Optimizer optimizer(model.data_parallel, SgdOptions{.learning_rate = 0});
+  expect_error(ErrorKind::invalid_argument, {"Optimizer::step", "no finish()"}, [&] { optimizer.step(); });
+  model.backward(0, 0);
+  const std::string before = model.bytes();
+  optimizer.step();
+  CHECK(model.bytes() == before);
+  optimizer.set_learning_rate(0.5);
+  CHECK(optimizer.learning_rate() == 0.5);
+  optimizer.step();
+  CHECK(model.bytes() != before);
+  expect_error(ErrorKind::invalid_argument, {"set_learning_rate", "negative"},
+               [&] { optimizer.set_learning_rate(-1); });
+  expect_error(ErrorKind::invalid_argument, {"Optimizer", "beta1"},
+               [&] { Optimizer(model.data_parallel, AdamOptions{.beta1 = 1}); });
+}
+
+TEST_CASE("a parameter that nobody used stays as it is and its step does not count") {
+  ScriptedGroup scripted;
+  std::vector<float> used(3, 1);
+  std::vector<float> unused(3, 1);
+  DataParallelOptions options;
+  options.find_unused = true;
+  DistributedDataParallel data_parallel(scripted.group, {{"used", used, {3}}, {"unused", unused, {3}}}, options);
+  Optimizer optimizer(data_parallel, AdamOptions{.weight_decay = 0.5});
+  data_parallel.mark_ready(0);
+  data_parallel.finish();
+  optimizer.step();
+  CHECK(used[0] != 1);
+  CHECK(unused[0] == 1);
+  const std::vector<TensorShard> state = optimizer.state();
+  REQUIRE(state.size() == 5);
+  CHECK(state[0].name == "optimizer.m.used");
+  CHECK(state[3].name == "optimizer.v.unused");
+  CHECK(state[4].name == "optimizer.steps");
+  CHECK(state[4].data.as<std::int64_t>()[0] == 1);
+  CHECK(state[4].data.as<std::int64_t>()[1] == 0);
+}
+
+TEST_CASE("sharding goes with no hook") {
+  ScriptedGroup scripted;
+  std::vector<float> weight(3);
+  DataParallelOptions options;
+  options.shard_optimizer = true;
+  options.hook = make_mean_hook();
+  expect_error(ErrorKind::invalid_argument, {"shard_optimizer", "hook"}, [&] {
+    DistributedDataParallel(scripted.group, {{"weight", weight, {3}}}, options);
+  });
+}
