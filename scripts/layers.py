@@ -40,7 +40,8 @@ THIRD_PARTIES = {
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe_json.cpp",
                   "launcher/supervise/error_record.cpp", "launcher/report/job_json.cpp",
                   "launcher/store_command/inspection_json.cpp", "runtime/error_file.cpp",
-                  "runtime/checkpoint/checkpoint.cpp", "runtime/checkpoint/safetensors.cpp"],
+                  "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
+                  "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
     "gloo/": ["runtime/backend/gloo/gloo_context.cpp", "runtime/backend/gloo/gloo_watch.h"],
     "nccl": [],  # looked up at run time, as the driver: docs/decisions/0015
     "cuda": [],
@@ -71,6 +72,8 @@ TESTED_ELSEWHERE = {
     "runtime/reduction/kernels_portable.cpp": "unit/runtime/reduction/reduction_test.cpp",
     "runtime/group/work.cpp": "unit/runtime/group/operation_queue_test.cpp",
     "runtime/backend/backend.cpp": "unit/runtime/ddp/reducer_test.cpp",
+    "runtime/checkpoint/shard_exchange.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",
+    "runtime/checkpoint/on_rank_zero.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",
     "runtime/ddp/hooks/error_feedback.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/half_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",

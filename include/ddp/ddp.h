@@ -15,6 +15,7 @@
 #include <ddp/buffer.h>
 #include <ddp/call_site.h>
 #include <ddp/checkpoint.h>
+#include <ddp/checkpoint_manager.h>
 #include <ddp/communication_hook.h>
 #include <ddp/compression_hooks.h>
 #include <ddp/data_type.h>

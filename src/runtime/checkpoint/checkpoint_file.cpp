@@ -96,12 +96,6 @@ class TemporaryFile {
   base::UniqueFd fd_;
 };
 
-void flush_directory(const std::string& path) {
-  const base::UniqueFd directory(::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot flush a directory (EINVAL); there is nothing more to be done there.
-  if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL) fail("flush", path, errno);
-}
-
 const StoredTensor& find_tensor(const SafetensorsHeader& header, const Tensor& wanted, const std::string& path) {
   const auto stored = std::find_if(header.tensors.begin(), header.tensors.end(),
                                    [&](const StoredTensor& tensor) { return tensor.name == wanted.name; });
@@ -147,44 +141,54 @@ void write_checkpoint_file(const std::string& path, std::span<const Tensor> tens
     write_all(file.fd(), static_cast<const char*>(tensor.data.data), tensor.data.bytes(), path);
   }
   file.rename_to(path);
-  flush_directory(path);
+  flush_directory_of(path);
 }
 
-std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors) {
+void flush_directory_of(const std::string& path) {
+  const base::UniqueFd directory(::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot flush a directory (EINVAL); there is nothing more to be done there.
+  if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL) fail("flush", path, errno);
+}
+
+CheckpointFile open_checkpoint_file(const std::string& path) {
   const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail("read", path, errno);
   const auto file_bytes = static_cast<std::size_t>(status.st_size);
-
   try {
     std::string word(std::min<std::size_t>(8, file_bytes), '\0');
     read_all(file.get(), word.data(), word.size(), path);
     std::string json(safetensors_data_offset(word, file_bytes) - word.size(), '\0');
     read_all(file.get(), json.data(), json.size(), path);
-    std::vector<char> data(file_bytes - word.size() - json.size());
-    read_all(file.get(), data.data(), data.size(), path);
+    CheckpointFile result;
+    result.data.resize(file_bytes - word.size() - json.size());
+    read_all(file.get(), result.data.data(), result.data.size(), path);
 
-    SafetensorsHeader header = parse_safetensors_header(json, data.size());
+    result.header = parse_safetensors_header(json, result.data.size());
     base::Fnv1a64 checksum;
-    checksum.update(std::as_bytes(std::span(data)));
-    const auto expected = header.metadata.find(kChecksum);
-    if (expected != header.metadata.end() && expected->second != base::hex64(checksum.value())) {
+    checksum.update(std::as_bytes(std::span(result.data)));
+    const auto expected = result.header.metadata.find(kChecksum);
+    if (expected != result.header.metadata.end() && expected->second != base::hex64(checksum.value())) {
       throw Error(ErrorKind::corrupt, "its checksum is not that of its data");
     }
-    header.metadata.erase(kChecksum);
-
-    // All are found before any is filled.
-    std::vector<const StoredTensor*> found;
-    for (const Tensor& tensor : tensors) found.push_back(&find_tensor(header, tensor, path));
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const StoredTensor& stored = *found[i];
-      if (stored.bytes > 0) std::memcpy(tensors[i].data.data, data.data() + stored.first, stored.bytes);
-    }
-    return header.metadata;
+    result.header.metadata.erase(kChecksum);
+    return result;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::corrupt) throw;
     throw Error(ErrorKind::corrupt, "checkpoint " + path + " is damaged: " + error.what());
   }
+}
+
+std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors) {
+  const CheckpointFile file = open_checkpoint_file(path);
+  // All are found before any is filled.
+  std::vector<const StoredTensor*> found;
+  for (const Tensor& tensor : tensors) found.push_back(&find_tensor(file.header, tensor, path));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const StoredTensor& stored = *found[i];
+    if (stored.bytes > 0) std::memcpy(tensors[i].data.data, file.data.data() + stored.first, stored.bytes);
+  }
+  return file.header.metadata;
 }
 
 }  // namespace ddp

@@ -1,0 +1,24 @@
+// One outcome for all ranks of what one of them, or each of them, does to the disk.
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace ddp {
+
+// Collective. Runs `deed` on rank 0 and gives every rank its result, or throws on every rank what it threw.
+std::string on_rank_zero(ProcessGroup& group, const std::function<std::string()>& deed);
+
+// Collective. Runs `deed` on every rank; if any fails, every rank throws the failure of the lowest one, with its
+// number. Ranks wait for each other as long as `timeout`.
+void on_every_rank(ProcessGroup& group, std::chrono::milliseconds timeout, const std::function<void()>& deed);
+
+// For results that are several texts.
+std::string encode_texts(const std::map<std::string, std::string>& texts);
+std::map<std::string, std::string> parse_texts(const std::string& bytes);
+
+}  // namespace ddp

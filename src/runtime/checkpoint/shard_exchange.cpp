@@ -1,0 +1,180 @@
+#include "runtime/checkpoint/shard_exchange.h"
+
+#include <ddp/error.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/text.h"
+#include "runtime/group/agreement.h"
+
+namespace ddp {
+namespace {
+
+using Json = nlohmann::json;
+
+std::size_t elements_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, [](std::size_t product, std::int64_t size) {
+    return product * static_cast<std::size_t>(size);
+  });
+}
+
+// What is wrong with a rank's shards; empty if nothing.
+std::string find_shard_fault(std::span<const TensorShard> shards) {
+  for (const TensorShard& shard : shards) {
+    // As a whole tensor it must be in order, but for its number of elements.
+    Tensor whole{shard.name, shard.data, shard.shape};
+    const bool possible =
+        std::all_of(shard.shape.begin(), shard.shape.end(), [](std::int64_t size) { return size >= 0; });
+    if (possible) whole.data.count = elements_of(shard.shape);
+    const std::string fault = find_fault({&whole, 1});
+    if (!fault.empty()) return fault;
+    if (shard.first + shard.data.count > whole.data.count) {
+      return "of tensor " + describe(whole) + " elements " + std::to_string(shard.first) + " to " +
+             std::to_string(shard.first + shard.data.count) + " are given; it has " + std::to_string(whole.data.count);
+    }
+  }
+  return "";
+}
+
+Buffer copy_of(const ConstBuffer& buffer, WrittenTensors& written) {
+  written.memory.push_back(std::make_unique<std::byte[]>(std::max<std::size_t>(buffer.bytes(), 1)));
+  std::byte* place = written.memory.back().get();
+  if (buffer.bytes() > 0) std::memcpy(place, buffer.data, buffer.bytes());
+  return {place, buffer.count, buffer.type};
+}
+
+const TensorShard& shard_named(std::span<const TensorShard> shards, const std::string& name) {
+  return *std::find_if(shards.begin(), shards.end(), [&](const TensorShard& shard) { return shard.name == name; });
+}
+
+Buffer part_of(const TensorShard& shard, const ManifestPiece& piece) {
+  return shard.data.slice(piece.first - shard.first, piece.count);
+}
+
+}  // namespace
+
+ExchangedShards exchange_shards(ProcessGroup& group, const CheckpointState& state) {
+  Json own = {{"fault", find_shard_fault(state.tensors)}, {"rank_values", state.rank_values}, {"values", state.values}};
+  own["shards"] = Json::array();
+  for (const TensorShard& shard : state.tensors) {
+    own["shards"].push_back(
+        {shard.name, static_cast<int>(shard.data.type), shard.shape, shard.first, shard.data.count});
+  }
+  const std::vector<std::uint8_t> bytes = Json::to_cbor(own);
+  ExchangedShards result;
+  std::string fault;
+  for (const std::string& text : group.all_gather_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) {
+    const Json theirs = Json::from_cbor(text);
+    if (fault.empty() && !theirs["fault"].get<std::string>().empty()) {
+      fault = "rank " + std::to_string(result.shards.size()) + ": " + theirs["fault"].get<std::string>();
+    }
+    if (result.shards.empty()) theirs["values"].get_to(result.values);
+    result.rank_values.push_back(theirs["rank_values"].get<std::map<std::string, std::string>>());
+    std::vector<ShardDescription>& shards = result.shards.emplace_back();
+    for (const Json& shard : theirs["shards"]) {
+      shards.push_back({shard[0].get<std::string>(), static_cast<DataType>(shard[1].get<int>()),
+                        shard[2].get<std::vector<std::int64_t>>(), shard[3].get<std::size_t>(),
+                        shard[4].get<std::size_t>()});
+    }
+  }
+  if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "checkpoint: " + fault);
+  return result;
+}
+
+WrittenTensors own_parts(int rank, std::span<const TensorShard> shards,
+                         const std::map<std::string, ManifestTensor>& plan, bool copies) {
+  WrittenTensors written;
+  for (const auto& [name, tensor] : plan) {
+    for (const ManifestPiece& piece : tensor.pieces) {
+      if (piece.file != static_cast<std::size_t>(rank)) continue;
+      const Buffer part = part_of(shard_named(shards, name), piece);
+      const bool is_whole = piece.count == elements_of(tensor.shape);
+      written.tensors.push_back({name, copies ? copy_of(part, written) : part,
+                                 is_whole ? tensor.shape : std::vector{static_cast<std::int64_t>(piece.count)}});
+    }
+  }
+  return written;
+}
+
+WrittenTensors gather_whole(ProcessGroup& group, std::span<const TensorShard> shards,
+                            std::map<std::string, ManifestTensor>& plan, bool copies) {
+  WrittenTensors written;
+  const auto own_rank = static_cast<std::size_t>(group.rank());
+  for (auto& [name, tensor] : plan) {
+    const bool is_here = std::all_of(tensor.pieces.begin(), tensor.pieces.end(),
+                                     [](const ManifestPiece& piece) { return piece.file == 0; });
+    const std::size_t elements = elements_of(tensor.shape);
+    Buffer whole(nullptr, elements, tensor.type);
+    if (own_rank == 0 && is_here && tensor.pieces.size() <= 1) {
+      if (elements > 0) whole = part_of(shard_named(shards, name), tensor.pieces[0]);
+      if (copies) whole = copy_of(whole, written);
+    } else if (own_rank == 0) {
+      written.memory.push_back(std::make_unique<std::byte[]>(whole.bytes()));
+      whole.data = written.memory.back().get();
+    }
+    for (const ManifestPiece& piece : tensor.pieces) {
+      if (piece.file == own_rank && own_rank != 0) group.send(part_of(shard_named(shards, name), piece), 0).wait();
+      if (own_rank != 0 || (is_here && tensor.pieces.size() <= 1)) continue;
+      const Buffer place = whole.slice(piece.first, piece.count);
+      if (piece.file == 0) {
+        std::memcpy(place.data, part_of(shard_named(shards, name), piece).data, place.bytes());
+      } else {
+        group.recv(place, static_cast<int>(piece.file)).wait();
+      }
+    }
+    tensor.pieces = {{0, 0, elements}};
+    if (own_rank == 0) written.tensors.push_back({name, whole, tensor.shape});
+  }
+  return written;
+}
+
+const char* stored_piece(const CheckpointFile& file, const std::string& path, const std::string& name, DataType type,
+                         const ManifestPiece& piece) {
+  const auto& tensors = file.header.tensors;
+  const auto stored =
+      std::find_if(tensors.begin(), tensors.end(), [&](const StoredTensor& tensor) { return tensor.name == name; });
+  if (stored == tensors.end() || stored->type != type || stored->bytes != piece.count * size_of(type)) {
+    throw Error(ErrorKind::corrupt, "checkpoint " + path + " is damaged: it does not hold its part of '" + name + "'");
+  }
+  return file.data.data() + stored->first;
+}
+
+void read_shards(const std::string& directory, const Manifest& manifest, std::span<const TensorShard> shards) {
+  const std::string fault = find_shard_fault(shards);
+  if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "checkpoint " + directory + ": " + fault);
+  for (const TensorShard& shard : shards) {
+    const auto stored = manifest.tensors.find(shard.name);
+    if (stored == manifest.tensors.end()) {
+      throw Error(ErrorKind::mismatch, "checkpoint " + directory + " has no tensor '" + shard.name + "'");
+    }
+    if (stored->second.type != shard.data.type || stored->second.shape != shard.shape) {
+      throw Error(ErrorKind::mismatch, "tensor '" + shard.name + "' is " +
+                                           describe(stored->second.type, stored->second.shape) + " in checkpoint " +
+                                           directory + " but " + describe(shard.data.type, shard.shape) +
+                                           " in this program. Was it written by a model of another size?");
+    }
+  }
+  // File by file: one is in memory at a time.
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    const std::string path = directory + "/" + manifest.files[i].name;
+    std::optional<CheckpointFile> file;
+    for (const TensorShard& shard : shards) {
+      const ManifestTensor& tensor = manifest.tensors.at(shard.name);
+      for (const ManifestPiece& piece : tensor.pieces) {
+        const Overlap overlap = overlap_of(shard.first, shard.data.count, piece);
+        if (piece.file != i || overlap.count == 0) continue;
+        if (!file) file = open_checkpoint_file(path);
+        const std::size_t element = size_of(tensor.type);
+        std::memcpy(static_cast<std::byte*>(shard.data.data) + overlap.first_in_shard * element,
+                    stored_piece(*file, path, shard.name, tensor.type, piece) + overlap.first_in_piece * element,
+                    overlap.count * element);
+      }
+    }
+  }
+}
+
+}  // namespace ddp

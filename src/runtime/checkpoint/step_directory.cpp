@@ -1,0 +1,155 @@
+#include "runtime/checkpoint/step_directory.h"
+
+#include <ddp/error.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "runtime/checkpoint/checkpoint_file.h"
+
+namespace ddp {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kWriting = ".writing-";
+constexpr std::string_view kRemoving = ".removing-";
+constexpr int kDigits = 12;
+
+[[noreturn]] void fail(const std::string& deed, const std::string& path, int error) {
+  throw Error(ErrorKind::unavailable, "cannot " + deed + " " + path + ": " + std::strerror(error));
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) fail("remove", path, error.value());
+}
+
+std::vector<std::string> list(const std::string& directory) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (auto entry = std::filesystem::directory_iterator(directory, error);
+       !error && entry != std::filesystem::end(entry); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) fail("list", directory, error.value());
+  return names;
+}
+
+// An old step of that name is then under the staged name, and removed. Some file systems cannot exchange names.
+void rename_over(const std::string& staged, const std::string& final_path) {
+  if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, final_path.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (::rename(staged.c_str(), final_path.c_str()) == 0) return;
+  if (errno != ENOTEMPTY && errno != EEXIST) fail("name", final_path, errno);
+  if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) != 0) {
+    remove_tree(final_path);
+    if (::rename(staged.c_str(), final_path.c_str()) != 0) fail("name", final_path, errno);
+    return;
+  }
+  remove_tree(staged);
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) {
+  std::string digits = std::to_string(step);
+  if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
+  return std::string(kPrefix) + digits;
+}
+
+std::optional<std::int64_t> parse_step_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::string_view digits = name.substr(kPrefix.size());
+  if (digits.size() < kDigits) return std::nullopt;
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  const auto step = base::parse_integer(digits, 0, INT64_MAX);
+  return step && step_name(*step) == name ? step : std::nullopt;
+}
+
+std::string staging_name(std::int64_t step) {
+  return std::string(kWriting) + step_name(step);
+}
+
+void make_directory(const std::string& path) {
+  struct stat status {};
+  if (::mkdir(path.c_str(), 0777) == 0) return;
+  const int error = errno;
+  if (error == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return;
+  fail("make directory", path, error == EEXIST ? ENOTDIR : error);
+}
+
+std::vector<std::int64_t> list_steps(const std::string& directory) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : list(directory)) {
+    if (const auto step = parse_step_name(name)) steps.push_back(*step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+std::uint64_t file_bytes(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail("look at", path, errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) fail("write", path, errno);
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path, errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (::fsync(file.get()) != 0) fail("write", path, errno);
+}
+
+std::string read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail("read", path, errno);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) fail("read", path, EIO);
+  return text;
+}
+
+void commit_step(const std::string& directory, std::int64_t step, const std::set<std::string>& names) {
+  const std::string staged = directory + "/" + staging_name(step);
+  for (const std::string& name : list(staged)) {
+    if (!names.contains(name)) remove_tree(staged + "/" + name);
+  }
+  flush_directory_of(staged + "/.");
+  const std::string final_path = directory + "/" + step_name(step);
+  rename_over(staged, final_path);
+  flush_directory_of(final_path);
+}
+
+void remove_step(const std::string& directory, std::int64_t step) {
+  const std::string path = directory + "/" + step_name(step);
+  const std::string doomed = directory + "/" + std::string(kRemoving) + step_name(step);
+  remove_tree(doomed);
+  if (::rename(path.c_str(), doomed.c_str()) != 0) fail("remove", path, errno);
+  remove_tree(doomed);
+}
+
+void remove_leftovers(const std::string& directory, std::int64_t spared) {
+  for (const std::string& name : list(directory)) {
+    const bool is_leftover = name.starts_with(std::string(kWriting) + std::string(kPrefix)) ||
+                             name.starts_with(std::string(kRemoving) + std::string(kPrefix));
+    if (is_leftover && name != staging_name(spared)) remove_tree(directory + "/" + name);
+  }
+}
+
+}  // namespace ddp

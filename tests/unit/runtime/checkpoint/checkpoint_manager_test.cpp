@@ -1,0 +1,297 @@
+#include <ddp/checkpoint_manager.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/optimizer.h>
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/backend/cpu/cpu_backend.h"
+#include "runtime/checkpoint/checkpoint_file.h"
+#include "support/rank_threads.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::test;
+using Layout = CheckpointOptions::Layout;
+
+namespace {
+
+// A tensor that all ranks have, one that is divided among them, an empty one.
+class State {
+ public:
+  State(int rank, int size) {
+    const std::size_t share = (kDivided + static_cast<std::size_t>(size) - 1) / static_cast<std::size_t>(size);
+    first_ = std::min(kDivided, static_cast<std::size_t>(rank) * share);
+    divided_.resize(std::min(share, kDivided - first_));
+    state.tensors = {
+        Tensor{"shared", shared_, {3, 11}}, {"divided", divided_, {5, 20}, first_}, Tensor{"empty", empty_, {0, 4}}};
+  }
+
+  void fill(int step) {
+    for (std::size_t i = 0; i < shared_.size(); ++i) shared_[i] = value(step, i);
+    for (std::size_t i = 0; i < divided_.size(); ++i) divided_[i] = 2.0 * value(step, first_ + i);
+    state.values = {{"epoch", std::to_string(step)}};
+  }
+  void require_filled(int step) const {
+    for (std::size_t i = 0; i < shared_.size(); ++i) require(shared_[i] == value(step, i), "shared");
+    for (std::size_t i = 0; i < divided_.size(); ++i) require(divided_[i] == 2.0 * value(step, first_ + i), "divided");
+    require(state.values.at("epoch") == std::to_string(step), "values");
+  }
+
+ private:
+  static float value(int step, std::size_t i) { return static_cast<float>(1000 * step) + static_cast<float>(i); }
+  static constexpr std::size_t kDivided = 100;
+
+  std::vector<float> shared_ = std::vector<float>(33);
+  std::vector<double> divided_;
+  std::vector<std::int32_t> empty_;
+  std::size_t first_ = 0;
+
+ public:
+  CheckpointState state;
+};
+
+struct Way {
+  Layout layout;
+  bool asynchronous;
+};
+constexpr Way kWays[] = {
+    {Layout::full, false}, {Layout::sharded, false}, {Layout::full, true}, {Layout::sharded, true}};
+
+CheckpointOptions options_for(const Way& way) {
+  CheckpointOptions options;
+  options.layout = way.layout;
+  options.asynchronous = way.asynchronous;
+  return options;
+}
+
+void save_steps(const std::string& path, int ranks, const CheckpointOptions& options, const std::vector<int>& steps) {
+  RankThreads(make_cpu_backend, ranks).all_succeed([&](RankThreads::Rank& self) {
+    CheckpointManager checkpoints(path, self.group(), options);
+    State saved(self.rank(), ranks);
+    for (const int step : steps) {
+      saved.fill(step);
+      saved.state.rank_values = {{"rng", "rank " + std::to_string(self.rank())}};
+      checkpoints.save(step, saved.state);
+      saved.fill(-1);  // what is under way does not see it
+    }
+    checkpoints.wait();
+  });
+}
+
+std::vector<std::string> files_in(const std::string& path) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void overwrite(const std::string& path, std::streamoff at, const std::string& bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  REQUIRE(file);
+  file.seekp(at, at < 0 ? std::ios::end : std::ios::beg);
+  file << bytes;
+}
+
+}  // namespace
+
+TEST_CASE("any number of ranks goes on from what any other number saved") {
+  for (const Way& way : kWays) {
+    for (const int savers : {1, 2, 3}) {
+      const TemporaryDirectory directory;
+      save_steps(directory.path() + "/run", savers, options_for(way), {7});
+      for (const int readers : {1, 2, 4}) {
+        RankThreads(make_cpu_backend, readers).all_succeed([&](RankThreads::Rank& self) {
+          CheckpointManager checkpoints(directory.path() + "/run", self.group());
+          State read(self.rank(), readers);
+          require(checkpoints.load_latest(read.state) == 7, "latest");
+          require(checkpoints.damaged().empty(), "damaged");
+          read.require_filled(7);
+          const bool was_there = self.rank() < savers;
+          require(read.state.rank_values.size() == (was_there ? 1 : 0), "rank values");
+          if (was_there) require(read.state.rank_values.at("rng") == "rank " + std::to_string(self.rank()), "rng");
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("the last steps are kept and nothing else is left") {
+  for (const Way& way : kWays) {
+    const TemporaryDirectory directory;
+    CheckpointOptions options = options_for(way);
+    options.keep_last = 2;
+    save_steps(directory.path() + "/run", 2, options, {1, 2, 3, 10});
+    CHECK(files_in(directory.path() + "/run") == std::vector<std::string>{"step-000000000003", "step-000000000010"});
+    options.keep_last = 0;
+    save_steps(directory.path() + "/run", 1, options, {4, 11});
+    CHECK(files_in(directory.path() + "/run").size() == 4);
+  }
+}
+
+TEST_CASE("a full checkpoint is one file of whole tensors, a sharded one has a file a rank") {
+  const TemporaryDirectory directory;
+  save_steps(directory.path() + "/full", 2, options_for({Layout::full, false}), {1});
+  const std::string step = directory.path() + "/full/step-000000000001";
+  CHECK(files_in(step) == std::vector<std::string>{"manifest.json", "model.safetensors"});
+  const CheckpointFile file = open_checkpoint_file(step + "/model.safetensors");
+  REQUIRE(file.header.tensors.size() == 3);
+  CHECK(file.header.tensors[0].shape == std::vector<std::int64_t>{5, 20});
+  CHECK(file.header.tensors[2].shape == std::vector<std::int64_t>{3, 11});
+  save_steps(directory.path() + "/sharded", 2, options_for({Layout::sharded, false}), {1});
+  CHECK(
+      files_in(directory.path() + "/sharded/step-000000000001") ==
+      std::vector<std::string>{"manifest.json", "part-00000-of-00002.safetensors", "part-00001-of-00002.safetensors"});
+}
+
+TEST_CASE("a damaged or unfinished step is passed over and told") {
+  const TemporaryDirectory directory;
+  const std::string run = directory.path() + "/run";
+  CheckpointOptions options = options_for({Layout::sharded, false});
+  options.keep_last = 0;
+  save_steps(run, 2, options, {1, 2, 3, 4, 5});
+  overwrite(run + "/step-000000000005/manifest.json", 30, "#");
+  overwrite(run + "/step-000000000004/part-00001-of-00002.safetensors", -3, "#");
+  std::filesystem::resize_file(run + "/step-000000000003/part-00000-of-00002.safetensors", 100);
+  std::filesystem::remove(run + "/step-000000000002/part-00000-of-00002.safetensors");
+  std::filesystem::create_directory(run + "/.writing-step-000000000009");
+  RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
+    CheckpointManager checkpoints(run, self.group());
+    State read(self.rank(), 2);
+    require(checkpoints.load_latest(read.state) == 1, "latest");
+    read.require_filled(1);
+    const std::vector<std::string>& damaged = checkpoints.damaged();
+    require(damaged.size() == 4, std::to_string(damaged.size()));
+    require(damaged[0].find("step-000000000005/manifest.json is damaged") != std::string::npos, damaged[0]);
+    require(damaged[1].find("checksum") != std::string::npos, damaged[1]);
+    require(damaged[2].find("length") != std::string::npos, damaged[2]);
+    require(damaged[3].find("No such file") != std::string::npos, damaged[3]);
+    require(outcome_of([&] { checkpoints.load(4, read.state); }).kind == ErrorKind::corrupt, "load of a damaged one");
+  });
+}
+
+TEST_CASE("a directory without checkpoints has no latest") {
+  const TemporaryDirectory directory;
+  RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
+    CheckpointManager checkpoints(directory.path() + "/run", self.group());
+    State read(self.rank(), 2);
+    require(!checkpoints.load_latest(read.state), "latest");
+    require(checkpoints.step_directory(12) == directory.path() + "/run/step-000000000012", "step_directory");
+  });
+}
+
+TEST_CASE("a step that is saved again is replaced") {
+  const TemporaryDirectory directory;
+  save_steps(directory.path() + "/run", 3, options_for({Layout::sharded, false}), {5});
+  save_steps(directory.path() + "/run", 2, options_for({Layout::sharded, true}), {5, 5});
+  CHECK(files_in(directory.path() + "/run/step-000000000005").size() == 3);
+  CHECK(files_in(directory.path() + "/run") == std::vector<std::string>{"step-000000000005"});
+}
+
+TEST_CASE("what is wrong on one rank is an error on all") {
+  const TemporaryDirectory directory;
+  const std::string run = directory.path() + "/run";
+  RankThreads ranks(make_cpu_backend, 2);
+  SECTION("a directory that cannot be made") {
+    ranks.all_fail(ErrorKind::unavailable, {"make directory", "No such file"},
+                   [&](RankThreads::Rank& self) { CheckpointManager(run + "/a/b", self.group()); });
+  }
+  SECTION("a part that no rank has") {
+    ranks.all_fail(ErrorKind::invalid_argument, {"'w'", "element 4 is in no rank's part"},
+                   [&](RankThreads::Rank& self) {
+                     std::vector<float> own(4);
+                     CheckpointState state;
+                     state.tensors = {{"w", own, {9}, self.rank() == 0 ? 0U : 5U}};
+                     CheckpointManager(run, self.group()).save(1, state);
+                   });
+  }
+  SECTION("a shape that does not fit") {
+    ranks.all_fail(ErrorKind::invalid_argument, {"rank 1", "'w'", "elements 6 to 10", "it has 9"},
+                   [&](RankThreads::Rank& self) {
+                     std::vector<float> own(self.rank() == 0 ? 9 : 4);
+                     CheckpointState state;
+                     state.tensors = {{"w", own, {9}, self.rank() == 0 ? 0U : 6U}};
+                     CheckpointManager(run, self.group()).save(1, state);
+                   });
+  }
+  SECTION("a tensor that the checkpoint does not have") {
+    save_steps(run, 1, {}, {1});
+    ranks.all_fail(ErrorKind::mismatch, {"rank 1", "no tensor 'other'"}, [&](RankThreads::Rank& self) {
+      State read(self.rank(), 2);
+      std::vector<float> other(1);
+      if (self.rank() == 1) read.state.tensors.push_back(Tensor{"other", other, {1}});
+      CheckpointManager(run, self.group()).load(1, read.state);
+    });
+  }
+  SECTION("a step that is not there") {
+    ranks.all_fail(ErrorKind::unavailable, {"step-000000000003/manifest.json", "No such file"},
+                   [&](RankThreads::Rank& self) {
+                     State read(self.rank(), 2);
+                     CheckpointManager(run, self.group()).load(3, read.state);
+                   });
+  }
+  SECTION("a negative step") {
+    ranks.all_fail(ErrorKind::invalid_argument, {"0 or more"}, [&](RankThreads::Rank& self) {
+      State saved(self.rank(), 2);
+      CheckpointManager(run, self.group()).save(-3, saved.state);
+    });
+  }
+}
+
+TEST_CASE("an asynchronous save that fails is told by the next call") {
+  const TemporaryDirectory directory;
+  const std::string run = directory.path() + "/run";
+  RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
+    CheckpointManager checkpoints(run, self.group(), options_for({Layout::sharded, true}));
+    self.group().barrier().wait();
+    if (self.rank() == 0) std::ofstream(run + "/.writing-step-000000000001") << "a file where a directory should be";
+    self.group().barrier().wait();
+    State saved(self.rank(), 2);
+    saved.fill(1);
+    checkpoints.save(1, saved.state);
+    const RankOutcome outcome = outcome_of([&] { checkpoints.wait(); });
+    require(outcome.kind == ErrorKind::unavailable, outcome.message);
+    require(outcome.message.find("rank 0: ") != std::string::npos, outcome.message);
+    checkpoints.wait();  // told once
+    checkpoints.save(2, saved.state);
+    require(checkpoints.latest() == 2, "goes on");
+  });
+}
+
+TEST_CASE("a sharded optimizer goes on from what another number of ranks saved") {
+  const TemporaryDirectory directory;
+  const auto train = [&](int ranks, int first, int last, bool saves) {
+    std::vector<float> result;
+    RankThreads(make_cpu_backend, ranks).all_succeed([&](RankThreads::Rank& self) {
+      std::vector<float> weight(500, 1);
+      DataParallelOptions options;
+      options.shard_optimizer = true;
+      DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {500}}}, options);
+      Optimizer optimizer(data_parallel, AdamOptions{.learning_rate = 0.1});
+      CheckpointState state;
+      state.tensors = optimizer.state();
+      state.tensors.emplace_back(data_parallel.parameters()[0]);
+      CheckpointManager checkpoints(directory.path() + "/run", self.group(), options_for({Layout::sharded, true}));
+      if (first > 0) require(checkpoints.load_latest(state) == first, "latest");
+      for (int step = first; step < last; ++step) {
+        data_parallel.zero_gradients();
+        for (std::size_t i = 0; i < 500; ++i) {
+          data_parallel.gradient<float>(0)[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(step) * 3) % 11);
+        }
+        data_parallel.mark_ready(0);
+        data_parallel.finish();
+        optimizer.step();
+      }
+      if (saves) checkpoints.save(last, state);
+      if (self.rank() == 0) result = weight;
+    });
+    return result;
+  };
+  const std::vector<float> whole = train(1, 0, 9, false);
+  train(2, 0, 3, true);
+  train(4, 3, 6, true);
+  const std::vector<float> pieced = train(1, 6, 9, false);
+  for (std::size_t i = 0; i < 500; ++i) CHECK(pieced[i] == Approx(whole[i]).epsilon(1e-6));
+}

@@ -1,0 +1,94 @@
+#include "runtime/checkpoint/step_directory.h"
+
+#include <ddp/error.h>
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+#include "support/expect_error.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::test;
+using Steps = std::vector<std::int64_t>;
+
+namespace {
+
+void stage(const std::string& directory, std::int64_t step, const std::string& file, const std::string& text) {
+  make_directory(directory + "/" + staging_name(step));
+  write_text_file(directory + "/" + staging_name(step) + "/" + file, text);
+}
+
+bool exists(const std::string& path) {
+  return std::filesystem::exists(path);
+}
+
+}  // namespace
+
+TEST_CASE("steps have names that sort and come back") {
+  CHECK(step_name(1200) == "step-000000001200");
+  for (const std::int64_t step : {std::int64_t{0}, std::int64_t{7}, std::int64_t{999999999999}, INT64_MAX}) {
+    CHECK(parse_step_name(step_name(step)) == step);
+  }
+  for (const char* name : {"step-", "step-12", "step-00000000120x", "step--00000000012", "step-0000000000001", "model",
+                           ".writing-step-000000000001"}) {
+    INFO(name);
+    CHECK_FALSE(parse_step_name(name));
+  }
+}
+
+TEST_CASE("a step has its name when it is committed, with the named files alone") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path();
+  stage(path, 3, "a", "one");
+  stage(path, 3, "stray", "of an earlier run");
+  CHECK(list_steps(path).empty());
+  commit_step(path, 3, {"a"});
+  CHECK(list_steps(path) == Steps{3});
+  CHECK(read_text_file(path + "/" + step_name(3) + "/a") == "one");
+  CHECK_FALSE(exists(path + "/" + step_name(3) + "/stray"));
+  CHECK_FALSE(exists(path + "/" + staging_name(3)));
+}
+
+TEST_CASE("a step that is there is replaced") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path();
+  for (const char* text : {"one", "two"}) {
+    stage(path, 3, "a", text);
+    commit_step(path, 3, {"a"});
+    CHECK(read_text_file(path + "/" + step_name(3) + "/a") == text);
+    CHECK_FALSE(exists(path + "/" + staging_name(3)));
+  }
+}
+
+TEST_CASE("steps are listed from the newest and removed whole") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path();
+  for (const std::int64_t step : {5, 100, 20}) {
+    stage(path, step, "a", "x");
+    commit_step(path, step, {"a"});
+  }
+  stage(path, 200, "a", "half");
+  stage(path, 300, "a", "half");
+  write_text_file(path + "/notes.txt", "mine");
+  CHECK(list_steps(path) == Steps{100, 20, 5});
+  remove_step(path, 20);
+  CHECK(list_steps(path) == Steps{100, 5});
+  remove_leftovers(path, 300);
+  CHECK_FALSE(exists(path + "/" + staging_name(200)));
+  CHECK(exists(path + "/" + staging_name(300)));
+  CHECK(exists(path + "/notes.txt"));
+}
+
+TEST_CASE("what the disk refuses is told with the path and the reason") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path();
+  write_text_file(path + "/file", "x");
+  expect_error(ErrorKind::unavailable, {"make directory", "/file", "Not a directory"},
+               [&] { make_directory(path + "/file"); });
+  expect_error(ErrorKind::unavailable, {"make directory", "No such file"}, [&] { make_directory(path + "/a/b"); });
+  expect_error(ErrorKind::unavailable, {"list", "No such file"}, [&] { list_steps(path + "/a"); });
+  expect_error(ErrorKind::unavailable, {"read", "No such file"}, [&] { read_text_file(path + "/a"); });
+  expect_error(ErrorKind::unavailable, {"/dev/full", "No space left"}, [&] { write_text_file("/dev/full", "x"); });
+}
