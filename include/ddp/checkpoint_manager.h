@@ -19,7 +19,7 @@ struct CheckpointState {
   // Each rank names what it has: whole tensors, which all ranks have alike, or its parts of tensors that are divided
   // among the ranks (Optimizer::state). Host memory.
   std::vector<TensorShard> tensors;
-  // The same on all ranks; rank 0's are saved.
+  // Text in UTF-8. The same on all ranks; rank 0's are saved.
   std::map<std::string, std::string> values;
   // Each rank's own, as the state of its random generator.
   std::map<std::string, std::string> rank_values;

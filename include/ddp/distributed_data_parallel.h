@@ -110,6 +110,9 @@ class DDP_EXPORT DistributedDataParallel {
   //   backward(second_half); data_parallel.finish();
   NoSync no_sync();
 
+  // Whether the next finish() synchronises: not within no_sync() or before a window's end.
+  bool synchronizes() const;
+
   // Windows of `micro_steps` steps, of which the last is synchronised. See Accumulation. One at a time.
   Accumulation accumulate(std::int64_t micro_steps);
 
@@ -170,7 +173,6 @@ class DDP_EXPORT DistributedDataParallel {
   void set_local(bool is_local);
   // The mean is the sum over all ranks divided by so many.
   void set_divisor(int ranks);
-  bool synchronizes() const;
   std::int64_t window_steps() const;
   // Steps since the gradients were zeroed or synchronised.
   std::int64_t local_steps() const;

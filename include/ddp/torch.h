@@ -3,27 +3,38 @@
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/gradient_accumulation.h>
 
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace ddp::torch {
 
 // Averages the gradients of a module's parameters over all ranks while backward() runs; when backward() returns, every
 // .grad() holds the mean. The gradients live in the buckets, so nothing is copied, as long as the optimizer zeroes them
-// in place; one that drops them (set to none) costs a copy a step. Parameters are f32 or f64 in host memory; every one
-// that requires a gradient must get one in each backward. The group must outlive it. One thread.
+// in place; one that drops them (set to none) costs a copy a step. Parameters are f16, bf16, f32 or f64 in host memory;
+// every one that requires a gradient must get one in each backward, but with find_unused or static_graph: one that no
+// rank used then has no .grad() after backward, as in PyTorch. The group must outlive it. One thread.
 class DDP_EXPORT ModuleReducer {
  public:
-  // Collective: checks that all ranks have the same parameters, and gives every rank rank 0's parameters and buffers.
+  // Collective: checks that all ranks have the same parameters and buffers, and gives every rank rank 0's.
+  // options.buffers is set to the module's.
   ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options);
   ~ModuleReducer();
   ModuleReducer(const ModuleReducer&) = delete;
   ModuleReducer& operator=(const ModuleReducer&) = delete;
 
-  // The inner object, for verify_parameters() and the number of buckets.
+  // Collective if the module has buffers and the next step is synchronised: gives all ranks rank 0's buffers.
+  void before_forward();
+
+  // All parameters and buffers by their names in the module, as in a state dict: what a checkpoint holds. Views.
+  std::vector<Tensor> state() const;
+
+  // The inner object: verify_parameters(), clip_gradients(), statistics().
   ddp::DistributedDataParallel& data_parallel();
 
  private:
@@ -37,16 +48,30 @@ class DDP_EXPORT ModuleReducer {
 //   torch::optim::SGD optimizer(net->parameters(), 0.1);
 //   …
 //   optimizer.zero_grad();
-//   loss_of(net->forward(batch)).backward();       // gradients are averaged here
+//   loss_of(net.forward(batch)).backward();       // gradients are averaged here
 //   optimizer.step();
 template <typename ModuleHolder>
 class DistributedDataParallel {
  public:
   DistributedDataParallel(ProcessGroup& group, ModuleHolder module, DataParallelOptions options = {})
-      : module_(std::move(module)), reducer_(std::make_unique<ModuleReducer>(group, module_.ptr(), options)) {}
+      : module_(std::move(module)),
+        reducer_(std::make_unique<ModuleReducer>(group, module_.ptr(), std::move(options))) {}
 
+  // The module's forward, after its buffers (running means) have become rank 0's.
+  template <typename... Inputs>
+  auto forward(Inputs&&... inputs) {
+    reducer_->before_forward();
+    return module_->forward(std::forward<Inputs>(inputs)...);
+  }
+
+  // The module itself: its forward leaves the buffers alone.
   auto* operator->() { return module_.get(); }
   ModuleHolder& module() { return module_; }
+
+  // See ddp::DistributedDataParallel; each backward() is a step, and ends with its finish().
+  NoSync no_sync() { return reducer_->data_parallel().no_sync(); }
+
+  std::vector<Tensor> state() const { return reducer_->state(); }
   ddp::DistributedDataParallel& data_parallel() { return reducer_->data_parallel(); }
 
  private:

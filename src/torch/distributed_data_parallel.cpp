@@ -10,23 +10,33 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 
-#include <cstring>
+#include <algorithm>
+#include <array>
 
 namespace ddp::torch {
 namespace {
 
-Buffer buffer_of(const std::string& name, const ::torch::Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  const bool known = type == ::torch::kFloat || type == ::torch::kDouble || type == ::torch::kLong;
-  if (!tensor.is_contiguous() || !tensor.device().is_cpu() || !known) {
+struct TypeName {
+  ::torch::ScalarType theirs;
+  DataType ours;
+};
+constexpr std::array kTypes = {TypeName{::torch::kHalf, DataType::f16},  TypeName{::torch::kBFloat16, DataType::bf16},
+                               TypeName{::torch::kFloat, DataType::f32}, TypeName{::torch::kDouble, DataType::f64},
+                               TypeName{::torch::kChar, DataType::i8},   TypeName{::torch::kShort, DataType::i16},
+                               TypeName{::torch::kInt, DataType::i32},   TypeName{::torch::kLong, DataType::i64},
+                               TypeName{::torch::kByte, DataType::u8},   TypeName{::torch::kBool, DataType::boolean}};
+
+Tensor view_of(const std::string& name, const ::torch::Tensor& tensor) {
+  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
+                                 [&](const TypeName& entry) { return entry.theirs == tensor.scalar_type(); });
+  if (!tensor.is_contiguous() || !tensor.device().is_cpu() || type == kTypes.end()) {
     throw Error(
         ErrorKind::invalid_argument,
-        "'" + name + "' is not a contiguous f32, f64 or i64 tensor in host memory; this adapter takes no other");
+        "'" + name + "' is not a contiguous tensor of real numbers in host memory; this adapter takes no other");
   }
-  const DataType own = type == ::torch::kFloat    ? DataType::f32
-                       : type == ::torch::kDouble ? DataType::f64
-                                                  : DataType::i64;
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), own};
+  return {name,
+          {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->ours},
+          {tensor.sizes().begin(), tensor.sizes().end()}};
 }
 
 struct NamedParameter {
@@ -44,10 +54,14 @@ std::vector<NamedParameter> trainable(const ::torch::nn::Module& module) {
 
 std::vector<Tensor> as_tensors(const std::vector<NamedParameter>& parameters) {
   std::vector<Tensor> result;
-  for (const auto& [name, tensor] : parameters) {
-    result.push_back({name, buffer_of(name, tensor), {tensor.sizes().begin(), tensor.sizes().end()}});
-  }
+  for (const auto& [name, tensor] : parameters) result.push_back(view_of(name, tensor));
   return result;
+}
+
+DataParallelOptions with_buffers(DataParallelOptions options, const ::torch::nn::Module& module) {
+  options.buffers.clear();
+  for (const auto& item : module.named_buffers()) options.buffers.push_back(view_of(item.key(), item.value()));
+  return options;
 }
 
 }  // namespace
@@ -55,8 +69,9 @@ std::vector<Tensor> as_tensors(const std::vector<NamedParameter>& parameters) {
 class ModuleReducer::Implementation : public std::enable_shared_from_this<Implementation> {
  public:
   Implementation(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options)
-      : module_(std::move(module)), parameters_(trainable(*module_)), core(group, as_tensors(parameters_), options) {
-    for (const auto& item : module_->named_buffers()) group.broadcast(buffer_of(item.key(), item.value()), 0).wait();
+      : module_(std::move(module)),
+        parameters_(trainable(*module_)),
+        core(group, as_tensors(parameters_), with_buffers(std::move(options), *module_)) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       ::torch::Tensor& parameter = parameters_[i].tensor;
       gradients_.push_back(
@@ -79,6 +94,13 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     }
   }
 
+  std::vector<Tensor> state() const {
+    std::vector<Tensor> result;
+    for (const auto& item : module_->named_parameters()) result.push_back(view_of(item.key(), item.value()));
+    for (const auto& item : module_->named_buffers()) result.push_back(view_of(item.key(), item.value()));
+    return result;
+  }
+
  private:
   void gradient_complete(std::size_t index) {
     ::torch::Tensor& gradient = parameters_[index].tensor.mutable_grad();
@@ -98,6 +120,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   void finish() {
     complete_ = 0;
     core.finish();
+    // An optimizer leaves alone what has no gradient.
+    for (const std::size_t index : core.unused_parameters()) parameters_[index].tensor.mutable_grad().reset();
   }
 
   std::shared_ptr<::torch::nn::Module> module_;
@@ -112,11 +136,19 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
 
 ModuleReducer::ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module,
                              DataParallelOptions options)
-    : implementation_(std::make_shared<Implementation>(group, std::move(module), options)) {
+    : implementation_(std::make_shared<Implementation>(group, std::move(module), std::move(options))) {
   implementation_->install_hooks();
 }
 
 ModuleReducer::~ModuleReducer() = default;
+
+void ModuleReducer::before_forward() {
+  if (implementation_->core.synchronizes()) implementation_->core.broadcast_buffers();
+}
+
+std::vector<Tensor> ModuleReducer::state() const {
+  return implementation_->state();
+}
 
 ddp::DistributedDataParallel& ModuleReducer::data_parallel() {
   return implementation_->core;

@@ -22,6 +22,24 @@ std::size_t elements_of(const std::vector<std::int64_t>& shape) {
   });
 }
 
+// The manifest is JSON.
+bool is_text(const std::string& value) {
+  try {
+    static_cast<void>(Json(value).dump());
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+std::string find_value_fault(const std::map<std::string, std::string>& values) {
+  for (const auto& [name, value] : values) {
+    if (!is_text(name)) return "the name of a value is not text in UTF-8";
+    if (!is_text(value)) return "value '" + name + "' is not text in UTF-8; save other bytes as a tensor of u8";
+  }
+  return "";
+}
+
 // What is wrong with a rank's shards; empty if nothing.
 std::string find_shard_fault(std::span<const TensorShard> shards) {
   for (const TensorShard& shard : shards) {
@@ -58,7 +76,11 @@ Buffer part_of(const TensorShard& shard, const ManifestPiece& piece) {
 }  // namespace
 
 ExchangedShards exchange_shards(ProcessGroup& group, const CheckpointState& state) {
-  Json own = {{"fault", find_shard_fault(state.tensors)}, {"rank_values", state.rank_values}, {"values", state.values}};
+  std::string own_fault = find_shard_fault(state.tensors);
+  for (const auto* values : {&state.values, &state.rank_values}) {
+    if (own_fault.empty()) own_fault = find_value_fault(*values);
+  }
+  Json own = {{"fault", own_fault}, {"rank_values", state.rank_values}, {"values", state.values}};
   own["shards"] = Json::array();
   for (const TensorShard& shard : state.tensors) {
     own["shards"].push_back(

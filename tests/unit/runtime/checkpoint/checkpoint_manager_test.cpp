@@ -232,6 +232,13 @@ TEST_CASE("what is wrong on one rank is an error on all") {
                      CheckpointManager(run, self.group()).load(3, read.state);
                    });
   }
+  SECTION("a value that is no text") {
+    ranks.all_fail(ErrorKind::invalid_argument, {"rank 1", "'rng'", "UTF-8"}, [&](RankThreads::Rank& self) {
+      State saved(self.rank(), 2);
+      saved.state.rank_values["rng"] = self.rank() == 1 ? "\xff" : "x";
+      CheckpointManager(run, self.group()).save(1, saved.state);
+    });
+  }
   SECTION("a negative step") {
     ranks.all_fail(ErrorKind::invalid_argument, {"0 or more"}, [&](RankThreads::Rank& self) {
       State saved(self.rank(), 2);
