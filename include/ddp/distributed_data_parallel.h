@@ -181,6 +181,7 @@ class DDP_EXPORT DistributedDataParallel {
   bool step_began() const;
   // finish() without asking for what was never marked.
   void finish_step();
+  std::int64_t finished_steps() const;
 
   class Implementation;
   std::unique_ptr<Implementation> implementation_;

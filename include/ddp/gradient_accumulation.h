@@ -43,7 +43,8 @@ class [[nodiscard]] DDP_EXPORT Accumulation {
   void begin(bool is_last = false);
   // Whether this micro-step ends its window.
   bool synchronizes() const { return synchronizes_; }
-  // Ends the micro-step, as DistributedDataParallel::finish(). True if the window has ended.
+  // Ends the micro-step, as DistributedDataParallel::finish(), unless that was done since begin() (libtorch's
+  // backward() does it). True if the window has ended.
   bool finish();
 
   // Where the end of the data could not be foreseen: ends a window that has begun. False if there is none.
@@ -56,7 +57,8 @@ class [[nodiscard]] DDP_EXPORT Accumulation {
 
   DistributedDataParallel& data_parallel_;
   const std::int64_t micro_steps_;
-  std::int64_t done_ = 0;  // micro-steps of this window, the current one included
+  std::int64_t done_ = 0;             // micro-steps of this window, the current one included
+  std::int64_t finished_before_ = 0;  // the steps that were finished at begin()
   bool synchronizes_ = false;
 };
 

@@ -70,6 +70,7 @@ class DistributedDataParallel {
 
   // See ddp::DistributedDataParallel; each backward() is a step, and ends with its finish().
   NoSync no_sync() { return reducer_->data_parallel().no_sync(); }
+  Accumulation accumulate(std::int64_t micro_steps) { return reducer_->data_parallel().accumulate(micro_steps); }
 
   std::vector<Tensor> state() const { return reducer_->state(); }
   ddp::DistributedDataParallel& data_parallel() { return reducer_->data_parallel(); }

@@ -31,6 +31,18 @@ case "$name" in
     need torch
     "$python" -W ignore "$here/sampler_parity.py" "$bin/sampler_indices"
     ;;
+  torch_parity)
+    need torch
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    # Not the backends' rounding is compared: all sum two numbers.
+    for case in sgd adam our_sgd our_adam sharded_adam accumulated_sgd; do
+      for backend in cpu gloo; do
+        "$bin/ddplaunch" -q --nproc-per-node=2 --backend="$backend" "$bin/torch_parity" "$work" "$case"
+        "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/torch_parity.py" "$work" "$case"
+      done
+    done
+    ;;
   checkpoint)
     need numpy
     work=$(mktemp -d)

@@ -1,15 +1,22 @@
-// Prints a sampler's indices, for comparison with PyTorch's: n world rank epoch seed drop_last shuffle.
+// Prints a line of our sampler's indices for each line of its input: SIZE WORLD RANK EPOCH SEED DROP_LAST SHUFFLE.
 #include <ddp/distributed_sampler.h>
 
 #include <cstdio>
-#include <cstdlib>
+#include <iostream>
 
-int main(int, char** argv) {
-  const auto number = [&](int i) { return std::strtoll(argv[i], nullptr, 10); };
-  ddp::DistributedSampler sampler(
-      number(1), static_cast<int>(number(3)), static_cast<int>(number(2)),
-      {.shuffle = number(7) != 0, .seed = static_cast<std::uint64_t>(number(5)), .drop_last = number(6) != 0});
-  sampler.set_epoch(number(4));
-  for (const std::int64_t index : sampler.indices()) std::printf("%lld\n", static_cast<long long>(index));
-  return 0;
+int main() {
+  std::int64_t size = 0;
+  int world = 0;
+  int rank = 0;
+  std::int64_t epoch = 0;
+  std::uint64_t seed = 0;
+  int drop_last = 0;
+  int shuffle = 0;
+  while (std::cin >> size >> world >> rank >> epoch >> seed >> drop_last >> shuffle) {
+    ddp::DistributedSampler sampler(size, rank, world,
+                                    {.shuffle = shuffle != 0, .seed = seed, .drop_last = drop_last != 0});
+    sampler.set_epoch(epoch);
+    for (const std::int64_t index : sampler.indices()) std::printf("%lld ", static_cast<long long>(index));
+    std::puts("");
+  }
 }

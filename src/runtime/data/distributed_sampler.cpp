@@ -50,8 +50,8 @@ DistributedSampler::DistributedSampler(std::int64_t dataset_size, int rank, int 
 
 void DistributedSampler::consume(std::int64_t samples) {
   require(samples >= 0 && samples <= size(),
-          "consume(" + std::to_string(samples) + "), but this rank has " + std::to_string(size()) +
-              " samples left of epoch " + std::to_string(state_.epoch) +
+          "consume(" + std::to_string(samples) + "), but this rank has " + base::counted(size(), "sample") +
+              " left of epoch " + std::to_string(state_.epoch) +
               ". Call set_epoch() at the beginning of each epoch, and consume() once for each batch.");
   // The padding consists of samples that are counted already.
   state_.consumed = std::min(dataset_size_, state_.consumed + samples * world_size_);

@@ -118,6 +118,7 @@ class DistributedDataParallel::Implementation {
   bool window_synchronizes = true;
   std::int64_t window_steps = 1;
 
+  std::int64_t finished_steps = 0;
   // Since zero_gradients() or the last synchronised step.
   std::int64_t local_steps = 0;
   bool is_synchronized = false;
@@ -189,6 +190,7 @@ void DistributedDataParallel::finish_step() {
     self.failure = std::current_exception();
     throw;
   }
+  ++self.finished_steps;
   self.is_synchronized = synchronizes;
   self.local_steps = synchronizes ? 0 : self.local_steps + 1;
   self.plan();
@@ -221,6 +223,10 @@ bool DistributedDataParallel::synchronizes() const {
 
 std::int64_t DistributedDataParallel::window_steps() const {
   return implementation_->window_steps;
+}
+
+std::int64_t DistributedDataParallel::finished_steps() const {
+  return implementation_->finished_steps;
 }
 
 std::int64_t DistributedDataParallel::local_steps() const {

@@ -28,13 +28,14 @@ void Accumulation::begin(bool is_last) {
   }
   if (done_ == 0) data_parallel_.zero_gradients();
   ++done_;
+  finished_before_ = data_parallel_.finished_steps();
   synchronizes_ = is_last || done_ == micro_steps_;
   data_parallel_.plan_step(synchronizes_, done_);
 }
 
 bool Accumulation::finish() {
   if (done_ == 0) throw Error(ErrorKind::invalid_argument, "Accumulation::finish: no micro-step; call begin() first");
-  data_parallel_.finish();
+  if (data_parallel_.finished_steps() == finished_before_) data_parallel_.finish();
   if (synchronizes_) end_window();
   return done_ == 0;
 }

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -34,6 +35,30 @@ std::multiset<std::int64_t> seen_by_all(std::int64_t size, int world, SamplerOpt
     seen.insert(indices.begin(), indices.end());
   }
   return seen;
+}
+
+// What the ranks see together of the rest of an epoch, but for the padding; each has equally many.
+Indices seen_of_rest(std::int64_t size, int world, SamplerOptions options, const ddp::SamplerState& state) {
+  Indices seen;
+  DistributedSampler first(size, 0, world, options);
+  first.restore(state);
+  for (int rank = 0; rank < world; ++rank) {
+    DistributedSampler sampler(size, rank, world, options);
+    sampler.restore(state);
+    const Indices indices = sampler.indices();
+    REQUIRE(sampler.size() == first.size());
+    REQUIRE(std::ssize(indices) == sampler.size());
+    REQUIRE(sampler.padding() <= sampler.size());
+    seen.insert(seen.end(), indices.begin(), indices.end() - sampler.padding());
+  }
+  std::sort(seen.begin(), seen.end());
+  return seen;
+}
+
+Indices sorted_rest(const Indices& order, std::int64_t consumed, std::int64_t count) {
+  Indices rest(order.begin() + consumed, order.begin() + consumed + count);
+  std::sort(rest.begin(), rest.end());
+  return rest;
 }
 
 }  // namespace
@@ -126,4 +151,140 @@ TEST_CASE("the epoch is added to the seed") {
   CHECK(sampler.indices() != before);
   sampler.set_epoch(0);
   CHECK(sampler.indices() == before);
+}
+
+TEST_CASE("what is left after some samples is the rest of the indices") {
+  for (std::int64_t size = 1; size <= 20; ++size) {
+    for (int world = 1; world <= 7; ++world) {
+      for (const SamplerOptions& options : {SamplerOptions{.seed = 3}, kInOrder, kDropping}) {
+        if (options.drop_last && size < world) continue;
+        for (int rank = 0; rank < world; ++rank) {
+          DistributedSampler sampler(size, rank, world, options);
+          sampler.set_epoch(5);
+          const Indices all = sampler.indices();
+          for (std::int64_t used = 0; used <= std::ssize(all); ++used) {
+            INFO("rank " << rank << " of " << world << ", " << used << " of " << size << " samples used");
+            sampler.set_epoch(5);
+            sampler.consume(used);
+            REQUIRE(sampler.indices() == Indices(all.begin() + used, all.end()));
+            REQUIRE(sampler.size() == std::ssize(all) - used);
+            DistributedSampler resumed(size, rank, world, options);
+            resumed.restore(sampler.state());
+            REQUIRE(resumed.state() == sampler.state());
+            REQUIRE(resumed.indices() == sampler.indices());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("another number of ranks shares what is left, each sample once") {
+  for (std::int64_t size = 1; size <= 18; ++size) {
+    const Indices order = random_permutation(size, 9);
+    for (std::int64_t consumed = 0; consumed <= size; ++consumed) {
+      for (int world = 1; world <= 8; ++world) {
+        INFO(consumed << " of " << size << " samples consumed, " << world << " ranks");
+        const ddp::SamplerState state{.epoch = 2, .consumed = consumed};
+        const std::int64_t left = size - consumed;
+        REQUIRE(seen_of_rest(size, world, {.seed = 7}, state) == sorted_rest(order, consumed, left));
+        if (size < world) continue;
+        REQUIRE(seen_of_rest(size, world, {.seed = 7, .drop_last = true}, state) ==
+                sorted_rest(order, consumed, left / world * world));
+      }
+    }
+  }
+}
+
+TEST_CASE("a run may change its number of ranks again and again within an epoch") {
+  constexpr std::int64_t kSize = 1000;
+  ddp::SamplerState state{.epoch = 4, .consumed = 0};
+  Indices seen;
+  for (const int world : {8, 3, 5, 1, 16}) {
+    std::vector<DistributedSampler> ranks;
+    for (int rank = 0; rank < world; ++rank) ranks.emplace_back(kSize, rank, world);
+    for (DistributedSampler& sampler : ranks) {
+      sampler.restore(state);
+      const std::int64_t used = world == 16 ? sampler.size() : 17;
+      const Indices indices = first(sampler.indices(), used);
+      const std::int64_t padding = world == 16 ? sampler.padding() : 0;
+      seen.insert(seen.end(), indices.begin(), indices.end() - padding);
+      sampler.consume(used);
+      CHECK(sampler.state() == ranks.front().state());
+    }
+    state = ranks.front().state();
+  }
+  CHECK(state == ddp::SamplerState{.epoch = 4, .consumed = kSize});
+  std::sort(seen.begin(), seen.end());
+  Indices everything(kSize);
+  std::iota(everything.begin(), everything.end(), 0);
+  CHECK(seen == everything);
+}
+
+TEST_CASE("the rest is dealt out from its first position, and padded from the start of the order") {
+  const auto left_of = [](int rank) {
+    DistributedSampler sampler(10, rank, 3, kInOrder);
+    sampler.restore({.epoch = 0, .consumed = 5});
+    return sampler;
+  };
+  CHECK(left_of(0).indices() == Indices{5, 8});
+  CHECK(left_of(1).indices() == Indices{6, 9});
+  CHECK(left_of(2).indices() == Indices{7, 0});
+  CHECK(left_of(1).padding() == 0);
+  CHECK(left_of(2).padding() == 1);
+}
+
+TEST_CASE("padding is told from the samples that others have") {
+  CHECK(DistributedSampler(7, 0, 3).padding() == 0);
+  CHECK(DistributedSampler(7, 1, 3).padding() == 1);
+  CHECK(DistributedSampler(7, 2, 3).padding() == 1);
+  CHECK(DistributedSampler(7, 2, 3, kDropping).padding() == 0);
+  CHECK(DistributedSampler(6, 2, 3).padding() == 0);
+  for (int rank = 0; rank < 8; ++rank) CHECK(DistributedSampler(3, rank, 8).padding() == (rank < 3 ? 0 : 1));
+}
+
+TEST_CASE("of an epoch that is consumed nothing is left, and the next one is whole") {
+  DistributedSampler sampler(10, 1, 4);
+  sampler.set_epoch(6);
+  sampler.consume(3);
+  CHECK(sampler.state() == ddp::SamplerState{.epoch = 6, .consumed = 10});  // samples, not padding
+  CHECK(sampler.size() == 0);
+  CHECK(sampler.padding() == 0);
+  CHECK(sampler.indices().empty());
+  sampler.set_epoch(7);
+  CHECK(sampler.state() == ddp::SamplerState{.epoch = 7, .consumed = 0});
+  CHECK(sampler.size() == 3);
+}
+
+TEST_CASE("no more can be consumed than is left") {
+  DistributedSampler sampler(10, 1, 4);
+  sampler.set_epoch(2);
+  sampler.consume(2);
+  sampler.consume(0);
+  expect_error(ErrorKind::invalid_argument, {"consume(2)", "1 sample left of epoch 2", "set_epoch()"},
+               [&] { sampler.consume(2); });
+  expect_error(ErrorKind::invalid_argument, {"consume(-1)"}, [&] { sampler.consume(-1); });
+  CHECK(sampler.state() == ddp::SamplerState{.epoch = 2, .consumed = 8});
+}
+
+TEST_CASE("the state of a training on other data is refused") {
+  DistributedSampler sampler(10, 0, 2);
+  expect_error(ErrorKind::mismatch, {"epoch 3 consumed 11", "10 samples", "other data"},
+               [&] { sampler.restore({.epoch = 3, .consumed = 11}); });
+  expect_error(ErrorKind::mismatch, {"consumed -1"}, [&] { sampler.restore({.epoch = 3, .consumed = -1}); });
+  CHECK(sampler.state() == ddp::SamplerState{});
+}
+
+TEST_CASE("a state is written and read as text") {
+  CHECK(to_string(ddp::SamplerState{.epoch = 3, .consumed = 1200}) == "epoch 3 consumed 1200");
+  for (const ddp::SamplerState& state :
+       {ddp::SamplerState{}, {.epoch = -1, .consumed = 5}, {.epoch = INT64_MIN, .consumed = INT64_MAX}}) {
+    CHECK(ddp::parse_sampler_state(to_string(state)) == state);
+  }
+  for (const char* text : {"", "epoch 3", "epoch 3 consumed", "epoch 3 consumed x", "epoch 3 consumed -1",
+                           "epoch 3.5 consumed 1", "epoch 3 consumed 1 ", "epoch  3 consumed 1", "Epoch 3 consumed 1",
+                           "epoch 3 eaten 1", "epoch 3 consumed 99999999999999999999"}) {
+    expect_error(ErrorKind::corrupt, {"'" + std::string(text) + "'", "epoch 3 consumed 1200"},
+                 [&] { ddp::parse_sampler_state(text); });
+  }
 }

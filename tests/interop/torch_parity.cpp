@@ -1,0 +1,126 @@
+// Trains a small net on all ranks, with libtorch's modules and our DistributedDataParallel, as torch_parity.py does it
+// in PyTorch alone; both save their parameters, and the script compares them.
+//
+//   torch_parity FOLDER CASE      CASE: see kCases; writes FOLDER/initial.safetensors and ours.safetensors
+#include <ddp/ddp.h>
+#include <ddp/torch.h>
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <string>
+
+namespace {
+
+constexpr std::int64_t kSamples = 1000;
+constexpr std::int64_t kBatch = 8;  // a rank
+constexpr int kSteps = 100;
+
+struct Case {
+  bool is_adam = false;
+  bool is_ours = false;  // the optimizer
+  bool is_sharded = false;
+  int micro_steps = 1;
+};
+const std::map<std::string, Case> kCases = {
+    {"sgd", {}},
+    {"adam", {.is_adam = true}},
+    {"our_sgd", {.is_ours = true}},
+    {"our_adam", {.is_adam = true, .is_ours = true}},
+    {"sharded_adam", {.is_adam = true, .is_ours = true, .is_sharded = true}},
+    {"accumulated_sgd", {.micro_steps = 4}},
+};
+
+struct NetImpl : torch::nn::Module {
+  torch::nn::Linear first{16, 64};
+  torch::nn::BatchNorm1d norm{64};
+  torch::nn::Linear second{64, 64};
+  torch::nn::Linear third{64, 10};
+
+  NetImpl() {
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("second", second);
+    register_module("third", third);
+    torch::NoGradGuard no_grad;
+    std::int64_t number = 0;
+    for (torch::Tensor& parameter : parameters()) {
+      const torch::Tensor places =
+          torch::arange(parameter.numel(), torch::kDouble) + 1000.0 * static_cast<double>(++number);
+      parameter.copy_((torch::sin(places * 12.9898) * 0.2).to(torch::kFloat).reshape(parameter.sizes()));
+    }
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return third->forward(torch::tanh(second->forward(torch::tanh(norm->forward(first->forward(x))))));
+  }
+};
+TORCH_MODULE(Net);
+
+// Of samples `indices`.
+torch::Tensor inputs_of(const torch::Tensor& indices, torch::ScalarType type) {
+  const torch::Tensor places = indices.to(torch::kDouble).unsqueeze(1) * 16 + torch::arange(16, torch::kDouble);
+  return torch::sin(places * 78.233).to(type);
+}
+
+void train(const std::string& folder, const Case& chosen) {
+  ddp::ProcessGroup world = ddp::init();
+  ddp::DataParallelOptions options{.first_bucket_bytes = 256, .bucket_bytes = 8192};
+  options.shard_optimizer = chosen.is_sharded;
+  // Our own optimizer rounds elsewhere than PyTorch's, and a hundred steps magnify that.
+  const torch::ScalarType type = chosen.is_ours ? torch::kDouble : torch::kFloat;
+  Net module;
+  module->to(type);
+  ddp::torch::DistributedDataParallel net(world, module, options);
+  ddp::Checkpoint initial(folder + "/initial.safetensors", world);
+  const std::vector<ddp::Tensor> state = net.state();
+  initial.save(state, {});
+
+  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(1e-3));
+  torch::optim::AdamW adam(net->parameters(), torch::optim::AdamWOptions(3e-3).weight_decay(0.01));
+  const ddp::Optimizer::Options our_sgd = ddp::SgdOptions{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3};
+  const ddp::Optimizer::Options our_adam = ddp::AdamOptions{.learning_rate = 3e-3, .weight_decay = 0.01};
+  ddp::Optimizer ours(net.data_parallel(), chosen.is_adam ? our_adam : our_sgd);
+
+  ddp::DistributedSampler sampler(kSamples, world);
+  ddp::Accumulation window = net.accumulate(chosen.micro_steps);
+  std::vector<std::int64_t> order;
+  std::size_t next = 0;
+  std::int64_t epoch = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    if (next + kBatch > order.size()) {
+      sampler.set_epoch(epoch++);
+      order = sampler.indices();
+      next = 0;
+    }
+    const torch::Tensor indices = torch::tensor(std::vector<std::int64_t>(
+        order.begin() + static_cast<std::ptrdiff_t>(next), order.begin() + static_cast<std::ptrdiff_t>(next) + kBatch));
+    next += kBatch;
+    window.begin(step + 1 == kSteps);
+    torch::nn::functional::cross_entropy(net.forward(inputs_of(indices, type)), indices.remainder(10)).backward();
+    if (!window.finish()) continue;
+    if (chosen.is_ours) {
+      ours.step();
+    } else if (chosen.is_adam) {
+      adam.step();
+    } else {
+      sgd.step();
+    }
+  }
+  net.data_parallel().verify_parameters();
+  ddp::Checkpoint(folder + "/ours.safetensors", world).save(state, {});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc != 3) throw std::runtime_error("want FOLDER CASE");
+    train(argv[1], kCases.at(argv[2]));
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "torch_parity: %s\n", error.what());
+    return 1;
+  }
+}
