@@ -1,11 +1,13 @@
 // Trains a small net on all ranks, with libtorch's modules and our DistributedDataParallel, as torch_parity.py does it
 // in PyTorch alone; both save their parameters, and the script compares them.
 //
-//   torch_parity FOLDER CASE      CASE: see kCases; writes FOLDER/initial.safetensors and ours.safetensors
+//   torch_parity FOLDER CASE TYPE      CASE: see kCases; TYPE: f32 or f64; writes FOLDER/initial.safetensors and
+//   ours.safetensors
 #include <ddp/ddp.h>
 #include <ddp/torch.h>
 
 #include <torch/torch.h>
+#include <torch/version.h>
 
 #include <cmath>
 #include <cstdio>
@@ -64,12 +66,10 @@ torch::Tensor inputs_of(const torch::Tensor& indices, torch::ScalarType type) {
   return torch::sin(places * 78.233).to(type);
 }
 
-void train(const std::string& folder, const Case& chosen) {
+void train(const std::string& folder, const Case& chosen, torch::ScalarType type) {
   ddp::ProcessGroup world = ddp::init();
   ddp::DataParallelOptions options{.first_bucket_bytes = 256, .bucket_bytes = 8192};
   options.shard_optimizer = chosen.is_sharded;
-  // Our own optimizer rounds elsewhere than PyTorch's, and a hundred steps magnify that.
-  const torch::ScalarType type = chosen.is_ours ? torch::kDouble : torch::kFloat;
   Net module;
   module->to(type);
   ddp::torch::DistributedDataParallel net(world, module, options);
@@ -116,8 +116,12 @@ void train(const std::string& folder, const Case& chosen) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 3) throw std::runtime_error("want FOLDER CASE");
-    train(argv[1], kCases.at(argv[2]));
+    if (argc == 2 && std::string(argv[1]) == "--version") {
+      std::printf("%d.%d\n", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
+      return 0;
+    }
+    if (argc != 4) throw std::runtime_error("want FOLDER CASE TYPE");
+    train(argv[1], kCases.at(argv[2]), std::string(argv[3]) == "f64" ? torch::kDouble : torch::kFloat);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "torch_parity: %s\n", error.what());

@@ -1,6 +1,6 @@
 """PyTorch's DistributedDataParallel (Gloo) on what torch_parity.cpp trains with ours: the parameters must be equal.
 
-    torch_parity.py FOLDER CASE      one rank of two; FOLDER holds initial.safetensors and ours.safetensors
+    torch_parity.py FOLDER CASE TYPE      one rank of two; FOLDER holds initial.safetensors and ours.safetensors
 """
 import contextlib
 import json
@@ -15,10 +15,9 @@ from torch.utils.data import DistributedSampler
 
 SAMPLES, BATCH, STEPS = 1000, 8, 100
 folder, case = pathlib.Path(sys.argv[1]), sys.argv[2]
+TYPE = {"f32": torch.float32, "f64": torch.float64}[sys.argv[3]]
 WINDOW = 4 if case == "accumulated_sgd" else 1
 TYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
-# Our own optimizer rounds elsewhere than PyTorch's, and a hundred steps magnify that.
-TYPE = torch.float64 if case.startswith("our") or case.startswith("sharded") else torch.float32
 
 
 def read(path: pathlib.Path) -> dict:
@@ -89,6 +88,6 @@ for name, tensor in theirs.items():
     # Buffers are rank 0's, as they were before the last forward.
     assert distance <= 1e-6 or "running" in name and dist.get_rank() != 0, (case, name, distance.item())
 if dist.get_rank() == 0:
-    print(f"{case}: after {STEPS} steps equal to PyTorch {torch.__version__}'s, to {worst:.1e} of the largest element")
+    print(f"{case} {sys.argv[3]}: after {STEPS} steps equal to PyTorch {torch.__version__}'s, to {worst:.1e} of the largest element")
 dist.barrier()
 dist.destroy_process_group()
