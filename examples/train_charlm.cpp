@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <numeric>
+#include <optional>
 
 #include "charlm/adam.h"
 #include "charlm/model.h"
@@ -29,6 +30,16 @@ std::map<std::string, std::string> describe_run(const Options& options, const ch
           {"batch", std::to_string(options.batch)},
           {"seed", std::to_string(options.seed)},
           {"learning_rate", std::to_string(options.learning_rate)}};
+}
+
+std::shared_ptr<ddp::CommunicationHook> make_hook(const std::string& name) {
+  if (name == "mean") return ddp::make_mean_hook();
+  if (name == "f16") return ddp::make_half_hook(ddp::DataType::f16);
+  if (name == "bf16") return ddp::make_half_hook(ddp::DataType::bf16);
+  if (name == "power-sgd") return ddp::make_power_sgd_hook({.rank = 4, .start_step = 20});
+  if (name == "top-k") return ddp::make_top_k_hook(0.05);
+  if (name == "one-bit") return ddp::make_one_bit_hook();
+  throw std::runtime_error("unknown --hook " + name + ". See train_charlm --help");
 }
 
 // The mean over all ranks, each position of the validation text predicted once.
@@ -67,7 +78,11 @@ void train(const Options& options) {
   const bool is_first = world.rank() == 0;
 
   Model model({.symbols = corpus.alphabet.size()}, static_cast<std::uint64_t>(options.seed));
-  ddp::DistributedDataParallel data_parallel(world, model.parameters());
+  ddp::DataParallelOptions parallel_options;
+  parallel_options.hook = make_hook(options.hook);
+  ddp::DistributedDataParallel data_parallel(world, model.parameters(), parallel_options);
+  std::optional<ddp::LocalSgd> local;
+  if (options.local_steps > 1) local.emplace(data_parallel, ddp::LocalSgdOptions{.period = options.local_steps});
   std::vector<std::span<double>> gradients;
   for (std::size_t i = 0; i < charlm::kParameterCount; ++i) gradients.push_back(data_parallel.gradient<double>(i));
   charlm::Adam adam(data_parallel.parameters(), {.learning_rate = options.learning_rate});
@@ -123,9 +138,11 @@ void train(const Options& options) {
     model.backward(gradients, [&](charlm::ParameterIndex index) { data_parallel.mark_ready(index); });
     data_parallel.finish();
     adam.step(gradients, ++step);
+    if (local) local->step();
     progress.update(step, loss);
     if (step % save_every == 0 && step < total_steps) save();
   }
+  if (local) local->average();
   const double seconds = progress.seconds();
   if (step > first_step) save();
 
@@ -139,6 +156,12 @@ void train(const Options& options) {
               charlm::ProgressLine::thousands(tokens / seconds).c_str());
   std::printf("validation   perplexity %.2f; best bigram table %.2f (lower is better)\n", perplexity,
               bigram.perplexity);
+  const ddp::StepStatistics& statistics = data_parallel.statistics();
+  if (statistics.steps > 0) {
+    std::printf("a step       %.2f ms computing, %.2f ms waiting for gradients, %.0f bytes sent (hook %s)\n",
+                statistics.compute_seconds * 1e3, statistics.exposed_seconds * 1e3, statistics.bytes,
+                options.hook.c_str());
+  }
   std::printf("parameters   hash %016llx, the same on all ranks\n", static_cast<unsigned long long>(hash));
   if (!options.checkpoint.empty()) {
     std::printf("checkpoint   %s at step %lld; continue with --resume --steps N\n", options.checkpoint.c_str(),

@@ -53,6 +53,10 @@ const std::vector<OptionForm>& forms() {
        [](Options& o, const std::string& v) { o.checkpoint = v; }},
       {"--save-every", "N", "steps between checkpoints (default: one an epoch)",
        [](Options& o, const std::string& v) { o.save_every = whole_number("--save-every", v, 1); }},
+      {"--hook", "NAME", "how gradients travel: mean (default), f16, bf16, power-sgd, top-k, one-bit",
+       [](Options& o, const std::string& v) { o.hook = v; }},
+      {"--local-steps", "N", "average the parameters every N steps instead of the gradients in each",
+       [](Options& o, const std::string& v) { o.local_steps = whole_number("--local-steps", v, 1); }},
       {"--resume", "", "continue from the checkpoint", [](Options& o, const std::string&) { o.resume = true; }},
       {"--help", "", "print this text", [](Options& o, const std::string&) { o.help = true; }},
   };

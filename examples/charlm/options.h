@@ -16,6 +16,8 @@ struct Options {
   std::string checkpoint = "charlm.safetensors";
   std::int64_t save_every = 0;  // steps; 0: after each epoch
   bool resume = false;
+  std::string hook = "mean";     // how gradients travel: see --help
+  std::int64_t local_steps = 1;  // steps from one average of the parameters to the next; 1: gradients are averaged
   bool help = false;
 };
 

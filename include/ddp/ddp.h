@@ -18,6 +18,8 @@
 #include <ddp/checkpoint_manager.h>
 #include <ddp/communication_hook.h>
 #include <ddp/compression_hooks.h>
+#include <ddp/data_loader.h>
+#include <ddp/data_ranges.h>
 #include <ddp/data_type.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/distributed_sampler.h>

@@ -169,3 +169,42 @@ TEST_CASE("a rank that dies in the middle is named and not its victims") {
     CHECK(result.err.find("rank 1 (pid") != std::string::npos);
   }
 }
+
+TEST_CASE("the model learns however its gradients travel, and with parameters averaged now and then") {
+  const Training training;
+  const auto perplexity_with = [&](const std::vector<std::string>& words, double& bytes) {
+    std::vector<std::string> options = {"--epochs", "2"};
+    options.insert(options.end(), words.begin(), words.end());
+    const CommandResult result = training.run(2, "a", options);
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    double model = 0;
+    double bigram = 0;
+    REQUIRE(std::sscanf(line_with(result.out, "validation").c_str(),
+                        "validation   perplexity %lf; best bigram table %lf", &model, &bigram) == 2);
+    CHECK(model < 0.95 * bigram);
+    line_with(result.out, "the same on all ranks");
+    const std::size_t sent = result.out.find(" gradients, ");
+    bytes = sent == std::string::npos ? 0 : std::stod(result.out.substr(sent + std::strlen(" gradients, ")));
+    return model;
+  };
+  double mean_bytes = 0;
+  const double mean = perplexity_with({}, mean_bytes);
+  // A hook's share of the bytes (of f64), and how much worse its model may be.
+  struct Expected {
+    const char* hook;
+    double bytes;
+    double perplexity;
+  };
+  for (const Expected& expected :
+       {Expected{"f16", 0.26, 1.02}, Expected{"bf16", 0.26, 1.02}, Expected{"power-sgd", 0.12, 1.15},
+        Expected{"top-k", 0.06, 1.15}, Expected{"one-bit", 0.02, 1.2}}) {
+    INFO(expected.hook);
+    double bytes = 0;
+    CHECK(perplexity_with({"--hook", expected.hook}, bytes) < expected.perplexity * mean);
+    CHECK(bytes <= expected.bytes * mean_bytes);
+  }
+  double none = 0;
+  CHECK(perplexity_with({"--local-steps", "4"}, none) < 1.2 * mean);
+  CHECK(none == 0);
+}

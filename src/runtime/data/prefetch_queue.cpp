@@ -13,8 +13,8 @@
 
 namespace ddp {
 
-// Results wait in a ring: job n's place is n mod `ahead`. It is free when the consumer has taken job n - ahead, which is
-// when job n may begin.
+// Results wait in a ring: job n's place is n mod `ahead`. It is free when the consumer has taken job n - ahead, which
+// is when job n may begin.
 class PrefetchQueue::Implementation {
  public:
   Implementation(Options options, Job job)

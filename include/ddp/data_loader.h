@@ -1,0 +1,217 @@
+// DataLoader: this rank's samples in batches, loaded ahead by threads.
+#pragma once
+
+#include <ddp/distributed_sampler.h>
+#include <ddp/prefetch_queue.h>
+#include <ddp/version.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ddp {
+
+// What becomes of a last batch of fewer than batch_size samples. It is the same on all ranks, since they have equally
+// many samples.
+enum class LastBatch : std::uint8_t {
+  keep,
+  drop,
+  merge,  // its samples join the batch before, if there is one: a batch of one sample breaks batch normalisation
+};
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;  // of this rank
+  int prefetch = 2;             // batches that are ready or under way, besides the one that the program has
+  int threads = 1;              // each makes whole batches; 0: the loop itself loads, and nothing ahead
+  LastBatch last_batch = LastBatch::keep;
+};
+
+// How many batches a loader makes of so many samples. Throws invalid_argument unless batch_size is 1 or more.
+DDP_EXPORT std::int64_t batch_count(std::int64_t samples, const LoaderOptions& options);
+
+// Anything with numbered samples of a type that can be moved. Several threads read samples at once.
+template <typename T>
+concept Dataset = requires(const T& dataset, std::int64_t index) {
+  { dataset.size() } -> std::convertible_to<std::int64_t>;
+  dataset[index];
+};
+
+template <Dataset Data>
+using SampleOf = std::remove_cvref_t<decltype(std::declval<const Data&>()[std::int64_t{}])>;
+
+template <typename Sample>
+struct Batch {
+  std::vector<std::int64_t> indices;  // into the data set
+  std::vector<Sample> samples;
+};
+
+// Makes a Batch, where a program has no collate of its own.
+struct NoCollate {};
+
+namespace detail {
+
+template <typename Sample, typename Collate>
+struct CollatedBatch {
+  using Type = std::remove_cvref_t<std::invoke_result_t<const Collate&, std::vector<Sample>&&>>;
+};
+template <typename Sample>
+struct CollatedBatch<Sample, NoCollate> {
+  using Type = Batch<Sample>;
+};
+
+DDP_EXPORT void check_loader(const LoaderOptions& options, const DistributedSampler& sampler,
+                             std::int64_t dataset_size);
+
+// The indices of one batch.
+DDP_EXPORT std::span<const std::int64_t> batch_indices(std::span<const std::int64_t> indices, std::int64_t number,
+                                                       const LoaderOptions& options);
+
+// In a handler: throws an Error whose message says, before that of the exception that is handled, where it happened.
+[[noreturn]] DDP_EXPORT void rethrow_from(const std::string& where);
+
+}  // namespace detail
+
+// A loop over it gets the batches of what the sampler has left of its epoch when the loop begins, in the sampler's
+// order, whatever the threads do. `collate`, if given, makes a batch of any type out of a std::vector<Sample>; the
+// loader's threads call it, several at once. The loader refers to data set and sampler, which must outlive it and its
+// iterators.
+//
+//   ddp::DataLoader loader(dataset, sampler, {.batch_size = 32, .prefetch = 4, .threads = 2});
+//   for (std::int64_t epoch = sampler.state().epoch; epoch < 10; sampler.set_epoch(++epoch)) {
+//     for (auto& batch : loader) {
+//       …                                            // one step with batch.samples
+//       sampler.consume(std::ssize(batch.indices));  // for a training that can resume here
+//     }
+//   }
+//
+// The loader tells the sampler nothing: what is fetched ahead is not consumed, and a checkpoint between two steps says
+// what the steps have used. Of an epoch that is consumed no batch is left, until set_epoch begins another.
+//
+// A batch lives until the loop asks for the next one; what it holds may be moved out of it. The threads live as long as
+// the iterator: a loop that is left early stops them, each after the sample that it is at. Nothing is forked, so the
+// program may have threads and GPUs.
+//
+// Batches lie in memory of their own types' choice. For a GPU: before the loop, ProcessGroup::allocate makes a buffer
+// there, into which ProcessGroup::copy brings each batch; or collate writes into page-locked memory of the program's.
+//
+// An exception of the data set or of collate reaches the loop where the batch would have come, as an Error: its message
+// names the sample ("sample 1234: cannot open …"), its kind is that of the exception if this was an Error and else
+// `unavailable`, and the exception itself is nested (std::rethrow_if_nested). Afterwards a new loop can begin.
+template <Dataset Data, typename Collate = NoCollate>
+class DataLoader {
+ public:
+  using Sample = SampleOf<Data>;
+  using BatchType = typename detail::CollatedBatch<Sample, Collate>::Type;
+  class Iterator;
+
+  // Throws invalid_argument if an option is out of range, the sampler is for a data set of another size, or a whole
+  // epoch of this rank has no batch.
+  DataLoader(const Data& dataset, const DistributedSampler& sampler, LoaderOptions options = {}, Collate collate = {})
+      : dataset_(&dataset),
+        sampler_(&sampler),
+        options_(options),
+        collate_(std::make_shared<const Collate>(std::move(collate))) {
+    detail::check_loader(options, sampler, static_cast<std::int64_t>(dataset.size()));
+  }
+  // Temporaries would be gone before the first batch.
+  DataLoader(const Data&&, const DistributedSampler&, LoaderOptions = {}, Collate = {}) = delete;
+  DataLoader(const Data&, const DistributedSampler&&, LoaderOptions = {}, Collate = {}) = delete;
+
+  // Batches of what is left of the epoch.
+  std::int64_t size() const { return batch_count(sampler_->size(), options_); }
+
+  // Starts threads, and waits for the first batch. Each call is a pass of its own.
+  Iterator begin() const { return Iterator(std::make_unique<Pass>(*this)); }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  struct Pass;
+
+  const Data* dataset_;
+  const DistributedSampler* sampler_;
+  LoaderOptions options_;
+  std::shared_ptr<const Collate> collate_;  // a pass has it, too
+};
+
+// An input iterator: one pass, and movable only.
+template <Dataset Data, typename Collate>
+class DataLoader<Data, Collate>::Iterator {
+ public:
+  using iterator_concept = std::input_iterator_tag;
+  using value_type = BatchType;
+  using difference_type = std::ptrdiff_t;
+
+  BatchType& operator*() const { return *batch_; }
+  BatchType* operator->() const { return batch_.get(); }
+
+  // Waits for the next batch.
+  Iterator& operator++() {
+    batch_.reset();
+    batch_ = std::static_pointer_cast<BatchType>(pass_->queue.next());
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+
+  friend bool operator==(const Iterator& iterator, std::default_sentinel_t) { return iterator.batch_ == nullptr; }
+
+ private:
+  friend class DataLoader;
+  explicit Iterator(std::unique_ptr<Pass> pass) : pass_(std::move(pass)) { ++*this; }
+
+  std::unique_ptr<Pass> pass_;
+  std::shared_ptr<BatchType> batch_;
+};
+
+// What the threads of one iteration work on.
+template <Dataset Data, typename Collate>
+struct DataLoader<Data, Collate>::Pass {
+  explicit Pass(const DataLoader& loader)
+      : dataset(*loader.dataset_),
+        collate(loader.collate_),
+        options(loader.options_),
+        indices(loader.sampler_->indices()),
+        queue(
+            {.jobs = batch_count(std::ssize(indices), options), .ahead = options.prefetch, .threads = options.threads},
+            [this](std::int64_t number, const std::stop_token& stop) { return load(number, stop); }) {}
+
+  std::shared_ptr<BatchType> load(std::int64_t number, const std::stop_token& stop) const {
+    const std::span<const std::int64_t> own = detail::batch_indices(indices, number, options);
+    std::vector<Sample> samples;
+    samples.reserve(own.size());
+    for (const std::int64_t index : own) {
+      if (stop.stop_requested()) return nullptr;
+      try {
+        samples.emplace_back(dataset[index]);
+      } catch (...) {
+        detail::rethrow_from("sample " + std::to_string(index));
+      }
+    }
+    if constexpr (std::is_same_v<Collate, NoCollate>) {
+      return std::make_shared<BatchType>(BatchType{{own.begin(), own.end()}, std::move(samples)});
+    } else {
+      try {
+        return std::make_shared<BatchType>(std::invoke(*collate, std::move(samples)));
+      } catch (...) {
+        detail::rethrow_from("collate of " + std::to_string(own.size()) + " samples from sample " +
+                             std::to_string(own.front()));
+      }
+    }
+  }
+
+  const Data& dataset;
+  const std::shared_ptr<const Collate> collate;
+  const LoaderOptions options;
+  const std::vector<std::int64_t> indices;
+  PrefetchQueue queue;
+};
+
+}  // namespace ddp

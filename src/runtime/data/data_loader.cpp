@@ -1,0 +1,74 @@
+// What of DataLoader does not depend on the types of samples.
+#include <ddp/data_loader.h>
+#include <ddp/error.h>
+
+#include <exception>
+
+#include "base/text.h"
+
+namespace ddp {
+namespace {
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw Error(ErrorKind::invalid_argument, "DataLoader: " + message);
+}
+
+}  // namespace
+
+std::int64_t batch_count(std::int64_t samples, const LoaderOptions& options) {
+  require(options.batch_size >= 1, "batch_size is " + std::to_string(options.batch_size) + "; it must be 1 or more");
+  const std::int64_t whole = samples / options.batch_size;
+  const bool is_short = samples % options.batch_size != 0;
+  switch (options.last_batch) {
+    case LastBatch::keep:
+      return whole + (is_short ? 1 : 0);
+    case LastBatch::drop:
+      return whole;
+    case LastBatch::merge:
+      return whole == 0 && is_short ? 1 : whole;
+  }
+  return 0;
+}
+
+namespace detail {
+
+void check_loader(const LoaderOptions& options, const DistributedSampler& sampler, std::int64_t dataset_size) {
+  require(options.threads >= 0, "threads is " + std::to_string(options.threads) + "; it must be 0 or more");
+  require(options.prefetch >= (options.threads > 0 ? 1 : 0),
+          "prefetch is " + std::to_string(options.prefetch) +
+              "; it must be 1 or more. To load nothing ahead, use threads = 0.");
+  require(dataset_size == sampler.dataset_size(), "the sampler is for " +
+                                                      base::counted(sampler.dataset_size(), "sample") +
+                                                      ", but the data set has " + std::to_string(dataset_size));
+  // In the epoch that a resumed training is in, fewer may be left.
+  DistributedSampler whole_epoch = sampler;
+  whole_epoch.set_epoch(0);
+  require(batch_count(whole_epoch.size(), options) > 0,
+          "this rank has " + base::counted(whole_epoch.size(), "sample") + ", fewer than one batch of " +
+              std::to_string(options.batch_size) +
+              ", which LastBatch::drop leaves out. Use a smaller batch_size, fewer ranks, or LastBatch::keep.");
+}
+
+std::span<const std::int64_t> batch_indices(std::span<const std::int64_t> indices, std::int64_t number,
+                                            const LoaderOptions& options) {
+  const std::int64_t first = number * options.batch_size;
+  const bool is_last = number + 1 == batch_count(std::ssize(indices), options);
+  const bool takes_rest = is_last && options.last_batch != LastBatch::drop;
+  const std::int64_t count = takes_rest ? std::ssize(indices) - first : options.batch_size;
+  return indices.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+}
+
+void rethrow_from(const std::string& where) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    std::throw_with_nested(Error(error.kind(), where + ": " + error.what(), error.peer()));
+  } catch (const std::exception& error) {
+    std::throw_with_nested(Error(ErrorKind::unavailable, where + ": " + error.what()));
+  } catch (...) {
+    std::throw_with_nested(Error(ErrorKind::unavailable, where + ": an exception that is no std::exception"));
+  }
+}
+
+}  // namespace detail
+}  // namespace ddp
