@@ -21,6 +21,7 @@ class Accumulation;
 class Join;
 class LocalSgd;
 class NoSync;
+class Optimizer;
 
 // The same on all ranks.
 struct DataParallelOptions {
@@ -48,6 +49,12 @@ struct DataParallelOptions {
 
   // How buckets are reduced; nothing: make_mean_hook().
   std::shared_ptr<CommunicationHook> hook = nullptr;
+
+  // Other than 0: after the first step gradients travel in pieces of about so many bytes (4 MiB, say), and what the
+  // next forward pass needs first goes first: what backward completes last overtakes what has not been sent yet. For
+  // loops that go on as gradients come in: wait(), Optimizer::step(index). Not with find_unused, shard_optimizer or a
+  // hook.
+  std::size_t priority_chunk_bytes = 0;
 
   // ZeRO stage 1: an optimizer keeps state for this rank's share of the elements only. finish() gives each rank the
   // mean of its own share (a reduce-scatter; the other elements of a gradient keep this rank's own values), and
@@ -96,6 +103,16 @@ class DDP_EXPORT DistributedDataParallel {
   // gradients are, and all earlier buckets have started, the bucket's all-reduce starts. Throws invalid_argument if the
   // parameter was already ready in this step.
   void mark_ready(std::size_t index);
+
+  // Waits until the gradient of parameter `index` is averaged, while others may still be under way: the next forward
+  // pass can begin with it. All parameters must have been marked ready; finish() must follow before the next step's
+  // gradients. Throws invalid_argument if the gradient was not marked, or the step is not synchronised; and as
+  // finish().
+  //
+  //   backward, with mark_ready(i) for all;
+  //   for (i = 0; i < n; ++i) { optimizer.step(i); forward(layer i) }     // step(i) waits for gradient i
+  //   data_parallel.finish();
+  void wait(std::size_t index);
 
   // Waits until all buckets are averaged, and begins the next step. Each rank's gradients are divided by the number of
   // ranks and then summed, as in PyTorch. Throws invalid_argument, naming the parameters, if some were never marked;
@@ -165,6 +182,7 @@ class DDP_EXPORT DistributedDataParallel {
   friend class Join;
   friend class LocalSgd;
   friend class NoSync;
+  friend class Optimizer;
   bool is_sharded() const;
   // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
   void plan_step(bool synchronizes, std::int64_t window_steps);

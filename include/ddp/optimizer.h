@@ -59,6 +59,11 @@ class DDP_EXPORT Optimizer {
   // Throws invalid_argument if the gradients are not synchronised (DistributedDataParallel::require_synchronized).
   void step();
 
+  // Waits for the gradient of parameter `index` (DistributedDataParallel::wait) and updates it alone, so that the next
+  // forward pass can begin while others are under way. Each parameter once a step, before finish(). Throws
+  // invalid_argument with shard_optimizer, and as wait().
+  void step(std::size_t index);
+
   double learning_rate() const;
   void set_learning_rate(double learning_rate);
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <compare>
 #include <cstring>
 #include <tuple>
 
@@ -118,12 +117,12 @@ std::vector<std::string> whole_files(std::span<const FileSize> files, int rank, 
   struct Load {
     std::uint64_t bytes = 0;
     std::size_t files = 0;
-    auto operator<=>(const Load&) const = default;
   };
   std::vector<Load> loads(static_cast<std::size_t>(size));
   std::vector<std::string> own;
   for (const FileSize& file : largest_first) {
-    const auto least = std::ranges::min_element(loads);
+    const auto least = std::ranges::min_element(
+        loads, [](const Load& a, const Load& b) { return std::tie(a.bytes, a.files) < std::tie(b.bytes, b.files); });
     least->bytes += file.bytes;
     ++least->files;
     if (least - loads.begin() == rank) own.push_back(file.name);

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/hooks/shard_hook.h"
+#include "runtime/ddp/model_check.h"
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
 #include "runtime/group/agreement.h"
@@ -21,50 +22,13 @@
 namespace ddp {
 namespace {
 
-// What is wrong with this rank's arguments; empty if nothing.
-std::string find_parameter_fault(std::span<const Tensor> parameters, std::span<const Tensor> buffers) {
-  if (parameters.empty()) return "DistributedDataParallel: no parameters";
-  for (const Tensor& tensor : parameters) {
-    if (!is_floating_point(tensor.data.type)) {
-      return "parameter " + describe(tensor) + " is not of a floating-point type";
-    }
-  }
-  const std::string fault = find_fault(parameters);
-  return fault.empty() ? find_fault(buffers) : fault;
-}
-
-// One line each; whatever ranks must agree on beside their tensors.
-std::string describe_options(const DataParallelOptions& options) {
-  const auto switched = [](bool on) { return on ? "on" : "off"; };
-  return "buckets of " + std::to_string(options.first_bucket_bytes) + " and " + std::to_string(options.bucket_bytes) +
-         " bytes\nrebuild_buckets " + switched(options.rebuild_buckets) + "\nfind_unused " +
-         switched(options.find_unused) + "\nstatic_graph " + switched(options.static_graph) + "\n" +
-         (options.hook ? "a hook" : "no hook") + "\nshard_optimizer " + switched(options.shard_optimizer) + "\n";
-}
-
-// Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
-void check_arguments(ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
-  std::string fault = find_parameter_fault(parameters, options.buffers);
-  if (options.shard_optimizer && options.hook) fault = "shard_optimizer goes with no communication hook";
-  const auto disagreement = first_disagreement(
-      group, fault.empty() ? describe_all(parameters) + describe_all(options.buffers) : "a fault: " + fault);
-  if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
-  if (disagreement) {
-    throw Error(ErrorKind::mismatch,
-                "the ranks' models differ: " + *disagreement +
-                    ". All ranks must register the same parameters and buffers in the same order.");
-  }
-  const auto different_options = first_disagreement(group, describe_options(options));
-  if (!different_options) return;
-  throw Error(ErrorKind::mismatch, "the ranks' DataParallelOptions differ: " + *different_options);
-}
-
 ReducerOptions reducer_options(const DataParallelOptions& options) {
   ReducerOptions result;
   result.limits = {options.first_bucket_bytes, options.bucket_bytes};
   result.rebuild = options.rebuild_buckets && !options.shard_optimizer;
   result.find_unused = options.find_unused;
   result.static_graph = options.static_graph;
+  result.priority_chunk_bytes = options.priority_chunk_bytes;
   result.hook = options.shard_optimizer ? make_shard_hook() : options.hook ? options.hook : make_mean_hook();
   return result;
 }
@@ -126,7 +90,7 @@ class DistributedDataParallel::Implementation {
 
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters,
                                                  DataParallelOptions options) {
-  check_arguments(group, parameters, options);
+  check_model(group, parameters, options);
   implementation_ = std::make_unique<Implementation>(group, std::move(parameters), std::move(options));
   broadcast_all(group, implementation_->parameters, 0);
   broadcast_buffers();
@@ -166,6 +130,24 @@ void DistributedDataParallel::mark_ready(std::size_t index) {
                     " was complete before in this step. Call finish() between steps; if a step uses the parameter more "
                     "than once, set static_graph.");
   }
+}
+
+void DistributedDataParallel::wait(std::size_t index) {
+  implementation_->require_parameter(index, "wait");
+  const auto refuse = [&](const char* why) {
+    throw Error(ErrorKind::invalid_argument,
+                "wait: the gradient of " + describe(implementation_->parameters[index]) + " " + why);
+  };
+  if (implementation_->failure) std::rethrow_exception(implementation_->failure);
+  if (!synchronizes()) refuse("is not averaged in this step (no_sync, accumulate)");
+  bool is_under_way = false;
+  try {
+    is_under_way = implementation_->reducer.wait(index);
+  } catch (...) {
+    implementation_->failure = std::current_exception();
+    throw;
+  }
+  if (!is_under_way) refuse("is not under way: mark all parameters ready before");
 }
 
 void DistributedDataParallel::finish() {

@@ -56,6 +56,16 @@ class Optimizer::Implementation {
     data_parallel.share_parameters();
   }
 
+  void step(std::size_t index) {
+    if (data_parallel.is_sharded()) {
+      throw Error(ErrorKind::invalid_argument,
+                  "Optimizer::step: with shard_optimizer parameters are updated all together: step()");
+    }
+    data_parallel.wait(index);
+    ++steps[index];
+    apply(states[index]);
+  }
+
   std::vector<TensorShard> state() {
     std::vector<TensorShard> result;
     for (const State& state : states) {
@@ -83,6 +93,12 @@ class Optimizer::Implementation {
     Buffer master;
   };
 
+  void apply(const State& state) const {
+    const auto moment = [&](std::size_t i) { return i < state.moments.size() ? state.moments[i] : Buffer(); };
+    update(options, steps[state.piece.parameter],
+           {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master});
+  }
+
   Buffer allocate(std::size_t count, DataType type) {
     memory.emplace_back(count * size_of(type));
     return {memory.back().data(), count, type};
@@ -100,6 +116,10 @@ Optimizer::~Optimizer() = default;
 
 void Optimizer::step() {
   implementation_->step();
+}
+
+void Optimizer::step(std::size_t index) {
+  implementation_->step(index);
 }
 
 double Optimizer::learning_rate() const {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "runtime/ddp/priority_plan.h"
 
 namespace ddp {
 namespace {
@@ -31,7 +32,8 @@ Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, Reduce
       layout_(lay_out(sizes_)),
       step_{true, 1.0 / group.size()},
       used_(parameters.size()),
-      tracker_(parameters.size()) {
+      tracker_(parameters.size()),
+      marked_(parameters.size()) {
   for (const DataType type : kDataTypes) {
     const std::size_t count = layout_.arena_count(type);
     if (count > 0) arenas_[static_cast<std::size_t>(type)] = group.allocate(count, type);
@@ -41,7 +43,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, Reduce
     const Buffer memory = arena(parameter.data.type);
     gradients_.push_back({parameter.name, memory.slice(layout_.first[i], parameter.data.count), parameter.shape});
   }
-  adopt(reverse_order(parameters.size()));
+  adopt(plan_buckets(sizes_, layout_, reverse_order(parameters.size()), options_.limits));
   if (options_.static_graph) tracker_.expect({});
   tracker_.begin();
   step_began_ = Clock::now();
@@ -67,8 +69,8 @@ Reducer::~Reducer() {
   }
 }
 
-void Reducer::adopt(std::span<const std::size_t> order) {
-  plan_ = plan_buckets(sizes_, layout_, order, options_.limits);
+void Reducer::adopt(std::vector<Bucket> plan) {
+  plan_ = std::move(plan);
   views_.clear();
   for (const Bucket& bucket : plan_) {
     BucketViews views;
@@ -108,6 +110,7 @@ bool Reducer::mark_ready(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   if (!tracker_.mark(parameter)) return false;
   used_[parameter] = 1;
+  if (!rebuilt_) marked_[parameter] = Clock::now();
   if (step_.synchronizes) start(tracker_.complete_buckets());
   return true;
 }
@@ -138,7 +141,7 @@ void Reducer::finish() {
     if (tracker_.is_learning()) tracker_.expect(tracker_.times());
   }
   if (step_.synchronizes) {
-    wait_for_buckets();
+    wait_for_buckets(under_way_.size());
     if (options_.find_unused || (options_.static_graph && !rebuilt_)) find_unused();
     const auto left = Clock::now();
     count(entered, left);
@@ -150,12 +153,28 @@ void Reducer::finish() {
   tracker_.begin();
 }
 
-void Reducer::wait_for_buckets() {
-  for (std::size_t i = 0; i < under_way_.size(); ++i) {
-    Communication& communication = under_way_[i].communication;
-    for (Work& work : communication.works) work.wait();
-    communication.bytes += options_.hook->finish(group_, view(i));
+void Reducer::wait_for_buckets(std::size_t buckets) {
+  for (std::size_t i = 0; i < buckets; ++i) {
+    UnderWay& bucket = under_way_[i];
+    if (bucket.is_finished) continue;
+    for (Work& work : bucket.communication.works) work.wait();
+    bucket.communication.bytes += options_.hook->finish(group_, view(i));
+    bucket.is_finished = true;
   }
+}
+
+bool Reducer::wait(std::size_t parameter) {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < plan_.size(); ++i) {
+    const std::vector<std::size_t>& own = plan_[i].parameters;
+    if (std::find(own.begin(), own.end(), parameter) != own.end()) last = i + 1;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (under_way_.size() < last) return false;
+  }
+  wait_for_buckets(last);
+  return true;
 }
 
 void Reducer::find_unused() {
@@ -179,7 +198,30 @@ void Reducer::rebuild() {
   std::vector<std::int64_t> agreed(order.begin(), order.end());
   group_.broadcast(agreed, 0, {.timeout = {}, .name = "the order of the gradients", .stream = {}}).wait();
   order.assign(agreed.begin(), agreed.end());
-  adopt(order);
+  adopt(options_.priority_chunk_bytes > 0 ? prioritised(order) : plan_buckets(sizes_, layout_, order, options_.limits));
+}
+
+// What was ready last is needed first. The line is taken to be as fast as it was in this step; rank 0 decides.
+std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
+  const std::vector<std::size_t> by_priority(order.rbegin(), order.rend());
+  std::vector<Bucket> chunks = cut_into_chunks(sizes_, layout_, by_priority, options_.priority_chunk_bytes);
+  const double seconds_per_byte = statistics_.communication_seconds / std::max(1.0, statistics_.bytes);
+  std::vector<Transmission> transmissions;
+  for (const Bucket& chunk : chunks) {
+    Transmission& transmission = transmissions.emplace_back();
+    for (const std::size_t parameter : chunk.parameters) {
+      transmission.ready = std::max(transmission.ready, seconds(marked_[parameter] - step_began_));
+    }
+    for (const ArenaRange& range : chunk.ranges) {
+      transmission.length += static_cast<double>(range.count * size_of(chunk.type)) * seconds_per_byte;
+    }
+  }
+  const std::vector<std::size_t> places = transmission_order(transmissions);
+  std::vector<std::int64_t> agreed(places.begin(), places.end());
+  group_.broadcast(agreed, 0, {.timeout = {}, .name = "the order of the chunks", .stream = {}}).wait();
+  std::vector<Bucket> plan;
+  for (const std::int64_t place : agreed) plan.push_back(std::move(chunks[static_cast<std::size_t>(place)]));
+  return plan;
 }
 
 // A bucket waits for those before it, so that the times in which one is under way overlap: it counts from the end of

@@ -26,6 +26,7 @@ struct ReducerOptions {
   bool find_unused = false;
   bool static_graph = false;
   std::shared_ptr<CommunicationHook> hook;
+  std::size_t priority_chunk_bytes = 0;  // 0: buckets go as they become ready
 };
 
 // What a step's finish() is to do.
@@ -62,6 +63,9 @@ class Reducer {
   bool mark_ready(std::size_t parameter);
   // The parameters that must still be marked, ascending.
   std::vector<std::size_t> missing() const;
+  // Waits until a marked gradient is reduced, and so are all whose buckets began before. False if its buckets have not
+  // all begun.
+  bool wait(std::size_t parameter);
   // Ends the step, and begins the next with the same plan. Synchronising: reduces what has not been marked, too, and
   // waits for all buckets.
   void finish();
@@ -84,13 +88,16 @@ class Reducer {
     Communication communication;
     Clock::time_point started;
     std::shared_ptr<std::atomic<Clock::rep>> ended;  // when the last of the works did
+    bool is_finished = false;
   };
 
   bool allows_unused() const { return options_.find_unused || options_.static_graph; }
-  void adopt(std::span<const std::size_t> order);
+  void adopt(std::vector<Bucket> plan);
+  std::vector<Bucket> prioritised(std::span<const std::size_t> order);
   GradientBucket view(std::size_t bucket) const;
   void start(std::size_t buckets);
-  void wait_for_buckets();
+  // The first so many that are under way.
+  void wait_for_buckets(std::size_t buckets);
   void find_unused();
   void rebuild();
   void count(Clock::time_point entered, Clock::time_point left);
@@ -113,7 +120,8 @@ class Reducer {
 
   mutable std::mutex mutex_;
   StepTracker tracker_;
-  std::vector<UnderWay> under_way_;  // the first buckets
+  std::vector<Clock::time_point> marked_;  // by parameter: when it was, for the last time
+  std::vector<UnderWay> under_way_;        // the first buckets
 };
 
 }  // namespace ddp

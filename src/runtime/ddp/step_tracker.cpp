@@ -5,12 +5,13 @@
 namespace ddp {
 
 StepTracker::StepTracker(std::size_t parameters)
-    : bucket_of_(parameters), expected_(parameters, 1), times_(parameters), last_mark_(parameters) {}
+    : buckets_of_(parameters), expected_(parameters, 1), times_(parameters), last_mark_(parameters) {}
 
 void StepTracker::adopt(std::span<const Bucket> buckets) {
   bucket_sizes_.clear();
+  for (std::vector<std::size_t>& own : buckets_of_) own.clear();
   for (const Bucket& bucket : buckets) {
-    for (const std::size_t parameter : bucket.parameters) bucket_of_[parameter] = bucket_sizes_.size();
+    for (const std::size_t parameter : bucket.parameters) buckets_of_[parameter].push_back(bucket_sizes_.size());
     bucket_sizes_.push_back(bucket.parameters.size());
   }
 }
@@ -22,7 +23,7 @@ void StepTracker::begin() {
   clock_ = 0;
   if (is_learning()) return;
   for (std::size_t i = 0; i < expected_.size(); ++i) {
-    if (expected_[i] == 0) --pending_[bucket_of_[i]];
+    if (expected_[i] == 0) count_off(i);
   }
   advance();
 }
@@ -32,9 +33,13 @@ bool StepTracker::mark(std::size_t parameter) {
   ++times_[parameter];
   last_mark_[parameter] = ++clock_;
   if (is_learning() || times_[parameter] < expected_[parameter]) return true;
-  --pending_[bucket_of_[parameter]];
+  count_off(parameter);
   advance();
   return true;
+}
+
+void StepTracker::count_off(std::size_t parameter) {
+  for (const std::size_t bucket : buckets_of_[parameter]) --pending_[bucket];
 }
 
 void StepTracker::advance() {

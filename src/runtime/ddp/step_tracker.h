@@ -15,7 +15,7 @@ class StepTracker {
  public:
   explicit StepTracker(std::size_t parameters);
 
-  // Between steps: another plan.
+  // Between steps: another plan. A parameter may be in several buckets.
   void adopt(std::span<const Bucket> buckets);
   // Between steps: how often each gradient is completed in a step, by parameter; 0 for those that never are. Nothing
   // given: this step shows it, and until it ends no bucket may start. In the beginning each is completed once.
@@ -38,12 +38,14 @@ class StepTracker {
   std::vector<std::size_t> order() const;
 
  private:
+  // Of a complete parameter.
+  void count_off(std::size_t parameter);
   void advance();
   bool is_complete(std::size_t parameter) const;
 
-  std::vector<std::size_t> bucket_of_;     // by parameter
-  std::vector<std::size_t> bucket_sizes_;  // parameters, by bucket
-  std::vector<std::size_t> expected_;      // empty: learning
+  std::vector<std::vector<std::size_t>> buckets_of_;  // by parameter
+  std::vector<std::size_t> bucket_sizes_;             // parameters, by bucket
+  std::vector<std::size_t> expected_;                 // empty: learning
 
   std::vector<std::size_t> times_;
   std::vector<std::size_t> last_mark_;  // on clock_

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -14,7 +13,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "support/deadline.h"
 #include "support/expect_error.h"
 
 using namespace ddp::test;
@@ -32,26 +30,23 @@ namespace {
 
 constexpr std::array<LastBatch, 3> kLastBatches = {LastBatch::keep, LastBatch::drop, LastBatch::merge};
 
-// Sample i is the text of i; counts how often a sample was read.
+// Sample i is the text of i.
 class Numbers {
  public:
-  explicit Numbers(std::size_t size) : size_(size) {}
+  explicit Numbers(std::int64_t size) : size_(size) {}
 
-  std::size_t size() const { return size_; }
+  std::int64_t size() const { return size_; }
   std::string operator[](std::int64_t index) const {
-    ++read_;
     if (fail_) fail_(index);
     if (index % 5 == 0) std::this_thread::yield();
     return std::to_string(index);
   }
 
-  std::int64_t read() const { return read_; }
   // Throws for some index.
   void fail_with(std::function<void(std::int64_t)> fail) { fail_ = std::move(fail); }
 
  private:
-  std::size_t size_;
-  mutable std::atomic<std::int64_t> read_ = 0;
+  std::int64_t size_;
   std::function<void(std::int64_t)> fail_;
 };
 
@@ -84,23 +79,35 @@ std::vector<Indices> indices_of(const Loader& loader) {
   return batches;
 }
 
-std::ptrdiff_t threads_of_process() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
-}
+// A data set that knows how many threads, of those that have read it, live.
+struct Visited {
+  static inline std::atomic<int> visitors = 0;
+  static inline std::atomic<int> read = 0;
+  struct Visit {
+    Visit() { ++visitors; }
+    ~Visit() { --visitors; }
+  };
+  std::int64_t size() const { return 10'000; }
+  std::int64_t operator[](std::int64_t index) const {
+    thread_local const Visit visit;
+    ++read;
+    return index;
+  }
+};
 
 }  // namespace
 
 TEST_CASE("batches come in the sampler's order, whatever the threads do") {
-  for (const std::size_t size : {1, 2, 7, 24, 25}) {
+  for (const std::int64_t size : {1, 2, 7, 24, 25}) {
     const Numbers dataset(size);
     for (const std::int64_t batch_size : {1, 2, 4, 8, 100}) {
       for (const LastBatch last_batch : kLastBatches) {
-        if (last_batch == LastBatch::drop && std::ssize(Indices(size)) / 2 < batch_size) continue;
+        if (last_batch == LastBatch::drop && (size + 1) / 2 < batch_size) continue;
         for (const auto& [prefetch, threads] : {std::pair{1, 1}, {0, 0}, {4, 2}, {3, 8}}) {
           for (int rank = 0; rank < 2; ++rank) {
             INFO("rank " << rank << ", " << size << " samples in batches of " << batch_size << ", prefetch " << prefetch
                          << ", threads " << threads);
-            const DistributedSampler sampler(dataset.size(), rank, 2);
+            const DistributedSampler sampler(size, rank, 2);
             const LoaderOptions options{batch_size, prefetch, threads, last_batch};
             const DataLoader loader(dataset, sampler, options);
             const std::vector<Indices> expected = cut(sampler.indices(), options);
@@ -287,18 +294,23 @@ TEST_CASE("what a collate throws names the batch's first sample") {
 }
 
 TEST_CASE("a loop that is left early ends its threads and loads little") {
-  const Numbers dataset(10'000);
-  const DistributedSampler sampler(10'000, 0, 1);
-  const std::ptrdiff_t threads = threads_of_process();
+  const Visited dataset;
+  const DistributedSampler sampler(dataset.size(), 0, 1);
   const DataLoader loader(dataset, sampler, {.batch_size = 10, .prefetch = 4, .threads = 3});
-  CHECK(threads_of_process() == threads);
+  CHECK(Visited::read == 0);
   for ([[maybe_unused]] const auto& batch : loader) {
-    CHECK(threads_of_process() == threads + 3);
+    CHECK(Visited::visitors >= 1);
     break;
   }
-  // A thread that was joined may be seen for a moment.
-  CHECK(eventually([&] { return threads_of_process() == threads; }));
-  CHECK(dataset.read() <= 10 * (1 + 4));
+  CHECK(Visited::visitors == 0);
+  CHECK(Visited::read >= 10);
+  CHECK(Visited::read <= 50);  // the first batch, and four ahead of it
+  CHECK_THROWS_AS(
+      [&] {
+        for ([[maybe_unused]] const auto& batch : loader) throw std::runtime_error("the step failed");
+      }(),
+      std::runtime_error);
+  CHECK(Visited::visitors == 0);
 }
 
 TEST_CASE("an iterator goes on without its loader") {

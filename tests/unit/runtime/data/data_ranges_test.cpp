@@ -30,7 +30,7 @@ namespace {
 class TextFiles {
  public:
   std::string with(const std::string& text) {
-    const std::string path = path_of("text");
+    std::string path = path_of("text");
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
@@ -125,7 +125,9 @@ TEST_CASE("a record that is not whole is refused") {
 
 TEST_CASE("ranges of a rank that does not exist are refused") {
   const std::vector<FileSize> files = {{"a", 24}};
-  for (const auto& [rank, size] : {std::pair{-1, 2}, {2, 2}, {0, 0}, {0, -1}}) {
+  for (const auto& who : {std::pair{-1, 2}, {2, 2}, {0, 0}, {0, -1}}) {
+    const int rank = who.first;
+    const int size = who.second;
     const std::vector<std::string> words = {"rank " + std::to_string(rank), "world of " + std::to_string(size)};
     expect_error(ErrorKind::invalid_argument, words, [&] { byte_range(10, rank, size); });
     expect_error(ErrorKind::invalid_argument, words, [&] { line_range("/dev/null", rank, size); });

@@ -1,3 +1,4 @@
+#include <ddp/gradient_accumulation.h>
 #include <ddp/optimizer.h>
 
 #include <catch2/catch.hpp>
@@ -22,6 +23,10 @@ class Model {
       : data_parallel(group, {{"a", a_, {30, 10}}, {"b", b_, {7}}, {"c", c_, {2, 100}}, {"d", d_, {50}}}, options) {}
 
   void backward(int step, int rank) {
+    mark_all(step, rank);
+    data_parallel.finish();
+  }
+  void mark_all(int step, int rank) {
     data_parallel.zero_gradients();
     for (std::size_t i = 0; i < 4; ++i) {
       const Buffer gradient = data_parallel.gradient(i);
@@ -33,7 +38,6 @@ class Model {
       }
       data_parallel.mark_ready(i);
     }
-    data_parallel.finish();
   }
 
   std::string bytes() const {
@@ -155,4 +159,43 @@ TEST_CASE("sharding goes with no hook") {
   expect_error(ErrorKind::invalid_argument, {"shard_optimizer", "hook"}, [&] {
     DistributedDataParallel(scripted.group, {{"weight", weight, {3}}}, options);
   });
+}
+
+TEST_CASE("parameters that are updated one by one, as their gradients come, are those of a whole step") {
+  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+    DataParallelOptions options{.first_bucket_bytes = 64, .bucket_bytes = 1000};
+    Model whole(self.group(), options);
+    options.priority_chunk_bytes = 256;
+    Model single(self.group(), options);
+    Optimizer whole_optimizer(whole.data_parallel, AdamOptions{});
+    Optimizer single_optimizer(single.data_parallel, AdamOptions{});
+    for (int step = 0; step < 5; ++step) {
+      whole.backward(step, self.rank());
+      whole_optimizer.step();
+      single.mark_all(step, self.rank());
+      for (std::size_t i = 0; i < 4; ++i) single_optimizer.step(i);
+      single.data_parallel.finish();
+      require(whole.bytes() == single.bytes(), "step " + std::to_string(step));
+    }
+    require(single.data_parallel.bucket_count() > whole.data_parallel.bucket_count(), "no chunks");
+  });
+}
+
+TEST_CASE("a gradient that is not under way cannot be waited for") {
+  ScriptedGroup scripted;
+  Model model(scripted.group, {});
+  Optimizer optimizer(model.data_parallel, SgdOptions{});
+  expect_error(ErrorKind::invalid_argument, {"wait: ", "'a' f32[30x10]", "mark all parameters ready"},
+               [&] { optimizer.step(0); });
+  expect_error(ErrorKind::invalid_argument, {"no parameter 9"}, [&] { model.data_parallel.wait(9); });
+  const NoSync local = model.data_parallel.no_sync();
+  expect_error(ErrorKind::invalid_argument, {"not averaged in this step"}, [&] { optimizer.step(0); });
+  DataParallelOptions options;
+  options.shard_optimizer = true;
+  Model sharded(scripted.group, options);
+  Optimizer other(sharded.data_parallel, SgdOptions{});
+  expect_error(ErrorKind::invalid_argument, {"shard_optimizer", "step()"}, [&] { other.step(0); });
+  options.priority_chunk_bytes = 100;
+  expect_error(ErrorKind::invalid_argument, {"priority_chunk_bytes goes with neither"},
+               [&] { Model(scripted.group, options); });
 }

@@ -74,3 +74,11 @@ TEST_CASE("what is expected several times is complete with the last mark and wha
   CHECK(tracker.missing() == Indices{1});
   CHECK(complete_after(tracker, 1) == 3);
 }
+
+TEST_CASE("a parameter in several buckets completes them all") {
+  StepTracker tracker(2);
+  tracker.adopt(std::vector<Bucket>{{DataType::f32, {1}, {}}, {DataType::f32, {1, 0}, {}}, {DataType::f32, {1}, {}}});
+  tracker.begin();
+  CHECK(complete_after(tracker, 1) == 1);
+  CHECK(complete_after(tracker, 0) == 3);
+}
