@@ -1,9 +1,11 @@
-// Whether communication hides behind backward: layers that sleep instead of computing, and a backend whose all-reduce
+// Whether communication hides behind computing: layers that sleep instead of computing, and a backend whose all-reduce
 // sleeps instead of sending, so that nothing but the order of things decides.
 //
 //   overlap_bench [LAYERS=8] [LAYER_MS=20] [BUCKET_MS=10] [STEPS=20]
 //
-// Prints the median step, the ideal one (all layers, then the last bucket), and that without any overlap.
+// Prints the median of backward and finish(), with the ideal (all layers, then the last bucket) and that without any
+// overlap. Then, with a line four times as slow, steps whose forward passes begin as gradients come in: by readiness,
+// and by priority.
 #include <ddp/distributed_data_parallel.h>
 
 #include <algorithm>
@@ -19,13 +21,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+constexpr std::size_t kLayerFloats = 1024;
 
 class SleepingBackend : public ddp::Backend {
  public:
-  explicit SleepingBackend(milliseconds pause) : pause_(pause) {}
+  explicit SleepingBackend(milliseconds per_layer) : per_layer_(per_layer) {}
   std::string_view name() const override { return "sleeping"; }
   void run(const ddp::Call& call) override {
-    if (call.operation == ddp::Operation::all_reduce) std::this_thread::sleep_for(pause_);
+    if (call.operation == ddp::Operation::all_reduce) {
+      std::this_thread::sleep_for(per_layer_ * static_cast<double>(call.output.count) / kLayerFloats);
+    }
     if (call.operation == ddp::Operation::all_gather) {  // a group of one
       std::copy_n(static_cast<const std::byte*>(call.input.data), call.input.bytes(),
                   static_cast<std::byte*>(call.output.data));
@@ -33,42 +38,65 @@ class SleepingBackend : public ddp::Backend {
   }
 
  private:
-  const milliseconds pause_;
+  const std::chrono::duration<double, std::milli> per_layer_;
 };
+
+struct Settings {
+  int layers = 8;
+  milliseconds layer{20};
+  milliseconds bucket{10};
+  int steps = 20;
+  bool has_forward = false;
+  bool has_priority = false;
+};
+
+// The median step in ms.
+double run(const Settings& settings) {
+  ddp::GroupDescription description;
+  description.options.size = 1;
+  ddp::ProcessGroup group(
+      std::make_unique<ddp::GroupCore>(std::move(description), std::make_unique<SleepingBackend>(settings.bucket)));
+  std::vector<std::vector<float>> weights(static_cast<std::size_t>(settings.layers), std::vector<float>(kLayerFloats));
+  std::vector<ddp::Tensor> parameters;
+  for (std::vector<float>& weight : weights) {
+    parameters.push_back({"layer " + std::to_string(parameters.size()), weight, {kLayerFloats}});
+  }
+  ddp::DataParallelOptions options{.first_bucket_bytes = 1, .bucket_bytes = 1};
+  options.priority_chunk_bytes = settings.has_priority ? kLayerFloats * sizeof(float) : 0;
+  ddp::DistributedDataParallel data_parallel(group, parameters, options);
+  std::vector<double> times;
+  for (int step = 0; step < settings.steps + 2; ++step) {
+    const auto began = Clock::now();
+    for (std::size_t i = weights.size(); i-- > 0;) {
+      std::this_thread::sleep_for(settings.layer);
+      data_parallel.mark_ready(i);
+    }
+    for (std::size_t i = 0; i < weights.size() && settings.has_forward; ++i) {
+      data_parallel.wait(i);
+      std::this_thread::sleep_for(settings.layer);
+    }
+    data_parallel.finish();
+    if (step > 1) times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count());
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto number = [&](int i, int otherwise) { return argc > i ? std::stoi(argv[i]) : otherwise; };
-  const int layers = number(1, 8);
-  const milliseconds layer(number(2, 20));
-  const milliseconds bucket(number(3, 10));
-  const int steps = number(4, 20);
-
-  ddp::GroupDescription description;
-  description.options.size = 1;
-  ddp::ProcessGroup group(
-      std::make_unique<ddp::GroupCore>(std::move(description), std::make_unique<SleepingBackend>(bucket)));
-  std::vector<std::vector<float>> weights(static_cast<std::size_t>(layers), std::vector<float>(1024));
-  std::vector<ddp::Tensor> parameters;
-  for (std::vector<float>& weight : weights) {
-    parameters.push_back({"layer " + std::to_string(parameters.size()), weight, {1024}});
-  }
-  ddp::DistributedDataParallel data_parallel(group, parameters, {.first_bucket_bytes = 1, .bucket_bytes = 1});
-  std::vector<double> times;
-  for (int step = 0; step < steps + 2; ++step) {
-    const auto began = Clock::now();
-    for (std::size_t i = weights.size(); i-- > 0;) {
-      std::this_thread::sleep_for(layer);
-      data_parallel.mark_ready(i);
-    }
-    data_parallel.finish();
-    if (step == 1) data_parallel.reset_statistics();
-    if (step > 1) times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count());
-  }
-  std::sort(times.begin(), times.end());
-  const ddp::StepStatistics& statistics = data_parallel.statistics();
-  std::printf("{\"median\": %.1f, \"ideal\": %lld, \"without overlap\": %lld, \"overlap ratio\": %.2f}\n",
-              times[times.size() / 2], static_cast<long long>((layers * layer + bucket).count()),
-              static_cast<long long>((layers * (layer + bucket)).count()), statistics.overlap_ratio());
+  Settings settings;
+  settings.layers = number(1, settings.layers);
+  settings.layer = milliseconds(number(2, 20));
+  settings.bucket = milliseconds(number(3, 10));
+  settings.steps = number(4, settings.steps);
+  std::printf("{\"median\": %.1f, \"ideal\": %lld, \"without overlap\": %lld,\n", run(settings),
+              static_cast<long long>((settings.layers * settings.layer + settings.bucket).count()),
+              static_cast<long long>((settings.layers * (settings.layer + settings.bucket)).count()));
+  settings.bucket *= 4;
+  settings.has_forward = true;
+  const double by_readiness = run(settings);
+  settings.has_priority = true;
+  std::printf(" \"with forward\": {\"by readiness\": %.1f, \"by priority\": %.1f}}\n", by_readiness, run(settings));
 }
