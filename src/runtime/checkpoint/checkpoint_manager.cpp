@@ -173,8 +173,18 @@ class CheckpointManager::Implementation {
     return is_named ? name : "";
   }
 
-  // All ranks write, then rank 0 gives the step its name.
+  // What failed is known to all ranks: nobody writes any more, and a full disk gets its space back.
   void write(Manifest& manifest, const WrittenTensors& written) {
+    try {
+      write_step(manifest, written);
+    } catch (...) {
+      if (group.rank() == 0) discard_staged(directory, manifest.step);
+      throw;
+    }
+  }
+
+  // All ranks write, then rank 0 gives the step its name.
+  void write_step(Manifest& manifest, const WrittenTensors& written) {
     const std::string staging = directory + "/" + staging_name(manifest.step);
     on_every_rank(group, options.timeout, [&] {
       const std::string name = own_file(manifest);

@@ -86,7 +86,11 @@ Manifest parse_manifest(std::string_view text) {
     body.at("values").get_to(manifest.values);
     body.at("rank_values").get_to(manifest.rank_values);
     for (const Json& file : body.at("files")) {
-      manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>()});
+      const std::string name = file.at("name").get<std::string>();
+      if (name.empty() || name.find('/') != std::string::npos) {
+        throw Error(ErrorKind::corrupt, "it names the file '" + name + "', which is not in its directory");
+      }
+      manifest.files.push_back({name, file.at("bytes").get<std::uint64_t>()});
     }
     for (const auto& [name, entry] : body.at("tensors").items()) {
       ManifestTensor tensor{

@@ -136,6 +136,11 @@ void commit_step(const std::string& directory, std::int64_t step, const std::set
   flush_directory_of(final_path);
 }
 
+void discard_staged(const std::string& directory, std::int64_t step) noexcept {
+  std::error_code ignored;
+  std::filesystem::remove_all(directory + "/" + staging_name(step), ignored);
+}
+
 void remove_step(const std::string& directory, std::int64_t step) {
   const std::string path = directory + "/" + step_name(step);
   const std::string doomed = directory + "/" + std::string(kRemoving) + step_name(step);

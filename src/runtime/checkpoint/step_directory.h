@@ -32,6 +32,9 @@ std::string read_text_file(const std::string& path);
 // final name; a step that has it is replaced in one go.
 void commit_step(const std::string& directory, std::int64_t step, const std::set<std::string>& names);
 
+// Removes what a failed save has left, as far as that is possible. Does not throw.
+void discard_staged(const std::string& directory, std::int64_t step) noexcept;
+
 // Removes a step; at no moment is half of it there under its name. Removes also what interrupted runs have left of
 // steps that were being written or removed, but for `spared`.
 void remove_step(const std::string& directory, std::int64_t step);

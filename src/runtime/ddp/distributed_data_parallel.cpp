@@ -25,7 +25,7 @@ namespace {
 ReducerOptions reducer_options(const DataParallelOptions& options) {
   ReducerOptions result;
   result.limits = {options.first_bucket_bytes, options.bucket_bytes};
-  result.rebuild = options.rebuild_buckets && !options.shard_optimizer;
+  result.rebuild = (options.rebuild_buckets || options.priority_chunk_bytes > 0) && !options.shard_optimizer;
   result.find_unused = options.find_unused;
   result.static_graph = options.static_graph;
   result.priority_chunk_bytes = options.priority_chunk_bytes;

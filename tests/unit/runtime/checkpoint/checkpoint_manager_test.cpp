@@ -262,6 +262,8 @@ TEST_CASE("an asynchronous save that fails is told by the next call") {
     require(outcome.kind == ErrorKind::unavailable, outcome.message);
     require(outcome.message.find("rank 0: ") != std::string::npos, outcome.message);
     checkpoints.wait();  // told once
+    self.group().barrier().wait();
+    require(files_in(run).empty(), "something was left");
     checkpoints.save(2, saved.state);
     require(checkpoints.latest() == 2, "goes on");
   });

@@ -63,6 +63,11 @@ TEST_CASE("a manifest whose pieces do not make up their tensors is refused") {
   refused({{0, 0, 12}, {2, 12, 8}}, "do not fit");
   refused({{0, 0, 12}, {1, 12, 9}}, "not all there");
   refused({{0, 0, 12}, {1, 12, SIZE_MAX}}, "do not fit");
+  for (const char* name : {"", "../other", "/etc/passwd"}) {
+    Manifest strange = example();
+    strange.files[0].name = name;
+    expect_error(ErrorKind::corrupt, {"not in its directory"}, [&] { parse_manifest(encode_manifest(strange)); });
+  }
   Manifest manifest = example();
   manifest.tensors["weight"].shape = {-4, -5};
   expect_error(ErrorKind::corrupt, {"impossible shape"}, [&] { parse_manifest(encode_manifest(manifest)); });
