@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace ddp::torch {
 namespace {
@@ -38,6 +39,9 @@ Tensor view_of(const std::string& name, const ::torch::Tensor& tensor) {
           {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->ours},
           {tensor.sizes().begin(), tensor.sizes().end()}};
 }
+
+// A shared_ptr in libtorch 1.13, in 2.13 a pointer of its own kind.
+using Accumulator = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const ::torch::Tensor&>()));
 
 struct NamedParameter {
   std::string name;
@@ -126,8 +130,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
 
   std::shared_ptr<::torch::nn::Module> module_;
   std::vector<NamedParameter> parameters_;
-  std::vector<::torch::Tensor> gradients_;                              // over the buckets
-  std::vector<std::shared_ptr<::torch::autograd::Node>> accumulators_;  // a parameter holds its own only weakly
+  std::vector<::torch::Tensor> gradients_;  // over the buckets
+  std::vector<Accumulator> accumulators_;   // a parameter holds its own only weakly
   std::size_t complete_ = 0;
 
  public:

@@ -127,8 +127,10 @@ void DistributedDataParallel::mark_ready(std::size_t index) {
   if (!implementation_->reducer.mark_ready(index)) {
     throw Error(ErrorKind::invalid_argument,
                 "mark_ready: the gradient of " + describe(implementation_->parameters[index]) +
-                    " was complete before in this step. Call finish() between steps; if a step uses the parameter more "
-                    "than once, set static_graph.");
+                    " was complete before in this step. Call finish() between steps. " +
+                    (implementation_->reducer.is_static()
+                         ? "With static_graph every step marks what the first one did, as often."
+                         : "If a step uses the parameter more than once, set static_graph."));
   }
 }
 

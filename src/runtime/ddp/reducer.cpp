@@ -117,7 +117,7 @@ bool Reducer::mark_ready(std::size_t parameter) {
 
 std::vector<std::size_t> Reducer::missing() const {
   const std::lock_guard lock(mutex_);
-  return allows_unused() ? std::vector<std::size_t>() : tracker_.missing();
+  return options_.find_unused || tracker_.is_learning() ? std::vector<std::size_t>() : tracker_.missing();
 }
 
 // The first so many, but for those that are under way.

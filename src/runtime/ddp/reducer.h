@@ -54,6 +54,7 @@ class Reducer {
 
   void zero();
 
+  bool is_static() const { return options_.static_graph; }
   // Whether a gradient of this step has been marked.
   bool began() const;
   // Before the first is marked.
@@ -91,7 +92,6 @@ class Reducer {
     bool is_finished = false;
   };
 
-  bool allows_unused() const { return options_.find_unused || options_.static_graph; }
   void adopt(std::vector<Bucket> plan);
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
   GradientBucket view(std::size_t bucket) const;

@@ -13,6 +13,7 @@
 
 #include <ddp/error.h>
 
+#include <dlfcn.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
@@ -95,10 +96,25 @@ gloo::transport::tcp::attr device_attributes(bool single_host) {
   return attributes;
 }
 
+// Newer builds of libtorch have a Gloo inside, whose symbols hide those of the library that we were built with: its
+// objects look otherwise.
+void require_own_gloo() {
+  Dl_info found{};
+  std::shared_ptr<gloo::transport::Device> (*create)(const gloo::transport::tcp::attr&) =
+      &gloo::transport::tcp::CreateDevice;
+  if (::dladdr(reinterpret_cast<void*>(create), &found) == 0 || found.dli_fname == nullptr) return;
+  const std::string_view file = found.dli_fname;
+  if (file.find("torch") == std::string_view::npos) return;
+  throw Error(ErrorKind::unavailable, "gloo: " + std::string(file) +
+                                          " has another Gloo inside, which hides libgloo.so.0. Start the program with "
+                                          "LD_PRELOAD=libgloo.so.0, or, on one machine, take backend cpu");
+}
+
 class Connections : public GlooContext {
  public:
   Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store)
       : context_(std::make_shared<gloo::rendezvous::Context>(options.rank, options.size)), watch_(options.host) {
+    require_own_gloo();
     const auto attributes = device_attributes(options.host && options.host->holds_all());
     auto device = guarded([&] { return gloo::transport::tcp::CreateDevice(attributes); });
     context_->setTimeout(options.timeout);

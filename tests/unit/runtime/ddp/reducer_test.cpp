@@ -252,7 +252,9 @@ TEST_CASE("a static graph is learnt in the first step") {
   CHECK(buckets.reducer().mark_ready(3));
   CHECK_FALSE(buckets.reducer().mark_ready(3));
   CHECK_FALSE(buckets.reducer().mark_ready(2));
+  CHECK(buckets.reducer().missing() == std::vector<std::size_t>{0});
   CHECK(buckets.reducer().mark_ready(0));
+  CHECK(buckets.reducer().missing().empty());
   buckets.reducer().finish();
   CHECK(buckets.new_calls() ==
         Calls{"all_reduce average f32[64]", "all_reduce average f32[16]", "all_reduce average f64[48]"});
