@@ -119,7 +119,10 @@ def ends() -> None:
             anna.waits(b"/never")
             store.signal(number)
             assert store.wait() == 0, (number, store.err())
-            assert anna.socket.recv(1) == b""
+            try:
+                assert anna.socket.recv(1) == b""
+            except ConnectionResetError:
+                pass  # the store ended before it had read her request
             assert len(store.err().splitlines()) == 1, store.err()
 
 
