@@ -184,6 +184,7 @@ class DDP_EXPORT DistributedDataParallel {
   friend class NoSync;
   friend class Optimizer;
   bool is_sharded() const;
+  void broadcast_parameters(int root);
   // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
   void plan_step(bool synchronizes, std::int64_t window_steps);
   void enter_no_sync(int levels);

@@ -6,21 +6,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
-#include "base/text.h"
 #include "runtime/group/agreement.h"
 
 namespace ddp {
 namespace {
 
 using Json = nlohmann::json;
-
-std::size_t elements_of(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, [](std::size_t product, std::int64_t size) {
-    return product * static_cast<std::size_t>(size);
-  });
-}
 
 // The manifest is JSON.
 bool is_text(const std::string& value) {

@@ -30,6 +30,9 @@ struct ShardDescription {
 std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector<ShardDescription>>& shards,
                                                    bool divides);
 
+// Of a shape that was found possible.
+std::size_t elements_of(const std::vector<std::int64_t>& shape);
+
 // What of a shard [first, first + count) lies in a piece.
 struct Overlap {
   std::size_t first_in_shard = 0;

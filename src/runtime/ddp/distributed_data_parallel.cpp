@@ -92,7 +92,7 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vecto
                                                  DataParallelOptions options) {
   check_model(group, parameters, options);
   implementation_ = std::make_unique<Implementation>(group, std::move(parameters), std::move(options));
-  broadcast_all(group, implementation_->parameters, 0);
+  broadcast_parameters(0);
   broadcast_buffers();
 }
 
@@ -301,6 +301,10 @@ bool DistributedDataParallel::gradients_are_finite() {
   const std::vector<Buffer> gradients = implementation_->owned_gradients();
   const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
   return implementation_->sum_over_shards(finite ? 0 : 1) == 0;
+}
+
+void DistributedDataParallel::broadcast_parameters(int root) {
+  broadcast_all(implementation_->group, implementation_->parameters, root);
 }
 
 void DistributedDataParallel::broadcast_buffers(int root) {

@@ -88,11 +88,7 @@ void Join::finish() {
 // The ranks of the last step have trained to the end; the highest of them is taken, as in PyTorch.
 void Join::take_from_last() {
   if (active_.empty()) return;
-  for (const Tensor& parameter : data_parallel_.parameters()) {
-    data_parallel_.group()
-        .broadcast(parameter.data, active_.back(), {.timeout = {}, .name = parameter.name, .stream = {}})
-        .wait();
-  }
+  data_parallel_.broadcast_parameters(active_.back());
   data_parallel_.broadcast_buffers(active_.back());
 }
 

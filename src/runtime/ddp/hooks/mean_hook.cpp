@@ -1,14 +1,14 @@
 #include <ddp/communication_hook.h>
 
+#include "runtime/ddp/hooks/bucket_mean.h"
+
 namespace ddp {
 namespace {
 
 class MeanHook : public CommunicationHook {
  public:
   Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
-    // The same bits as ReduceOp::average where that is meant.
-    const ReduceOp op =
-        bucket.factor == 1.0 / group.size() ? ReduceOp(ReduceOp::average) : ReduceOp::premultiplied(bucket.factor);
+    const ReduceOp op = bucket_mean(bucket, group.size());
     Communication result;
     const bool several = bucket.ranges.size() > 1;
     if (several) group.group_start();

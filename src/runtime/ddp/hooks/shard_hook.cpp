@@ -1,5 +1,6 @@
 #include "runtime/ddp/hooks/shard_hook.h"
 
+#include "runtime/ddp/hooks/bucket_mean.h"
 #include "runtime/ddp/parameter_shards.h"
 
 namespace ddp {
@@ -8,8 +9,7 @@ namespace {
 class ShardHook : public CommunicationHook {
  public:
   Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
-    const ReduceOp op =
-        bucket.factor == 1.0 / group.size() ? ReduceOp(ReduceOp::average) : ReduceOp::premultiplied(bucket.factor);
+    const ReduceOp op = bucket_mean(bucket, group.size());
     Communication result;
     for (const Buffer& range : bucket.ranges) {
       std::vector<ConstBuffer> shares;

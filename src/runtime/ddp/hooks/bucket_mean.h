@@ -1,0 +1,14 @@
+// The reduction that makes a bucket's mean.
+#pragma once
+
+#include <ddp/communication_hook.h>
+#include <ddp/reduce_op.h>
+
+namespace ddp {
+
+// The same bits as ReduceOp::average where that is meant.
+inline ReduceOp bucket_mean(const GradientBucket& bucket, int size) {
+  return bucket.factor == 1.0 / size ? ReduceOp(ReduceOp::average) : ReduceOp::premultiplied(bucket.factor);
+}
+
+}  // namespace ddp
