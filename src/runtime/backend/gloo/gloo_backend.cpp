@@ -8,6 +8,8 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <span>
 
 #include "base/hash.h"
@@ -18,10 +20,10 @@
 namespace ddp {
 namespace {
 
-// Exchanged and reduced at once, which bounds the memory for what others send. More than one under way at the same time
-// makes Gloo slower, not faster: its thread and the one that sends get into each other's way. Smaller ones cost a
-// meeting of all ranks each: 25 MiB in segments of 8 MiB take a tenth longer.
-constexpr std::size_t kSegment = std::size_t{32} << 20;
+// What a rank reduces at once, and what it takes from others for that at most. Smaller pieces cost a meeting of all
+// ranks each; larger ones leave the caches before they are reduced.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr std::size_t kMostReceived = std::size_t{32} << 20;
 // Up to this the whole buffer goes to every rank, which saves the second step.
 constexpr std::size_t kOneStep = std::size_t{16} << 10;
 // Between two ranks that sends no more bytes than two steps, only more is reduced.
@@ -86,24 +88,21 @@ class GlooBackend : public Backend {
     movement.keep_own();
   }
 
-  // Every rank sends each other its part, and reduces what it gets in rank order. A factor that only this rank knows is
-  // multiplied before.
+  // Every rank sends each other its part. A factor that only this rank knows is multiplied before.
   void reduce_scatter(const Call& call) {
-    const Buffer& output = call.output;
-    std::vector<std::byte> received(output.bytes() * static_cast<std::size_t>(size_));
     std::vector<std::byte> scaled;
     Call given = call;
     if (call.op.kind == ReduceOp::premultiplied_sum) given = premultiplied(call, scaled);
-    const auto place = [&](int from) { return received.data() + output.bytes() * static_cast<std::size_t>(from); };
-    exchange(
-        call, 0, [&](int to) { return input_part(given, to, size_); },
-        [&](int from) { return Buffer(place(from), output.count, output.type); });
-    const double factor = call.op.kind == ReduceOp::average ? 1.0 / size_ : 1;
-    sources_.clear();
-    for (int from = 0; from < size_; ++from) {
-      sources_.push_back({from == rank_ ? input_part(given, rank_, size_).data : place(from), factor});
+    const std::size_t length = piece_length(call.output.type);
+    std::size_t pieces = 0;
+    for (int rank = 0; rank < size_; ++rank) {
+      pieces = std::max(pieces, pieces_of(input_part(given, rank, size_).count, length));
     }
-    ddp::reduce(output.type, call.op, sources_, {&output.data, 1}, output.count);
+    const auto input = [&](std::size_t piece, int rank) {
+      return piece_of(input_part(given, rank, size_), piece, length);
+    };
+    const auto result = [&](std::size_t piece) { return piece_of(call.output, piece, length); };
+    reduce_pieces(call, pieces, input, result, [](std::size_t) { return nullptr; });
   }
 
   Call premultiplied(const Call& call, std::vector<std::byte>& scaled) const {
@@ -134,43 +133,108 @@ class GlooBackend : public Backend {
       work.data = copy.data();
     }
     if (call.op.kind == ReduceOp::premultiplied_sum) scale(work, call.op.factor);
-    const std::size_t segment = kSegment / size_of(buffer.type);
-    std::uint64_t step = 0;
-    for (std::size_t first = 0; first < work.count; first += segment) {
-      reduce_segment(call, work.slice(first, std::min(segment, work.count - first)), step);
-      step += 2;
+    if (call.operation == Operation::all_reduce && work.bytes() <= (size_ == 2 ? kOneStepOfTwo : kOneStep)) {
+      return reduce_in_one_step(call, work);
     }
+    reduce_in_two_steps(call, work);
   }
 
-  // Every rank reduces its share of all ranks' data, and gives the result to all, or to the root. In one step: every
-  // rank reduces all of it.
-  void reduce_segment(const Call& call, const Buffer& data, std::uint64_t step) {
-    const std::size_t most = size_ == 2 ? kOneStepOfTwo : kOneStep;
-    const bool one_step = call.operation == Operation::all_reduce && data.bytes() <= most;
-    const auto share = [&](int rank) {
-      return one_step ? data : share_of(data, static_cast<std::size_t>(rank), static_cast<std::size_t>(size_));
-    };
-    const Buffer own = share(rank_);
-    received_.resize(own.bytes() * static_cast<std::size_t>(size_));
-    const auto place = [&](int from) { return received_.data() + own.bytes() * static_cast<std::size_t>(from); };
-    exchange(call, step, share, [&](int from) { return Buffer(place(from), own.count, own.type); });
+  // Every rank gets all ranks' data and reduces all of it.
+  void reduce_in_one_step(const Call& call, const Buffer& data) {
+    reserve(data.bytes());
+    exchange(
+        call, 0, [&](int) { return data; },
+        [&](int from) { return Buffer(received_from(from, 0, data.bytes()), data.count, data.type); });
+    reduce(call, data, data, 0, data.bytes());
+  }
 
+  // Every piece has a share for each rank, which reduces it and gives the result to all, or to the root.
+  void reduce_in_two_steps(const Call& call, const Buffer& data) {
+    const bool to_root = call.operation == Operation::reduce;
+    const auto ranks = static_cast<std::size_t>(size_);
+    const std::size_t length = piece_length(data.type) * ranks;
+    const auto share = [&](std::size_t piece, int rank) {
+      return share_of(piece_of(data, piece, length), static_cast<std::size_t>(rank), ranks);
+    };
+    const auto own = [&](std::size_t piece) { return share(piece, rank_); };
+    reduce_pieces(call, pieces_of(data.count, length), share, own, [&](std::size_t piece) {
+      return start(
+          call, 2 * piece + 1, [&](int to) { return !to_root || to == call.peer ? own(piece) : Buffer(); },
+          [&](int from) { return !to_root || rank_ == call.peer ? share(piece, from) : Buffer(); });
+    });
+  }
+
+  // Of each piece: sends every rank its input, and reduces this rank's with what has come from the others, which is
+  // followed by what start_next() starts. Meanwhile the next piece's inputs are under way, and what follows those
+  // before. No result is longer than the first piece's.
+  template <typename Input, typename Result, typename StartNext>
+  void reduce_pieces(const Call& call, std::size_t pieces, const Input& input, const Result& result,
+                     const StartNext& start_next) {
+    if (pieces == 0) return;
+    const std::size_t bytes = result(0).bytes();
+    reserve(2 * bytes);
+    const auto start_inputs = [&](std::size_t piece) {
+      const Buffer own = result(piece);
+      return start(
+          call, 2 * piece, [&](int to) { return input(piece, to); },
+          [&](int from) { return Buffer(received_from(from, piece % 2, bytes), own.count, own.type); });
+    };
+    std::unique_ptr<GlooTransfers> inputs = start_inputs(0);
+    std::deque<std::unique_ptr<GlooTransfers>> following;
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+      std::unique_ptr<GlooTransfers> next_inputs = piece + 1 < pieces ? start_inputs(piece + 1) : nullptr;
+      inputs->wait();
+      reduce(call, input(piece, rank_), result(piece), piece % 2, bytes);
+      following.push_back(start_next(piece));
+      if (following.size() > 2) {
+        wait(following.front());
+        following.pop_front();
+      }
+      inputs = std::move(next_inputs);
+    }
+    for (const std::unique_ptr<GlooTransfers>& last : following) wait(last);
+  }
+  static void wait(const std::unique_ptr<GlooTransfers>& transfers) {
+    if (transfers) transfers->wait();
+  }
+
+  std::size_t piece_length(DataType type) const {
+    return std::min(kPiece, kMostReceived / static_cast<std::size_t>(size_)) / size_of(type);
+  }
+  static std::size_t pieces_of(std::size_t count, std::size_t length) { return (count + length - 1) / length; }
+  template <typename AnyBuffer>
+  static AnyBuffer piece_of(const AnyBuffer& buffer, std::size_t piece, std::size_t length) {
+    const std::size_t first = std::min(piece * length, buffer.count);
+    return buffer.slice(first, std::min(length, buffer.count - first));
+  }
+
+  // Memory for so many bytes from each rank.
+  void reserve(std::size_t bytes) {
+    const std::size_t needed = bytes * static_cast<std::size_t>(size_);
+    if (received_.size() < needed) received_.resize(needed);
+  }
+  // Where `bytes` of a rank come in, if those of all ranks for `turn` are as many.
+  std::byte* received_from(int rank, std::size_t turn, std::size_t bytes) {
+    return received_.data() + (turn * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank)) * bytes;
+  }
+
+  // This rank's input with what has come from the others, in rank order.
+  void reduce(const Call& call, const ConstBuffer& own, const Buffer& result, std::size_t turn, std::size_t bytes) {
     const double factor = call.op.kind == ReduceOp::average ? 1.0 / size_ : 1;
     sources_.clear();
     for (int from = 0; from < size_; ++from) {
-      sources_.push_back({from == rank_ ? static_cast<const std::byte*>(own.data) : place(from), factor});
+      sources_.push_back({from == rank_ ? own.data : received_from(from, turn, bytes), factor});
     }
-    ddp::reduce(own.type, call.op, sources_, {&own.data, 1}, own.count);
-    if (one_step) return;
-    const bool to_root = call.operation == Operation::reduce;
-    exchange(
-        call, step + 1, [&](int to) { return !to_root || to == call.peer ? own : Buffer(); },
-        [&](int from) { return !to_root || rank_ == call.peer ? share(from) : Buffer(); });
+    ddp::reduce(result.type, call.op, sources_, {&result.data, 1}, result.count);
   }
 
   // Sends each rank what give(rank) says and receives from each into take(rank), but for what is empty.
   template <typename Give, typename Take>
   void exchange(const Call& call, std::uint64_t step, const Give& give, const Take& take) {
+    start(call, step, give, take)->wait();
+  }
+  template <typename Give, typename Take>
+  std::unique_ptr<GlooTransfers> start(const Call& call, std::uint64_t step, const Give& give, const Take& take) {
     Messages out;
     Messages in;
     for (int turn = 1; turn < size_; ++turn) {
@@ -181,7 +245,7 @@ class GlooBackend : public Backend {
       if (given.count > 0) out.push_back(outgoing(to, given));
       if (taken.count > 0) in.push_back({from, taken.data, taken.bytes()});
     }
-    context_->start(out, in, tag(call, step), call.timeout)->wait();
+    return context_->start(out, in, tag(call, step), call.timeout);
   }
 
   static GlooMessage outgoing(int peer, const ConstBuffer& buffer) {
