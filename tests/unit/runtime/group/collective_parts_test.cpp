@@ -61,6 +61,40 @@ TEST_CASE("parts may differ in size and lie anywhere") {
   }
 }
 
+TEST_CASE("reductions of many pieces, of which some ranks have fewer") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (const int size : {2, 3}) {
+      INFO(backend.name << ", " << size << " ranks");
+      RankThreads(backend.make, size).all_succeed([](RankThreads::Rank& self) {
+        ProcessGroup& group = self.group();
+        // Rank i gets i * 700,001 elements: rank 0 nothing.
+        const auto value = [](int rank, std::size_t i) { return rank + 1 + static_cast<std::int32_t>(i % 1'000); };
+        const auto sum = [&](std::size_t i) {
+          std::int32_t result = 0;
+          for (int rank = 0; rank < group.size(); ++rank) result += value(rank, i);
+          return result;
+        };
+        std::vector<std::vector<std::int32_t>> given(static_cast<std::size_t>(group.size()));
+        for (std::size_t to = 0; to < given.size(); ++to) {
+          for (std::size_t i = 0; i < to * 700'001; ++i) given[to].push_back(value(group.rank(), i));
+        }
+        const std::vector<ConstBuffer> inputs(given.begin(), given.end());
+        std::vector<std::int32_t> own(static_cast<std::size_t>(group.rank()) * 700'001);
+        group.reduce_scatter(own, inputs).wait();
+        for (std::size_t i = 0; i < own.size(); ++i) require(own[i] == sum(i), "reduce_scatter " + std::to_string(i));
+        std::vector<std::int32_t> whole(2'900'003);
+        for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = value(group.rank(), i);
+        const std::vector<std::int32_t> before = whole;
+        group.reduce(whole, 1).wait();
+        require((whole == before) == (group.rank() != 1), "only the root's buffer changes");
+        whole = before;
+        group.all_reduce(whole).wait();
+        for (std::size_t i = 0; i < whole.size(); ++i) require(whole[i] == sum(i), "all_reduce " + std::to_string(i));
+      });
+    }
+  }
+}
+
 TEST_CASE("bytes of different lengths are gathered on every rank") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const int size : {1, 2, 3}) {
