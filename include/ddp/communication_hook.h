@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct GradientBucket {
   std::span<const Tensor> gradients;  // named and shaped as their parameters
   std::span<const Buffer> ranges;     // the same memory, with the padding between, in as few pieces as possible
   double factor = 1;                  // the mean is `factor` times the sum over all ranks
+  std::optional<void*> stream = {};   // GPU memory: CallOptions::stream of the hook's collectives
 };
 
 // What a hook has begun.

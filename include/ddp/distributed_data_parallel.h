@@ -43,6 +43,11 @@ struct DataParallelOptions {
   // in finish().
   bool static_graph = false;
 
+  // Parameters in GPU memory (nccl): the cudaStream_t on which the program computes; nullptr is CUDA's default stream.
+  // A gradient that is marked ready is complete when what is on the stream then is done; finish() and all other
+  // functions put on it what must wait, and do not block.
+  void* stream = nullptr;
+
   // What is not trained but belongs to the model, as running means: given to all ranks at construction and by
   // broadcast_buffers(). Any type.
   std::vector<Tensor> buffers = {};
@@ -62,6 +67,10 @@ struct DataParallelOptions {
   bool shard_optimizer = false;
 };
 
+// Parameters are in host memory, or all of them in this rank's GPU's (nccl). There the gradients are, too;
+// clip_gradients(), scale_gradients(), gradients_are_finite(), Optimizer, shard_optimizer, priority_chunk_bytes and the
+// hooks that compress are for host memory only, and say so.
+//
 // Owns the gradients: `gradient(i)` is a view into a bucket, so nothing is copied before it is reduced. Not thread-safe
 // but for mark_ready(), which any thread may call. The group and the parameters' memory must outlive it.
 //
@@ -185,6 +194,8 @@ class DDP_EXPORT DistributedDataParallel {
   friend class Optimizer;
   bool is_sharded() const;
   void broadcast_parameters(int root);
+  // Gives every rank the mean over all ranks.
+  void average_parameters();
   // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
   void plan_step(bool synchronizes, std::int64_t window_steps);
   void enter_no_sync(int levels);

@@ -147,8 +147,13 @@ class DDP_EXPORT ProcessGroup {
   // On a GPU (nccl): memory of NCCL's own, registered with the group.
   Memory allocate(std::size_t count, DataType type, DeviceType device = DeviceType::cpu);
 
-  // Copies as many bytes as `from` has, between host and GPU memory of this rank; blocks. No other rank takes part.
-  void copy(Buffer to, ConstBuffer from);
+  // Copies as many bytes as `from` has, between host and GPU memory of this rank; blocks. `stream`: a cudaStream_t;
+  // what is on it is done before. No other rank takes part.
+  void copy(Buffer to, ConstBuffer from, std::optional<void*> stream = {});
+
+  // Sets a buffer of this rank to 0. GPU memory: in the order of `stream`, a cudaStream_t, without waiting; without one
+  // it blocks.
+  void zero(Buffer buffer, std::optional<void*> stream = {});
 
   // nccl: tells NCCL of GPU memory that collectives will use again and again, so that it moves the data without copies
   // of its own where it can. Every rank does it, with the same offsets and sizes. Other memory and backends: nothing.
@@ -168,6 +173,7 @@ class DDP_EXPORT ProcessGroup {
   void finalize(CallSite site = CallSite::current());
 
  private:
+  friend class Reducer;
   std::unique_ptr<GroupCore> core_;
 };
 

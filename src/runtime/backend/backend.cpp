@@ -19,9 +19,19 @@ std::shared_ptr<void> Backend::allocate_on_gpu(std::size_t /*bytes*/) {
   throw Error(ErrorKind::unavailable, "backend " + std::string(name()) + " has no GPU memory; nccl has");
 }
 
-void Backend::copy(const Buffer& to, const ConstBuffer& from) {
+void Backend::copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> /*stream*/) {
   if (to.device != DeviceType::cpu || from.device != DeviceType::cpu) allocate_on_gpu(0);
   if (from.count > 0) std::memmove(to.data, from.data, from.bytes());
+}
+
+void Backend::zero(const Buffer& buffer, std::optional<void*> /*stream*/) {
+  if (buffer.device != DeviceType::cpu) allocate_on_gpu(0);
+  if (buffer.count > 0) std::memset(buffer.data, 0, buffer.bytes());
+}
+
+std::unique_ptr<SideStream> Backend::side_stream() {
+  allocate_on_gpu(0);
+  return nullptr;
 }
 
 std::unique_ptr<Backend> Backend::split(const BackendOptions& /*options*/, std::shared_ptr<Store> /*store*/,

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,22 @@ struct BackendOptions {
   std::chrono::milliseconds connect_timeout{0};  // of the connecting, where a backend can end it; 0: timeout
   std::vector<int> world_ranks;                  // of each rank of a sub-group; empty: of the world itself
   std::shared_ptr<Store> world_store;            // of a sub-group's world
+};
+
+// A stream of this rank's GPU beside the program's own, and times on any stream. Any thread, one at a time.
+class SideStream {
+ public:
+  using Mark = std::shared_ptr<void>;
+
+  virtual ~SideStream() = default;
+
+  virtual void* handle() const = 0;
+  // What is put on `later` from now on waits for what is on `earlier` now.
+  virtual void order(void* earlier, void* later) = 0;
+  // The moment at which what is on the stream now will be done.
+  virtual Mark mark(void* stream) = 0;
+  // Between two marks; nothing while one of them has not come.
+  virtual std::optional<double> seconds(const Mark& earlier, const Mark& later) = 0;
 };
 
 // Arguments have been checked: counts fit, types suit the operation, nothing is empty but where ranks may give
@@ -66,8 +83,13 @@ class Backend {
   // The same on this rank's GPU. Throws `unavailable` if the backend has none.
   virtual std::shared_ptr<void> allocate_on_gpu(std::size_t bytes);
 
-  // As many bytes, from any memory that the backend knows to any other; blocks. Any thread.
-  virtual void copy(const Buffer& to, const ConstBuffer& from);
+  // As many bytes, from any memory that the backend knows to any other; blocks. After what is on the stream. Any
+  // thread.
+  virtual void copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> stream);
+  // Sets it to 0, in a stream's order; without one it blocks. Any thread.
+  virtual void zero(const Buffer& buffer, std::optional<void*> stream);
+  // Throws `unavailable` if the backend has no GPU.
+  virtual std::unique_ptr<SideStream> side_stream();
 
   // Lets the backend prepare the memory for its use, until the result is destroyed. Null: nothing to prepare.
   virtual std::shared_ptr<void> register_buffer(const Buffer& /*buffer*/) { return nullptr; }

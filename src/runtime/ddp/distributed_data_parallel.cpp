@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "base/hash.h"
 #include "base/text.h"
 #include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/hooks/shard_hook.h"
@@ -22,8 +21,13 @@
 namespace ddp {
 namespace {
 
-ReducerOptions reducer_options(const DataParallelOptions& options) {
+bool is_on_gpu(std::span<const Tensor> parameters) {
+  return parameters.front().data.device == DeviceType::cuda;
+}
+
+ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options) {
   ReducerOptions result;
+  if (is_on_gpu(parameters)) result.stream = options.stream;
   result.limits = {options.first_bucket_bytes, options.bucket_bytes};
   result.rebuild = (options.rebuild_buckets || options.priority_chunk_bytes > 0) && !options.shard_optimizer;
   result.find_unused = options.find_unused;
@@ -33,10 +37,15 @@ ReducerOptions reducer_options(const DataParallelOptions& options) {
   return result;
 }
 
-void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int root) {
+// Starts a collective of each tensor, then waits for all.
+template <typename Collective>
+void for_all(std::span<const Tensor> tensors, void* stream, const Collective& start) {
   std::vector<Work> works;
   for (const Tensor& tensor : tensors) {
-    works.push_back(group.broadcast(tensor.data, root, {.timeout = {}, .name = tensor.name, .stream = {}}));
+    CallOptions options;
+    options.name = tensor.name;
+    if (tensor.data.device == DeviceType::cuda) options.stream = stream;
+    works.push_back(start(tensor.data, options));
   }
   for (Work& work : works) work.wait();
 }
@@ -49,7 +58,8 @@ class DistributedDataParallel::Implementation {
       : group(group_),
         parameters(std::move(parameters_)),
         buffers(std::move(options.buffers)),
-        reducer(group, parameters, reducer_options(options)) {
+        stream(options.stream),
+        reducer(group, parameters, reducer_options(parameters, options)) {
     if (!options.shard_optimizer) return;
     shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
   }
@@ -66,12 +76,20 @@ class DistributedDataParallel::Implementation {
     if (!reducer.began()) reducer.plan_step({synchronizes, 1.0 / static_cast<double>(divisor * window_steps)});
   }
 
+  void require_host(const char* function) const {
+    if (!is_on_gpu(parameters)) return;
+    throw Error(ErrorKind::unavailable, std::string(function) +
+                                            ": works on gradients in host memory, and these are in GPU memory. Do it "
+                                            "with kernels, or with your GPU library, on all gradient(i)");
+  }
+
   std::vector<Buffer> owned_gradients() const;
   double sum_over_shards(double value) const;
 
   ProcessGroup& group;
   const std::vector<Tensor> parameters;
   const std::vector<Tensor> buffers;
+  void* const stream;  // of what is in GPU memory
   Reducer reducer;
   std::optional<ParameterShards> shards;  // with shard_optimizer
   std::exception_ptr failure;             // of a finish(): the object is of no use after it
@@ -284,6 +302,7 @@ double DistributedDataParallel::clip_gradients(double max_norm) {
                 "clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
   }
   require_synchronized("clip_gradients");
+  implementation_->require_host("clip_gradients");
   double squares = 0;
   for (const Buffer& gradient : implementation_->owned_gradients()) squares += sum_of_squares(gradient);
   const double norm = std::sqrt(implementation_->sum_over_shards(squares));
@@ -293,22 +312,34 @@ double DistributedDataParallel::clip_gradients(double max_norm) {
 }
 
 void DistributedDataParallel::scale_gradients(double factor) {
+  implementation_->require_host("scale_gradients");
   for (const Buffer& gradient : implementation_->owned_gradients()) scale(gradient, factor);
 }
 
 bool DistributedDataParallel::gradients_are_finite() {
   require_synchronized("gradients_are_finite");
+  implementation_->require_host("gradients_are_finite");
   const std::vector<Buffer> gradients = implementation_->owned_gradients();
   const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
   return implementation_->sum_over_shards(finite ? 0 : 1) == 0;
 }
 
 void DistributedDataParallel::broadcast_parameters(int root) {
-  broadcast_all(implementation_->group, implementation_->parameters, root);
+  for_all(implementation_->parameters, implementation_->stream, [&](const Buffer& data, const CallOptions& options) {
+    return implementation_->group.broadcast(data, root, options);
+  });
 }
 
 void DistributedDataParallel::broadcast_buffers(int root) {
-  broadcast_all(implementation_->group, implementation_->buffers, root);
+  for_all(implementation_->buffers, implementation_->stream, [&](const Buffer& data, const CallOptions& options) {
+    return implementation_->group.broadcast(data, root, options);
+  });
+}
+
+void DistributedDataParallel::average_parameters() {
+  for_all(implementation_->parameters, implementation_->stream, [&](const Buffer& data, const CallOptions& options) {
+    return implementation_->group.all_reduce(data, ReduceOp::average, options);
+  });
 }
 
 std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {
@@ -347,22 +378,7 @@ void DistributedDataParallel::reset_statistics() {
 }
 
 std::uint64_t DistributedDataParallel::verify_parameters() {
-  base::Fnv1a64 hash;
-  for (const Tensor& tensor : implementation_->parameters) {
-    hash.update({static_cast<const std::byte*>(tensor.data.data), tensor.data.bytes()});
-  }
-  ProcessGroup& group = implementation_->group;
-  const std::vector<std::int64_t> all = gather_hashes(group, hash.value());
-  std::vector<int> different;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    if (all[static_cast<std::size_t>(rank)] != all[0]) different.push_back(rank);
-  }
-  if (!different.empty()) {
-    throw Error(ErrorKind::mismatch, "the parameters of rank " + base::rank_list(different) +
-                                         " differ from those of rank 0. Does every rank step the same optimizer on the "
-                                         "averaged gradients?");
-  }
-  return hash.value();
+  return verify_equal(implementation_->group, implementation_->parameters, implementation_->stream);
 }
 
 }  // namespace ddp

@@ -34,12 +34,7 @@ bool LocalSgd::step() {
 }
 
 void LocalSgd::average() {
-  std::vector<Work> works;
-  for (const Tensor& parameter : data_parallel_.parameters()) {
-    works.push_back(data_parallel_.group().all_reduce(parameter.data, ReduceOp::average,
-                                                      {.timeout = {}, .name = parameter.name, .stream = {}}));
-  }
-  for (Work& work : works) work.wait();
+  data_parallel_.average_parameters();
 }
 
 void LocalSgd::follow_phase() {

@@ -24,6 +24,11 @@ class Optimizer::Implementation {
       : data_parallel(data_parallel_), options(options_), steps(data_parallel.parameters().size()) {
     const std::string fault = find_fault(options);
     if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer: " + fault);
+    if (data_parallel.parameters().front().data.device == DeviceType::cuda) {
+      throw Error(ErrorKind::unavailable,
+                  "Optimizer: the parameters are in GPU memory, and it steps in host memory. Step with a kernel, after "
+                  "finish() on the same stream");
+    }
     for (const ParameterPiece& piece : data_parallel.owned()) {
       const DataType type = piece.values.type;
       State state{piece, {}, {}};

@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "runtime/ddp/priority_plan.h"
+#include "runtime/ddp/step_sample.h"
+#include "runtime/group/group_core.h"
 
 namespace ddp {
 namespace {
@@ -34,10 +36,12 @@ Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, Reduce
       used_(parameters.size()),
       tracker_(parameters.size()),
       marked_(parameters.size()) {
+  const DeviceType device = options_.stream ? DeviceType::cuda : DeviceType::cpu;
   for (const DataType type : kDataTypes) {
     const std::size_t count = layout_.arena_count(type);
-    if (count > 0) arenas_[static_cast<std::size_t>(type)] = group.allocate(count, type);
+    if (count > 0) arenas_[static_cast<std::size_t>(type)] = group.allocate(count, type, device);
   }
+  if (options_.stream) gpu_.emplace(group.core_->backend().side_stream(), *options_.stream);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
     const Buffer memory = arena(parameter.data.type);
@@ -85,14 +89,14 @@ void Reducer::adopt(std::vector<Bucket> plan) {
   tracker_.adopt(plan_);
 }
 
-GradientBucket Reducer::view(std::size_t bucket) const {
+GradientBucket Reducer::view(std::size_t bucket, std::optional<void*> stream) const {
   const BucketViews& views = views_[bucket];
-  return {bucket, views.name, views.gradients, views.ranges, step_.factor};
+  return {bucket, views.name, views.gradients, views.ranges, step_.factor, stream};
 }
 
 void Reducer::zero() {
   for (const Memory& memory : arenas_) {
-    if (memory.buffer().count > 0) std::memset(memory.buffer().data, 0, memory.buffer().bytes());
+    if (memory.buffer().count > 0) group_.zero(memory, options_.stream);
   }
 }
 
@@ -126,7 +130,8 @@ void Reducer::start(std::size_t buckets) {
     UnderWay& bucket = under_way_.emplace_back();
     bucket.started = Clock::now();
     bucket.ended = std::make_shared<std::atomic<Clock::rep>>(bucket.started.time_since_epoch().count());
-    bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1));
+    if (gpu_) bucket.stream = gpu_->begin_bucket();
+    bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1, bucket.stream));
     for (Work& work : bucket.communication.works) {
       work.then([ended = bucket.ended](const Error*) { *ended = Clock::now().time_since_epoch().count(); });
     }
@@ -137,6 +142,7 @@ void Reducer::finish() {
   const auto entered = Clock::now();
   {
     const std::lock_guard lock(mutex_);
+    if (gpu_ && step_.synchronizes) gpu_->enter_finish();
     if (step_.synchronizes) start(plan_.size());
     if (tracker_.is_learning()) tracker_.expect(tracker_.times());
   }
@@ -158,9 +164,11 @@ void Reducer::wait_for_buckets(std::size_t buckets) {
     UnderWay& bucket = under_way_[i];
     if (bucket.is_finished) continue;
     for (Work& work : bucket.communication.works) work.wait();
-    bucket.communication.bytes += options_.hook->finish(group_, view(i));
+    bucket.communication.bytes += options_.hook->finish(group_, view(i, bucket.stream));
     bucket.is_finished = true;
+    if (gpu_) gpu_->end_bucket();
   }
+  if (gpu_) gpu_->join();
 }
 
 bool Reducer::wait(std::size_t parameter) {
@@ -224,27 +232,26 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   return plan;
 }
 
-// A bucket waits for those before it, so that the times in which one is under way overlap: it counts from the end of
-// the one before.
 void Reducer::count(Clock::time_point entered, Clock::time_point left) {
-  double communication = 0;
   std::size_t bytes = 0;
-  Clock::time_point until{};
+  for (const UnderWay& bucket : under_way_) bytes += bucket.communication.bytes;
+  if (gpu_) return gpu_->leave_finish(bytes);
+  std::vector<Interval> buckets;
   for (const UnderWay& bucket : under_way_) {
     const Clock::time_point ended{Clock::duration(bucket.ended->load())};
-    communication += std::max(0.0, seconds(ended - std::max(bucket.started, until)));
-    until = std::max(until, ended);
-    bytes += bucket.communication.bytes;
+    buckets.push_back({seconds(bucket.started - step_began_), seconds(ended - step_began_)});
   }
-  StepStatistics& mean = statistics_;
-  ++mean.steps;
-  const auto add = [&mean](double& value, double sample) {
-    value += (sample - value) / static_cast<double>(mean.steps);
-  };
-  add(mean.compute_seconds, seconds(entered - step_began_));
-  add(mean.communication_seconds, communication);
-  add(mean.exposed_seconds, seconds(left - entered));
-  add(mean.bytes, static_cast<double>(bytes));
+  add(statistics_, {seconds(entered - step_began_), seconds_under_way(buckets), seconds(left - entered), bytes});
+}
+
+const StepStatistics& Reducer::statistics() {
+  if (gpu_) gpu_->add_completed(statistics_);
+  return statistics_;
+}
+
+void Reducer::reset_statistics() {
+  statistics();
+  statistics_ = {};
 }
 
 }  // namespace ddp

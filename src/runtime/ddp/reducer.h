@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/ddp/bucket_plan.h"
+#include "runtime/ddp/gpu_steps.h"
 #include "runtime/ddp/step_tracker.h"
 
 namespace ddp {
@@ -27,6 +28,7 @@ struct ReducerOptions {
   bool static_graph = false;
   std::shared_ptr<CommunicationHook> hook;
   std::size_t priority_chunk_bytes = 0;  // 0: buckets go as they become ready
+  std::optional<void*> stream;           // of the program, where parameters are in GPU memory
 };
 
 // What a step's finish() is to do.
@@ -75,8 +77,9 @@ class Reducer {
   // allowed.
   const std::vector<std::size_t>& unused() const { return unused_; }
 
-  const StepStatistics& statistics() const { return statistics_; }
-  void reset_statistics() { statistics_ = {}; }
+  // On a GPU: of the steps that it has completed.
+  const StepStatistics& statistics();
+  void reset_statistics();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -89,12 +92,13 @@ class Reducer {
     Communication communication;
     Clock::time_point started;
     std::shared_ptr<std::atomic<Clock::rep>> ended;  // when the last of the works did
+    std::optional<void*> stream;                     // of its collectives, on a GPU
     bool is_finished = false;
   };
 
   void adopt(std::vector<Bucket> plan);
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
-  GradientBucket view(std::size_t bucket) const;
+  GradientBucket view(std::size_t bucket, std::optional<void*> stream) const;
   void start(std::size_t buckets);
   // The first so many that are under way.
   void wait_for_buckets(std::size_t buckets);
@@ -122,6 +126,7 @@ class Reducer {
   StepTracker tracker_;
   std::vector<Clock::time_point> marked_;  // by parameter: when it was, for the last time
   std::vector<UnderWay> under_way_;        // the first buckets
+  std::optional<GpuSteps> gpu_;            // where parameters are in GPU memory
 };
 
 }  // namespace ddp

@@ -38,7 +38,7 @@ std::string describe_all(std::span<const Tensor> tensors) {
   return text;
 }
 
-std::string find_fault(std::span<const Tensor> tensors) {
+std::string find_shape_fault(std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     std::uint64_t elements = 1;
     bool possible = true;
@@ -52,8 +52,17 @@ std::string find_fault(std::span<const Tensor> tensors) {
              base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + "; its shape says " +
              std::to_string(elements);
     }
+  }
+  return "";
+}
+
+std::string find_fault(std::span<const Tensor> tensors) {
+  const std::string fault = find_shape_fault(tensors);
+  if (!fault.empty()) return fault;
+  for (const Tensor& tensor : tensors) {
     if (tensor.data.device != DeviceType::cpu) {
-      return "tensor " + describe(tensor) + " is in GPU memory; only host memory can be used here so far";
+      return "tensor " + describe(tensor) +
+             " is in GPU memory, which cannot be used here: copy it to host memory (ProcessGroup::copy)";
     }
   }
   return "";

@@ -19,8 +19,9 @@ std::string describe(const Tensor& tensor);
 // One line a tensor: what must be equal on all ranks.
 std::string describe_all(std::span<const Tensor> tensors);
 
-// What is wrong with tensors that are to be sent or saved: a shape that is not that of the data, GPU memory. Empty if
-// nothing.
+// What is wrong with tensors: a shape that is not that of the data. Empty if nothing.
+std::string find_shape_fault(std::span<const Tensor> tensors);
+// The same for tensors that the host reads: GPU memory, too.
 std::string find_fault(std::span<const Tensor> tensors);
 
 // Collective. The hash of every rank, in rank order.

@@ -324,9 +324,13 @@ Memory ProcessGroup::allocate(std::size_t count, DataType type, DeviceType devic
   return {{memory.get(), count, type, device}, memory};
 }
 
-void ProcessGroup::copy(Buffer to, ConstBuffer from) {
+void ProcessGroup::copy(Buffer to, ConstBuffer from, std::optional<void*> stream) {
   require(to.bytes() == from.bytes(), "copy: " + describe(from) + " does not fill " + describe(to));
-  core_->backend().copy(to, from);
+  core_->backend().copy(to, from, stream);
+}
+
+void ProcessGroup::zero(Buffer buffer, std::optional<void*> stream) {
+  core_->backend().zero(buffer, stream);
 }
 
 Registration ProcessGroup::register_buffer(Buffer buffer) {

@@ -1,4 +1,6 @@
 // libcuda.so.1, as far as the runtime uses it.
+#include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +25,7 @@ struct Event {
   std::condition_variable changed;
   std::size_t recorded = 0;
   std::size_t done = 0;
+  std::chrono::steady_clock::time_point done_at;
 };
 
 struct Memory {
@@ -174,6 +177,7 @@ EXPORT int cuEventRecord(void* handle, void* stream) {
   stream_of(stream).push([event, number] {
     const std::lock_guard lock(event->mutex);
     event->done = number;
+    event->done_at = std::chrono::steady_clock::now();
     event->changed.notify_all();
   });
   return kSuccess;
@@ -182,6 +186,18 @@ EXPORT int cuEventQuery(void* handle) {
   const EventPointer event = event_of(handle);
   const std::lock_guard lock(event->mutex);
   return event->done >= event->recorded ? kSuccess : kNotReady;
+}
+EXPORT int cuEventElapsedTime(float* milliseconds, void* earlier, void* later) {
+  std::array<std::chrono::steady_clock::time_point, 2> times;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const EventPointer event = event_of(i == 0 ? earlier : later);
+    const std::lock_guard lock(event->mutex);
+    if (event->recorded == 0) return kInvalidValue;
+    if (event->done < event->recorded) return kNotReady;
+    times[i] = event->done_at;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(times[1] - times[0]).count();
+  return kSuccess;
 }
 EXPORT int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
   const EventPointer event = event_of(handle);

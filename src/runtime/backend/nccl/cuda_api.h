@@ -31,12 +31,15 @@ struct CudaApi {
   std::function<CudaStatus(CudaStreamHandle stream)> destroy_stream;
   std::function<CudaStatus(CudaStreamHandle stream, CudaEventHandle event)> stream_wait_event;
 
-  // Events without times.
+  // Events without times, and with them, which cost more.
   std::function<CudaStatus(CudaEventHandle& event)> create_event;
+  std::function<CudaStatus(CudaEventHandle& event)> create_timed_event;
   std::function<CudaStatus(CudaEventHandle event)> destroy_event;
   std::function<CudaStatus(CudaEventHandle event, CudaStreamHandle stream)> record_event;
   // `kCudaNotReady` while what was on the stream before the event has work.
   std::function<CudaStatus(CudaEventHandle event)> query_event;
+  // Between two timed ones; `kCudaNotReady` as above.
+  std::function<CudaStatus(CudaEventHandle earlier, CudaEventHandle later, double& seconds)> seconds_between;
 
   std::function<CudaStatus(void*& memory, std::size_t bytes)> allocate;
   std::function<CudaStatus(void* memory)> release;

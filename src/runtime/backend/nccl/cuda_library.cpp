@@ -34,6 +34,7 @@ struct Functions {
   CudaStatus (*event_destroy)(Handle event);
   CudaStatus (*event_record)(Handle event, Handle stream);
   CudaStatus (*event_query)(Handle event);
+  CudaStatus (*event_elapsed_time)(float* milliseconds, Handle earlier, Handle later);
   CudaStatus (*memory_allocate)(Address* memory, std::size_t bytes);
   CudaStatus (*memory_free)(Address memory);
   CudaStatus (*memory_copy_async)(Address to, Address from, std::size_t bytes, Handle stream);
@@ -57,6 +58,7 @@ Functions look_up(SharedLibrary& library) {
   library.require("cuEventDestroy_v2", f.event_destroy);
   library.require("cuEventRecord", f.event_record);
   library.require("cuEventQuery", f.event_query);
+  library.require("cuEventElapsedTime", f.event_elapsed_time);
   library.require("cuMemAlloc_v2", f.memory_allocate);
   library.require("cuMemFree_v2", f.memory_free);
   library.require("cuMemcpyAsync", f.memory_copy_async);
@@ -114,9 +116,16 @@ CudaApi table_of(const Functions& f) {
     return f.stream_wait_event(stream, event, 0);
   };
   api.create_event = [f](CudaEventHandle& event) { return f.event_create(&event, kEventDisableTiming); };
+  api.create_timed_event = [f](CudaEventHandle& event) { return f.event_create(&event, 0); };
   api.destroy_event = f.event_destroy;
   api.record_event = f.event_record;
   api.query_event = f.event_query;
+  api.seconds_between = [f](CudaEventHandle earlier, CudaEventHandle later, double& seconds) {
+    float milliseconds = 0;
+    const CudaStatus status = f.event_elapsed_time(&milliseconds, earlier, later);
+    seconds = static_cast<double>(milliseconds) * 1e-3;
+    return status;
+  };
   api.allocate = [f](void*& memory, std::size_t bytes) {
     Address made = 0;
     const CudaStatus status = f.memory_allocate(&made, bytes);

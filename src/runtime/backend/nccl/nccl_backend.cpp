@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/text.h"
+#include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/host/host_group.h"
@@ -269,7 +270,7 @@ void NcclBackend::reduce_on_host(const Call& call) {
   std::vector<std::byte> own(own_bytes);
   std::byte* end = own.data();
   for (const ConstBuffer& input : inputs) {
-    copy({end, input.count, input.type}, input);
+    copy({end, input.count, input.type}, input, {});
     end += input.bytes();
   }
   std::vector<std::byte> all(own_bytes * static_cast<std::size_t>(options_.size));
@@ -285,7 +286,7 @@ void NcclBackend::reduce_on_host(const Call& call) {
   for (std::size_t from = first; from < all.size(); from += own_bytes) sources.push_back({all.data() + from, 1});
   void* result = own.data();
   reduce(call.output.type, call.op, sources, {&result, 1}, call.output.count);
-  copy(call.output, {result, call.output.count, call.output.type});
+  copy(call.output, {result, call.output.count, call.output.type}, {});
 }
 
 std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
@@ -324,19 +325,46 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
 }
 
 // On a stream of its own, because the lanes' may wait for other ranks.
-void NcclBackend::copy(const Buffer& to, const ConstBuffer& from) {
+void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> before) {
   Call look;
   look.input = from;
   look.output = to;
   enter();
   require_own_memory(look);
   if (from.count == 0) return;
-  if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) return Backend::copy(to, from);
-  CudaStream stream(cuda_);
   CudaEvents events(cuda_);
+  if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) {
+    if (before) events.finish(*before, limits::kDeviceCopy);
+    return Backend::copy(to, from, before);
+  }
+  CudaStream stream(cuda_);
+  if (before) {
+    const CudaEventHandle ready = events.record(*before);
+    require_cuda(cuda_, cuda_.stream_wait_event(stream.handle(), ready), "order streams");
+    events.put_back(ready);
+  }
   require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), stream.handle()),
                "copy " + std::to_string(from.bytes()) + " bytes");
   events.finish(stream.handle(), limits::kDeviceCopy);
+}
+
+void NcclBackend::zero(const Buffer& buffer, std::optional<void*> stream) {
+  if (buffer.device == DeviceType::cpu) return Backend::zero(buffer, stream);
+  Call look;
+  look.output = buffer;
+  enter();
+  require_own_memory(look);
+  if (buffer.count == 0) return;
+  if (stream) return require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), *stream), "clear memory");
+  CudaStream own(cuda_);
+  CudaEvents events(cuda_);
+  require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), own.handle()), "clear memory");
+  events.finish(own.handle(), limits::kDeviceCopy);
+}
+
+std::unique_ptr<SideStream> NcclBackend::side_stream() {
+  enter();
+  return std::make_unique<CudaSideStream>(std::shared_ptr<const CudaApi>(libraries_, &libraries_->cuda), device_);
 }
 
 std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {

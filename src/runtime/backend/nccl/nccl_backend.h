@@ -45,7 +45,9 @@ class NcclBackend : public Backend {
   void join_stream(const Call& call) override;
   void abort() override;
   std::shared_ptr<void> allocate_on_gpu(std::size_t bytes) override;
-  void copy(const Buffer& to, const ConstBuffer& from) override;
+  void copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> before) override;
+  void zero(const Buffer& buffer, std::optional<void*> stream) override;
+  std::unique_ptr<SideStream> side_stream() override;
   std::shared_ptr<void> register_buffer(const Buffer& buffer) override;
   bool can_split() const override { return libraries_->nccl.split != nullptr; }
   std::unique_ptr<Backend> split(const BackendOptions& options, std::shared_ptr<Store> store, int color) override;

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "runtime/ddp/hooks/host_only.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -31,6 +32,7 @@ class HalfHook : public CommunicationHook {
   explicit HalfHook(DataType type) : type_(type) {}
 
   Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+    require_host(bucket, "half-precision");
     Memory& memory = halves_[bucket.index];
     const std::size_t count = elements(bucket);
     if (memory.buffer().count != count || memory.buffer().data == nullptr) memory = group.allocate(count, type_);

@@ -13,7 +13,8 @@ class MeanHook : public CommunicationHook {
     const bool several = bucket.ranges.size() > 1;
     if (several) group.group_start();
     for (const Buffer& range : bucket.ranges) {
-      result.works.push_back(group.all_reduce(range, op, {.timeout = {}, .name = bucket.name, .stream = {}}));
+      result.works.push_back(
+          group.all_reduce(range, op, {.timeout = {}, .name = bucket.name, .stream = bucket.stream}));
       result.bytes += range.bytes();
     }
     if (several) group.group_end();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/ddp/hooks/error_feedback.h"
+#include "runtime/ddp/hooks/host_only.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -19,6 +20,7 @@ std::size_t words_for(std::size_t elements) {
 class OneBitHook : public CommunicationHook {
  public:
   Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+    require_host(bucket, "one-bit");
     State& state = states_[bucket.index];
     std::size_t words = 0;
     for (const Tensor& gradient : bucket.gradients) words += words_for(gradient.data.count);

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "runtime/ddp/hooks/error_feedback.h"
+#include "runtime/ddp/hooks/host_only.h"
 #include "runtime/ddp/hooks/low_rank.h"
 #include "runtime/reduction/reduction.h"
 
@@ -21,6 +22,7 @@ class PowerSgdHook : public CommunicationHook {
   explicit PowerSgdHook(const PowerSgdOptions& options) : options_(options), plain_(make_mean_hook()) {}
 
   Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+    require_host(bucket, "PowerSGD");
     if (bucket.index == 0) ++step_;
     if (step_ <= options_.start_step) return plain_->start(group, bucket);
 

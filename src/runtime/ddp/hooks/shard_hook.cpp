@@ -15,7 +15,7 @@ class ShardHook : public CommunicationHook {
       std::vector<ConstBuffer> shares;
       for (int rank = 0; rank < group.size(); ++rank) shares.emplace_back(share(range, rank, group.size()));
       result.works.push_back(group.reduce_scatter(share(range, group.rank(), group.size()), shares, op,
-                                                  {.timeout = {}, .name = bucket.name, .stream = {}}));
+                                                  {.timeout = {}, .name = bucket.name, .stream = bucket.stream}));
       result.bytes += range.bytes();
     }
     return result;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/ddp/hooks/error_feedback.h"
+#include "runtime/ddp/hooks/host_only.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -22,6 +23,7 @@ class TopKHook : public CommunicationHook {
   explicit TopKHook(double density) : density_(density) {}
 
   Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+    require_host(bucket, "top-k");
     State& state = states_[bucket.index];
     std::size_t count = 0;
     for (const Tensor& gradient : bucket.gradients) count += gradient.data.count;

@@ -1,0 +1,38 @@
+#include "runtime/backend/nccl/cuda_side_stream.h"
+
+namespace ddp {
+
+CudaSideStream::CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device)
+    : cuda_(std::move(cuda)), device_(device), stream_(*cuda_), order_(*cuda_) {}
+
+// The context is a thread's own.
+void CudaSideStream::enter() const {
+  require_cuda(*cuda_, cuda_->set_device(device_), "use GPU " + std::to_string(device_));
+}
+
+void CudaSideStream::order(void* earlier, void* later) {
+  enter();
+  const CudaEventHandle done = order_.record(earlier);
+  require_cuda(*cuda_, cuda_->stream_wait_event(later, done), "order streams");
+  order_.put_back(done);  // the wait keeps to what the event stood for when it began
+}
+
+SideStream::Mark CudaSideStream::mark(void* stream) {
+  enter();
+  CudaEventHandle event = nullptr;
+  require_cuda(*cuda_, cuda_->create_timed_event(event), "make an event");
+  const Mark result(event, [cuda = cuda_](void* made) { cuda->destroy_event(made); });
+  require_cuda(*cuda_, cuda_->record_event(event, stream), "record an event");
+  return result;
+}
+
+std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& later) {
+  enter();
+  double result = 0;
+  const CudaStatus status = cuda_->seconds_between(earlier.get(), later.get(), result);
+  if (status == kCudaNotReady) return std::nullopt;
+  require_cuda(*cuda_, status, "tell the time between two events");
+  return result;
+}
+
+}  // namespace ddp

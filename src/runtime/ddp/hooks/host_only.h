@@ -1,0 +1,19 @@
+// For hooks that compute on the host.
+#pragma once
+
+#include <ddp/communication_hook.h>
+#include <ddp/error.h>
+
+#include <string>
+
+namespace ddp {
+
+// Throws `unavailable` if the bucket is in GPU memory.
+inline void require_host(const GradientBucket& bucket, const std::string& hook) {
+  if (bucket.ranges.empty() || bucket.ranges.front().device == DeviceType::cpu) return;
+  throw Error(ErrorKind::unavailable, "the " + hook +
+                                          " hook computes in host memory, and these gradients are in GPU memory. Leave "
+                                          "the hook out, or write a CommunicationHook with kernels of your own");
+}
+
+}  // namespace ddp

@@ -1,0 +1,54 @@
+#include "runtime/backend/nccl/cuda_side_stream.h"
+
+#include <catch2/catch.hpp>
+
+#include <thread>
+#include <vector>
+
+#include "support/gpu_libraries.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE(
+    "what is put on a side stream follows what the program's stream held, and times are told when they have come") {
+  const auto libraries = gpu_libraries();
+  const CudaApi& cuda = libraries->cuda;
+  cuda.set_device(0);
+  CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &cuda), 0);
+  CudaStream program(cuda);
+  DeviceScratch first(cuda);
+  DeviceScratch second(cuda);
+  std::vector<float> values(1 << 20);
+  const std::size_t bytes = values.size() * sizeof(float);
+  for (float round = 1; round <= 5; ++round) {
+    values.assign(values.size(), round);
+    const SideStream::Mark before = side.mark(program.handle());
+    cuda.copy_async(first.reserve(bytes), values.data(), bytes, program.handle());
+    side.order(program.handle(), side.handle());
+    cuda.copy_async(second.reserve(bytes), first.reserve(bytes), bytes, side.handle());
+    const SideStream::Mark after = side.mark(side.handle());
+    CudaEvents(cuda).finish(side.handle(), kPatience);
+    std::vector<float> copied(values.size());
+    copy_now(cuda, copied.data(), second.reserve(bytes), bytes);
+    CHECK(copied == values);
+    const auto seconds = side.seconds(before, after);
+    REQUIRE(seconds);
+    CHECK(*seconds > 0);
+    // Earlier than the mark: less than no time.
+    CHECK(side.seconds(after, before).value_or(1) <= 0);
+  }
+}
+
+TEST_CASE("a side stream serves threads that have not used the gpu") {
+  const auto libraries = gpu_libraries();
+  libraries->cuda.set_device(0);
+  CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &libraries->cuda), 0);
+  SideStream::Mark mark;
+  std::thread([&] {
+    side.order(nullptr, side.handle());
+    mark = side.mark(side.handle());
+  }).join();
+  CudaEvents(libraries->cuda).finish(side.handle(), kPatience);
+  CHECK(side.seconds(mark, mark) == 0.0);
+}

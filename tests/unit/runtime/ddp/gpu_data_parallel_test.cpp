@@ -1,0 +1,177 @@
+// DistributedDataParallel with parameters in GPU memory: of the GPU in software, or of this machine (DDP_TEST_GPU=1).
+#include <ddp/compression_hooks.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/gradient_accumulation.h>
+#include <ddp/local_sgd.h>
+#include <ddp/optimizer.h>
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/backends_under_test.h"
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// Two parameters on the GPU, and the stream on which the program computes.
+struct GpuModel {
+  static constexpr std::size_t kWeight = 300'000;
+  static constexpr std::size_t kBias = 1'001;
+
+  explicit GpuModel(ProcessGroup& group_)
+      : group(group_),
+        cuda(gpu_libraries()->cuda),
+        stream(cuda),
+        weight(group.allocate(kWeight, DataType::f32, DeviceType::cuda)),
+        bias(group.allocate(kBias, DataType::f32, DeviceType::cuda)),
+        parameters{{"weight", weight, {static_cast<std::int64_t>(kWeight)}},
+                   {"bias", bias, {static_cast<std::int64_t>(kBias)}}} {}
+
+  DataParallelOptions options() {
+    DataParallelOptions result;
+    result.stream = stream.handle();
+    result.first_bucket_bytes = 1;
+    return result;
+  }
+
+  // Puts on the stream that all of the buffer is to be this value.
+  void set(const Buffer& buffer, float value) {
+    std::vector<float>& values = written.emplace_back(buffer.count, value);
+    require_cuda(cuda, cuda.copy_async(buffer.data, values.data(), buffer.bytes(), stream.handle()), "copy");
+  }
+  // What the buffer holds when what is on the stream is done.
+  void require_all(const Buffer& buffer, float expected, const std::string& what) {
+    std::vector<float> values(buffer.count);
+    group.copy(values, buffer, stream.handle());
+    for (const float value : values) {
+      if (std::abs(value - expected) <= 1e-5F) continue;
+      require(false, what + " holds " + std::to_string(value) + ", not " + std::to_string(expected));
+    }
+  }
+
+  ProcessGroup& group;
+  const CudaApi cuda;
+  CudaStream stream;
+  Memory weight;
+  Memory bias;
+  std::vector<Tensor> parameters;
+  std::deque<std::vector<float>> written;  // must live until the stream has copied it
+};
+
+void step(GpuModel& model, DistributedDataParallel& data_parallel, float gradient) {
+  data_parallel.zero_gradients();
+  model.set(data_parallel.gradient(1), gradient + 1);
+  data_parallel.mark_ready(1);
+  model.set(data_parallel.gradient(0), gradient);
+  data_parallel.mark_ready(0);
+  data_parallel.finish();
+}
+
+void on_gpu_ranks(const std::function<void(RankThreads::Rank&)>& deed) {
+  for (const int size : gpu_rank_counts({1, 2, 3})) RankThreads(nccl_backend().make, size).all_succeed(deed);
+}
+
+}  // namespace
+
+TEST_CASE("gradients in gpu memory are averaged in the order of the program's stream") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    GpuModel model(self.group());
+    model.set(model.weight, static_cast<float>(self.rank() + 5));
+    DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
+    model.require_all(model.weight, 5, "the weight of rank 0");
+    require(data_parallel.gradient(0).device == DeviceType::cuda, "gradients lie where the parameters do");
+    const auto mean_rank = static_cast<float>(self.group().size() - 1) / 2;
+    for (int i = 0; i < 6; ++i) {
+      step(model, data_parallel, static_cast<float>(self.rank() + i));
+      model.require_all(data_parallel.gradient(0), mean_rank + static_cast<float>(i), "gradient 0");
+      model.require_all(data_parallel.gradient(1), mean_rank + static_cast<float>(i + 1), "gradient 1");
+    }
+    data_parallel.zero_gradients();
+    model.require_all(data_parallel.gradient(0), 0, "a gradient that was cleared");
+    const StepStatistics& statistics = data_parallel.statistics();
+    require(statistics.steps == 6, "six steps, not " + std::to_string(statistics.steps));
+    require(statistics.bytes >= (GpuModel::kWeight + GpuModel::kBias) * sizeof(float), "bytes");
+    require(statistics.compute_seconds > 0 && statistics.communication_seconds > 0, "times");
+    data_parallel.reset_statistics();
+    require(data_parallel.statistics().steps == 0, "reset");
+  });
+}
+
+TEST_CASE("steps on the gpu that are not synchronised add up, and unused parameters are found there") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    GpuModel model(self.group());
+    DataParallelOptions options = model.options();
+    options.find_unused = true;
+    DistributedDataParallel data_parallel(self.group(), model.parameters, options);
+    {
+      const NoSync local = data_parallel.no_sync();
+      data_parallel.zero_gradients();
+      model.set(data_parallel.gradient(0), static_cast<float>(self.rank()));
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+    }
+    model.require_all(data_parallel.gradient(0), static_cast<float>(self.rank()), "a rank's own gradient");
+    data_parallel.mark_ready(0);
+    data_parallel.finish();
+    model.require_all(data_parallel.gradient(0), static_cast<float>(self.group().size() - 1) / 2, "the mean");
+    require(data_parallel.unused_parameters().size() == 1 && data_parallel.unused_parameters()[0] == 1, "bias");
+  });
+}
+
+TEST_CASE("parameters in gpu memory are averaged by local sgd, and told apart where they differ") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    GpuModel model(self.group());
+    DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
+    data_parallel.verify_parameters();
+    LocalSgd local_sgd(data_parallel, {.period = 1, .warmup_steps = 0});
+    step(model, data_parallel, 1);
+    model.set(model.weight, static_cast<float>(self.rank()));
+    if (self.group().size() > 1) {
+      expect_error(ErrorKind::mismatch, {"differ"}, [&] { data_parallel.verify_parameters(); });
+    }
+    require(local_sgd.step(), "averages");
+    model.require_all(model.weight, static_cast<float>(self.group().size() - 1) / 2, "the mean weight");
+    data_parallel.verify_parameters();
+  });
+}
+
+TEST_CASE("what works in host memory only says so for gpu memory") {
+  RankThreads(nccl_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
+    GpuModel model(self.group());
+    DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
+    step(model, data_parallel, 1);
+    expect_error(ErrorKind::unavailable, {"clip_gradients", "GPU memory"}, [&] { data_parallel.clip_gradients(1); });
+    expect_error(ErrorKind::unavailable, {"scale_gradients"}, [&] { data_parallel.scale_gradients(2); });
+    expect_error(ErrorKind::unavailable, {"gradients_are_finite"}, [&] { data_parallel.gradients_are_finite(); });
+    expect_error(ErrorKind::unavailable, {"Optimizer", "GPU memory"},
+                 [&] { Optimizer(data_parallel, SgdOptions{.learning_rate = 1}); });
+    DataParallelOptions sharded = model.options();
+    sharded.shard_optimizer = true;
+    expect_error(ErrorKind::invalid_argument, {"shard_optimizer"},
+                 [&] { DistributedDataParallel(self.group(), model.parameters, sharded); });
+    std::vector<float> on_host(3);
+    std::vector<Tensor> mixed = model.parameters;
+    mixed.push_back({"elsewhere", on_host, {3}});
+    expect_error(ErrorKind::invalid_argument, {"'weight'", "GPU memory", "'elsewhere'", "host memory"},
+                 [&] { DistributedDataParallel(self.group(), mixed, model.options()); });
+    DataParallelOptions half = model.options();
+    half.hook = make_half_hook(DataType::f16);
+    DistributedDataParallel compressed(self.group(), model.parameters, half);
+    expect_error(ErrorKind::unavailable, {"half-precision hook", "GPU memory"}, [&] { compressed.mark_ready(1); });
+  });
+}
+
+TEST_CASE("a backend without gpu memory refuses parameters there") {
+  RankThreads(gloo_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
+    float nowhere = 0;
+    const std::vector<Tensor> parameters = {{"weight", {&nowhere, 1, DataType::f32, DeviceType::cuda}, {1}}};
+    expect_error(ErrorKind::invalid_argument, {"'weight'", "gloo", "nccl"},
+                 [&] { DistributedDataParallel(self.group(), parameters); });
+  });
+}

@@ -1,0 +1,94 @@
+#include "runtime/ddp/gpu_steps.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+
+using namespace ddp;
+
+namespace {
+
+// Streams that say what was put on them, and marks whose times the test sets.
+struct ScriptedStreams {
+  int program = 0;
+  int side = 0;
+  std::vector<std::string> said;
+  std::vector<std::shared_ptr<double>> marks;  // negative: not come yet
+
+  std::string name(const void* stream) const { return stream == &program ? "program" : "side"; }
+};
+
+class ScriptedSide : public SideStream {
+ public:
+  explicit ScriptedSide(ScriptedStreams& streams) : streams_(streams) {}
+  void* handle() const override { return &streams_.side; }
+  void order(void* earlier, void* later) override {
+    streams_.said.push_back(streams_.name(later) + " after " + streams_.name(earlier));
+  }
+  Mark mark(void* stream) override {
+    streams_.said.push_back("mark " + streams_.name(stream));
+    return streams_.marks.emplace_back(std::make_shared<double>(-1));
+  }
+  std::optional<double> seconds(const Mark& earlier, const Mark& later) override {
+    const double first = *static_cast<double*>(earlier.get());
+    const double second = *static_cast<double*>(later.get());
+    if (first < 0 || second < 0) return std::nullopt;
+    return second - first;
+  }
+
+ private:
+  ScriptedStreams& streams_;
+};
+
+void play_step(GpuSteps& steps) {
+  steps.begin_bucket();
+  steps.begin_bucket();
+  steps.enter_finish();
+  steps.end_bucket();
+  steps.end_bucket();
+  steps.join();
+  steps.leave_finish(100);
+}
+
+}  // namespace
+
+TEST_CASE("buckets wait for the program's stream beside it, and it for them at the end") {
+  ScriptedStreams streams;
+  GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
+  streams.said.clear();
+  CHECK(steps.begin_bucket() == &streams.side);
+  CHECK(streams.said == std::vector<std::string>{"side after program", "mark side"});
+  streams.said.clear();
+  steps.enter_finish();
+  steps.end_bucket();
+  steps.join();
+  steps.leave_finish(1);
+  CHECK(streams.said == std::vector<std::string>{"mark program", "mark side", "program after side", "mark program"});
+}
+
+TEST_CASE("steps count when the gpu has completed them") {
+  ScriptedStreams streams;
+  GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
+  play_step(steps);
+  play_step(steps);
+  StepStatistics mean;
+  steps.add_completed(mean);
+  CHECK(mean.steps == 0);
+  // Beginning; buckets begin at 1 and 2, finish() is entered at 4; the buckets end at 3 and 6; it is left at 6.
+  const std::vector<double> times = {0, 1, 2, 4, 3, 6, 6};
+  for (std::size_t i = 0; i < times.size(); ++i) *streams.marks[i] = times[i];
+  steps.add_completed(mean);
+  CHECK(mean.steps == 1);
+  CHECK(mean.compute_seconds == Approx(4));
+  CHECK(mean.communication_seconds == Approx(5));
+  CHECK(mean.exposed_seconds == Approx(2));
+  CHECK(mean.bytes == Approx(100));
+  // The second step began when the first was left; nothing of it is exposed.
+  const std::vector<double> later = {7, 7, 9, 8, 8, 9};
+  for (std::size_t i = 0; i < later.size(); ++i) *streams.marks[times.size() + i] = later[i];
+  steps.add_completed(mean);
+  CHECK(mean.steps == 2);
+  CHECK(mean.compute_seconds == Approx((4 + 3) / 2.0));
+  CHECK(mean.communication_seconds == Approx((5 + 1) / 2.0));
+  CHECK(mean.exposed_seconds == Approx(1));
+}

@@ -1,0 +1,28 @@
+#include "runtime/ddp/step_sample.h"
+
+#include <catch2/catch.hpp>
+
+#include <array>
+
+using namespace ddp;
+
+TEST_CASE("statistics are the means over steps") {
+  StepStatistics mean;
+  add(mean, {1, 2, 3, 10});
+  add(mean, {3, 4, 5, 20});
+  CHECK(mean.steps == 2);
+  CHECK(mean.compute_seconds == Approx(2));
+  CHECK(mean.communication_seconds == Approx(3));
+  CHECK(mean.exposed_seconds == Approx(4));
+  CHECK(mean.bytes == Approx(15));
+}
+
+TEST_CASE("buckets that wait for one another count once") {
+  CHECK(seconds_under_way({}) == 0);
+  // The second one waits for the first for a second, the third begins after a pause.
+  const std::array<Interval, 3> buckets = {{{-1, 2}, {1, 4}, {6, 7}}};
+  CHECK(seconds_under_way(buckets) == Approx(3 + 2 + 1));
+  // One that was there before the one before it ended takes no time of its own.
+  const std::array<Interval, 2> hidden = {{{0, 5}, {1, 5}}};
+  CHECK(seconds_under_way(hidden) == Approx(5));
+}
