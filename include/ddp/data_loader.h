@@ -100,8 +100,8 @@ DDP_EXPORT std::span<const std::int64_t> batch_indices(std::span<const std::int6
 // the iterator: a loop that is left early stops them, each after the sample that it is at. Nothing is forked, so the
 // program may have threads and GPUs.
 //
-// Batches lie in memory of their own types' choice. For a GPU: before the loop, ProcessGroup::allocate makes a buffer
-// there, into which ProcessGroup::copy brings each batch; or collate writes into page-locked memory of the program's.
+// Batches lie in memory of their own types' choice. For a GPU: collate writes into page-locked memory of a MemoryPool,
+// and ProcessGroup::copy brings each batch into a buffer that ProcessGroup::allocate made there.
 //
 // An exception of the data set or of collate reaches the loop where the batch would have come, as an Error: its message
 // names the sample ("sample 1234: cannot open …"), its kind is that of the exception if this was an Error and else

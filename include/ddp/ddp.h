@@ -31,6 +31,7 @@
 #include <ddp/local_sgd.h>
 #include <ddp/loss_scaler.h>
 #include <ddp/memory.h>
+#include <ddp/memory_pool.h>
 #include <ddp/optimizer.h>
 #include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>

@@ -83,6 +83,9 @@ class Backend {
   // The same on this rank's GPU. Throws `unavailable` if the backend has none.
   virtual std::shared_ptr<void> allocate_on_gpu(std::size_t bytes);
 
+  // Host memory of zeros that a GPU copies without the host's help; without a GPU, ordinary memory. From any thread.
+  virtual std::shared_ptr<void> allocate_pinned(std::size_t bytes);
+
   // As many bytes, from any memory that the backend knows to any other; blocks. After what is on the stream. Any
   // thread.
   virtual void copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> stream);

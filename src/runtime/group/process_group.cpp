@@ -324,6 +324,11 @@ Memory ProcessGroup::allocate(std::size_t count, DataType type, DeviceType devic
   return {{memory.get(), count, type, device}, memory};
 }
 
+Memory ProcessGroup::allocate_pinned(std::size_t count, DataType type) {
+  auto memory = core_->backend().allocate_pinned(count * size_of(type));
+  return {{memory.get(), count, type}, memory};
+}
+
 void ProcessGroup::copy(Buffer to, ConstBuffer from, std::optional<void*> stream) {
   require(to.bytes() == from.bytes(), "copy: " + describe(from) + " does not fill " + describe(to));
   core_->backend().copy(to, from, stream);

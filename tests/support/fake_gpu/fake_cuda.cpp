@@ -222,6 +222,16 @@ EXPORT int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
 EXPORT int cuMemFree_v2(unsigned long long pointer) {
   return release(reinterpret_cast<void*>(pointer)) ? kSuccess : kInvalidValue;
 }
+EXPORT int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  if (current_device < 0) return kInvalidContext;
+  *memory = std::malloc(bytes);
+  std::memset(*memory, 0x5a, bytes);
+  return kSuccess;
+}
+EXPORT int cuMemFreeHost(void* memory) {
+  std::free(memory);
+  return kSuccess;
+}
 EXPORT int cuMemcpyAsync(unsigned long long to, unsigned long long from, std::size_t bytes, void* stream) {
   stream_of(stream).push([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
   return kSuccess;

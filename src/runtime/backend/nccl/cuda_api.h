@@ -43,6 +43,9 @@ struct CudaApi {
 
   std::function<CudaStatus(void*& memory, std::size_t bytes)> allocate;
   std::function<CudaStatus(void* memory)> release;
+  // Page-locked host memory.
+  std::function<CudaStatus(void*& memory, std::size_t bytes)> allocate_pinned;
+  std::function<CudaStatus(void* memory)> release_pinned;
   // Between any two kinds of memory. With ordinary host memory it may block until the copy is done.
   std::function<CudaStatus(void* to, const void* from, std::size_t bytes, CudaStreamHandle stream)> copy_async;
   std::function<CudaStatus(void* memory, std::size_t bytes, CudaStreamHandle stream)> zero_async;

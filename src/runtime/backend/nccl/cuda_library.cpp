@@ -16,6 +16,7 @@ using Handle = void*;                // CUcontext, CUstream, CUevent
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
+constexpr unsigned kHostPortable = 1;  // for every context of the process
 constexpr int kAttributeDeviceOrdinal = 9;
 constexpr CudaStatus kInvalidValue = 1;
 
@@ -37,6 +38,8 @@ struct Functions {
   CudaStatus (*event_elapsed_time)(float* milliseconds, Handle earlier, Handle later);
   CudaStatus (*memory_allocate)(Address* memory, std::size_t bytes);
   CudaStatus (*memory_free)(Address memory);
+  CudaStatus (*host_allocate)(void** memory, std::size_t bytes, unsigned flags);
+  CudaStatus (*host_free)(void* memory);
   CudaStatus (*memory_copy_async)(Address to, Address from, std::size_t bytes, Handle stream);
   CudaStatus (*memory_set_async)(Address memory, unsigned char value, std::size_t bytes, Handle stream);
   CudaStatus (*get_error_name)(CudaStatus status, const char** name);
@@ -61,6 +64,8 @@ Functions look_up(SharedLibrary& library) {
   library.require("cuEventElapsedTime", f.event_elapsed_time);
   library.require("cuMemAlloc_v2", f.memory_allocate);
   library.require("cuMemFree_v2", f.memory_free);
+  library.require("cuMemHostAlloc", f.host_allocate);
+  library.require("cuMemFreeHost", f.host_free);
   library.require("cuMemcpyAsync", f.memory_copy_async);
   library.require("cuMemsetD8Async", f.memory_set_async);
   library.require("cuGetErrorName", f.get_error_name);
@@ -133,6 +138,10 @@ CudaApi table_of(const Functions& f) {
     return status;
   };
   api.release = [f](void* memory) { return f.memory_free(address(memory)); };
+  api.allocate_pinned = [f](void*& memory, std::size_t bytes) {
+    return f.host_allocate(&memory, bytes, kHostPortable);
+  };
+  api.release_pinned = f.host_free;
   api.copy_async = [f](void* to, const void* from, std::size_t bytes, CudaStreamHandle stream) {
     return f.memory_copy_async(address(to), address(from), bytes, stream);
   };

@@ -324,6 +324,19 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
   return {both, memory};
 }
 
+std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
+  enter();
+  const std::size_t wanted = std::max<std::size_t>(bytes, 1);
+  void* memory = nullptr;
+  require_cuda(cuda_, cuda_.allocate_pinned(memory, wanted),
+               "page-lock " + std::to_string(wanted) + " bytes of host memory (ulimit -l may forbid it)");
+  std::memset(memory, 0, wanted);
+  return {memory, [libraries = libraries_, device = device_](void* pointer) {
+            libraries->cuda.set_device(device);
+            libraries->cuda.release_pinned(pointer);
+          }};
+}
+
 // On a stream of its own, because the lanes' may wait for other ranks.
 void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> before) {
   Call look;

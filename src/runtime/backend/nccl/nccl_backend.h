@@ -45,6 +45,7 @@ class NcclBackend : public Backend {
   void join_stream(const Call& call) override;
   void abort() override;
   std::shared_ptr<void> allocate_on_gpu(std::size_t bytes) override;
+  std::shared_ptr<void> allocate_pinned(std::size_t bytes) override;
   void copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> before) override;
   void zero(const Buffer& buffer, std::optional<void*> stream) override;
   std::unique_ptr<SideStream> side_stream() override;
