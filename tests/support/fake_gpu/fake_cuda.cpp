@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <map>
 #include <string>
 
@@ -156,6 +157,16 @@ EXPORT int cuStreamCreate(void** stream, unsigned) {
 }
 EXPORT int cuStreamDestroy_v2(void* stream) {
   delete static_cast<Stream*>(stream);
+  return kSuccess;
+}
+EXPORT int cuStreamSynchronize(void* stream) {
+  std::promise<void> done;
+  stream_of(stream).push([&done] { done.set_value(); });
+  done.get_future().wait();
+  return kSuccess;
+}
+EXPORT int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  stream_of(stream).push([function, data] { function(data); });
   return kSuccess;
 }
 EXPORT int cuEventCreate(void** event, unsigned) {
