@@ -23,10 +23,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <future>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/sigpipe_guard.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -66,7 +69,8 @@ class GlooStore : public gloo::rendezvous::Store {
   if (text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos) {
     throw Error(ErrorKind::timeout, "a rank did not take part in time (gloo: " + text + ")");
   }
-  throw Error(ErrorKind::peer_lost, "the connection to another rank broke: that rank has ended (gloo: " + text + ")");
+  throw Error(ErrorKind::peer_lost,
+              "the connection to another rank broke: that rank has ended, or given up (gloo: " + text + ")");
 }
 
 // Runs a Gloo call and translates what it throws. Gloo writes to its sockets in this thread and in its device's, and a
@@ -142,17 +146,23 @@ class HurriedLoop : public gloo::transport::tcp::Handler {
   const base::UniqueFd signal_;
 };
 
+std::string did_not_come(std::vector<int> ranks, milliseconds timeout) {
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " did not take part within " +
+         base::human_duration(timeout);
+}
+
 class Connections : public GlooContext {
  public:
   Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store) : watch_(options.host) {
     require_own_gloo();
     const auto attributes = device_attributes(options.host && options.host->holds_all());
     auto device = guarded([&] { return gloo::transport::tcp::CreateDevice(attributes); });
-    hurried_loop_.emplace(*device);
+    hurried_loop_ = std::make_shared<HurriedLoop>(*device);
     context_ = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
     context_->setTimeout(options.timeout);
-    GlooStore gloo_store(make_prefix_store("gloo", std::move(store)));
-    guarded([&] { context_->connectFullMesh(gloo_store, device); });
+    connect_all(options, std::move(device), make_prefix_store("gloo", std::move(store)));
   }
   ~Connections() override {
     const HurriedLoop::Guard hurry(*hurried_loop_);
@@ -184,6 +194,21 @@ class Connections : public GlooContext {
     }
   }
 
+  // The rank of this machine that is the cause is named, if there is one. It may still be ending.
+  [[noreturn]] void throw_lost(const Error& error) const {
+    const auto end = Clock::now() + limits::kLostLook;
+    std::optional<GlooWatch::Lost> lost = watch_.lost();
+    while ((!lost || lost->failed) && Clock::now() < end) {
+      std::this_thread::sleep_for(milliseconds(1));
+      lost = watch_.lost();
+    }
+    if (!lost) throw error;
+    throw Error(ErrorKind::peer_lost,
+                "rank " + std::to_string(lost->rank) +
+                    (lost->failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
+                lost->rank);
+  }
+
   // Of several operations under way the first to fail breaks the others' connections: then its failure is theirs.
   Error cause_of(const Error& error) {
     const bool is_consequence = std::string_view(error.what()).find("caused pair closure") != std::string_view::npos;
@@ -208,7 +233,45 @@ class Connections : public GlooContext {
   }
 
  private:
-  std::optional<HurriedLoop> hurried_loop_;  // longer than the device
+  // Returns when all ranks have connected to all others: one that left before would break what others still connect.
+  // Gloo cannot be interrupted, so a thread does it, and is left behind if a rank is gone or the time is up.
+  void connect_all(const BackendOptions& options, std::shared_ptr<gloo::transport::Device> device,
+                   const std::shared_ptr<ddp::Store>& store) {
+    const auto key_of = [](int rank) { return "came/" + std::to_string(rank); };
+    std::packaged_task<void()> task(
+        [=, loop = hurried_loop_, context = context_, key = key_of(options.rank)]() mutable {
+          store->set(key, "");
+          GlooStore gloo_store(store);
+          guarded([&] { context->connectFullMesh(gloo_store, device); });
+          const std::string all = "all";
+          if (store->add("connected", 1) == context->size) store->set(all, "");
+          store->wait({&all, 1}, store->timeout());
+        });
+    std::future<void> connected = task.get_future();
+    const auto deadline = Clock::now() + options.timeout;
+    std::thread(std::move(task)).detach();
+    while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
+      if (watch_.lost()) throw_lost(Error(ErrorKind::peer_lost, ""));
+      if (Clock::now() < deadline) continue;
+      std::vector<int> missing;
+      for (int rank = 0; rank < options.size; ++rank) {
+        const std::string key = key_of(rank);
+        if (!store->check({&key, 1})) missing.push_back(rank);
+      }
+      throw Error(ErrorKind::timeout,
+                  missing.empty() ? "the ranks could not all connect within " + base::human_duration(options.timeout)
+                                  : did_not_come(missing, options.timeout),
+                  missing.empty() ? Error::kNobody : missing.front());
+    }
+    try {
+      connected.get();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::peer_lost) throw_lost(error);
+      throw;
+    }
+  }
+
+  std::shared_ptr<HurriedLoop> hurried_loop_;  // longer than the device
   std::shared_ptr<gloo::rendezvous::Context> context_;
   GlooWatch watch_;
   std::mutex mutex_;
@@ -244,15 +307,16 @@ class Transfers : public GlooTransfers {
         // A message may arrive in the moment in which the wait for it is ended: so it is waited for once more.
         bool once_more = false;
         while (!messages_.empty()) {
-          const UnderWay& message = watch.begin_wait(this, messages_, once_more);
-          const bool arrived = wait_for(message, deadline);
-          const bool in_vain = watch.end_wait(this, arrived);
+          const UnderWay& message = watch.begin_wait(this, messages_, once_more, deadline);
+          const GlooWatch::End end = watch.end_wait(this, wait_for(message, deadline));
+          const bool in_vain = end == GlooWatch::End::in_vain;
           if (in_vain && once_more) {
             throw Error(ErrorKind::peer_lost, "rank " + std::to_string(message.peer) + " has ended, or left the group",
                         message.peer);
           }
           once_more = in_vain;
-          if (arrived) messages_.erase(messages_.begin() + (&message - messages_.data()));
+          if (end == GlooWatch::End::late) throw_late();
+          if (end == GlooWatch::End::arrived) messages_.erase(messages_.begin() + (&message - messages_.data()));
         }
       });
     } catch (const Error& error) {
@@ -281,9 +345,21 @@ class Transfers : public GlooTransfers {
     return *messages_.back().memory;
   }
 
-  // False if the watch has ended it.
+  // Whose message has arrived meanwhile took part.
+  [[noreturn]] void throw_late() {
+    std::vector<int> missing;
+    for (const UnderWay& message : messages_) {
+      const UnderWay& asked = connections_.watch().begin_wait(this, {&message, 1}, false, Clock::time_point::min());
+      const bool arrived = wait_for(asked, Clock::now());
+      if (connections_.watch().end_wait(this, arrived) != GlooWatch::End::arrived) missing.push_back(message.peer);
+    }
+    if (missing.empty()) missing.push_back(messages_.front().peer);
+    throw Error(ErrorKind::timeout, did_not_come(missing, timeout_), missing.front());
+  }
+
+  // False if the watch has ended it, which it does when the time is up.
   static bool wait_for(const UnderWay& message, Clock::time_point deadline) {
-    const auto left = std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()), milliseconds(1));
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + limits::kGlooLateLook;
     int peer = 0;
     return message.is_outgoing ? message.memory->waitSend(&peer, left) : message.memory->waitRecv(&peer, left);
   }
@@ -295,10 +371,7 @@ class Transfers : public GlooTransfers {
     connections_.watch().forget(this);
     messages_.clear();
     if (connections_.watch().aborted()) GlooWatch::throw_aborted();
-    const std::optional<int> lost = connections_.watch().lost();
-    if (error.kind() == ErrorKind::peer_lost && error.peer() == Error::kNobody && lost) {
-      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(*lost) + ": " + error.what(), *lost);
-    }
+    if (error.kind() == ErrorKind::peer_lost) connections_.throw_lost(error);
     throw error;
   }
 

@@ -28,25 +28,28 @@ GlooWatch::~GlooWatch() {
   thread_.join();
 }
 
-const GlooWatch::Message& GlooWatch::begin_wait(const void* owner, std::span<const Message> messages, bool once_more) {
+const GlooWatch::Message& GlooWatch::begin_wait(const void* owner, std::span<const Message> messages, bool once_more,
+                                                Clock::time_point deadline) {
   const std::lock_guard lock(mutex_);
   if (aborted_) throw_aborted();
   const Message* next = &messages.front();
   for (const Message& message : messages) {
     if (gone_.contains(message.peer) && !gone_.contains(next->peer)) next = &message;
   }
-  waits_[owner] = {next, messages, looks_, once_more};
+  waits_[owner] = {next, messages, looks_, once_more, deadline};
   if (parked_) changed_.notify_all();
   return *next;
 }
 
-bool GlooWatch::end_wait(const void* owner, bool arrived) {
+GlooWatch::End GlooWatch::end_wait(const void* owner, bool arrived) {
   const std::lock_guard lock(mutex_);
-  const auto wait = waits_.find(owner);
-  const bool in_vain = !arrived && is_in_vain(wait->second);
-  waits_.erase(wait);
-  if (!arrived && aborted_) throw_aborted();
-  return in_vain;
+  const auto found = waits_.find(owner);
+  const Wait wait = found->second;
+  waits_.erase(found);
+  if (arrived) return End::arrived;
+  if (aborted_) throw_aborted();
+  if (is_in_vain(wait)) return End::in_vain;
+  return Clock::now() >= wait.deadline ? End::late : End::again;
 }
 
 void GlooWatch::forget(const void* owner) {
@@ -69,11 +72,16 @@ void GlooWatch::throw_aborted() {
   throw Error(ErrorKind::aborted, "the process group was aborted");
 }
 
-std::optional<int> GlooWatch::lost() const {
+std::optional<GlooWatch::Lost> GlooWatch::lost() const {
+  std::optional<Lost> found;
   for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
-    if (peer != host_->own() && host_->gone(peer)) return host_->rank_of(peer);
+    if (peer == host_->own() || !host_->gone(peer)) continue;
+    const bool owes_nothing = host_->own_area().shown == 0 || host_->has_done_all(peer);
+    if (owes_nothing && host_->area(peer).state == RankState::left) continue;  // as it may
+    const bool failed = host_->area(peer).state == RankState::failed;
+    if (!found || (found->failed && !failed)) found = {host_->rank_of(peer), failed};
   }
-  return std::nullopt;
+  return found;
 }
 
 void GlooWatch::look_after_peers() {
@@ -98,7 +106,8 @@ bool GlooWatch::ought_to_wait_for_another(const Wait& wait) const {
 // Again with every look: Gloo forgets to wake a thread that has just begun to wait.
 void GlooWatch::interrupt() {
   for (const auto& [owner, wait] : waits_) {
-    if (!aborted_ && !is_in_vain(wait) && !ought_to_wait_for_another(wait)) continue;
+    const bool late = Clock::now() >= wait.deadline;
+    if (!aborted_ && !late && !is_in_vain(wait) && !ought_to_wait_for_another(wait)) continue;
     wait.current->memory->abortWaitRecv();
     wait.current->memory->abortWaitSend();
   }

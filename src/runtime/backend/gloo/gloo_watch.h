@@ -3,6 +3,7 @@
 
 #include <gloo/transport/unbound_buffer.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -32,12 +33,20 @@ class GlooWatch {
   GlooWatch(const GlooWatch&) = delete;
   GlooWatch& operator=(const GlooWatch&) = delete;
 
+  using Clock = std::chrono::steady_clock;
+  enum class End : std::uint8_t {
+    arrived,
+    again,    // the caller begins again
+    in_vain,  // the peer is gone
+    late,     // the deadline has passed
+  };
+
   // Which of the messages the caller is to wait for now; they stay where they are until end_wait(). `owner` tells
   // callers apart. `once_more`: the wait before was in vain; this one is so at the next look. Throws `aborted`.
-  const Message& begin_wait(const void* owner, std::span<const Message> messages, bool once_more);
-  // True if the wait was in vain: the peer has gone. Else, if the message has not arrived, the caller begins again.
-  // Throws `aborted`.
-  bool end_wait(const void* owner, bool arrived);
+  const Message& begin_wait(const void* owner, std::span<const Message> messages, bool once_more,
+                            Clock::time_point deadline);
+  // `arrived`: the message has. Throws `aborted`.
+  End end_wait(const void* owner, bool arrived);
   void forget(const void* owner);
 
   // Ends all waits, now and later.
@@ -45,8 +54,13 @@ class GlooWatch {
   bool aborted() const;
   [[noreturn]] static void throw_aborted();
 
-  // The peer of this machine that is gone, if there is one.
-  std::optional<int> lost() const;
+  // A peer of this machine that is gone, if there is one: one that ended without a word before one that failed, which
+  // may have been because of it.
+  struct Lost {
+    int rank = 0;
+    bool failed = false;
+  };
+  std::optional<Lost> lost() const;
 
  private:
   // Times are counted in looks: in those Gloo's thread ran as well, if this one did.
@@ -55,6 +69,7 @@ class GlooWatch {
     std::span<const Message> messages;
     std::uint64_t since = 0;
     bool once_more = false;
+    Clock::time_point deadline;
   };
   struct Gone {
     std::uint64_t since = 0;

@@ -97,7 +97,7 @@ TEST_CASE("a rank that does not come makes the others time out") {
 }
 
 TEST_CASE("a rank that never joins makes the rendezvous time out and names what is missing") {
-  expect_error(ErrorKind::timeout, {"gloo/1"}, [] {
+  expect_error(ErrorKind::timeout, {"rank 1 did not take part within 1.0 s"}, [] {
     (void)make_gloo_backend({.rank = 0, .size = 2, .local_rank = 0, .timeout = 1s}, make_memory_store(20ms));
   });
 }
@@ -285,6 +285,39 @@ TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
     require(late.kind == ErrorKind::timeout, late.message);
     require(late.message.find("ranks 1, 3 did not come within 0.1 s") != std::string::npos, late.message);
   });
+}
+
+TEST_CASE("groups may be dropped as soon as they are made") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 4).all_succeed([](RankThreads::Rank& self) {
+      const std::vector<int> all = {0, 1, 2, 3};
+      for (int i = 0; i < 12; ++i) {
+        ProcessGroup group = self.group().new_group(all);
+        std::vector<float> values(100, 1.0F);
+        if (i % 2 == 0) group.all_reduce(values).wait();
+        require(values[99] == (i % 2 == 0 ? 4.0F : 1.0F), "sum");
+      }
+    });
+  }
+}
+
+TEST_CASE("the rank that everybody waits for is named") {
+  for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
+    INFO(backend.name);
+    for (const bool is_transfer : {false, true}) {
+      RankThreads(backend.make, 3, 200ms).all_succeed([&](RankThreads::Rank& self) {
+        if (self.rank() == 1) return self.waits_for(2);
+        std::vector<float> values(100'000);
+        const RankOutcome late = outcome_of([&] {
+          if (is_transfer) return self.group().recv(values, 1).wait();
+          self.group().all_reduce(values).wait();
+        });
+        require(late.kind == ErrorKind::timeout, late.message);
+        require(late.message.find("rank 1 did not take part within 0.2 s") != std::string::npos, late.message);
+      });
+    }
+  }
 }
 
 TEST_CASE("groups of some ranks work beside the whole") {
