@@ -34,6 +34,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "runtime/backend/gloo/gloo_watch.h"
+#include "runtime/backend/late.h"
 #include "runtime/host/host_group.h"
 
 namespace ddp {
@@ -146,13 +147,6 @@ class HurriedLoop : public gloo::transport::tcp::Handler {
   const base::UniqueFd signal_;
 };
 
-std::string did_not_come(std::vector<int> ranks, milliseconds timeout) {
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " did not take part within " +
-         base::human_duration(timeout);
-}
-
 class Connections : public GlooContext {
  public:
   Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store) : watch_(options.host) {
@@ -258,10 +252,9 @@ class Connections : public GlooContext {
         const std::string key = key_of(rank);
         if (!store->check({&key, 1})) missing.push_back(rank);
       }
+      if (!missing.empty()) throw late_error(std::move(missing), options.timeout);
       throw Error(ErrorKind::timeout,
-                  missing.empty() ? "the ranks could not all connect within " + base::human_duration(options.timeout)
-                                  : did_not_come(missing, options.timeout),
-                  missing.empty() ? Error::kNobody : missing.front());
+                  "the ranks could not all connect within " + base::human_duration(options.timeout));
     }
     try {
       connected.get();
@@ -354,7 +347,7 @@ class Transfers : public GlooTransfers {
       if (connections_.watch().end_wait(this, arrived) != GlooWatch::End::arrived) missing.push_back(message.peer);
     }
     if (missing.empty()) missing.push_back(messages_.front().peer);
-    throw Error(ErrorKind::timeout, did_not_come(missing, timeout_), missing.front());
+    throw late_error(std::move(missing), timeout_);
   }
 
   // False if the watch has ended it, which it does when the time is up.

@@ -111,6 +111,13 @@ void require_mpi(int code, const std::string& deed) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  if (error_class == MPI_ERR_TRUNCATE) {
+    throw Error(
+        ErrorKind::mismatch,
+        "another rank gives more than this rank has a buffer for: do all ranks give and expect the same counts?");
+  }
   throw Error(ErrorKind::internal, "MPI cannot " + deed + " (" + text + ")");
 }
 

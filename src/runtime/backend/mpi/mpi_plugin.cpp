@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/backend/late.h"
 #include "runtime/backend/mpi/mpi_communicator.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/group/movement.h"
@@ -66,6 +67,15 @@ MPI_Op theirs(ReduceOp op) {
   return MPI_OP_NULL;
 }
 
+// Whether MPI gives what ReduceOp promises. Open MPI adds short integers with saturation, and may lose a NaN in a
+// minimum.
+bool reduces_alike(DataType type, ReduceOp op) {
+  if (theirs(type) == MPI_DATATYPE_NULL) return false;
+  const bool is_bitwise = op.kind == ReduceOp::bit_and || op.kind == ReduceOp::bit_or || op.kind == ReduceOp::bit_xor;
+  if (op.kind == ReduceOp::min || op.kind == ReduceOp::max) return !is_floating_point(type);
+  return is_bitwise || size_of(type) >= 4;
+}
+
 // The checker knows MPI_Wait and not MPI_Test. NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker)
 class MpiBackend : public Backend {
  public:
@@ -95,7 +105,7 @@ class MpiBackend : public Backend {
     const MpiWait wait(call.timeout, to_string(call.operation), &peers, &aborted_);
     switch (call.operation) {
       case Operation::all_reduce:
-        return theirs(call.output.type) != MPI_DATATYPE_NULL ? all_reduce(call, wait) : all_reduce_here(call, wait);
+        return reduces_alike(call.output.type, call.op) ? all_reduce(call, wait) : all_reduce_here(call, wait);
       case Operation::reduce:
         return reduce(call, wait);
       case Operation::reduce_scatter:
@@ -103,9 +113,9 @@ class MpiBackend : public Backend {
       case Operation::barrier:
         return barrier(wait);
       case Operation::send:
-        return exchange({{call.peer, const_cast<void*>(call.input.data), call.input.bytes()}}, {}, kTransferTag, wait);
+        return exchange({{call.peer, const_cast<void*>(call.input.data), call.input.bytes()}}, {}, call, wait);
       case Operation::recv:
-        return exchange({}, {{call.peer, call.output.data, call.output.bytes()}}, kTransferTag, wait);
+        return exchange({}, {{call.peer, call.output.data, call.output.bytes()}}, call, wait);
       default:
         return move(call, wait);
     }
@@ -130,7 +140,7 @@ class MpiBackend : public Backend {
     }
   }
 
-  // Of types that MPI does not know: each rank reduces its part, and all gather the parts.
+  // What MPI does not reduce alike: each rank reduces its part, and all gather the parts.
   void all_reduce_here(const Call& call, const MpiWait& wait) {
     Call step = divided(call);
     reduce_scatter(step, step.output, wait);
@@ -191,7 +201,7 @@ class MpiBackend : public Backend {
       out.push_back({rank, const_cast<void*>(part.data), part.bytes()});
       in.push_back({rank, place, output.bytes()});
     }
-    exchange(out, in, tag(call), wait);
+    exchange(out, in, call, wait);
     if (output.count > 0) ddp::reduce(output.type, call.op, sources, {&output.data, 1}, output.count);
   }
   double average_factor(const Call& call) const {
@@ -210,7 +220,7 @@ class MpiBackend : public Backend {
       out.push_back({to, const_cast<void*>(given.data), given.bytes()});
       in.push_back({from, taken.data, taken.bytes()});
     }
-    exchange(out, in, tag(call), wait);
+    exchange(out, in, call, wait);
     movement.keep_own();
   }
 
@@ -220,9 +230,11 @@ class MpiBackend : public Backend {
   }
 
   // Messages between two ranks keep their order, so that pieces of one message need no tags of their own.
-  void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming, int tag,
+  void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming, const Call& call,
                 const MpiWait& wait) const {
+    const int tag = MpiBackend::tag(call);
     std::vector<MPI_Request> requests;
+    std::vector<int> peers;
     const auto begin = [&](const Message& message, bool sends) {
       for (std::size_t first = 0; first < message.bytes; first += kMostElements) {
         auto* data = static_cast<std::byte*>(message.data) + first;
@@ -232,6 +244,7 @@ class MpiBackend : public Backend {
                           : MPI_Irecv(data, bytes, MPI_BYTE, message.peer, tag, communicator_.get(), &request),
                     sends ? "send" : "receive");
         requests.push_back(request);
+        peers.push_back(message.peer);
       }
     };
     for (const Message& message : incoming) begin(message, false);
@@ -239,21 +252,30 @@ class MpiBackend : public Backend {
     for (const Message& message : outgoing) begin(message, true);
     try {
       for (MPI_Request& request : requests) wait(MPI_SUCCESS, request);
-    } catch (...) {
+    } catch (const Error& error) {
+      std::vector<int> missing;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        int done = 1;
+        if (requests[i] != MPI_REQUEST_NULL) MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
+        if (done == 0) missing.push_back(peers[i]);
+      }
       // What comes later is not to be written to memory that is not there any more.
       for (std::size_t i = 0; i < receives; ++i) {
         if (requests[i] == MPI_REQUEST_NULL) continue;
         MPI_Cancel(&requests[i]);
         MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
       }
+      if (error.kind() == ErrorKind::timeout && !missing.empty()) throw late_error(std::move(missing), call.timeout);
       throw;
     }
   }
 
-  // MPI guarantees tags up to 32767.
-  static int tag(const Call& call) { return kTransferTag + 1 + static_cast<int>(call.sequence % 32'000); }
-
-  static constexpr int kTransferTag = 1;
+  // MPI guarantees tags up to 32767. Transfers of different types do not meet.
+  static int tag(const Call& call) {
+    constexpr int kTypes = static_cast<int>(kDataTypes.size());
+    if (is_transfer(call.operation)) return static_cast<int>(subject_of(call).type);
+    return kTypes + static_cast<int>(call.sequence % 32'000);
+  }
 
   static void require_host(const ConstBuffer& buffer) {
     if (buffer.device == DeviceType::cpu) return;

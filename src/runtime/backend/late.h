@@ -1,0 +1,25 @@
+// The failure of a rank that waits for others in vain.
+#pragma once
+
+#include <ddp/error.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+
+namespace ddp {
+
+// `ranks`: that have not taken part, in any order; one or more.
+inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return {ErrorKind::timeout,
+          (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " did not take part within " +
+              base::human_duration(timeout),
+          ranks.front()};
+}
+
+}  // namespace ddp
