@@ -24,13 +24,14 @@ struct Environment {
   bool detail = false;           // DDP_DEBUG=detail: ranks of several machines compare their calls, too
   bool under_mpirun = false;     // ranks come from Open MPI's variables
   bool has_ranks = false;        // rank and world size were given, by whomever
+  bool lacks_rank = false;       // WORLD_SIZE says that there are others, and RANK is not set
   bool launcher_serves = false;  // TORCHELASTIC_USE_AGENT_STORE is "True": rank 0 serves no store
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
   // From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on; if RANK is absent, from
-  // what mpirun sets; if that is absent too, a world of one. Throws invalid_argument, naming the variable, if one is
-  // missing or is not a number in range.
+  // what mpirun sets; if that is absent too, a world of one (init() refuses it if WORLD_SIZE says otherwise). Throws
+  // invalid_argument, naming the variable, if one is missing or is not a number in range.
   DDP_EXPORT static Environment from_process();
   DDP_EXPORT static Environment from_lookup(const Lookup& lookup);
 };

@@ -43,7 +43,8 @@ struct CallOptions {
 // program's duty: let one thread call, or give each thread a group of its own (new_group).
 //
 // After a failed collective (a rank is gone, or did not come within the time-out) the group is broken: what it was
-// asked for before and after fails with `aborted`. Errors are OperationError.
+// asked for before and after fails with `aborted`. Failures of operations are OperationError; wrong arguments are an
+// Error of the call itself, and nothing is broken.
 //
 // Counts: `size()` is n, and this rank is r. Outputs of other ranks than those that get something are ignored, as are
 // inputs of those that give nothing. Inputs and outputs must not overlap unless it is said that they may.

@@ -8,11 +8,13 @@
 #include <ddp/ddp.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -39,15 +41,30 @@ struct Options {
   throw std::invalid_argument(fault);
 }
 
-std::size_t bytes_of(const std::string& text) {
-  std::size_t end = 0;
-  const unsigned long long number = std::stoull(text, &end);
-  const std::string unit = text.substr(end);
-  if (unit.empty() || unit == "B") return number;
-  if (unit == "K" || unit == "KiB") return number << 10;
-  if (unit == "M" || unit == "MiB") return number << 20;
-  if (unit == "G" || unit == "GiB") return number << 30;
-  usage("'" + text + "' is not a size such as 8, 4K, 25M");
+constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+
+std::size_t bytes_of(const std::string& word, const std::string& text) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const std::map<std::string, int> shifts = {{"", 0},   {"B", 0},    {"K", 10}, {"KiB", 10},
+                                             {"M", 20}, {"MiB", 20}, {"G", 30}, {"GiB", 30}};
+  const auto shift = shifts.find(unit);
+  if (error != std::errc() || shift == shifts.end() || number > (kMostBytes >> shift->second)) {
+    usage(word + ": '" + text + "' is not a size such as 8, 4K, 25M, of at most 1024G");
+  }
+  return std::max<std::size_t>(number << shift->second, sizeof(float));
+}
+
+template <typename Number>
+Number number_of(const std::string& word, const std::string& text, Number least) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !(number >= least)) {
+    usage(word + ": '" + text + "' is not a number from " +
+          (least < 1 ? "0.001" : std::to_string(static_cast<int>(least))) + " up");
+  }
+  return number;
 }
 
 Options parse(int argc, char** argv) {
@@ -60,21 +77,21 @@ Options parse(int argc, char** argv) {
       return argv[++i];
     };
     if (word == "--min-bytes") {
-      options.min_bytes = std::max<std::size_t>(bytes_of(value()), 4);
+      options.min_bytes = bytes_of(word, value());
     } else if (word == "--max-bytes") {
-      options.max_bytes = bytes_of(value());
+      options.max_bytes = bytes_of(word, value());
     } else if (word == "--step-factor") {
-      options.factor = std::max<std::size_t>(bytes_of(value()), 2);
+      options.factor = number_of<std::size_t>(word, value(), 2);
     } else if (word == "--sizes") {
       std::string list = value();
       for (std::size_t end = 0; end != std::string::npos; list = end == std::string::npos ? "" : list.substr(end + 1)) {
         end = list.find(',');
-        options.sizes.push_back(std::max<std::size_t>(bytes_of(list.substr(0, end)), 4));
+        options.sizes.push_back(bytes_of(word, list.substr(0, end)));
       }
     } else if (word == "--iterations") {
-      options.iterations = std::stoi(value());
+      options.iterations = number_of(word, value(), 1);
     } else if (word == "--seconds") {
-      options.seconds = std::stod(value());
+      options.seconds = number_of(word, value(), 0.001);
     } else if (word == "--own-buffers") {
       options.shared = false;
     } else if (word == "--no-check") {
@@ -88,6 +105,10 @@ Options parse(int argc, char** argv) {
     }
   }
   if (!chosen.empty()) options.operations = chosen;
+  if (options.min_bytes > options.max_bytes) {
+    usage("--min-bytes " + std::to_string(options.min_bytes) + " is more than --max-bytes " +
+          std::to_string(options.max_bytes));
+  }
   if (options.sizes.empty()) {
     for (std::size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
       options.sizes.push_back(bytes);

@@ -57,6 +57,9 @@ class Backend {
 
   virtual std::string_view name() const = 0;
 
+  // Whether it works on GPU memory.
+  virtual bool has_gpu() const { return false; }
+
   // How many operations may have begun and be unfinished when another one begins.
   virtual std::size_t begins_ahead() const { return 0; }
 

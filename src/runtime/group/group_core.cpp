@@ -34,6 +34,12 @@ bool moves_nothing(const Call& call) {
   }
 }
 
+std::vector<std::string> numbers(std::span<const int> ranks) {
+  std::vector<std::string> result;
+  for (const int rank : ranks) result.push_back(std::to_string(rank));
+  return result;
+}
+
 }  // namespace
 
 using std::chrono::milliseconds;
@@ -91,16 +97,20 @@ class GroupCore::Runner : public CallRunner {
     return "rank " + std::to_string(rank_) + (group_ == "world" ? "" : " of group '" + group_ + "'") + ": " +
            ddp::describe(call);
   }
+  OperationError::Operation identify(const Call& call) const override {
+    return {group_, rank_, std::string(to_string(call.operation)), call.sequence};
+  }
 
  private:
   void show(const Call& call) {
     if (!host_ || shown_ >= call.sequence) return;
     shown_ = call.sequence;
     show_call(*host_, call);
-    compare_calls(*host_, call);
+    if (!compares_all_) compare_calls(*host_, call);
   }
 
-  // Between machines: a collective before the collective, in which each rank says what it calls.
+  // Between machines: a collective before the collective, in which each rank says what it calls. All ranks hear of a
+  // difference in it.
   void compare_all(const Call& call) {
     constexpr std::size_t kBytes = 256;
     std::vector<char> own(kBytes);
@@ -141,12 +151,23 @@ class GroupCore::Runner : public CallRunner {
       if (host_) host_->say_failed();
       backend_->abort();
     }
+    if (!cause && error.kind() == ErrorKind::peer_lost && error.peer() == Error::kNobody) cause = dead_peer(error);
     const Error& told = cause ? *cause : error;
-    const OperationError failure(told.kind(), describe(call) + ": " + told.what(), told.peer(),
-                                 {group_, rank_, std::string(to_string(call.operation)), call.sequence});
-    // So that the launcher can tell a victim from the rank that failed first.
-    record_error(failure.kind(), failure.what());
+    const OperationError failure(told.kind(), describe(call) + ": " + told.what(), told.peer(), identify(call));
+    // So that the launcher can tell a victim from the rank that failed first. What was aborted was so because of
+    // something else.
+    if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what());
     throw failure;
+  }
+
+  // A rank of this machine that has ended without a word, where the backend knows only that somebody has.
+  std::optional<Error> dead_peer(const Error& error) const {
+    for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
+      if (peer == host_->own() || host_->area(peer).state != RankState::working || !host_->gone(peer)) continue;
+      const int rank = host_->rank_of(peer);
+      return Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended (" + error.what() + ")", rank);
+    }
+    return std::nullopt;
   }
 
   std::optional<Error> difference(const Call& call) const {
@@ -185,11 +206,37 @@ OperationQueue& GroupCore::queue_of(const Call& call) {
   if (!is_transfer(call.operation)) return collectives_;
   const std::lock_guard lock(mutex_);
   auto& lane = lanes_[{call.operation, call.peer}];
-  if (!lane) lane = std::make_unique<OperationQueue>(std::make_shared<Runner>(description_, backend_, progress_));
+  if (!lane) {
+    lane = std::make_unique<OperationQueue>(std::make_shared<Runner>(description_, backend_, progress_));
+    if (!closed_by_.empty()) lane->close(closed_by_);
+  }
   return *lane;
 }
 
+void GroupCore::require_open(const std::string& function) const {
+  const std::lock_guard lock(mutex_);
+  if (closed_by_.empty()) return;
+  throw Error(ErrorKind::aborted, "rank " + std::to_string(rank()) + ": " + function + ": " + closed_by_);
+}
+
+// Backends trust what they get.
+void GroupCore::require_memory(const Call& call) const {
+  const auto check = [&](const ConstBuffer& buffer) {
+    if (buffer.count == 0) return;
+    const std::string what = std::string(to_string(call.operation)) + ": " + ddp::describe(buffer);
+    if (buffer.data == nullptr) throw Error(ErrorKind::invalid_argument, what + " has no memory (a null pointer)");
+    if (buffer.device == DeviceType::cpu || backend_->has_gpu()) return;
+    throw Error(ErrorKind::unavailable,
+                what + " is in GPU memory, which backend " + backend_name_ + " cannot reach. Use nccl.");
+  };
+  if (call.input_parts.empty()) check(call.input);  // else it stands for the parts
+  check(call.output);
+  for (const ConstBuffer& part : call.input_parts) check(part);
+  for (const Buffer& part : call.output_parts) check(part);
+}
+
 Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
+  require_memory(call);
   call.timeout = options.timeout.value_or(description_.options.timeout);
   call.name = options.name;
   call.stream = options.stream;
@@ -208,11 +255,25 @@ void GroupCore::abort() {
 void GroupCore::close(const std::string& reason) {
   collectives_.close(reason);
   const std::lock_guard lock(mutex_);
+  if (closed_by_.empty()) closed_by_ = reason;
   for (auto& [key, lane] : lanes_) lane->close(reason);
 }
 
 std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, std::string name) {
-  return open(describe_group(members, std::move(name)));
+  require_open("new_group");
+  GroupDescription made = describe_group(members, std::move(name));
+  try {
+    return open(made);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::timeout) throw;
+    throw Error(ErrorKind::timeout,
+                "rank " + std::to_string(rank()) + ": new_group '" + made.name + "' of ranks " +
+                    base::join(numbers(members), ", ") +
+                    ": some of them did not come. All of them must call new_group with the same ranks in the same "
+                    "order (" +
+                    error.what() + ")",
+                error.peer());
+  }
 }
 
 std::unique_ptr<GroupCore> GroupCore::split_off(int color, std::span<const int> members, std::string name) {
@@ -228,18 +289,16 @@ std::unique_ptr<GroupCore> GroupCore::split_off(int color, std::span<const int> 
 }
 
 GroupDescription GroupCore::describe_group(std::span<const int> members, std::string name) {
-  std::vector<std::string> numbers;
   GroupDescription made = description_;
   made.options.world_ranks.clear();
   if (!made.options.world_store) made.options.world_store = description_.store;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::vector<int>& world = description_.options.world_ranks;
     made.options.world_ranks.push_back(world.empty() ? members[i] : world[static_cast<std::size_t>(members[i])]);
-    numbers.push_back(std::to_string(members[i]));
     if (members[i] == rank()) made.options.rank = static_cast<int>(i);
   }
   made.options.size = static_cast<int>(members.size());
-  const std::string list = base::join(numbers, ",");
+  const std::string list = base::join(numbers(members), ",");
   made.name = name.empty() ? "ranks " + list : std::move(name);
   int number = 0;
   {
@@ -258,6 +317,7 @@ std::unique_ptr<GroupCore> GroupCore::open(GroupDescription description) {
 
 // Each rank says that it came; rank 0 says that all have. Whoever does not hear that in time looks who is missing.
 void GroupCore::monitored_barrier(milliseconds timeout) {
+  require_open("monitored_barrier");
   Store& store = *description_.store;
   int number = 0;
   {
@@ -273,6 +333,7 @@ void GroupCore::monitored_barrier(milliseconds timeout) {
   const std::vector<std::string> keys = keys_of(number);
   const std::string all_came = prefix_of(number) + "all";
   store.set(keys[static_cast<std::size_t>(rank())], "");
+  std::string given_up;  // what rank 0 said of it
   try {
     if (rank() == 0) {
       store.wait(keys, timeout);
@@ -282,21 +343,25 @@ void GroupCore::monitored_barrier(milliseconds timeout) {
       store.delete_key(prefix_of(number - 1) + "all");
     } else {
       store.wait({&all_came, 1}, timeout);
+      given_up = store.get(all_came);
     }
-    return;
+    if (given_up.empty()) return;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::timeout) throw;
   }
   std::vector<int> missing;
-  for (int other = 0; other < size(); ++other) {
+  for (int other = 0; given_up.empty() && other < size(); ++other) {
     if (!store.check({&keys[static_cast<std::size_t>(other)], 1})) missing.push_back(other);
   }
-  const std::string who = missing.empty()
-                              ? "rank 0 came too late"
-                              : (missing.size() == 1 ? "rank " : "ranks ") + base::rank_list(missing) + " did not come";
+  std::string who = missing.empty()
+                        ? "rank 0 came too late, or had given up"
+                        : (missing.size() == 1 ? "rank " : "ranks ") + base::rank_list(missing) + " did not come";
+  if (!given_up.empty()) who = "rank 0 had given up before all came: " + given_up;
+  // Whoever comes later knows at once.
+  if (rank() == 0) store.set(all_came, who + " within " + base::human_duration(timeout));
   const OperationError failure(ErrorKind::timeout,
                                "rank " + std::to_string(rank()) + ": monitored_barrier #" + std::to_string(number) +
-                                   ": " + who + " within " + base::human_duration(timeout),
+                                   ": " + who + (given_up.empty() ? " within " + base::human_duration(timeout) : ""),
                                missing.empty() ? 0 : missing[0],
                                {description_.name, rank(), "monitored_barrier", static_cast<std::uint64_t>(number)});
   record_error(failure.kind(), failure.what());

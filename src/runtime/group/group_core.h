@@ -56,6 +56,8 @@ class GroupCore {
   void group_end() { collectives_.release(); }
   void abort();
   void close(const std::string& reason);
+  // Throws `aborted` after close(), with the function's name.
+  void require_open(const std::string& function) const;
 
   // A new group of the ranks `members` (of this group, this one among them), that no other call of this gave.
   std::unique_ptr<GroupCore> make_group(std::span<const int> members, std::string name);
@@ -65,6 +67,7 @@ class GroupCore {
 
  private:
   class Runner;
+  void require_memory(const Call& call) const;
   GroupDescription describe_group(std::span<const int> members, std::string name);
   OperationQueue& queue_of(const Call& call);
 
@@ -73,7 +76,8 @@ class GroupCore {
   const std::string backend_name_;
   const std::shared_ptr<GroupProgress> progress_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::string closed_by_;
   std::map<std::string, int> groups_made_;  // by list of ranks
   int monitored_barriers_ = 0;
   std::map<std::pair<Operation, int>, std::unique_ptr<OperationQueue>> lanes_;  // send and recv, by peer

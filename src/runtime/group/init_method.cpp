@@ -114,6 +114,11 @@ Environment with_ranks(const InitMethod& method, std::optional<int> rank, std::o
                     " is not given: neither in init_method (?rank=R&world_size=N) nor in InitOptions, and the "
                     "environment has no RANK and WORLD_SIZE.");
   }
+  if (!explicit_world && !environment.has_ranks && environment.lacks_rank) {
+    throw Error(ErrorKind::invalid_argument,
+                "WORLD_SIZE is set but RANK is not. Start the program with ddplaunch, or set both; to run it alone, "
+                "unset WORLD_SIZE.");
+  }
   environment.rank = rank.value_or(environment.rank);
   environment.world_size = world_size.value_or(environment.world_size);
   if (environment.rank < 0 || environment.rank >= environment.world_size) {

@@ -51,7 +51,8 @@ void QueueState::begin_next(Lock& lock) {
       failure = std::current_exception();
     } catch (const std::exception& caught) {
       reason = runner_->describe(*calls.front()) + ": " + caught.what();
-      failure = std::make_exception_ptr(Error(ErrorKind::internal, reason));
+      failure = std::make_exception_ptr(
+          OperationError(ErrorKind::internal, reason, Error::kNobody, runner_->identify(*calls.front())));
     }
     lock.lock();
     beginning_ = false;
@@ -103,15 +104,18 @@ void QueueState::run_front(Lock& lock) {
   try {
     if (failure) std::rethrow_exception(failure);
     if (!reason.empty()) {
-      throw Error(ErrorKind::aborted, runner_->describe(work->call_) + ": not run, because " + reason);
+      throw OperationError(ErrorKind::aborted, runner_->describe(work->call_) + ": not run, because " + reason,
+                           Error::kNobody, runner_->identify(work->call_));
     }
     runner_->run(work->call_);
   } catch (const Error& caught) {
     error = caught;
     failure = std::current_exception();
   } catch (const std::exception& caught) {
-    error = Error(ErrorKind::internal, runner_->describe(work->call_) + ": " + caught.what());
-    failure = std::make_exception_ptr(error);
+    const OperationError told(ErrorKind::internal, runner_->describe(work->call_) + ": " + caught.what(),
+                              Error::kNobody, runner_->identify(work->call_));
+    error = told;
+    failure = std::make_exception_ptr(told);
   }
   lock.lock();
   if (failure && broken_by_.empty()) broken_by_ = error.what();

@@ -33,8 +33,11 @@ class CallRunner {
   virtual bool begin(std::span<const Call* const> calls) = 0;
   virtual void run(const Call& call) = 0;
   virtual void join_stream(const Call& /*call*/) {}
-  // Which call it was, for messages.
+  // Which call it was, for messages and for programs.
   virtual std::string describe(const Call& call) const = 0;
+  virtual OperationError::Operation identify(const Call& call) const {
+    return {"", 0, std::string(to_string(call.operation)), call.sequence};
+  }
 };
 
 // Shared with the queue's thread and all Works, which may outlive the queue. Any thread.

@@ -318,6 +318,7 @@ std::optional<ProcessGroup> ProcessGroup::split(int color, int key, CallSite sit
 }
 
 Memory ProcessGroup::allocate(std::size_t count, DataType type, DeviceType device) {
+  core_->require_open("allocate");
   const std::size_t bytes = count * size_of(type);
   Backend& backend = core_->backend();
   auto memory = device == DeviceType::cpu ? backend.allocate(bytes) : backend.allocate_on_gpu(bytes);

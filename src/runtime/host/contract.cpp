@@ -49,6 +49,7 @@ std::string describe_with_place(const Call& call) {
 std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other) {
   return "the ranks call different collectives: rank " + std::to_string(rank) + " calls " + own + ", rank " +
          std::to_string(other_rank) + " calls " + other +
+         (own == other ? ", and they give other counts for the ranks' parts" : "") +
          ". All ranks of a group must call the same collectives in the same order, with the same counts and types.";
 }
 

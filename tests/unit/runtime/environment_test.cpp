@@ -87,13 +87,23 @@ TEST_CASE("what the launcher sets is read") {
 }
 
 TEST_CASE("a process that nobody launched is a world of one") {
-  const Environment environment = read({{"DDP_BACKEND", "gloo"}, {"DDP_QUIET", "1"}, {"WORLD_SIZE", "garbled"}});
+  const Environment environment = read({{"DDP_BACKEND", "gloo"}, {"DDP_QUIET", "1"}});
   CHECK(environment.rank == 0);
   CHECK(environment.world_size == 1);
   CHECK_FALSE(environment.has_ranks);
   CHECK(environment.master_addr.empty());
   CHECK(environment.backend == "gloo");
   CHECK(environment.quiet);
+  CHECK_FALSE(environment.lacks_rank);
+  CHECK(read({{"WORLD_SIZE", "garbled"}}).lacks_rank);
+  CHECK_FALSE(read({{"WORLD_SIZE", "1"}}).lacks_rank);
+}
+
+TEST_CASE("the store's address counts without RANK, too: ranks may be given in InitOptions") {
+  const Environment environment = read({{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}});
+  CHECK(environment.master_addr == "localhost");
+  CHECK(environment.master_port == 29500);
+  CHECK(read({{"MASTER_ADDR", "localhost"}}).master_addr.empty());
 }
 
 TEST_CASE("local ranks and restarts have defaults") {

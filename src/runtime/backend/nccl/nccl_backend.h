@@ -38,6 +38,7 @@ class NcclBackend : public Backend {
   NcclBackend& operator=(const NcclBackend&) = delete;
 
   std::string_view name() const override { return "nccl"; }
+  bool has_gpu() const override { return true; }
   void try_out(std::chrono::milliseconds timeout) override;
   std::size_t begins_ahead() const override;
   bool begin(std::span<const Call* const> calls) override;

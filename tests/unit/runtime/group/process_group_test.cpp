@@ -271,6 +271,63 @@ TEST_CASE("after its end a group refuses calls") {
     require(work.done() && values[999] == 2.0F, "what was called before is done");
     const RankOutcome late = outcome_of([&] { self.group().barrier().wait(); });
     require(late.kind == ErrorKind::aborted && late.message.find("finalized") != std::string::npos, late.message);
+    const int other = 1 - self.rank();
+    const std::vector<std::function<void()>> calls = {[&] { self.group().send(values, other).wait(); },
+                                                      [&] { self.group().recv(values, other).wait(); },
+                                                      [&] { self.group().monitored_barrier(); },
+                                                      [&] {
+                                                        (void)self.group().new_group(std::vector{0, 1});
+                                                      },
+                                                      [&] { (void)self.group().split(0); },
+                                                      [&] { (void)self.group().allocate(1, DataType::f32); }};
+    for (const auto& call : calls) {
+      const RankOutcome refused = outcome_of(call);
+      require(refused.kind == ErrorKind::aborted, refused.message);
+      require(refused.message.find("finalized") != std::string::npos, refused.message);
+    }
+  });
+}
+
+TEST_CASE("what is aborted knows which operation it was") {
+  RankThreads(gloo_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
+    std::vector<float> values(10);
+    self.group().abort();
+    try {
+      self.group().all_reduce(values).wait();
+      require(false, "it is aborted");
+    } catch (const OperationError& error) {
+      require(error.kind() == ErrorKind::aborted && error.operation().name == "all_reduce", error.what());
+      require(error.operation().sequence == 1 && error.operation().rank == 0, error.what());
+    }
+  });
+}
+
+TEST_CASE("memory that is none, or that the backend cannot reach, is refused before anybody is asked") {
+  for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
+    RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
+      expect_error(ErrorKind::invalid_argument, {"all_reduce: f32[4]", "null pointer"}, [&] {
+        (void)self.group().all_reduce({nullptr, 4, DataType::f32});
+      });
+      float value = 0;
+      expect_error(ErrorKind::unavailable, {"send: f32[1]", "GPU memory", "nccl"}, [&] {
+        (void)self.group().send(Buffer(&value, 1, DataType::f32, DeviceType::cuda), 1 - self.rank());
+      });
+      self.group().all_reduce({nullptr, 0, DataType::f32}).wait();
+      std::vector<float> values(4, 1.0F);
+      self.group().all_reduce(values).wait();
+      require(values[0] == 2, "nothing is broken");
+    });
+  }
+}
+
+TEST_CASE("who comes to a monitored barrier when rank 0 has given up is told that, at once") {
+  RankThreads(cpu_near().make, 3).all_succeed([](RankThreads::Rank& self) {
+    if (self.rank() == 1) self.waits_for(2);
+    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(100ms); });
+    require(late.kind == ErrorKind::timeout, late.message);
+    const std::string expected = self.rank() == 0 ? "rank 1 did not come within 0.1 s" : "rank 1 did not come";
+    require(late.message.find(expected) != std::string::npos, late.message);
+    if (self.rank() == 1) require(late.message.find("rank 0 had given up") != std::string::npos, late.message);
   });
 }
 
