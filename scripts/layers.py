@@ -52,6 +52,7 @@ THIRD_PARTIES = {
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
     "main.cpp": "integration/launch_test.cpp",
+    "runtime/backend/nccl/nccl_memory.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "base/check.cpp": "it aborts; every DDP_CHECK runs it",
     "base/error.cpp": "unit/runtime",
     "launcher/commands.cpp": "integration/launch_test.cpp",

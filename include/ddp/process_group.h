@@ -148,8 +148,8 @@ class DDP_EXPORT ProcessGroup {
   // On a GPU (nccl): memory of NCCL's own, registered with the group.
   Memory allocate(std::size_t count, DataType type, DeviceType device = DeviceType::cpu);
 
-  // Host memory, page-locked with nccl: copies between it and the GPU go at full speed, and on a stream they do not hold
-  // up the host. Making it is slow (milliseconds): see MemoryPool. 0 in the beginning. It may outlive the group.
+  // Host memory, page-locked with nccl: copies between it and the GPU go at full speed, and on a stream they do not
+  // hold up the host. Making it is slow (milliseconds): see MemoryPool. 0 in the beginning. It may outlive the group.
   Memory allocate_pinned(std::size_t count, DataType type);
 
   // Copies as many bytes as `from` has, between host and GPU memory of this rank; blocks. `stream`: a cudaStream_t;

@@ -125,11 +125,12 @@ inline constexpr std::size_t kHostStageBytes = std::size_t{512} << 10;
 inline constexpr std::size_t kHostChannelsBytes = std::size_t{1} << 20;  // of one rank to all others …
 inline constexpr std::size_t kHostChannelLeast = std::size_t{4} << 10;   // … but for each no less
 inline constexpr std::size_t kHostChannelMost = std::size_t{128} << 10;  // and no more
-inline constexpr auto kHostLook = 5ms;     // between two looks whether a peer is gone, while waiting for it
-inline constexpr auto kGlooLook = 3ms;     // the same, of Gloo's messages
-inline constexpr auto kGlooLateLook = 1s;  // Gloo's own time-out comes so long after ours
-inline constexpr auto kLostLook = 20ms;    // for the rank that a broken connection is the fault of
-inline constexpr auto kSegmentWait = 1s;   // for shared memory that a peer has named
+inline constexpr auto kHostLook = 5ms;      // between two looks whether a peer is gone, while waiting for it
+inline constexpr auto kGlooLook = 3ms;      // the same, of Gloo's messages
+inline constexpr auto kGlooLateLook = 1s;   // Gloo's own time-out comes so long after ours
+inline constexpr auto kLostLook = 20ms;     // for the rank that a broken connection is the fault of
+inline constexpr auto kMeetingLook = 20ms;  // whether the members of a new group are all there
+inline constexpr auto kSegmentWait = 1s;    // for shared memory that a peer has named
 // A group's thread, in a program that waits for its operations at once: how soon that is, how often the thread looks
 // whether one is left alone, and how often in vain before it sleeps.
 inline constexpr auto kPromptWait = 200us;

@@ -5,6 +5,7 @@
 #include <ddp/store.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,7 @@ struct BackendOptions {
   std::chrono::milliseconds connect_timeout{0};  // of the connecting, where a backend can end it; 0: timeout
   std::vector<int> world_ranks;                  // of each rank of a sub-group; empty: of the world itself
   std::shared_ptr<Store> world_store;            // of a sub-group's world
+  std::function<void()> look_around;             // of a sub-group: throws if a member is known to be gone; may be empty
 };
 
 // A stream of this rank's GPU beside the program's own, and times on any stream. Any thread, one at a time.

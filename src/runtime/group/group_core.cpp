@@ -265,11 +265,13 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
   try {
     return open(made);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::timeout) throw;
+    if (error.kind() != ErrorKind::timeout && error.kind() != ErrorKind::peer_lost) throw;
+    const std::string what = "rank " + std::to_string(rank()) + ": new_group '" + made.name + "' of ranks " +
+                             base::join(numbers(members), ", ") + ": ";
+    if (error.kind() == ErrorKind::peer_lost) throw Error(ErrorKind::peer_lost, what + error.what(), error.peer());
     throw Error(ErrorKind::timeout,
-                "rank " + std::to_string(rank()) + ": new_group '" + made.name + "' of ranks " +
-                    base::join(numbers(members), ", ") +
-                    ": some of them did not come. All of them must call new_group with the same ranks in the same "
+                what +
+                    "some of them did not come. All of them must call new_group with the same ranks in the same "
                     "order (" +
                     error.what() + ")",
                 error.peer());
@@ -298,6 +300,15 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
     if (members[i] == rank()) made.options.rank = static_cast<int>(i);
   }
   made.options.size = static_cast<int>(members.size());
+  made.options.look_around = [host = description_.options.host,
+                              all = std::vector<int>(members.begin(), members.end())] {
+    for (std::size_t peer = 0; host && peer < host->size(); ++peer) {
+      const int rank = host->rank_of(peer);
+      if (peer == host->own() || !host->ended(peer) || std::find(all.begin(), all.end(), rank) == all.end()) continue;
+      throw Error(ErrorKind::peer_lost,
+                  "rank " + std::to_string(rank) + " has ended, or left the group that this is a part of", rank);
+    }
+  };
   const std::string list = base::join(numbers(members), ",");
   made.name = name.empty() ? "ranks " + list : std::move(name);
   int number = 0;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "runtime/group/movement.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -38,6 +39,43 @@ std::string describe(const CallRecord& record) {
 
 CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t sequence) {
   return host.area(index).records[sequence % kCallRecords];
+}
+
+bool has_parts(const Call& call, const HostGroup& host) {
+  const bool is_such = call.operation == Operation::gather || call.operation == Operation::scatter ||
+                       call.operation == Operation::all_to_all;
+  return is_such && host.group_size() <= static_cast<int>(kComparedParts);
+}
+
+Movement movement_of(const Call& call, const HostGroup& host) {
+  return {call, host.rank_of(host.own()), host.group_size()};
+}
+
+void show_parts(CallRecord& record, const Call& call, const HostGroup& host) {
+  record.part_ranks = has_parts(call, host) ? static_cast<std::uint8_t>(host.group_size()) : 0;
+  const Movement own = movement_of(call, host);
+  for (int rank = 0; rank < record.part_ranks; ++rank) {
+    record.gives[static_cast<std::size_t>(rank)] = own.given_to(rank).count;
+    record.takes[static_cast<std::size_t>(rank)] = own.taken_from(rank).count;
+  }
+}
+
+// How what one rank gives differs from what the other takes; empty if it does not.
+std::string part_difference(const Call& call, const HostGroup& host, std::size_t peer, const CallRecord& theirs) {
+  if (!has_parts(call, host) || theirs.part_ranks == 0) return "";
+  const int own_rank = host.rank_of(host.own());
+  const int peer_rank = host.rank_of(peer);
+  const Movement own = movement_of(call, host);
+  const auto sentence = [](int giver, std::uint64_t given, int taker, std::uint64_t taken) {
+    return "rank " + std::to_string(giver) + " gives rank " + std::to_string(taker) + " " + std::to_string(given) +
+           " elements, and rank " + std::to_string(taker) + " has a buffer for " + std::to_string(taken);
+  };
+  const std::uint64_t given = own.given_to(peer_rank).count;
+  const std::uint64_t taken = own.taken_from(peer_rank).count;
+  const std::uint64_t their_given = theirs.gives[static_cast<std::size_t>(own_rank)];
+  const std::uint64_t their_taken = theirs.takes[static_cast<std::size_t>(own_rank)];
+  if (given != their_taken) return sentence(own_rank, given, peer_rank, their_taken);
+  return their_given != taken ? sentence(peer_rank, their_given, own_rank, taken) : "";
 }
 
 }  // namespace
@@ -72,6 +110,7 @@ void show_call(HostGroup& host, const Call& call) {
   record.operation = static_cast<std::uint8_t>(call.operation);
   record.type = static_cast<std::uint8_t>(subject.type);
   record.op = call.op.kind;
+  show_parts(record, call, host);
   cut_to(record.name, call.name, false);
   cut_to(record.file, call.site.file, true);
   record.sequence.store(call.sequence, std::memory_order_release);
@@ -95,12 +134,21 @@ void compare_calls(const HostGroup& host, const Call& call) {
   for (std::size_t peer = 0; peer < host.size(); ++peer) {
     if (peer == host.own()) continue;
     const CallRecord* theirs = record_of(host, peer, call.sequence);
-    if (theirs == nullptr || theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint) continue;
+    if (theirs == nullptr) continue;
+    const bool alike = theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint;
+    const std::string parts = alike ? part_difference(call, host, peer, *theirs) : "";
+    if (alike && parts.empty()) continue;
     const CallRecord* ours = record_of(host, host.own(), call.sequence);
     const std::string own = ours == nullptr ? ddp::describe(call) : describe(*ours);
     const std::string other = describe(*theirs);
     // It may have been overwritten meanwhile, by a rank that is far ahead: then they do not meet in this call.
     if (record_of(host, peer, call.sequence) == nullptr) continue;
+    if (alike) {
+      throw Error(ErrorKind::mismatch,
+                  parts + ": rank " + std::to_string(host.rank_of(host.own())) + " calls " + own + ", rank " +
+                      std::to_string(host.rank_of(peer)) + " calls " + other,
+                  host.rank_of(peer));
+    }
     throw Error(ErrorKind::mismatch, describe_difference(host.rank_of(host.own()), own, host.rank_of(peer), other),
                 host.rank_of(peer));
   }

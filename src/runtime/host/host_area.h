@@ -10,8 +10,10 @@
 namespace ddp {
 
 inline constexpr std::uint32_t kHostAreaMagic = 0x41504444;  // "DDPA"
-inline constexpr std::uint32_t kHostAreaVersion = 2;
+inline constexpr std::uint32_t kHostAreaVersion = 3;
 inline constexpr std::size_t kCallRecords = 64;
+// Larger groups do not compare the counts of their parts before a call.
+inline constexpr std::size_t kComparedParts = 16;
 
 // A counter that others wait for: they sleep on `value`, and say so in `sleepers`.
 struct alignas(64) SharedCounter {
@@ -39,10 +41,14 @@ struct alignas(64) CallRecord {
   std::uint8_t operation = 0;
   std::uint8_t type = 0;
   std::uint8_t op = 0;
-  std::array<char, 53> name{};
+  std::uint8_t part_ranks = 0;  // how many of the counts below say something
+  std::array<char, 52> name{};
   std::array<char, 64> file{};
+  // Where every rank may give every other one another count: elements for each rank, and from each.
+  std::array<std::uint64_t, kComparedParts> gives{};
+  std::array<std::uint64_t, kComparedParts> takes{};
 };
-static_assert(sizeof(CallRecord) == 192);
+static_assert(sizeof(CallRecord) == 448);
 
 // Messages from the owner to one other rank: two halves of a buffer that are filled and emptied in turn.
 struct HostChannel {

@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <new>
+#include <span>
 
 #include "base/file.h"
 #include "base/limits.h"
@@ -47,10 +49,24 @@ Entry decode(const std::string& text) {
   return {parts[0], parts[1], std::strtoull(parts[2].c_str(), nullptr, 10)};
 }
 
+// As long as the store waits for keys, but no longer than all who are to write them are there.
+void await(Store& store, std::span<const std::string> keys, const std::function<void()>& look_around) {
+  const auto end = std::chrono::steady_clock::now() + store.timeout();
+  while (std::chrono::steady_clock::now() < end) {
+    try {
+      return store.wait(keys, limits::kMeetingLook);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::timeout) throw;
+    }
+    look_around();
+  }
+}
+
 std::vector<Entry> exchange(Store& store, const BackendOptions& options, const Entry& own) {
   store.set("host/" + std::to_string(options.rank), encode(own));
   std::vector<std::string> keys;
   for (int rank = 0; rank < options.size; ++rank) keys.push_back("host/" + std::to_string(rank));
+  if (options.look_around) await(store, keys, options.look_around);
   std::vector<Entry> entries;
   for (const std::string& text : store.multi_get(keys)) entries.push_back(decode(text));
   return entries;
@@ -168,6 +184,10 @@ bool HostGroup::one_process() const {
 bool HostGroup::has_done_all(std::size_t index) const {
   const std::uint64_t called = own_area().shown;
   return called > 0 && area(index).done >= called;
+}
+
+bool HostGroup::ended(std::size_t index) const {
+  return area(index).state == RankState::left || links_->gone(index);
 }
 
 bool HostGroup::gone(std::size_t index) const {

@@ -51,6 +51,8 @@ class HostGroup {
   bool one_process() const;
   // It has left, failed or died. A system call if it seems to work.
   bool gone(std::size_t index) const;
+  // It has left or died.
+  bool ended(std::size_t index) const;
   // It has completed every collective that this rank has called.
   bool has_done_all(std::size_t index) const;
   void say_failed() const { own_area().state = RankState::failed; }

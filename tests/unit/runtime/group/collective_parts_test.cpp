@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
+
 #include "support/backends_under_test.h"
 #include "support/rank_threads.h"
 
@@ -157,5 +159,36 @@ TEST_CASE("collectives started together end in order") {
         }
       }
     });
+  }
+}
+
+TEST_CASE("parts of which one rank gives another count than the other takes are told at once, with both calls") {
+  for (const BackendUnderTest& backend : {cpu_near(), cpu_staged(), gloo_backend()}) {
+    for (const int operation : {0, 1, 2}) {
+      INFO(backend.name << ", operation " << operation);
+      std::atomic<int> told = 0;
+      RankThreads(backend.make, 3).all_succeed([&](RankThreads::Rank& self) {
+        ProcessGroup& group = self.group();
+        const std::size_t own = self.rank() == 2 ? 999 : 1'000;
+        std::vector<float> values(own);
+        std::vector<float> whole(3 * own);
+        std::vector<std::vector<float>> storage(3, std::vector<float>(1'000));
+        const std::vector<Buffer> parts(storage.begin(), storage.end());
+        const std::vector<ConstBuffer> inputs(storage.begin(), storage.end());
+        try {
+          if (operation == 0) group.gather(parts, values, 0).wait();
+          if (operation == 1) group.scatter(values, inputs, 0).wait();
+          if (operation == 2) group.all_to_all(Buffer(whole), whole).wait();
+        } catch (const Error& error) {
+          const std::string text = error.what();
+          if (error.kind() != ErrorKind::mismatch) return;
+          require(text.find("999") != std::string::npos && text.find("1000") != std::string::npos, text);
+          require(text.find("rank 2 calls") != std::string::npos, text);
+          require(text.find("collective_parts_test.cpp:") != std::string::npos, text);
+          ++told;
+        }
+      });
+      CHECK(told >= 1);
+    }
   }
 }

@@ -1,0 +1,164 @@
+// Groups that end, are aborted, or wait for somebody in vain; and calls that are refused.
+// What a group checks, names and breaks; what its collectives compute is in collectives_test.cpp.
+#include <ddp/process_group.h>
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+
+#include "support/backends_under_test.h"
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+#include "support/scripted_backend.h"
+
+using namespace ddp;
+using namespace ddp::test;
+using namespace std::chrono_literals;
+
+TEST_CASE("an aborted group lets nobody wait") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
+      std::vector<float> values(1000);
+      if (self.rank() == 1) return self.waits_for_the_others();
+      Work running = self.group().all_reduce(values);
+      Work waiting = self.group().barrier();
+      require(!running.wait_for(5ms), "alone");
+      self.group().abort();
+      require(outcome_of([&] { running.wait(); }).kind == ErrorKind::aborted, "running");
+      require(outcome_of([&] { waiting.wait(); }).kind == ErrorKind::aborted, "waiting");
+      require(outcome_of([&] { self.group().barrier().wait(); }).kind == ErrorKind::aborted, "later");
+    });
+  }
+}
+
+TEST_CASE("after its end a group refuses calls") {
+  RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<float> values(1000, 1.0F);
+    Work work = self.group().all_reduce(values);
+    self.group().finalize();
+    require(work.done() && values[999] == 2.0F, "what was called before is done");
+    const RankOutcome late = outcome_of([&] { self.group().barrier().wait(); });
+    require(late.kind == ErrorKind::aborted && late.message.find("finalized") != std::string::npos, late.message);
+    const int other = 1 - self.rank();
+    const std::vector<std::function<void()>> calls = {[&] { self.group().send(values, other).wait(); },
+                                                      [&] { self.group().recv(values, other).wait(); },
+                                                      [&] { self.group().monitored_barrier(); },
+                                                      [&] {
+                                                        (void)self.group().new_group(std::vector{0, 1});
+                                                      },
+                                                      [&] { (void)self.group().split(0); },
+                                                      [&] { (void)self.group().allocate(1, DataType::f32); }};
+    for (const auto& call : calls) {
+      const RankOutcome refused = outcome_of(call);
+      require(refused.kind == ErrorKind::aborted, refused.message);
+      require(refused.message.find("finalized") != std::string::npos, refused.message);
+    }
+  });
+}
+
+TEST_CASE("what is aborted knows which operation it was") {
+  RankThreads(gloo_backend().make, 1).all_succeed([](RankThreads::Rank& self) {
+    std::vector<float> values(10);
+    self.group().abort();
+    try {
+      self.group().all_reduce(values).wait();
+      require(false, "it is aborted");
+    } catch (const OperationError& error) {
+      require(error.kind() == ErrorKind::aborted && error.operation().name == "all_reduce", error.what());
+      require(error.operation().sequence == 1 && error.operation().rank == 0, error.what());
+    }
+  });
+}
+
+TEST_CASE("memory that is none, or that the backend cannot reach, is refused before anybody is asked") {
+  for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
+    RankThreads(backend.make, 2).all_succeed([](RankThreads::Rank& self) {
+      expect_error(ErrorKind::invalid_argument, {"all_reduce: f32[4]", "null pointer"}, [&] {
+        (void)self.group().all_reduce({nullptr, 4, DataType::f32});
+      });
+      float value = 0;
+      expect_error(ErrorKind::unavailable, {"send: f32[1]", "GPU memory", "nccl"}, [&] {
+        (void)self.group().send(Buffer(&value, 1, DataType::f32, DeviceType::cuda), 1 - self.rank());
+      });
+      self.group().all_reduce({nullptr, 0, DataType::f32}).wait();
+      std::vector<float> values(4, 1.0F);
+      self.group().all_reduce(values).wait();
+      require(values[0] == 2, "nothing is broken");
+    });
+  }
+}
+
+TEST_CASE("who comes to a monitored barrier when rank 0 has given up is told that, at once") {
+  RankThreads(cpu_near().make, 3).all_succeed([](RankThreads::Rank& self) {
+    if (self.rank() == 1) self.waits_for(2);
+    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(100ms); });
+    require(late.kind == ErrorKind::timeout, late.message);
+    const std::string expected = self.rank() == 0 ? "rank 1 did not come within 0.1 s" : "rank 1 did not come";
+    require(late.message.find(expected) != std::string::npos, late.message);
+    if (self.rank() == 1) require(late.message.find("rank 0 had given up") != std::string::npos, late.message);
+  });
+}
+
+TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
+  RankThreads(cpu_near().make, 4).all_succeed([](RankThreads::Rank& self) {
+    self.group().monitored_barrier();
+    if (self.rank() % 2 == 1) {
+      self.waits_for(2);
+      return;
+    }
+    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(100ms); });
+    require(late.kind == ErrorKind::timeout, late.message);
+    require(late.message.find("ranks 1, 3 did not come within 0.1 s") != std::string::npos, late.message);
+  });
+}
+
+TEST_CASE("groups may be dropped as soon as they are made") {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    INFO(backend.name);
+    RankThreads(backend.make, 4).all_succeed([](RankThreads::Rank& self) {
+      const std::vector<int> all = {0, 1, 2, 3};
+      for (int i = 0; i < 12; ++i) {
+        ProcessGroup group = self.group().new_group(all);
+        std::vector<float> values(100, 1.0F);
+        if (i % 2 == 0) group.all_reduce(values).wait();
+        require(values[99] == (i % 2 == 0 ? 4.0F : 1.0F), "sum");
+      }
+    });
+  }
+}
+
+TEST_CASE("the rank that everybody waits for is named") {
+  for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
+    INFO(backend.name);
+    for (const bool is_transfer : {false, true}) {
+      RankThreads(backend.make, 3, 200ms).all_succeed([&](RankThreads::Rank& self) {
+        if (self.rank() == 1) return self.waits_for(2);
+        std::vector<float> values(100'000);
+        const RankOutcome late = outcome_of([&] {
+          if (is_transfer) return self.group().recv(values, 1).wait();
+          self.group().all_reduce(values).wait();
+        });
+        require(late.kind == ErrorKind::timeout, late.message);
+        require(late.message.find("rank 1 did not take part within 0.2 s") != std::string::npos, late.message);
+      });
+    }
+  }
+}
+
+TEST_CASE("a group is not made with a member that has ended") {
+  for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
+    INFO(backend.name);
+    RankThreads(backend.make, 3).all_succeed([](RankThreads::Rank& self) {
+      const std::vector<int> all = {0, 1, 2};
+      if (self.rank() == 1) {
+        ProcessGroup left = std::move(self.group());
+        return;
+      }
+      const RankOutcome lost = outcome_of([&] { (void)self.group().new_group(all, "pipeline"); });
+      require(lost.kind == ErrorKind::peer_lost, lost.message);
+      require(lost.message.find("new_group 'pipeline' of ranks 0, 1, 2: rank 1 has ended") != std::string::npos,
+              lost.message);
+    });
+  }
+}
