@@ -67,8 +67,8 @@ std::string part_difference(const Call& call, const HostGroup& host, std::size_t
   const int peer_rank = host.rank_of(peer);
   const Movement own = movement_of(call, host);
   const auto sentence = [](int giver, std::uint64_t given, int taker, std::uint64_t taken) {
-    return "rank " + std::to_string(giver) + " gives rank " + std::to_string(taker) + " " + std::to_string(given) +
-           " elements, and rank " + std::to_string(taker) + " has a buffer for " + std::to_string(taken);
+    return "rank " + std::to_string(giver) + " gives " + std::to_string(given) + " elements to rank " +
+           std::to_string(taker) + ", which has a buffer for " + std::to_string(taken);
   };
   const std::uint64_t given = own.given_to(peer_rank).count;
   const std::uint64_t taken = own.taken_from(peer_rank).count;

@@ -52,11 +52,11 @@ Entry decode(const std::string& text) {
 // As long as the store waits for keys, but no longer than all who are to write them are there.
 void await(Store& store, std::span<const std::string> keys, const std::function<void()>& look_around) {
   const auto end = std::chrono::steady_clock::now() + store.timeout();
-  while (std::chrono::steady_clock::now() < end) {
+  while (true) {
     try {
       return store.wait(keys, limits::kMeetingLook);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::timeout) throw;
+      if (error.kind() != ErrorKind::timeout || std::chrono::steady_clock::now() > end) throw;
     }
     look_around();
   }
