@@ -165,6 +165,20 @@ TEST_CASE("ranks of different machines compare their calls when that is asked fo
   }
 }
 
+TEST_CASE("all ranks of all machines hear of a difference, also where some are on one machine") {
+  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+    INFO(backend.name);
+    RankThreads(backend.make, 4)
+        .on([](int rank) { return std::string(rank < 2 ? "a" : "b"); })
+        .with_detail()
+        .all_fail(ErrorKind::mismatch, {"broadcast from rank 1 #1", "broadcast from rank 0 #1"},
+                  [](RankThreads::Rank& self) {
+                    std::vector<float> values(1'000);
+                    self.group().broadcast(values, self.rank() == 3 ? 1 : 0).wait();
+                  });
+  }
+}
+
 TEST_CASE("ranks of different machines that differ time out instead of taking each other's data") {
   RankThreads(gloo_backend().make, 2, 200ms)
       .on([](int rank) { return std::string(1, static_cast<char>('a' + rank)); })
@@ -184,7 +198,8 @@ TEST_CASE("parts of different sizes on both sides are a mismatch") {
       self.group().gather(self.rank() == 0 ? Buffer(all) : Buffer(), values, 0).wait();
     });
     CHECK(ended[0].kind == ErrorKind::mismatch);
-    CHECK_THAT(ended[0].message, Catch::Contains("rank 1 gives 40000 elements to rank 0, which has a buffer for 30000"));
+    CHECK_THAT(ended[0].message,
+               Catch::Contains("rank 1 gives 40000 elements to rank 0, which has a buffer for 30000"));
     CHECK(ended[1].kind);
   }
   const auto ended = RankThreads(cpu_near().make, 2).outcomes([](RankThreads::Rank& self) {
