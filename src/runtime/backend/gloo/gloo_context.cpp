@@ -232,15 +232,19 @@ class Connections : public GlooContext {
   void connect_all(const BackendOptions& options, std::shared_ptr<gloo::transport::Device> device,
                    const std::shared_ptr<ddp::Store>& store) {
     const auto key_of = [](int rank) { return "came/" + std::to_string(rank); };
-    std::packaged_task<void()> task(
-        [=, loop = hurried_loop_, context = context_, key = key_of(options.rank)]() mutable {
-          store->set(key, "");
-          GlooStore gloo_store(store);
-          guarded([&] { context->connectFullMesh(gloo_store, device); });
-          const std::string all = "all";
-          if (store->add("connected", 1) == context->size) store->set(all, "");
-          store->wait({&all, 1}, store->timeout());
-        });
+    std::packaged_task<void()> task([store, key = key_of(options.rank), loop = hurried_loop_, context = context_,
+                                     device = std::move(device)]() mutable {
+      store->set(key, "");
+      GlooStore gloo_store(store);
+      guarded([&] { context->connectFullMesh(gloo_store, device); });
+      const std::string all = "all";
+      if (store->add("connected", 1) == context->size) store->set(all, "");
+      // From here on they are the group's alone.
+      device.reset();
+      context.reset();
+      loop.reset();
+      store->wait({&all, 1}, store->timeout());
+    });
     std::future<void> connected = task.get_future();
     const auto deadline = Clock::now() + options.timeout;
     std::thread(std::move(task)).detach();

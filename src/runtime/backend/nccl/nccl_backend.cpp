@@ -212,6 +212,8 @@ void NcclBackend::guarded(const Call& call, Deed&& deed) {
     enter();
     deed();
   } catch (const Error& error) {
+    // Whatever NCCL makes of it when another thread aborts it under an operation.
+    if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
     if (is_transfer(call.operation)) {
       if (NcclLane* lane = lane_of(call); lane != nullptr) lane->abort();
       throw;
