@@ -222,10 +222,10 @@ void GroupCore::require_open(const std::string& function) const {
 // Backends trust what they get.
 void GroupCore::require_memory(const Call& call) const {
   const auto check = [&](const ConstBuffer& buffer) {
-    if (buffer.count == 0) return;
+    const bool reachable = buffer.device == DeviceType::cpu || backend_->has_gpu();
+    if (buffer.count == 0 || (buffer.data != nullptr && reachable)) return;
     const std::string what = std::string(to_string(call.operation)) + ": " + ddp::describe(buffer);
     if (buffer.data == nullptr) throw Error(ErrorKind::invalid_argument, what + " has no memory (a null pointer)");
-    if (buffer.device == DeviceType::cpu || backend_->has_gpu()) return;
     throw Error(ErrorKind::unavailable,
                 what + " is in GPU memory, which backend " + backend_name_ + " cannot reach. Use nccl.");
   };
@@ -300,8 +300,10 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
     if (members[i] == rank()) made.options.rank = static_cast<int>(i);
   }
   made.options.size = static_cast<int>(members.size());
-  made.options.look_around = [host = description_.options.host,
+  // Not kept alive by the part: its end is what tells the other ranks that this one has left.
+  made.options.look_around = [whole = std::weak_ptr(description_.options.host),
                               all = std::vector<int>(members.begin(), members.end())] {
+    const std::shared_ptr<HostGroup> host = whole.lock();
     for (std::size_t peer = 0; host && peer < host->size(); ++peer) {
       const int rank = host->rank_of(peer);
       if (peer == host->own() || !host->ended(peer) || std::find(all.begin(), all.end(), rank) == all.end()) continue;

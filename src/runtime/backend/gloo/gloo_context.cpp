@@ -245,12 +245,7 @@ class Connections : public GlooContext {
       loop.reset();
       store->wait({&all, 1}, store->timeout());
     });
-    std::future<void> connected = task.get_future();
-    const auto deadline = Clock::now() + options.timeout;
-    std::thread(std::move(task)).detach();
-    while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
-      if (watch_.lost()) throw_lost(Error(ErrorKind::peer_lost, ""));
-      if (Clock::now() < deadline) continue;
+    const auto throw_late = [&] {
       std::vector<int> missing;
       for (int rank = 0; rank < options.size; ++rank) {
         const std::string key = key_of(rank);
@@ -259,11 +254,19 @@ class Connections : public GlooContext {
       if (!missing.empty()) throw late_error(std::move(missing), options.timeout);
       throw Error(ErrorKind::timeout,
                   "the ranks could not all connect within " + base::human_duration(options.timeout));
+    };
+    std::future<void> connected = task.get_future();
+    const auto deadline = Clock::now() + options.timeout;
+    std::thread(std::move(task)).detach();
+    while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
+      if (watch_.lost()) throw_lost(Error(ErrorKind::peer_lost, ""));
+      if (Clock::now() >= deadline) throw_late();
     }
     try {
       connected.get();
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::peer_lost) throw_lost(error);
+      if (error.kind() == ErrorKind::timeout) throw_late();
       throw;
     }
   }

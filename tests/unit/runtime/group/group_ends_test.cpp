@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <functional>
+#include <optional>
 
 #include "support/backends_under_test.h"
 #include "support/expect_error.h"
@@ -161,4 +162,23 @@ TEST_CASE("a group is not made with a member that has ended") {
               lost.message);
     });
   }
+}
+
+TEST_CASE("a group whose part lives on can be left, and the others notice") {
+  RankThreads(cpu_near().make, 2).all_succeed([](RankThreads::Rank& self) {
+    const int rank = self.rank();
+    std::optional<ProcessGroup> part;
+    {
+      std::optional<ProcessGroup> whole(std::move(self.group()));
+      part.emplace(whole->new_group(std::vector{0, 1}));
+      if (rank == 0) {
+        std::vector<float> values(4);
+        const RankOutcome lost = outcome_of([&] { whole->all_reduce(values).wait(); });
+        require(lost.kind == ErrorKind::peer_lost, lost.message);
+      }
+    }
+    std::vector<float> values(4, 1.0F);
+    part->all_reduce(values).wait();
+    require(values[0] == 2, "the part works");
+  });
 }
