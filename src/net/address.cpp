@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -122,6 +123,20 @@ bool is_own_address(const IpAddress& address) {
   const int error = bind_to(address);
   if (error == EADDRNOTAVAIL) return false;
   return (error == 0 && binding_tells(address.is_v6)) || is_of_an_interface(address);
+}
+
+std::optional<IpAddress> own_address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* first = nullptr;
+  if (::getaddrinfo(host.c_str(), "1", &hints, &first) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(first, &::freeaddrinfo);
+  for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
+    const base::UniqueFd fd(::socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!fd || ::connect(fd.get(), each->ai_addr, each->ai_addrlen) != 0) continue;
+    if (const auto own = own_endpoint(fd.get())) return own->address;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ddp::net

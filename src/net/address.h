@@ -43,4 +43,8 @@ std::optional<Endpoint> own_endpoint(int fd);
 // want of descriptors. Some microseconds.
 bool is_own_address(const IpAddress& address);
 
+// The address under which this machine is seen by `host` (a name or an address), as the routes say; nothing is sent.
+// Nothing if there is no way to it.
+std::optional<IpAddress> own_address_towards(const std::string& host);
+
 }  // namespace ddp::net

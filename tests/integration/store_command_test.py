@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import struct
@@ -13,7 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from launched_job import LAUNCHER, Job, Skip, command_of, eventually, processes, python, run_tests, test  # noqa: E402
+from launched_job import LAUNCHER, Job, Skip, command_of, eventually, processes, python, run_tests, test, two_machines  # noqa: E402
 
 INTERPRETER = os.environ.get("DDP_TEST_PYTHON", "/usr/bin/python3")
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -365,37 +364,6 @@ def wrong_token() -> None:
         assert answer.returncode == 2 and "chmod 600" in answer.stderr, answer
         answer = command("--join", store.where, "--auth-token-file", other, environment={"DDP_AUTH_TOKEN": TOKEN})
         assert answer.returncode == 2 and "both give a token" in answer.stderr, answer
-
-
-@contextlib.contextmanager
-def two_machines():
-    """Words that run what follows on the machine 10.98.76.1, and on 10.98.76.2: network namespaces with a cable."""
-    if not shutil.which("ip") or not shutil.which("nsenter"):
-        raise Skip("ip or nsenter is missing")
-    machines = []
-    try:
-        for _ in range(2):
-            machine = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo && exec sleep 600"], stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL)
-            machines.append(machine)
-            if not machine.stdout.readline():
-                raise Skip("unshare --net is not permitted")
-        words = [["nsenter", "-t", str(machine.pid), "-n"] for machine in machines]
-        steps = [[*words[0], "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns",
-                  str(machines[1].pid)]]
-        for i in range(2):
-            steps += [[*words[i], "ip", "addr", "add", f"10.98.76.{i + 1}/24", "dev", f"cable{i}"],
-                      [*words[i], "ip", "link", "set", f"cable{i}", "up"], [*words[i], "ip", "link", "set", "lo", "up"]]
-        for step in steps:
-            result = subprocess.run(step, capture_output=True, text=True)
-            if result.returncode != 0:
-                raise Skip(f"{' '.join(step[4:])}: {result.stderr.strip()}")
-        yield words
-    finally:
-        for machine in machines:
-            machine.kill()
-            machine.wait()
-            machine.stdout.close()
 
 
 @test("store", "programs of another machine may use the store while it has joined, and not before or after")

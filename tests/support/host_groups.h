@@ -1,6 +1,7 @@
 // The ranks of one machine, met, as objects of this process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,7 +13,9 @@
 
 namespace ddp::test {
 
-inline std::vector<std::shared_ptr<HostGroup>> meet_on_one_host(int size) {
+// `machine_of`: those with the same name are on one machine.
+inline std::vector<std::shared_ptr<HostGroup>> meet_on_hosts(int size,
+                                                             const std::function<std::string(int rank)>& machine_of) {
   const auto store = make_memory_store(kPatience);
   std::vector<std::shared_ptr<HostGroup>> groups(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
@@ -22,11 +25,16 @@ inline std::vector<std::shared_ptr<HostGroup>> meet_on_one_host(int size) {
       options.rank = rank;
       options.size = size;
       options.timeout = kPatience;
+      options.machine = machine_of(rank);
       groups[static_cast<std::size_t>(rank)] = HostGroup::meet(options, *store);
     });
   }
   for (std::thread& thread : threads) thread.join();
   return groups;
+}
+
+inline std::vector<std::shared_ptr<HostGroup>> meet_on_one_host(int size) {
+  return meet_on_hosts(size, [](int) { return ""; });
 }
 
 }  // namespace ddp::test

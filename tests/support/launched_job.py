@@ -7,6 +7,7 @@ A test is a function with a row of docs/reference/supervision.md and a sentence.
 It exits with 1 when one fails, and with 77 when none could run.
 """
 import collections.abc
+import contextlib
 import itertools
 import os
 import pathlib
@@ -215,6 +216,38 @@ def with_mounts(script: str) -> list[str]:
     if not shutil.which("unshare") or subprocess.run([*words, "true"], capture_output=True).returncode != 0:
         raise Skip(f"unshare --mount is not permitted, or this in it: {script}")
     return words
+
+
+@contextlib.contextmanager
+def two_machines():
+    """Words that run what follows on the machine 10.98.76.1, and on 10.98.76.2: network namespaces, joined by the
+    interfaces cable0 and cable1."""
+    if not shutil.which("ip") or not shutil.which("nsenter"):
+        raise Skip("ip or nsenter is missing")
+    machines = []
+    try:
+        for _ in range(2):
+            machine = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo && exec sleep 600"], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL)
+            machines.append(machine)
+            if not machine.stdout.readline():
+                raise Skip("unshare --net is not permitted")
+        words = [["nsenter", "-t", str(machine.pid), "-n"] for machine in machines]
+        steps = [[*words[0], "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns",
+                  str(machines[1].pid)]]
+        for i in range(2):
+            steps += [[*words[i], "ip", "addr", "add", f"10.98.76.{i + 1}/24", "dev", f"cable{i}"],
+                      [*words[i], "ip", "link", "set", f"cable{i}", "up"], [*words[i], "ip", "link", "set", "lo", "up"]]
+        for step in steps:
+            result = subprocess.run(step, capture_output=True, text=True)
+            if result.returncode != 0:
+                raise Skip(f"{' '.join(step[4:])}: {result.stderr.strip()}")
+        yield words
+    finally:
+        for machine in machines:
+            machine.kill()
+            machine.wait()
+            machine.stdout.close()
 
 
 def cgroup_mount(kind: str) -> pathlib.Path | None:

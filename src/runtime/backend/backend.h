@@ -18,6 +18,7 @@
 namespace ddp {
 
 class HostGroup;
+class LostRank;
 
 struct BackendOptions {
   int rank = 0;
@@ -27,9 +28,14 @@ struct BackendOptions {
   std::string machine;                           // ranks with the same one are on one machine; empty: found out
   std::shared_ptr<HostGroup> host;               // the ranks of this machine, when they have met
   std::chrono::milliseconds connect_timeout{0};  // of the connecting, where a backend can end it; 0: timeout
+  std::string store_host;                        // where the ranks' store is served; empty: unknown
   std::vector<int> world_ranks;                  // of each rank of a sub-group; empty: of the world itself
   std::shared_ptr<Store> world_store;            // of a sub-group's world
   std::function<void()> look_around;             // of a sub-group: throws if a member is known to be gone; may be empty
+  std::shared_ptr<LostRank> lost_rank;           // of a group on several machines, when they have met
+  // Where a rank meets others for all of its machine: by that meeting's numbers, the rank of the group that is meant,
+  // and those for which it stands. Empty: the ranks of the group.
+  std::vector<std::vector<int>> stands_for;
 };
 
 // A stream of this rank's GPU beside the program's own, and times on any stream. Any thread, one at a time.

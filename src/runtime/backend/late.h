@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -20,6 +21,15 @@ inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeou
           (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " did not take part within " +
               base::human_duration(timeout),
           ranks.front()};
+}
+
+// The same where one or more ranks of each other machine are waited for, which may in turn wait for those behind them.
+inline Error late_machines_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
+  if (ranks.size() == 1) return late_error(std::move(ranks), timeout);
+  std::sort(ranks.begin(), ranks.end());
+  return {ErrorKind::timeout, "of ranks " + base::rank_list(ranks) +
+                                  ", on other machines, some did not take part within " +
+                                  base::human_duration(timeout)};
 }
 
 }  // namespace ddp

@@ -122,6 +122,9 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   group.options.size = environment.world_size;
   group.options.local_rank = environment.local_rank;
   group.options.timeout = options.timeout;
+  if (!options.store && method.kind == InitMethod::Kind::tcp) group.options.store_host = method.host;
+  if (!options.store && method.kind == InitMethod::Kind::environment)
+    group.options.store_host = environment.master_addr;
   group.detail = environment.detail;
   const Probed probed = probe_backends(requested, group.options);
 

@@ -3,36 +3,17 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <exception>
-#include <optional>
 
 #include "base/text.h"
 #include "runtime/error_file.h"
-#include "runtime/host/contract.h"
+#include "runtime/group/group_runner.h"
+#include "runtime/group/lost_rank.h"
 #include "runtime/host/host_group.h"
 #include "runtime/progress/board.h"
 
 namespace ddp {
 namespace {
-
-// Whether no rank gives or gets anything, which each can see in its own call.
-bool moves_nothing(const Call& call) {
-  switch (call.operation) {
-    case Operation::all_reduce:
-    case Operation::reduce:
-    case Operation::broadcast:
-      return call.output.count == 0;
-    case Operation::all_gather:
-      return call.output.count == 0 && std::all_of(call.output_parts.begin(), call.output_parts.end(),
-                                                   [](const Buffer& part) { return part.count == 0; });
-    case Operation::reduce_scatter:
-      return call.input.count == 0;
-    default:
-      return false;
-  }
-}
 
 std::vector<std::string> numbers(std::span<const int> ranks) {
   std::vector<std::string> result;
@@ -40,161 +21,22 @@ std::vector<std::string> numbers(std::span<const int> ranks) {
   return result;
 }
 
+void meet_ranks(GroupDescription& group) {
+  group.options.host = HostGroup::meet(group.options, *group.store);
+  group.options.lost_rank =
+      group.options.host->holds_all() ? nullptr : std::make_shared<LostRank>(group.options.host, group.store);
+}
+
 }  // namespace
 
 using std::chrono::milliseconds;
-
-// Shows each collective to the ranks of this machine, and has the backend carry it out. May outlive the group, when an
-// exception ends it.
-class GroupCore::Runner : public CallRunner {
- public:
-  Runner(const GroupDescription& description, std::shared_ptr<Backend> backend, std::shared_ptr<GroupProgress> progress)
-      : group_(description.name),
-        rank_(description.options.rank),
-        size_(description.options.size),
-        host_(description.options.host),
-        compares_all_(description.detail && !(host_ && host_->holds_all())),
-        backend_(std::move(backend)),
-        progress_(std::move(progress)) {}
-
-  void called(const Call& call) override { progress_->called(call); }
-
-  std::size_t begins_ahead() const override { return backend_->begins_ahead(); }
-
-  bool begin(std::span<const Call* const> calls) override {
-    std::vector<const Call*> moving;
-    for (const Call* call : calls) {
-      const bool is_collective = !is_transfer(call->operation);
-      if (is_collective) guarded(*call, [&] { show(*call); });
-      if (is_collective && compares_all_) return false;
-      if (!moves_nothing(*call)) moving.push_back(call);
-    }
-    if (moving.empty()) return false;
-    // Which of several fails to begin cannot be known; the first is named.
-    const bool begun = guarded(*calls.front(), [&] { return backend_->begin(moving); });
-    for (const Call* call : calls) {
-      if (begun) progress_->started(*call);
-    }
-    return begun;
-  }
-
-  void join_stream(const Call& call) override { backend_->join_stream(call); }
-
-  void run(const Call& call) override {
-    guarded(call, [&] {
-      if (!is_transfer(call.operation)) {
-        show(call);
-        if (compares_all_) compare_all(call);
-      }
-      progress_->started(call);
-      if (!moves_nothing(call)) backend_->run(call);
-    });
-    if (host_ && !is_transfer(call.operation)) host_->own_area().done = call.sequence;
-    progress_->finished(call);
-  }
-
-  std::string describe(const Call& call) const override {
-    return "rank " + std::to_string(rank_) + (group_ == "world" ? "" : " of group '" + group_ + "'") + ": " +
-           ddp::describe(call);
-  }
-  OperationError::Operation identify(const Call& call) const override {
-    return {group_, rank_, std::string(to_string(call.operation)), call.sequence};
-  }
-
- private:
-  void show(const Call& call) {
-    if (!host_ || shown_ >= call.sequence) return;
-    shown_ = call.sequence;
-    show_call(*host_, call);
-    if (!compares_all_) compare_calls(*host_, call);
-  }
-
-  // Between machines: a collective before the collective, in which each rank says what it calls. All ranks hear of a
-  // difference in it.
-  void compare_all(const Call& call) {
-    constexpr std::size_t kBytes = 256;
-    std::vector<char> own(kBytes);
-    std::memcpy(own.data(), &call.fingerprint, sizeof call.fingerprint);
-    const std::string text = describe_with_place(call);
-    std::copy_n(text.begin(), std::min(text.size(), kBytes - sizeof call.fingerprint - 1),
-                own.begin() + sizeof call.fingerprint);
-    std::vector<char> all(kBytes * static_cast<std::size_t>(size_));
-    Call question;
-    question.operation = Operation::all_gather;
-    question.input = {own.data(), own.size(), DataType::u8};
-    question.output = {all.data(), all.size(), DataType::u8};
-    question.timeout = call.timeout;
-    question.sequence = call.sequence | std::uint64_t{1} << 61;
-    question.fingerprint = fingerprint_of(question, size_);
-    backend_->run(question);
-    for (int other = 0; other < size_; ++other) {
-      const char* said = all.data() + kBytes * static_cast<std::size_t>(other);
-      if (std::memcmp(said, own.data(), sizeof call.fingerprint) == 0) continue;
-      throw Error(ErrorKind::mismatch, describe_difference(rank_, text, other, said + sizeof call.fingerprint), other);
-    }
-  }
-
-  template <typename Deed>
-  decltype(std::declval<Deed>()()) guarded(const Call& call, Deed&& deed) {
-    try {
-      return deed();
-    } catch (const Error& error) {
-      fail(call, error);
-    }
-  }
-
-  [[noreturn]] void fail(const Call& call, const Error& error) {
-    std::optional<Error> cause;
-    if (!is_transfer(call.operation)) {
-      // Whatever the backend says: if the ranks have called different things, that is why.
-      if (host_ && error.kind() != ErrorKind::mismatch) cause = difference(call);
-      if (host_) host_->say_failed();
-      backend_->abort();
-    }
-    if (!cause && error.kind() == ErrorKind::peer_lost && error.peer() == Error::kNobody) cause = dead_peer(error);
-    const Error& told = cause ? *cause : error;
-    const OperationError failure(told.kind(), describe(call) + ": " + told.what(), told.peer(), identify(call));
-    // So that the launcher can tell a victim from the rank that failed first. What was aborted was so because of
-    // something else.
-    if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what());
-    throw failure;
-  }
-
-  // A rank of this machine that has ended without a word, where the backend knows only that somebody has.
-  std::optional<Error> dead_peer(const Error& error) const {
-    for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
-      if (peer == host_->own() || host_->area(peer).state != RankState::working || !host_->gone(peer)) continue;
-      const int rank = host_->rank_of(peer);
-      return Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended (" + error.what() + ")", rank);
-    }
-    return std::nullopt;
-  }
-
-  std::optional<Error> difference(const Call& call) const {
-    try {
-      compare_calls(*host_, call);
-      return std::nullopt;
-    } catch (const Error& mismatch) {
-      return mismatch;
-    }
-  }
-
-  const std::string group_;
-  const int rank_;
-  const int size_;
-  const std::shared_ptr<HostGroup> host_;
-  const bool compares_all_;
-  const std::shared_ptr<Backend> backend_;
-  const std::shared_ptr<GroupProgress> progress_;
-  std::atomic<std::uint64_t> shown_ = 0;  // begin() and run() may come from two threads
-};
 
 GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> backend)
     : description_(std::move(description)),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
       progress_(std::make_shared<GroupProgress>(process_board(), description_.name, rank(), size())),
-      collectives_(std::make_shared<Runner>(description_, backend_, progress_)) {}
+      collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {}
 
 GroupCore::~GroupCore() {
   if (std::uncaught_exceptions() == 0) return;
@@ -207,7 +49,7 @@ OperationQueue& GroupCore::queue_of(const Call& call) {
   const std::lock_guard lock(mutex_);
   auto& lane = lanes_[{call.operation, call.peer}];
   if (!lane) {
-    lane = std::make_unique<OperationQueue>(std::make_shared<Runner>(description_, backend_, progress_));
+    lane = std::make_unique<OperationQueue>(std::make_shared<GroupRunner>(description_, backend_, progress_));
     if (!closed_by_.empty()) lane->close(closed_by_);
   }
   return *lane;
@@ -285,7 +127,7 @@ std::unique_ptr<GroupCore> GroupCore::split_off(int color, std::span<const int> 
     return nullptr;
   }
   GroupDescription made = describe_group(members, std::move(name));
-  made.options.host = HostGroup::meet(made.options, *made.store);
+  meet_ranks(made);
   auto backend = backend_->split(made.options, made.store, color);
   return std::make_unique<GroupCore>(std::move(made), std::move(backend));
 }
@@ -323,7 +165,7 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
 }
 
 std::unique_ptr<GroupCore> GroupCore::open(GroupDescription description) {
-  description.options.host = HostGroup::meet(description.options, *description.store);
+  meet_ranks(description);
   auto backend = description.make_backend(description.options, description.store);
   return std::make_unique<GroupCore>(std::move(description), std::move(backend));
 }

@@ -66,7 +66,6 @@ class GroupCore {
   void monitored_barrier(std::chrono::milliseconds timeout);
 
  private:
-  class Runner;
   void require_memory(const Call& call) const;
   GroupDescription describe_group(std::span<const int> members, std::string name);
   OperationQueue& queue_of(const Call& call);

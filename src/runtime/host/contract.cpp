@@ -41,47 +41,35 @@ CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t seq
   return host.area(index).records[sequence % kCallRecords];
 }
 
-bool has_parts(const Call& call, const HostGroup& host) {
-  const bool is_such = call.operation == Operation::gather || call.operation == Operation::scatter ||
-                       call.operation == Operation::all_to_all;
-  return is_such && host.group_size() <= static_cast<int>(kComparedParts);
-}
-
-Movement movement_of(const Call& call, const HostGroup& host) {
-  return {call, host.rank_of(host.own()), host.group_size()};
-}
-
-void show_parts(CallRecord& record, const Call& call, const HostGroup& host) {
-  record.part_ranks = has_parts(call, host) ? static_cast<std::uint8_t>(host.group_size()) : 0;
-  const Movement own = movement_of(call, host);
-  for (int rank = 0; rank < record.part_ranks; ++rank) {
-    record.gives[static_cast<std::size_t>(rank)] = own.given_to(rank).count;
-    record.takes[static_cast<std::size_t>(rank)] = own.taken_from(rank).count;
-  }
-}
-
-// How what one rank gives differs from what the other takes; empty if it does not.
-std::string part_difference(const Call& call, const HostGroup& host, std::size_t peer, const CallRecord& theirs) {
-  if (!has_parts(call, host) || theirs.part_ranks == 0) return "";
-  const int own_rank = host.rank_of(host.own());
-  const int peer_rank = host.rank_of(peer);
-  const Movement own = movement_of(call, host);
-  const auto sentence = [](int giver, std::uint64_t given, int taker, std::uint64_t taken) {
-    return "rank " + std::to_string(giver) + " gives " + std::to_string(given) + " elements to rank " +
-           std::to_string(taker) + ", which has a buffer for " + std::to_string(taken);
-  };
-  const std::uint64_t given = own.given_to(peer_rank).count;
-  const std::uint64_t taken = own.taken_from(peer_rank).count;
-  const std::uint64_t their_given = theirs.gives[static_cast<std::size_t>(own_rank)];
-  const std::uint64_t their_taken = theirs.takes[static_cast<std::size_t>(own_rank)];
-  if (given != their_taken) return sentence(own_rank, given, peer_rank, their_taken);
-  return their_given != taken ? sentence(peer_rank, their_given, own_rank, taken) : "";
-}
-
 }  // namespace
 
 std::string describe_with_place(const Call& call) {
   return describe(call) + place_in_program(call.site.file, call.site.line);
+}
+
+std::optional<PartCounts> part_counts(const Call& call, int rank, int size) {
+  const bool has_parts = call.operation == Operation::gather || call.operation == Operation::scatter ||
+                         call.operation == Operation::all_to_all;
+  if (!has_parts || size > static_cast<int>(kComparedParts)) return std::nullopt;
+  const Movement movement{call, rank, size};
+  PartCounts counts;
+  for (int other = 0; other < size; ++other) {
+    counts.gives[static_cast<std::size_t>(other)] = movement.given_to(other).count;
+    counts.takes[static_cast<std::size_t>(other)] = movement.taken_from(other).count;
+  }
+  return counts;
+}
+
+std::string part_difference(int rank, const PartCounts& own, int peer, const PartCounts& theirs) {
+  const auto sentence = [](int giver, std::uint64_t given, int taker, std::uint64_t taken) {
+    return "rank " + std::to_string(giver) + " gives " + std::to_string(given) + " elements to rank " +
+           std::to_string(taker) + ", which has a buffer for " + std::to_string(taken);
+  };
+  const auto self = static_cast<std::size_t>(rank);
+  const auto other = static_cast<std::size_t>(peer);
+  if (own.gives[other] != theirs.takes[self]) return sentence(rank, own.gives[other], peer, theirs.takes[self]);
+  if (theirs.gives[self] != own.takes[other]) return sentence(peer, theirs.gives[self], rank, own.takes[other]);
+  return "";
 }
 
 std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other) {
@@ -110,11 +98,10 @@ void show_call(HostGroup& host, const Call& call) {
   record.operation = static_cast<std::uint8_t>(call.operation);
   record.type = static_cast<std::uint8_t>(subject.type);
   record.op = call.op.kind;
-  show_parts(record, call, host);
+  if (const auto parts = part_counts(call, host.rank_of(host.own()), host.group_size())) record.parts = *parts;
   cut_to(record.name, call.name, false);
   cut_to(record.file, call.site.file, true);
   record.sequence.store(call.sequence, std::memory_order_release);
-  host.own_area().shown.store(call.sequence, std::memory_order_release);
   // Of two that show and compare at the same time, at least one sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -131,12 +118,15 @@ const CallRecord& shown_call(const HostGroup& host, std::size_t peer, const Call
 }
 
 void compare_calls(const HostGroup& host, const Call& call) {
+  const int rank = host.rank_of(host.own());
+  const std::optional<PartCounts> own_parts = part_counts(call, rank, host.group_size());
   for (std::size_t peer = 0; peer < host.size(); ++peer) {
     if (peer == host.own()) continue;
     const CallRecord* theirs = record_of(host, peer, call.sequence);
     if (theirs == nullptr) continue;
     const bool alike = theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint;
-    const std::string parts = alike ? part_difference(call, host, peer, *theirs) : "";
+    const std::string parts =
+        alike && own_parts ? part_difference(rank, *own_parts, host.rank_of(peer), theirs->parts) : "";
     if (alike && parts.empty()) continue;
     const CallRecord* ours = record_of(host, host.own(), call.sequence);
     const std::string own = ours == nullptr ? ddp::describe(call) : describe(*ours);

@@ -2,6 +2,7 @@
 // before he enters a collective that would hang or corrupt.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "runtime/group/call.h"
@@ -14,6 +15,14 @@ void show_call(HostGroup& host, const Call& call);
 
 // What messages say of a call and its place in the program.
 std::string describe_with_place(const Call& call);
+
+// What this call gives each rank of its group and takes from each, of `rank` in a group of `size`. Empty where all
+// ranks must give equal counts, and in groups of more than kComparedParts.
+std::optional<PartCounts> part_counts(const Call& call, int rank, int size);
+
+// What part_counts() of this rank and of a peer that calls the same says, if they do not fit: which rank gives which
+// how many elements too many or too few. Empty if they do.
+std::string part_difference(int rank, const PartCounts& own, int peer, const PartCounts& theirs);
 
 // The sentence for two ranks that call different things.
 std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other);

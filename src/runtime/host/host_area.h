@@ -10,7 +10,7 @@
 namespace ddp {
 
 inline constexpr std::uint32_t kHostAreaMagic = 0x41504444;  // "DDPA"
-inline constexpr std::uint32_t kHostAreaVersion = 3;
+inline constexpr std::uint32_t kHostAreaVersion = 4;
 inline constexpr std::size_t kCallRecords = 64;
 // Larger groups do not compare the counts of their parts before a call.
 inline constexpr std::size_t kComparedParts = 16;
@@ -22,6 +22,12 @@ struct alignas(64) SharedCounter {
 };
 
 enum class RankState : std::uint32_t { working, left, failed };
+
+// Where every rank may give every other one another count: elements for each rank, and from each.
+struct PartCounts {
+  std::array<std::uint64_t, kComparedParts> gives{};
+  std::array<std::uint64_t, kComparedParts> takes{};
+};
 
 // One collective call. The owner writes `sequence` last; readers that see it see the rest, until kCallRecords calls
 // later the place is used again.
@@ -41,12 +47,9 @@ struct alignas(64) CallRecord {
   std::uint8_t operation = 0;
   std::uint8_t type = 0;
   std::uint8_t op = 0;
-  std::uint8_t part_ranks = 0;  // how many of the counts below say something
-  std::array<char, 52> name{};
+  std::array<char, 53> name{};
   std::array<char, 64> file{};
-  // Where every rank may give every other one another count: elements for each rank, and from each.
-  std::array<std::uint64_t, kComparedParts> gives{};
-  std::array<std::uint64_t, kComparedParts> takes{};
+  PartCounts parts;  // of operations with such, in groups that are not larger
 };
 static_assert(sizeof(CallRecord) == 448);
 
@@ -70,7 +73,7 @@ struct HostArea {
   std::uint64_t stage_bytes = 0;
   std::uint64_t channel_bytes = 0;
   std::atomic<RankState> state = RankState::working;
-  std::atomic<std::uint64_t> shown = 0;  // sequence of the newest record
+  std::atomic<std::uint64_t> shown = 0;  // sequence of the newest collective that the owner has come to
   std::atomic<std::uint64_t> done = 0;   // … and of the newest collective that the owner has completed
   SharedCounter arrived;                 // rounds; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;

@@ -57,6 +57,12 @@ TEST_CASE("an IPv4 address is the same in a socket of IPv6") {
   CHECK(to_endpoint(v6("::fffe:10.1.2.3", 7)) != to_endpoint(v4("10.1.2.3", 7)));
 }
 
+TEST_CASE("a machine knows its address towards another one") {
+  CHECK(ddp::net::own_address_towards("127.0.0.1") == address("127.0.0.1"));
+  CHECK(ddp::net::own_address_towards("localhost")->is_loopback());
+  CHECK_FALSE(ddp::net::own_address_towards("no-such-host.invalid"));
+}
+
 TEST_CASE("addresses of other kinds are no endpoints") {
   sockaddr_storage name{};
   name.ss_family = AF_UNIX;

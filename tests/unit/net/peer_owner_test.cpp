@@ -168,6 +168,8 @@ TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
   name.sin_family = AF_INET;
   name.sin_port = htons(left->port);
   name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  // What is left of an earlier connection may have the same number.
+  REQUIRE(::setsockopt(heir.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
   REQUIRE(::bind(heir.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
   REQUIRE(::listen(heir.get(), 1) == 0);
   CHECK_FALSE(lookup.owner_of_peer(server.get()));

@@ -1,6 +1,10 @@
 #include "runtime/backend/cpu/machines.h"
 
+#include <ddp/error.h>
+
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/host/contract.h"
@@ -34,6 +38,7 @@ class MachinesBackend : public Backend {
     BackendOptions across = flat;
     across.rank = host_->machines()[static_cast<std::size_t>(options.rank)];
     across.size = static_cast<int>(counts.size());
+    across.stands_for = met_across(counts.size());
     across_ = make_gloo_backend(across, make_prefix_store("slice/" + std::to_string(host_->own()), store));
   }
 
@@ -50,6 +55,17 @@ class MachinesBackend : public Backend {
   void run(const Call& call) override { call.operation == Operation::all_reduce ? all_reduce(call) : flat_->run(call); }
 
  private:
+  // Of each machine: the rank that meets this one, before all others.
+  std::vector<std::vector<int>> met_across(std::size_t machines) const {
+    std::vector<std::vector<int>> result(machines);
+    for (int rank = 0; rank < host_->group_size(); ++rank) {
+      std::vector<int>& ranks = result[static_cast<std::size_t>(host_->machines()[static_cast<std::size_t>(rank)])];
+      ranks.push_back(rank);
+      if (ranks.size() == host_->own() + 1) std::swap(ranks.front(), ranks.back());
+    }
+    return result;
+  }
+
   // A factor is used up inside; the machines' sums are summed.
   void all_reduce(const Call& call) {
     const double factor = factor_of(call.op, host_->group_size());
@@ -91,7 +107,13 @@ class MachinesBackend : public Backend {
     step.sequence = (std::uint64_t{1} << 62) | number << 1 | which;
     step.fingerprint = fingerprint_of(step, static_cast<int>(host_->size()));
     show_call(*host_, step);
-    inside_->run(step);
+    try {
+      inside_->run(step);
+    } catch (const Error& error) {
+      if (which == 0 || error.kind() != ErrorKind::timeout) throw;
+      // It has come before; it may be a rank of another machine that it waits for.
+      throw Error(ErrorKind::timeout, std::string(error.what()) + ", or waits for ranks of other machines");
+    }
     step.sequence = number;
   }
 

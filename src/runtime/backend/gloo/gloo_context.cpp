@@ -13,16 +13,11 @@
 
 #include <ddp/error.h>
 
-#include <dlfcn.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -32,9 +27,10 @@
 #include "base/limits.h"
 #include "base/sigpipe_guard.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
+#include "runtime/backend/gloo/gloo_device.h"
 #include "runtime/backend/gloo/gloo_watch.h"
 #include "runtime/backend/late.h"
+#include "runtime/group/lost_rank.h"
 #include "runtime/host/host_group.h"
 
 namespace ddp {
@@ -70,8 +66,7 @@ class GlooStore : public gloo::rendezvous::Store {
   if (text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos) {
     throw Error(ErrorKind::timeout, "a rank did not take part in time (gloo: " + text + ")");
   }
-  throw Error(ErrorKind::peer_lost,
-              "the connection to another rank broke: that rank has ended, or given up (gloo: " + text + ")");
+  throw Error(ErrorKind::peer_lost, "the connection to it broke (gloo: " + text + ")");
 }
 
 // Runs a Gloo call and translates what it throws. Gloo writes to its sockets in this thread and in its device's, and a
@@ -91,75 +86,23 @@ auto guarded(Function&& function) {
   }
 }
 
-// On one machine every rank is reached over loopback. Which interface to use between machines is not decided here yet:
-// GLOO_SOCKET_IFNAME names it, else the host name's address is taken, as in PyTorch.
-gloo::transport::tcp::attr device_attributes(bool single_host) {
-  gloo::transport::tcp::attr attributes;
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // NOLINT(concurrency-mt-unsafe)
-  if (interface != nullptr && *interface != '\0') {
-    attributes.iface = interface;
-  } else if (single_host) {
-    attributes.hostname = "127.0.0.1";
-  }
-  return attributes;
-}
-
-// Newer builds of libtorch have a Gloo inside, whose symbols hide those of the library that we were built with: its
-// objects look otherwise.
-void require_own_gloo() {
-  Dl_info found{};
-  std::shared_ptr<gloo::transport::Device> (*create)(const gloo::transport::tcp::attr&) =
-      &gloo::transport::tcp::CreateDevice;
-  if (::dladdr(reinterpret_cast<void*>(create), &found) == 0 || found.dli_fname == nullptr) return;
-  const std::string_view file = found.dli_fname;
-  if (file.find("torch") == std::string_view::npos) return;
-  throw Error(ErrorKind::unavailable, "gloo: " + std::string(file) +
-                                          " has another Gloo inside, which hides libgloo.so.0. Start the program with "
-                                          "LD_PRELOAD=libgloo.so.0, or, on one machine, take backend cpu");
-}
-
-// Closing one of Gloo's connections waits until its thread has looked once more at what comes in, which, when nothing
-// does, happens every 10 ms: n ranks would part in n times that. While a HurriedLoop::Guard is there, the thread looks
-// all the time.
-class HurriedLoop : public gloo::transport::tcp::Handler {
- public:
-  explicit HurriedLoop(gloo::transport::Device& device)
-      : signal_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
-    // Without it all takes as long as it takes.
-    auto* tcp = dynamic_cast<gloo::transport::tcp::Device*>(&device);
-    if (tcp != nullptr && signal_) tcp->registerDescriptor(signal_.get(), EPOLLIN, this);
-  }
-  void handleEvents(int /*events*/) override {}
-
-  class Guard {
-   public:
-    explicit Guard(HurriedLoop& loop) : loop_(loop) { ::eventfd_write(loop_.signal_.get(), 1); }
-    ~Guard() { ::eventfd_read(loop_.signal_.get(), &value_); }
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-
-   private:
-    HurriedLoop& loop_;
-    eventfd_t value_ = 0;
-  };
-
- private:
-  const base::UniqueFd signal_;
-};
-
 class Connections : public GlooContext {
  public:
-  Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store) : watch_(options.host) {
-    require_own_gloo();
-    const auto attributes = device_attributes(options.host && options.host->holds_all());
-    auto device = guarded([&] { return gloo::transport::tcp::CreateDevice(attributes); });
+  Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store)
+      : on_one_machine_(options.host && options.host->holds_all()),
+        stands_for_(options.stands_for),
+        lost_rank_(options.lost_rank),
+        watch_(options.host) {
+    auto device = guarded([&] { return make_gloo_device(on_one_machine_, options.store_host); });
     hurried_loop_ = std::make_shared<HurriedLoop>(*device);
     context_ = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
     context_->setTimeout(options.timeout);
     connect_all(options, std::move(device), make_prefix_store("gloo", std::move(store)));
+    guarded([&] { watch_.look_at_connections(*context_); });
   }
   ~Connections() override {
     const HurriedLoop::Guard hurry(*hurried_loop_);
+    watch_.leave_connections();
     context_.reset();
   }
   Connections(const Connections&) = delete;
@@ -188,20 +131,35 @@ class Connections : public GlooContext {
     }
   }
 
-  // The rank of this machine that is the cause is named, if there is one. It may still be ending.
-  [[noreturn]] void throw_lost(const Error& error) const {
-    const auto end = Clock::now() + limits::kLostLook;
+  // Ranks in the group, of those that Gloo counts.
+  int rank_of(int rank) const { return stands_for_.empty() ? rank : stands_for_[static_cast<std::size_t>(rank)][0]; }
+  std::vector<int> all_behind(int rank) const {
+    return stands_for_.empty() ? std::vector{rank} : stands_for_[static_cast<std::size_t>(rank)];
+  }
+
+  // The rank of this machine that is the cause is named, if there is one. It may still be ending; where it may be one
+  // of another machine, that is not waited for.
+  Error lost_error(const Error& error) const {
+    const auto end = Clock::now() + (on_one_machine_ ? limits::kLostLook : milliseconds(0));
     std::optional<GlooWatch::Lost> lost = watch_.lost();
     while ((!lost || lost->failed) && Clock::now() < end) {
       std::this_thread::sleep_for(milliseconds(1));
       lost = watch_.lost();
     }
-    if (!lost) throw error;
-    throw Error(ErrorKind::peer_lost,
-                "rank " + std::to_string(lost->rank) +
-                    (lost->failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
-                lost->rank);
+    if (!lost) return error;
+    return {ErrorKind::peer_lost,
+            "rank " + std::to_string(lost->rank) +
+                (lost->failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
+            lost->rank};
   }
+
+  // What a failure is told as: a broken connection with its cause, and between machines as all tell it.
+  Error told_as(const Error& error) const {
+    const Error cause = error.kind() == ErrorKind::peer_lost ? lost_error(error) : error;
+    return lost_rank_ ? lost_rank_->agree(cause) : cause;
+  }
+
+  bool waits_for_machines() const { return !stands_for_.empty(); }
 
   // Of several operations under way the first to fail breaks the others' connections: then its failure is theirs.
   Error cause_of(const Error& error) {
@@ -249,7 +207,7 @@ class Connections : public GlooContext {
       std::vector<int> missing;
       for (int rank = 0; rank < options.size; ++rank) {
         const std::string key = key_of(rank);
-        if (!store->check({&key, 1})) missing.push_back(rank);
+        if (!store->check({&key, 1})) missing.push_back(rank_of(rank));
       }
       if (!missing.empty()) throw late_error(std::move(missing), options.timeout);
       throw Error(ErrorKind::timeout,
@@ -259,18 +217,21 @@ class Connections : public GlooContext {
     const auto deadline = Clock::now() + options.timeout;
     std::thread(std::move(task)).detach();
     while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
-      if (watch_.lost()) throw_lost(Error(ErrorKind::peer_lost, ""));
+      if (watch_.lost()) throw lost_error(Error(ErrorKind::peer_lost, ""));
       if (Clock::now() >= deadline) throw_late();
     }
     try {
       connected.get();
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::peer_lost) throw_lost(error);
+      if (error.kind() == ErrorKind::peer_lost) throw lost_error(error);
       if (error.kind() == ErrorKind::timeout) throw_late();
       throw;
     }
   }
 
+  const bool on_one_machine_;
+  const std::vector<std::vector<int>> stands_for_;
+  const std::shared_ptr<LostRank> lost_rank_;
   std::shared_ptr<HurriedLoop> hurried_loop_;  // longer than the device
   std::shared_ptr<gloo::rendezvous::Context> context_;
   GlooWatch watch_;
@@ -308,11 +269,12 @@ class Transfers : public GlooTransfers {
         bool once_more = false;
         while (!messages_.empty()) {
           const UnderWay& message = watch.begin_wait(this, messages_, once_more, deadline);
+          current_ = message.peer;
           const GlooWatch::End end = watch.end_wait(this, wait_for(message, deadline));
           const bool in_vain = end == GlooWatch::End::in_vain;
           if (in_vain && once_more) {
-            throw Error(ErrorKind::peer_lost, "rank " + std::to_string(message.peer) + " has ended, or left the group",
-                        message.peer);
+            const int rank = connections_.rank_of(message.peer);
+            throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended, or left the group", rank);
           }
           once_more = in_vain;
           if (end == GlooWatch::End::late) throw_late();
@@ -340,6 +302,7 @@ class Transfers : public GlooTransfers {
   }
 
   Memory& add(const GlooMessage& message, bool is_outgoing) {
+    current_ = message.peer;
     auto memory = connections_.context().createUnboundBuffer(message.data, message.bytes);
     messages_.push_back({std::move(memory), message.peer, is_outgoing});
     return *messages_.back().memory;
@@ -351,10 +314,12 @@ class Transfers : public GlooTransfers {
     for (const UnderWay& message : messages_) {
       const UnderWay& asked = connections_.watch().begin_wait(this, {&message, 1}, false, Clock::time_point::min());
       const bool arrived = wait_for(asked, Clock::now());
-      if (connections_.watch().end_wait(this, arrived) != GlooWatch::End::arrived) missing.push_back(message.peer);
+      if (connections_.watch().end_wait(this, arrived) == GlooWatch::End::arrived) continue;
+      for (const int rank : connections_.all_behind(message.peer)) missing.push_back(rank);
     }
-    if (missing.empty()) missing.push_back(messages_.front().peer);
-    throw late_error(std::move(missing), timeout_);
+    if (missing.empty()) missing = connections_.all_behind(messages_.front().peer);
+    throw connections_.waits_for_machines() ? late_machines_error(std::move(missing), timeout_)
+                                            : late_error(std::move(missing), timeout_);
   }
 
   // False if the watch has ended it, which it does when the time is up.
@@ -365,19 +330,28 @@ class Transfers : public GlooTransfers {
   }
 
   [[noreturn]] void fail(const Error& failure) {
-    const Error error = connections_.cause_of(failure);
+    const Error error = connections_.cause_of(named(failure));
+    // Before the other ranks see this one's connections break.
+    const Error told = connections_.watch().aborted() ? error : connections_.told_as(error);
     // While the buffers are there.
     connections_.break_connections();
     connections_.watch().forget(this);
     messages_.clear();
     if (connections_.watch().aborted()) GlooWatch::throw_aborted();
-    if (error.kind() == ErrorKind::peer_lost) connections_.throw_lost(error);
-    throw error;
+    throw told;
+  }
+
+  // A connection that broke is that to the rank whose message was looked at.
+  Error named(const Error& failure) const {
+    if (failure.kind() != ErrorKind::peer_lost || failure.peer() != Error::kNobody) return failure;
+    const int rank = connections_.rank_of(current_);
+    return {failure.kind(), "rank " + std::to_string(rank) + " has ended, or given up: " + failure.what(), rank};
   }
 
   Connections& connections_;
   const milliseconds timeout_;
   std::vector<UnderWay> messages_;  // that have not been waited for
+  int current_ = 0;                 // whose message is looked at
 };
 
 std::unique_ptr<GlooTransfers> Connections::start(std::span<const GlooMessage> outgoing,

@@ -2,7 +2,10 @@
 
 #include <ddp/error.h>
 
+#include <gloo/common/error.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "base/limits.h"
 
@@ -15,6 +18,21 @@ constexpr std::uint64_t kLostGrace = 1;
 // Others that have left as well may have given this rank much that Gloo's thread has yet to take.
 constexpr std::uint64_t kLeftGrace = limits::kLeftPeerGrace / limits::kGlooLook;
 
+// Nobody sends in it.
+constexpr std::uint64_t kCanarySlot = ~std::uint64_t{0} >> 1;
+
+// A message that was asked for and never comes hears of everything that closes its connection. It is not waited for
+// here: the end of a wait that has been aborted is what Gloo looks at last.
+bool has_heard_of_the_end(gloo::transport::UnboundBuffer& canary) {
+  canary.abortWaitRecv();
+  try {
+    canary.waitRecv(nullptr, std::chrono::milliseconds(1));
+    return false;
+  } catch (const gloo::Exception&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 GlooWatch::GlooWatch(std::shared_ptr<HostGroup> host) : host_(std::move(host)), thread_([this] { run(); }) {}
@@ -26,6 +44,21 @@ GlooWatch::~GlooWatch() {
   }
   changed_.notify_all();
   thread_.join();
+}
+
+void GlooWatch::look_at_connections(gloo::Context& connections) {
+  const std::lock_guard lock(mutex_);
+  for (int rank = 0; rank < connections.size; ++rank) {
+    if (rank == connections.rank || is_of_this_machine(rank)) continue;
+    auto canary = connections.createUnboundBuffer(&canary_memory_, sizeof canary_memory_);
+    canary->recv(rank, kCanarySlot);
+    canaries_[rank] = std::move(canary);
+  }
+}
+
+void GlooWatch::leave_connections() {
+  const std::lock_guard lock(mutex_);
+  canaries_.clear();
 }
 
 const GlooWatch::Message& GlooWatch::begin_wait(const void* owner, std::span<const Message> messages, bool once_more,
@@ -92,6 +125,21 @@ void GlooWatch::look_after_peers() {
   }
 }
 
+// What came over a connection before it was closed has been taken.
+void GlooWatch::look_after_connections() {
+  for (const auto& [owner, wait] : waits_) {
+    for (const Message& message : wait.messages) {
+      const auto canary = canaries_.find(message.peer);
+      if (canary == canaries_.end() || gone_.contains(message.peer)) continue;
+      if (has_heard_of_the_end(*canary->second)) gone_[message.peer] = {looks_, kLostGrace};
+    }
+  }
+}
+
+bool GlooWatch::is_of_this_machine(int rank) const {
+  return host_ && std::find(host_->ranks().begin(), host_->ranks().end(), rank) != host_->ranks().end();
+}
+
 bool GlooWatch::is_in_vain(const Wait& wait) const {
   const auto gone = gone_.find(wait.current->peer);
   if (gone == gone_.end()) return false;
@@ -128,6 +176,7 @@ void GlooWatch::run() {
     if (waits_.empty()) continue;
     ++looks_;
     look_after_peers();
+    look_after_connections();
     interrupt();
   }
 }

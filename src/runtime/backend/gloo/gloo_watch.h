@@ -1,10 +1,12 @@
 // GlooWatch: looks after the peers of threads that wait for Gloo's messages, and ends waits that are in vain.
 #pragma once
 
+#include <gloo/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -27,11 +29,15 @@ class GlooWatch {
     bool is_outgoing = false;
   };
 
-  // `host`: the ranks of this machine; null: none is looked after.
+  // `host`: the ranks of this machine, whose processes are looked after; null: none.
   explicit GlooWatch(std::shared_ptr<HostGroup> host);
   ~GlooWatch();
   GlooWatch(const GlooWatch&) = delete;
   GlooWatch& operator=(const GlooWatch&) = delete;
+
+  // Of the other ranks the connections are looked after, from here on, until they are left. Throws what Gloo throws.
+  void look_at_connections(gloo::Context& connections);
+  void leave_connections();
 
   using Clock = std::chrono::steady_clock;
   enum class End : std::uint8_t {
@@ -78,6 +84,8 @@ class GlooWatch {
 
   void run();
   void look_after_peers();
+  void look_after_connections();
+  bool is_of_this_machine(int rank) const;
   bool is_in_vain(const Wait& wait) const;
   bool ought_to_wait_for_another(const Wait& wait) const;
   void interrupt();
@@ -88,6 +96,8 @@ class GlooWatch {
   std::uint64_t looks_ = 0;
   std::map<const void*, Wait> waits_;
   std::map<int, Gone> gone_;  // by rank
+  std::map<int, std::unique_ptr<gloo::transport::UnboundBuffer>> canaries_;
+  std::byte canary_memory_{};
   bool aborted_ = false;
   bool parked_ = false;
   bool closing_ = false;

@@ -1,0 +1,74 @@
+#include "runtime/backend/gloo/gloo_device.h"
+
+#include <ddp/error.h>
+
+#include <dlfcn.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "net/address.h"
+
+namespace ddp {
+namespace {
+
+// On one machine every rank is reached over loopback. Between machines GLOO_SOCKET_IFNAME names the interface; else it
+// is the one that leads to the store, which all ranks reach. The host name's address, which Gloo takes by itself, is a
+// loopback one on many machines (Debian's 127.0.1.1).
+gloo::transport::tcp::attr device_attributes(bool single_host, const std::string& store_host) {
+  gloo::transport::tcp::attr attributes;
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // NOLINT(concurrency-mt-unsafe)
+  if (interface != nullptr && *interface != '\0') {
+    attributes.iface = interface;
+  } else if (single_host) {
+    attributes.hostname = "127.0.0.1";
+  } else if (!store_host.empty()) {
+    const auto own = net::own_address_towards(store_host);
+    if (own && !own->is_loopback()) attributes.hostname = own->text();
+  }
+  return attributes;
+}
+
+// Newer builds of libtorch have a Gloo inside, whose symbols hide those of the library that we were built with: its
+// objects look otherwise.
+void require_own_gloo() {
+  Dl_info found{};
+  std::shared_ptr<gloo::transport::Device> (*create)(const gloo::transport::tcp::attr&) =
+      &gloo::transport::tcp::CreateDevice;
+  if (::dladdr(reinterpret_cast<void*>(create), &found) == 0 || found.dli_fname == nullptr) return;
+  const std::string_view file = found.dli_fname;
+  if (file.find("torch") == std::string_view::npos) return;
+  throw Error(ErrorKind::unavailable, "gloo: " + std::string(file) +
+                                          " has another Gloo inside, which hides libgloo.so.0. Start the program with "
+                                          "LD_PRELOAD=libgloo.so.0, or, on one machine, take backend cpu");
+}
+
+}  // namespace
+
+HurriedLoop::HurriedLoop(gloo::transport::Device& device)
+    : signal_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
+  // Without it all takes as long as it takes.
+  auto* tcp = dynamic_cast<gloo::transport::tcp::Device*>(&device);
+  if (tcp != nullptr && signal_) tcp->registerDescriptor(signal_.get(), EPOLLIN, this);
+}
+
+void HurriedLoop::handleEvents(int /*events*/) {}
+
+HurriedLoop::Guard::Guard(HurriedLoop& loop) : loop_(loop) {
+  ::eventfd_write(loop_.signal_.get(), 1);
+}
+
+HurriedLoop::Guard::~Guard() {
+  eventfd_t value = 0;
+  ::eventfd_read(loop_.signal_.get(), &value);
+}
+
+std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_host, const std::string& store_host) {
+  require_own_gloo();
+  return gloo::transport::tcp::CreateDevice(device_attributes(single_host, store_host));
+}
+
+}  // namespace ddp

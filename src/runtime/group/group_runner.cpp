@@ -1,0 +1,219 @@
+#include "runtime/group/group_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "runtime/backend/late.h"
+#include "runtime/error_file.h"
+#include "runtime/group/group_core.h"
+#include "runtime/group/lost_rank.h"
+#include "runtime/host/contract.h"
+#include "runtime/host/host_group.h"
+#include "runtime/progress/board.h"
+
+namespace ddp {
+namespace {
+
+// Whether no rank gives or gets anything, which each can see in its own call.
+bool moves_nothing(const Call& call) {
+  switch (call.operation) {
+    case Operation::all_reduce:
+    case Operation::reduce:
+    case Operation::broadcast:
+      return call.output.count == 0;
+    case Operation::all_gather:
+      return call.output.count == 0 && std::all_of(call.output_parts.begin(), call.output_parts.end(),
+                                                   [](const Buffer& part) { return part.count == 0; });
+    case Operation::reduce_scatter:
+      return call.input.count == 0;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+// What a rank says of its call to ranks of other machines.
+struct GroupRunner::Statement {
+  std::uint64_t fingerprint = 0;
+  PartCounts parts;
+  std::array<char, 248> text{};
+};
+
+GroupRunner::GroupRunner(const GroupDescription& description, std::shared_ptr<Backend> backend,
+                         std::shared_ptr<GroupProgress> progress)
+    : group_(description.name),
+      rank_(description.options.rank),
+      size_(description.options.size),
+      host_(description.options.host),
+      lost_rank_(description.options.lost_rank),
+      compares_all_(description.detail && !(host_ && host_->holds_all())),
+      backend_(std::move(backend)),
+      progress_(std::move(progress)) {}
+
+void GroupRunner::called(const Call& call) {
+  progress_->called(call);
+}
+
+std::size_t GroupRunner::begins_ahead() const {
+  return backend_->begins_ahead();
+}
+
+bool GroupRunner::begin(std::span<const Call* const> calls) {
+  std::vector<const Call*> moving;
+  for (const Call* call : calls) {
+    const bool is_collective = !is_transfer(call->operation);
+    if (is_collective) guarded(*call, [&] { show(*call); });
+    if (is_collective && compares_all_) return false;
+    if (!moves_nothing(*call)) moving.push_back(call);
+  }
+  if (moving.empty()) return false;
+  // Which of several fails to begin cannot be known; the first is named.
+  const bool begun = guarded(*calls.front(), [&] { return backend_->begin(moving); });
+  for (const Call* call : calls) {
+    if (begun) progress_->started(*call);
+  }
+  return begun;
+}
+
+void GroupRunner::join_stream(const Call& call) {
+  backend_->join_stream(call);
+}
+
+void GroupRunner::run(const Call& call) {
+  guarded(call, [&] {
+    if (!is_transfer(call.operation)) {
+      show(call);
+      if (compares_all_) compare_all(call);
+    }
+    progress_->started(call);
+    if (!moves_nothing(call)) backend_->run(call);
+  });
+  if (host_ && !is_transfer(call.operation)) host_->own_area().done = call.sequence;
+  progress_->finished(call);
+}
+
+std::string GroupRunner::describe(const Call& call) const {
+  return "rank " + std::to_string(rank_) + (group_ == "world" ? "" : " of group '" + group_ + "'") + ": " +
+         ddp::describe(call);
+}
+
+OperationError::Operation GroupRunner::identify(const Call& call) const {
+  return {group_, rank_, std::string(to_string(call.operation)), call.sequence};
+}
+
+void GroupRunner::show(const Call& call) {
+  if (!host_ || shown_ >= call.sequence) return;
+  shown_ = call.sequence;
+  show_call(*host_, call);
+  host_->own_area().shown.store(call.sequence, std::memory_order_release);
+  if (!compares_all_) compare_calls(*host_, call);
+}
+
+// Between machines: a collective before the collective, in which each rank says what it calls. All ranks hear of a
+// difference in it.
+void GroupRunner::compare_all(const Call& call) {
+  const std::optional<PartCounts> parts = part_counts(call, rank_, size_);
+  const std::string text = describe_with_place(call);
+  Statement own{call.fingerprint, parts.value_or(PartCounts()), {}};
+  std::copy_n(text.begin(), std::min(text.size(), own.text.size() - 1), own.text.begin());
+  std::vector<Statement> all(static_cast<std::size_t>(size_));
+  Call question;
+  question.operation = Operation::all_gather;
+  question.input = {&own, sizeof own, DataType::u8};
+  question.output = {all.data(), all.size() * sizeof own, DataType::u8};
+  question.timeout = call.timeout;
+  question.sequence = call.sequence | std::uint64_t{1} << 61;
+  question.fingerprint = fingerprint_of(question, size_);
+  backend_->run(question);
+  for (int other = 0; other < size_; ++other) {
+    const Statement& said = all[static_cast<std::size_t>(other)];
+    if (said.fingerprint == own.fingerprint) continue;
+    throw Error(ErrorKind::mismatch, describe_difference(rank_, text, other, said.text.data()), other);
+  }
+  if (parts) require_parts_fit(all);
+}
+
+// All ranks find the same first difference.
+void GroupRunner::require_parts_fit(std::span<const Statement> all) const {
+  for (int rank = 0; rank < size_; ++rank) {
+    for (int other = rank + 1; other < size_; ++other) {
+      const Statement& one = all[static_cast<std::size_t>(rank)];
+      const Statement& two = all[static_cast<std::size_t>(other)];
+      const std::string difference = part_difference(rank, one.parts, other, two.parts);
+      if (difference.empty()) continue;
+      throw Error(ErrorKind::mismatch,
+                  difference + ": rank " + std::to_string(rank) + " calls " + one.text.data() + ", rank " +
+                      std::to_string(other) + " calls " + two.text.data(),
+                  rank == rank_ ? other : rank);
+    }
+  }
+}
+
+template <typename Deed>
+decltype(std::declval<Deed>()()) GroupRunner::guarded(const Call& call, Deed&& deed) {
+  try {
+    return deed();
+  } catch (const Error& error) {
+    fail(call, error);
+  }
+}
+
+void GroupRunner::fail(const Call& call, const Error& error) {
+  const Error told = cause_of(call, error);
+  if (!is_transfer(call.operation)) {
+    if (host_) host_->say_failed();
+    backend_->abort();
+  }
+  const OperationError failure(told.kind(), describe(call) + ": " + told.what(), told.peer(), identify(call));
+  // So that the launcher can tell a victim from the rank that failed first. What was aborted was so because of
+  // something else.
+  if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what());
+  throw failure;
+}
+
+// What the backend says, or what can be seen of the ranks beside it.
+Error GroupRunner::cause_of(const Call& call, const Error& error) const {
+  std::optional<Error> cause;
+  // Whatever the backend says: if the ranks have called different things, that is why.
+  if (host_ && !is_transfer(call.operation) && error.kind() != ErrorKind::mismatch) cause = difference(call);
+  if (!cause && error.peer() == Error::kNobody) {
+    if (error.kind() == ErrorKind::timeout) cause = late_peers(call, error);
+    if (error.kind() == ErrorKind::peer_lost) cause = dead_peer(error);
+  }
+  const Error told = cause.value_or(error);
+  return lost_rank_ ? lost_rank_->agree(told) : told;
+}
+
+std::optional<Error> GroupRunner::difference(const Call& call) const {
+  try {
+    compare_calls(*host_, call);
+    return std::nullopt;
+  } catch (const Error& mismatch) {
+    return mismatch;
+  }
+}
+
+// Ranks of this machine that have not come to this collective, where the backend knows only that somebody has not.
+std::optional<Error> GroupRunner::late_peers(const Call& call, const Error& error) const {
+  std::vector<int> late;
+  for (std::size_t peer = 0; host_ && !is_transfer(call.operation) && peer < host_->size(); ++peer) {
+    if (peer != host_->own() && host_->area(peer).shown < call.sequence) late.push_back(host_->rank_of(peer));
+  }
+  if (late.empty()) return std::nullopt;
+  const Error named = late_error(std::move(late), call.timeout);
+  return Error(ErrorKind::timeout, named.what() + (" (" + std::string(error.what()) + ")"), named.peer());
+}
+
+// A rank of this machine that has ended without a word, where the backend knows only that somebody has.
+std::optional<Error> GroupRunner::dead_peer(const Error& error) const {
+  for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
+    if (peer == host_->own() || host_->area(peer).state != RankState::working || !host_->gone(peer)) continue;
+    const int rank = host_->rank_of(peer);
+    return Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended (" + error.what() + ")", rank);
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddp

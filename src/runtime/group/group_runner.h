@@ -1,0 +1,63 @@
+// GroupRunner: shows each collective to the other ranks, has the backend carry it out, and says why it failed.
+#pragma once
+
+#include <ddp/error.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/backend/backend.h"
+#include "runtime/group/call.h"
+#include "runtime/group/operation_queue.h"
+
+namespace ddp {
+
+class GroupProgress;
+struct GroupDescription;
+
+// May outlive the group, when an exception ends it. Collectives and each peer's sends and receives have one each.
+class GroupRunner : public CallRunner {
+ public:
+  GroupRunner(const GroupDescription& description, std::shared_ptr<Backend> backend,
+              std::shared_ptr<GroupProgress> progress);
+
+  void called(const Call& call) override;
+  std::size_t begins_ahead() const override;
+  bool begin(std::span<const Call* const> calls) override;
+  void join_stream(const Call& call) override;
+  void run(const Call& call) override;
+  std::string describe(const Call& call) const override;
+  OperationError::Operation identify(const Call& call) const override;
+
+ private:
+  struct Statement;
+
+  void show(const Call& call);
+  void compare_all(const Call& call);
+  void require_parts_fit(std::span<const Statement> all) const;
+
+  template <typename Deed>
+  decltype(std::declval<Deed>()()) guarded(const Call& call, Deed&& deed);
+  [[noreturn]] void fail(const Call& call, const Error& error);
+  Error cause_of(const Call& call, const Error& error) const;
+  std::optional<Error> difference(const Call& call) const;
+  std::optional<Error> late_peers(const Call& call, const Error& error) const;
+  std::optional<Error> dead_peer(const Error& error) const;
+
+  const std::string group_;
+  const int rank_;
+  const int size_;
+  const std::shared_ptr<HostGroup> host_;
+  const std::shared_ptr<LostRank> lost_rank_;
+  const bool compares_all_;
+  const std::shared_ptr<Backend> backend_;
+  const std::shared_ptr<GroupProgress> progress_;
+  std::atomic<std::uint64_t> shown_ = 0;  // begin() and run() may come from two threads
+};
+
+}  // namespace ddp

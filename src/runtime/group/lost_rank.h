@@ -1,0 +1,39 @@
+// LostRank: the rank that all ranks of a group name as the cause when they fail, where they are on several machines.
+#pragma once
+
+#include <ddp/error.h>
+#include <ddp/store.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "runtime/host/host_group.h"
+
+namespace ddp {
+
+// On one machine everybody sees who has ended. Elsewhere a rank sees a broken connection, and what is at its other end
+// may only have given up because of a third. So whoever fails says in the store why, before it breaks its connections:
+// the first word counts, and above all that of a rank on the lost one's own machine. Thread-safe.
+class LostRank {
+ public:
+  // `store`: of the group alone.
+  LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store);
+
+  // `failure` with the cause that another rank has said, else as it is. Of kinds `peer_lost` and `timeout`; others
+  // concern this rank alone. Blocks no longer than limits::kLostLook, twice that where a word must be waited for, also
+  // when the store is gone. Asked again, it says the same at once, but for what is seen on this machine.
+  Error agree(const Error& failure);
+
+ private:
+  // The lost or late rank is of this machine, which sees what it does.
+  bool is_known_here(const Error& failure) const;
+
+  const std::shared_ptr<const HostGroup> host_;
+  const std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::optional<std::string> settled_;
+};
+
+}  // namespace ddp
