@@ -1,16 +1,21 @@
 // One rank's training steps of a multilayer perceptron of 25 million parameters, in libtorch with our
-// DistributedDataParallel. Rank 0 prints {"median", "best": milliseconds a step, "peak": MiB, and our statistics}.
+// DistributedDataParallel. Rank 0 prints {"median", "best": milliseconds a step, "peak": MiB, "own": what of it came
+// after the libraries were there and the group was made, and our statistics}.
 //
-//   step_bench BATCH STEPS MODE      MODE: local (no_sync in every step) or synchronised
+//   step_bench BATCH STEPS MODE      MODE: local (no_sync in every step), barrier (local, and a barrier after backward:
+//   what
+//                                    it takes that the ranks wait for each other), or synchronised
 #include <ddp/ddp.h>
 #include <ddp/torch.h>
 
 #include <sys/resource.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -29,9 +34,19 @@ torch::nn::Sequential make_net() {
   return net;
 }
 
-void run(std::int64_t batch, int steps, bool is_local) {
+double resident_mib() {
+  std::ifstream file("/proc/self/statm");
+  double all = 0;
+  double resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+void run(std::int64_t batch, int steps, const std::string& mode) {
+  const bool is_local = mode != "synchronised";
   torch::set_num_threads(1);
   ddp::ProcessGroup world = ddp::init();
+  const double before = resident_mib();
   ddp::torch::DistributedDataParallel net(world, make_net());
   torch::optim::SGD optimizer(net->parameters(), 0.01);
   const torch::Tensor x = torch::randn({batch, 1024});
@@ -46,6 +61,7 @@ void run(std::int64_t batch, int steps, bool is_local) {
     if (is_local) {
       const ddp::NoSync local = net.no_sync();
       backward();
+      if (mode == "barrier") world.barrier().wait();
     } else {
       backward();
     }
@@ -59,9 +75,11 @@ void run(std::int64_t batch, int steps, bool is_local) {
   ::getrusage(RUSAGE_SELF, &usage);
   if (world.rank() != 0) return;
   const ddp::StepStatistics& statistics = net.data_parallel().statistics();
-  std::printf("{\"median\": %.2f, \"best\": %.2f, \"peak\": %.1f, \"exposed\": %.2f, \"communication\": %.2f}\n",
-              times[times.size() / 2], times.front(), static_cast<double>(usage.ru_maxrss) / 1024,
-              statistics.exposed_seconds * 1e3, statistics.communication_seconds * 1e3);
+  const double peak = static_cast<double>(usage.ru_maxrss) / 1024;
+  std::printf(
+      "{\"median\": %.2f, \"best\": %.2f, \"peak\": %.1f, \"own\": %.1f, \"exposed\": %.2f, \"communication\": %.2f}\n",
+      times[times.size() / 2], times.front(), peak, peak - before, statistics.exposed_seconds * 1e3,
+      statistics.communication_seconds * 1e3);
 }
 
 }  // namespace
@@ -69,7 +87,7 @@ void run(std::int64_t batch, int steps, bool is_local) {
 int main(int argc, char** argv) {
   try {
     if (argc != 4) throw std::runtime_error("want BATCH STEPS MODE");
-    run(std::stoll(argv[1]), std::stoi(argv[2]), std::string(argv[3]) == "local");
+    run(std::stoll(argv[1]), std::stoi(argv[2]), argv[3]);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "step_bench: %s\n", error.what());

@@ -5,7 +5,8 @@
 
 A multilayer perceptron of 25 million parameters, 2 ranks of 1 thread, libtorch with OpenBLAS. Medians over the rounds of
 each program's own medians, in ms; "added" is the difference to the same program with no_sync() in every step, in the
-median of the rounds. "peak" is the resident memory of rank 0 in MiB.
+median of the rounds. "peak" is the resident memory of rank 0 in MiB, "own" what of it came after the libraries were there and the group was made.
+"barrier": local steps with a barrier after backward, which is what waiting for the slower rank costs whoever averages.
 """
 import argparse
 import json
@@ -23,6 +24,7 @@ def programs(options: argparse.Namespace) -> dict[str, tuple[list, str]]:
     launch = [options.bin / "ddplaunch", "-q", "--no-tag", "--nproc-per-node=2"]
     ours = options.bin / "step_bench"
     result = {"ours, local": ([*launch, "--backend=cpu", ours, "local"], ""),
+              "ours, barrier": ([*launch, "--backend=cpu", ours, "barrier"], "ours, local"),
               "ours, cpu": ([*launch, "--backend=cpu", ours, "synchronised"], "ours, local"),
               "ours, gloo": ([*launch, "--backend=gloo", ours, "synchronised"], "ours, local")}
     script = pathlib.Path(__file__).with_name("torch_step_bench.py")
@@ -53,8 +55,8 @@ def main() -> int:
                 found[name].append(json.loads(lines.splitlines()[-1]))
         figures[batch] = found
         print(f"\nbatch {batch}, 2 ranks on {os.cpu_count()} processors\n")
-        print("| | step, ms | best, ms | added, ms | added | peak, MiB |")
-        print("|---|---|---|---|---|---|")
+        print("| | step, ms | best, ms | added, ms | added | peak, MiB | own |")
+        print("|---|---|---|---|---|---|---|")
         for name, (_, base) in programs(options).items():
             def middle(key: str) -> float:
                 return statistics.median(run[key] for run in found[name])
@@ -64,7 +66,7 @@ def main() -> int:
                 added = [f"{statistics.median(a - b for a, b in pairs):+.1f}",
                          f"{100 * statistics.median((a - b) / b for a, b in pairs):+.1f} %"]
             print(f"| {name} | {middle('median'):.1f} | {middle('best'):.1f} | {added[0]} | {added[1]} | "
-                  f"{middle('peak'):.0f} |", flush=True)
+                  f"{middle('peak'):.0f} | {middle('own'):.0f} |", flush=True)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
     return 0

@@ -21,8 +21,9 @@ namespace ddp {
 namespace {
 
 // What a rank reduces at once, and what it takes from others for that at most. Smaller pieces cost a meeting of all
-// ranks each; larger ones leave the caches before they are reduced.
-constexpr std::size_t kPiece = std::size_t{1} << 20;
+// ranks each, which takes long where the processors have other work; larger ones leave the caches before they are
+// reduced.
+constexpr std::size_t kPiece = std::size_t{2} << 20;
 constexpr std::size_t kMostReceived = std::size_t{32} << 20;
 // Up to this the whole buffer goes to every rank, which saves the second step.
 constexpr std::size_t kOneStep = std::size_t{16} << 10;

@@ -66,7 +66,7 @@ class GlooStore : public gloo::rendezvous::Store {
   if (text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos) {
     throw Error(ErrorKind::timeout, "a rank did not take part in time (gloo: " + text + ")");
   }
-  throw Error(ErrorKind::peer_lost, "the connection to it broke (gloo: " + text + ")");
+  throw Error(ErrorKind::peer_lost, "a connection broke (gloo: " + text + ")");
 }
 
 // Runs a Gloo call and translates what it throws. Gloo writes to its sockets in this thread and in its device's, and a
@@ -217,13 +217,13 @@ class Connections : public GlooContext {
     const auto deadline = Clock::now() + options.timeout;
     std::thread(std::move(task)).detach();
     while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
-      if (watch_.lost()) throw lost_error(Error(ErrorKind::peer_lost, ""));
+      if (watch_.lost()) throw told_as(Error(ErrorKind::peer_lost, "a rank has ended"));
       if (Clock::now() >= deadline) throw_late();
     }
     try {
       connected.get();
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::peer_lost) throw lost_error(error);
+      if (error.kind() == ErrorKind::peer_lost) throw told_as(error);
       if (error.kind() == ErrorKind::timeout) throw_late();
       throw;
     }
