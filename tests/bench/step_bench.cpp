@@ -1,6 +1,6 @@
 // One rank's training steps of a multilayer perceptron of 25 million parameters, in libtorch with our
-// DistributedDataParallel. Rank 0 prints {"median", "best": milliseconds a step, "peak": MiB, "own": what of it came
-// after the libraries were there and the group was made, and our statistics}.
+// DistributedDataParallel. Rank 0 prints {"median", "best": milliseconds a step, "peak": MiB, "own": MiB of the
+// proportional set size at the end that came after the group was made, and our statistics}.
 //
 //   step_bench BATCH STEPS MODE      MODE: local (no_sync in every step), barrier (local, and a barrier after backward:
 //   what
@@ -10,7 +10,6 @@
 
 #include <sys/resource.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -34,19 +33,21 @@ torch::nn::Sequential make_net() {
   return net;
 }
 
-double resident_mib() {
-  std::ifstream file("/proc/self/statm");
-  double all = 0;
-  double resident = 0;
-  file >> all >> resident;
-  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+// What ranks share counts in equal parts.
+double proportional_mib() {
+  std::ifstream file("/proc/self/smaps_rollup");
+  for (std::string word; file >> word;) {
+    double kib = 0;
+    if (word == "Pss:" && file >> kib) return kib / 1024;
+  }
+  return 0;
 }
 
 void run(std::int64_t batch, int steps, const std::string& mode) {
   const bool is_local = mode != "synchronised";
   torch::set_num_threads(1);
   ddp::ProcessGroup world = ddp::init();
-  const double before = resident_mib();
+  const double before = proportional_mib();
   ddp::torch::DistributedDataParallel net(world, make_net());
   torch::optim::SGD optimizer(net->parameters(), 0.01);
   const torch::Tensor x = torch::randn({batch, 1024});
@@ -68,6 +69,7 @@ void run(std::int64_t batch, int steps, const std::string& mode) {
     optimizer.step();
     if (step >= kWarmUp) times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count());
   }
+  const double own = proportional_mib() - before;
   // A step is as long as it takes the slowest rank.
   world.all_reduce(times, ddp::ReduceOp::max).wait();
   std::sort(times.begin(), times.end());
@@ -78,7 +80,7 @@ void run(std::int64_t batch, int steps, const std::string& mode) {
   const double peak = static_cast<double>(usage.ru_maxrss) / 1024;
   std::printf(
       "{\"median\": %.2f, \"best\": %.2f, \"peak\": %.1f, \"own\": %.1f, \"exposed\": %.2f, \"communication\": %.2f}\n",
-      times[times.size() / 2], times.front(), peak, peak - before, statistics.exposed_seconds * 1e3,
+      times[times.size() / 2], times.front(), peak, own, statistics.exposed_seconds * 1e3,
       statistics.communication_seconds * 1e3);
 }
 

@@ -5,7 +5,8 @@
 
 A multilayer perceptron of 25 million parameters, 2 ranks of 1 thread, libtorch with OpenBLAS. Medians over the rounds of
 each program's own medians, in ms; "added" is the difference to the same program with no_sync() in every step, in the
-median of the rounds. "peak" is the resident memory of rank 0 in MiB, "own" what of it came after the libraries were there and the group was made.
+median of the rounds. "peak" is the resident memory of rank 0 in MiB, "own" what has come since the group
+was made, of the proportional set size at the end, in which memory that ranks share counts in equal parts.
 "barrier": local steps with a barrier after backward, which is what waiting for the slower rank costs whoever averages.
 """
 import argparse

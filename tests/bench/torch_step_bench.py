@@ -16,7 +16,13 @@ WARM_UP = 3
 batch, steps, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-before = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() / 2**20
+
+
+def proportional_mib() -> float:
+    return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Pss:")) / 1024
+
+
+before = proportional_mib()
 widths = [1024, 3072, 3072, 3072, 1024]
 layers = []
 for i in range(len(widths) - 1):
@@ -36,11 +42,12 @@ for step in range(WARM_UP + steps):
     optimizer.step()
     if step >= WARM_UP:
         times.append((time.perf_counter() - began) * 1e3)
+own = proportional_mib() - before
 slowest = torch.tensor(times, dtype=torch.float64)
 dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
 slowest = slowest.sort().values
 if dist.get_rank() == 0:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"median": round(slowest[len(times) // 2].item(), 2), "best": round(slowest[0].item(), 2),
-                      "peak": peak, "own": round(peak - before, 1)}))
+                      "peak": peak, "own": round(own, 1)}))
 dist.destroy_process_group()
