@@ -37,7 +37,8 @@ struct CheckpointOptions {
   // waits for it, and throws what it failed with.
   bool asynchronous = false;
 
-  // Older ones are removed when a new one is there. 0: none is.
+  // Older ones are removed when a new one is there. 0: none is. Old is what has a lower step: whoever goes back to a
+  // checkpoint and on from there removes the later ones first, else they stay the latest.
   std::int64_t keep_last = 3;
 
   // How long ranks wait for each other's disks: a slow one is not a dead rank.

@@ -38,6 +38,8 @@ DDP_EXPORT std::shared_ptr<CommunicationHook> make_top_k_hook(double density = 0
 // SignSGD, arXiv:1901.09847, algorithm 2.
 DDP_EXPORT std::shared_ptr<CommunicationHook> make_one_bit_hook();
 
-// These compute in single precision, f64 gradients too, and on host memory.
+// These compute in single precision, f64 gradients too, and on host memory. What they keep from step to step (what was
+// left out, factors) is no checkpoint's: a training that goes on after one begins without it, and differs by that. One
+// object for one DistributedDataParallel.
 
 }  // namespace ddp

@@ -52,6 +52,10 @@ struct DataParallelOptions {
   // broadcast_buffers(). Any type.
   std::vector<Tensor> buffers = {};
 
+  // Parameters that are not trained (frozen): compared and given to all ranks at construction, and compared by
+  // verify_parameters(). Any type.
+  std::vector<Tensor> frozen = {};
+
   // How buckets are reduced; nothing: make_mean_hook().
   std::shared_ptr<CommunicationHook> hook = nullptr;
 
@@ -182,8 +186,8 @@ class DDP_EXPORT DistributedDataParallel {
   const StepStatistics& statistics() const;
   void reset_statistics();
 
-  // Collective. The hash of this rank's parameter bytes; throws mismatch, naming the ranks, unless all ranks have the
-  // same.
+  // Collective. The hash of this rank's parameter bytes, frozen ones included; throws mismatch, naming the ranks,
+  // unless all ranks have the same.
   std::uint64_t verify_parameters();
 
  private:

@@ -36,10 +36,13 @@ class [[nodiscard]] DDP_EXPORT NoSync {
 //   }
 class [[nodiscard]] DDP_EXPORT Accumulation {
  public:
+  // A window that has not ended leaves its gradients as they are; the next step is synchronised.
+  ~Accumulation();
   Accumulation(const Accumulation&) = delete;
   Accumulation& operator=(const Accumulation&) = delete;
 
-  // Begins a micro-step. `is_last`: no other follows, so the window ends with it.
+  // Begins a micro-step. `is_last`: no other follows, so the window ends with it. If the one before was not finished (a
+  // batch that was skipped), it does not count.
   void begin(bool is_last = false);
   // Whether this micro-step ends its window.
   bool synchronizes() const { return synchronizes_; }
@@ -60,6 +63,7 @@ class [[nodiscard]] DDP_EXPORT Accumulation {
   std::int64_t done_ = 0;             // micro-steps of this window, the current one included
   std::int64_t finished_before_ = 0;  // the steps that were finished at begin()
   bool synchronizes_ = false;
+  bool is_open_ = false;  // between begin() and finish()
 };
 
 }  // namespace ddp

@@ -35,6 +35,9 @@ struct JoinOptions {
 // What a rank has of a window when its data end is part of the window's end on the others, or, if it is the last, of a
 // step that finish() adds (with `step`).
 //
+// With divide_by_initial_size = false such leftovers count in the sum and not in the divisor. Not with LocalSgd, whose
+// ranks step by themselves.
+//
 // All ranks make one. One thread. What it refers to must outlive it.
 //
 //   ddp::Join join(data_parallel, [&] { optimizer.step(); });

@@ -3,6 +3,7 @@
 
 #include <ddp/distributed_data_parallel.h>
 
+#include <array>
 #include <cstdint>
 
 namespace ddp {
@@ -36,12 +37,14 @@ class DDP_EXPORT LocalSgd {
   // Collective. The mean of the parameters over all ranks, on all ranks.
   void average();
 
- private:
-  void follow_phase();
+  // For checkpoints: "local_sgd", the steps so far. Call follow() after it was loaded.
+  Tensor state() { return {"local_sgd", steps_, {1}}; }
+  void follow();
 
+ private:
   DistributedDataParallel& data_parallel_;
   const LocalSgdOptions options_;
-  std::int64_t steps_ = 0;
+  std::array<std::int64_t, 1> steps_ = {0};
 };
 
 }  // namespace ddp

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/optimizer.h>
 
 #include <array>
 #include <cstdint>
@@ -21,7 +22,7 @@ struct LossScalerOptions {
 //
 //   backward(loss * scaler.scale());
 //   data_parallel.finish();
-//   if (scaler.unscale(data_parallel)) optimizer.step();
+//   if (scaler.unscale(optimizer)) optimizer.step();
 class DDP_EXPORT LossScaler {
  public:
   // Throws invalid_argument if an option is out of range.
@@ -29,14 +30,22 @@ class DDP_EXPORT LossScaler {
 
   double scale() const { return state_[0]; }
 
-  // Divides the gradients by the scale and adapts it. False if one was infinite or NaN, on any rank: the step must be
-  // skipped. Throws as DistributedDataParallel::require_synchronized().
+  // Adapts the scale, and has the optimizer's next step() divide by what it was, in f32: so what is too small for f16
+  // counts. False if a gradient was infinite or NaN, on any rank: the step must be skipped. Once a step. The gradients
+  // stay scaled: clip them before, to max_norm * scale(). Throws as DistributedDataParallel::require_synchronized().
+  bool unscale(Optimizer& optimizer);
+
+  // For an optimizer of your own: divides the gradients themselves. Throws invalid_argument if some are f16, in which
+  // the small ones would vanish again.
   bool unscale(DistributedDataParallel& data_parallel);
 
   // For checkpoints: "loss_scaler", the scale and the steps since it changed.
   Tensor state() { return {"loss_scaler", state_, {2}}; }
 
  private:
+  // The factor by which this step's gradients are to be multiplied, or 0: skip it.
+  double adapt(DistributedDataParallel& data_parallel);
+
   LossScalerOptions options_;
   std::array<double, 2> state_;
 };

@@ -60,7 +60,8 @@ class DDP_EXPORT Optimizer {
   void step();
 
   // Waits for the gradient of parameter `index` (DistributedDataParallel::wait) and updates it alone, so that the next
-  // forward pass can begin while others are under way. Each parameter once a step, before finish(). Throws
+  // forward pass can begin while others are under way. Each parameter once a step, before finish(), and no
+  // step() in that step. Throws
   // invalid_argument with shard_optimizer, and as wait().
   void step(std::size_t index);
 
@@ -68,7 +69,7 @@ class DDP_EXPORT Optimizer {
   void set_learning_rate(double learning_rate);
 
   // What a checkpoint must hold for the training to go on bit by bit: this rank's parts of the moments (and f32
-  // copies), named after the parameters, and "optimizer.steps". The memory stays where it is.
+  // copies), named after the parameters, "optimizer.steps" and "optimizer.learning_rate". The memory stays where it is.
   std::vector<TensorShard> state();
 
   // After parameters were changed by others (a checkpoint that did not hold this optimizer's state): takes the f32
@@ -76,6 +77,11 @@ class DDP_EXPORT Optimizer {
   void refresh_masters();
 
  private:
+  friend class LossScaler;
+  // In the next step(), in the type in which it computes.
+  void scale_next_gradients(double factor);
+  DistributedDataParallel& data_parallel() const;
+
   class Implementation;
   std::unique_ptr<Implementation> implementation_;
 };

@@ -24,7 +24,7 @@ class GroupCore;
 // What may be said of a single call; all of it may be left out.
 struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout;  // default: the group's
-  std::string name;                                  // for messages: "bucket 3: layer4.conv2.weight"
+  std::string name;  // for messages, the same on all ranks: "bucket 3: layer4.conv2.weight"
 
   // nccl: a cudaStream_t of this rank's GPU (nullptr is CUDA's default stream). The operation begins when what is on
   // the stream now is done, and Work::wait() makes the stream, not the host, wait for it.

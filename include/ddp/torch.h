@@ -21,8 +21,8 @@ namespace ddp::torch {
 // rank used then has no .grad() after backward, as in PyTorch. The group must outlive it. One thread.
 class DDP_EXPORT ModuleReducer {
  public:
-  // Collective: checks that all ranks have the same parameters and buffers, and gives every rank rank 0's.
-  // options.buffers is set to the module's.
+  // Collective: checks that all ranks have the same parameters (frozen ones, too) and buffers, and gives every rank
+  // rank 0's. options.buffers and options.frozen are set to the module's.
   ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options);
   ~ModuleReducer();
   ModuleReducer(const ModuleReducer&) = delete;

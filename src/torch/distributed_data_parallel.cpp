@@ -48,10 +48,10 @@ struct NamedParameter {
   ::torch::Tensor tensor;
 };
 
-std::vector<NamedParameter> trainable(const ::torch::nn::Module& module) {
+std::vector<NamedParameter> parameters_of(const ::torch::nn::Module& module, bool are_trained) {
   std::vector<NamedParameter> result;
   for (const auto& item : module.named_parameters()) {
-    if (item.value().requires_grad()) result.push_back({item.key(), item.value()});
+    if (item.value().requires_grad() == are_trained) result.push_back({item.key(), item.value()});
   }
   return result;
 }
@@ -62,8 +62,10 @@ std::vector<Tensor> as_tensors(const std::vector<NamedParameter>& parameters) {
   return result;
 }
 
-DataParallelOptions with_buffers(DataParallelOptions options, const ::torch::nn::Module& module) {
+// What is not trained.
+DataParallelOptions with_constants(DataParallelOptions options, const ::torch::nn::Module& module) {
   options.buffers.clear();
+  options.frozen = as_tensors(parameters_of(module, false));
   for (const auto& item : module.named_buffers()) options.buffers.push_back(view_of(item.key(), item.value()));
   return options;
 }
@@ -74,8 +76,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
  public:
   Implementation(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options)
       : module_(std::move(module)),
-        parameters_(trainable(*module_)),
-        core(group, as_tensors(parameters_), with_buffers(std::move(options), *module_)) {
+        parameters_(parameters_of(*module_, true)),
+        core(group, as_tensors(parameters_), with_constants(std::move(options), *module_)) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       ::torch::Tensor& parameter = parameters_[i].tensor;
       gradients_.push_back(

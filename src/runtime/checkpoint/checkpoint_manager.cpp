@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/shard_exchange.h"
 #include "runtime/checkpoint/step_directory.h"
 #include "runtime/checkpoint/write_plan.h"
+#include "runtime/group/agreement.h"
 
 namespace ddp {
 namespace {
@@ -81,6 +82,9 @@ class CheckpointManager::Implementation {
     wait();
     if (step < 0)
       throw Error(ErrorKind::invalid_argument, "checkpoint: the step is 0 or more, not " + std::to_string(step));
+    if (const auto difference = first_disagreement(group, "step " + std::to_string(step) + "\n")) {
+      throw Error(ErrorKind::mismatch, "checkpoint: the ranks save different steps: " + *difference);
+    }
     const bool is_full = options.layout == CheckpointOptions::Layout::full;
     Manifest manifest;
     manifest.step = step;

@@ -58,6 +58,7 @@ class DistributedDataParallel::Implementation {
       : group(group_),
         parameters(std::move(parameters_)),
         buffers(std::move(options.buffers)),
+        frozen(std::move(options.frozen)),
         stream(options.stream),
         reducer(group, parameters, reducer_options(parameters, options)) {
     if (!options.shard_optimizer) return;
@@ -89,6 +90,7 @@ class DistributedDataParallel::Implementation {
   ProcessGroup& group;
   const std::vector<Tensor> parameters;
   const std::vector<Tensor> buffers;
+  const std::vector<Tensor> frozen;
   void* const stream;  // of what is in GPU memory
   Reducer reducer;
   std::optional<ParameterShards> shards;  // with shard_optimizer
@@ -110,7 +112,10 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vecto
                                                  DataParallelOptions options) {
   check_model(group, parameters, options);
   implementation_ = std::make_unique<Implementation>(group, std::move(parameters), std::move(options));
-  broadcast_parameters(0);
+  Implementation& self = *implementation_;
+  is_on_gpu(self.parameters) ? broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
+  const auto from_rank_0 = [&](const Buffer& data, const CallOptions& call) { return group.broadcast(data, 0, call); };
+  for_all(self.frozen, self.stream, from_rank_0);
   broadcast_buffers();
 }
 
@@ -131,8 +136,12 @@ Buffer DistributedDataParallel::gradient(std::size_t index) const {
 
 void DistributedDataParallel::zero_gradients() {
   if (implementation_->reducer.began()) {
-    throw Error(ErrorKind::invalid_argument,
-                "zero_gradients: gradients of this step were marked ready, and may be under way. Call finish() first.");
+    throw Error(
+        ErrorKind::invalid_argument,
+        "zero_gradients: gradients of this step were marked ready, and may be under way. End the step with finish(); "
+        "one that cannot be ended (an "
+        "exception in the middle of backward) ends the use of this object: leave, or make a new group and a new "
+        "DistributedDataParallel on all ranks.");
   }
   implementation_->reducer.zero();
   implementation_->is_synchronized = false;
@@ -378,7 +387,9 @@ void DistributedDataParallel::reset_statistics() {
 }
 
 std::uint64_t DistributedDataParallel::verify_parameters() {
-  return verify_equal(implementation_->group, implementation_->parameters, implementation_->stream);
+  std::vector<Tensor> all = implementation_->parameters;
+  all.insert(all.end(), implementation_->frozen.begin(), implementation_->frozen.end());
+  return verify_equal(implementation_->group, all, implementation_->stream);
 }
 
 }  // namespace ddp

@@ -20,14 +20,24 @@ Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t 
               "accumulate: a window needs 1 micro-step or more, not " + std::to_string(micro_steps));
 }
 
+Accumulation::~Accumulation() {
+  if (done_ > 0) data_parallel_.plan_step(true, 1);
+}
+
 void Accumulation::begin(bool is_last) {
   if (data_parallel_.step_began()) {
     throw Error(
         ErrorKind::invalid_argument,
         "Accumulation::begin: gradients were marked since the last finish(). Call finish() after each backward.");
   }
+  if (is_open_) {
+    const bool was_carried_out = data_parallel_.finished_steps() != finished_before_;
+    if (!was_carried_out) --done_;
+    if (was_carried_out && synchronizes_) end_window();
+  }
   if (done_ == 0) data_parallel_.zero_gradients();
   ++done_;
+  is_open_ = true;
   finished_before_ = data_parallel_.finished_steps();
   synchronizes_ = is_last || done_ == micro_steps_;
   data_parallel_.plan_step(synchronizes_, done_);
@@ -36,11 +46,14 @@ void Accumulation::begin(bool is_last) {
 bool Accumulation::finish() {
   if (done_ == 0) throw Error(ErrorKind::invalid_argument, "Accumulation::finish: no micro-step; call begin() first");
   if (data_parallel_.finished_steps() == finished_before_) data_parallel_.finish();
+  is_open_ = false;
   if (synchronizes_) end_window();
   return done_ == 0;
 }
 
 bool Accumulation::flush() {
+  if (is_open_ && data_parallel_.finished_steps() == finished_before_) --done_;
+  is_open_ = false;
   if (done_ == 0) return false;
   data_parallel_.plan_step(true, done_);
   data_parallel_.finish_step();

@@ -17,7 +17,7 @@ LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions optio
     throw Error(ErrorKind::invalid_argument,
                 "LocalSgd: with shard_optimizer no rank can step by itself. Take one of the two.");
   }
-  follow_phase();
+  follow();
 }
 
 LocalSgd::~LocalSgd() {
@@ -25,9 +25,9 @@ LocalSgd::~LocalSgd() {
 }
 
 bool LocalSgd::step() {
-  ++steps_;
-  follow_phase();
-  const std::int64_t local_steps = steps_ - options_.warmup_steps;
+  ++steps_[0];
+  follow();
+  const std::int64_t local_steps = steps_[0] - options_.warmup_steps;
   if (local_steps <= 0 || local_steps % options_.period != 0) return false;
   average();
   return true;
@@ -37,8 +37,8 @@ void LocalSgd::average() {
   data_parallel_.average_parameters();
 }
 
-void LocalSgd::follow_phase() {
-  data_parallel_.set_local(steps_ >= options_.warmup_steps);
+void LocalSgd::follow() {
+  data_parallel_.set_local(steps_[0] >= options_.warmup_steps);
 }
 
 }  // namespace ddp

@@ -1,7 +1,15 @@
 #include <ddp/error.h>
 #include <ddp/loss_scaler.h>
 
+#include <algorithm>
+
 namespace ddp {
+namespace {
+
+// Where every step overflows the model is the cause, and no scale helps.
+constexpr double kLeastScale = 1.0 / (1 << 24);
+
+}  // namespace
 
 LossScaler::LossScaler(LossScalerOptions options) : options_(options), state_{options.scale, 0} {
   if (options.scale > 0 && options.growth >= 1 && options.backoff > 0 && options.backoff < 1 &&
@@ -12,15 +20,34 @@ LossScaler::LossScaler(LossScalerOptions options) : options_(options), state_{op
               "LossScaler: scale is more than 0, growth 1 or more, backoff between 0 and 1, growth_interval 1 or more");
 }
 
+bool LossScaler::unscale(Optimizer& optimizer) {
+  const double factor = adapt(optimizer.data_parallel());
+  if (factor != 0) optimizer.scale_next_gradients(factor);
+  return factor != 0;
+}
+
 bool LossScaler::unscale(DistributedDataParallel& data_parallel) {
-  if (!data_parallel.gradients_are_finite()) {
-    state_ = {scale() * options_.backoff, 0};
-    return false;
+  for (const Tensor& parameter : data_parallel.parameters()) {
+    if (parameter.data.type != DataType::f16) continue;
+    throw Error(ErrorKind::invalid_argument,
+                "LossScaler::unscale: the gradient of '" + parameter.name +
+                    "' is f16, in which small values vanish when they are divided. Give it "
+                    "the Optimizer instead, which divides in f32");
   }
-  data_parallel.scale_gradients(1 / scale());
+  const double factor = adapt(data_parallel);
+  if (factor != 0) data_parallel.scale_gradients(factor);
+  return factor != 0;
+}
+
+double LossScaler::adapt(DistributedDataParallel& data_parallel) {
+  if (!data_parallel.gradients_are_finite()) {
+    state_ = {std::max(scale() * options_.backoff, kLeastScale), 0};
+    return 0;
+  }
+  const double factor = 1 / scale();
   state_[1] += 1;
   if (state_[1] >= static_cast<double>(options_.growth_interval)) state_ = {scale() * options_.growth, 0};
-  return true;
+  return factor;
 }
 
 }  // namespace ddp

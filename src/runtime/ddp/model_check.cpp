@@ -3,6 +3,8 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -18,6 +20,11 @@ std::string find_parameter_fault(std::span<const Tensor> parameters, std::span<c
     if (!is_floating_point(tensor.data.type)) {
       return "parameter " + describe(tensor) + " is not of a floating-point type";
     }
+  }
+  std::set<std::string_view> names;
+  for (const Tensor& tensor : parameters) {
+    if (tensor.name.empty()) return "parameter " + describe(tensor) + " has no name";
+    if (!names.insert(tensor.name).second) return "two parameters are named '" + tensor.name + "'";
   }
   const std::string fault = find_shape_fault(parameters);
   return fault.empty() ? find_shape_fault(buffers) : fault;
@@ -58,13 +65,15 @@ std::string describe_options(const DataParallelOptions& options) {
 
 void check_model(ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
   std::string fault = find_parameter_fault(parameters, options.buffers);
+  if (fault.empty()) fault = find_shape_fault(options.frozen);
   if (fault.empty()) fault = find_device_fault(group, parameters, options);
   if (options.shard_optimizer && options.hook) fault = "shard_optimizer goes with no communication hook";
   if (options.priority_chunk_bytes > 0 && (options.shard_optimizer || options.hook || options.find_unused)) {
     fault = "priority_chunk_bytes goes with neither shard_optimizer, a communication hook nor find_unused";
   }
   const auto disagreement = first_disagreement(
-      group, fault.empty() ? describe_all(parameters) + describe_all(options.buffers) : "a fault: " + fault);
+      group, fault.empty() ? describe_all(parameters) + describe_all(options.buffers) + describe_all(options.frozen)
+                           : "a fault: " + fault);
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
   if (disagreement) {
     throw Error(ErrorKind::mismatch,

@@ -2,6 +2,7 @@
 #include <ddp/optimizer.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "runtime/ddp/update_rules.h"
@@ -21,7 +22,10 @@ const char* moment_name(const Optimizer::Options& options, int moment) {
 class Optimizer::Implementation {
  public:
   Implementation(DistributedDataParallel& data_parallel_, Options options_)
-      : data_parallel(data_parallel_), options(options_), steps(data_parallel.parameters().size()) {
+      : data_parallel(data_parallel_),
+        options(options_),
+        rate{std::visit([](const auto& chosen) { return chosen.learning_rate; }, options)},
+        steps(data_parallel.parameters().size()) {
     const std::string fault = find_fault(options);
     if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer: " + fault);
     if (data_parallel.parameters().front().data.device == DeviceType::cuda) {
@@ -48,6 +52,7 @@ class Optimizer::Implementation {
 
   void step() {
     data_parallel.require_synchronized("Optimizer::step");
+    follow_rate();
     const auto unused = data_parallel.unused_parameters();
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (!std::binary_search(unused.begin(), unused.end(), i)) ++steps[i];
@@ -55,9 +60,9 @@ class Optimizer::Implementation {
     for (const State& state : states) {
       const std::size_t parameter = state.piece.parameter;
       if (std::binary_search(unused.begin(), unused.end(), parameter)) continue;
-      const auto moment = [&](std::size_t i) { return i < state.moments.size() ? state.moments[i] : Buffer(); };
-      update(options, steps[parameter], {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master});
+      apply(state);
     }
+    gradient_factor = 1;
     data_parallel.share_parameters();
   }
 
@@ -67,6 +72,7 @@ class Optimizer::Implementation {
                   "Optimizer::step: with shard_optimizer parameters are updated all together: step()");
     }
     data_parallel.wait(index);
+    follow_rate();
     ++steps[index];
     apply(states[index]);
   }
@@ -74,6 +80,7 @@ class Optimizer::Implementation {
   std::vector<TensorShard> state() {
     std::vector<TensorShard> result;
     for (const State& state : states) {
+      if (state.piece.values.count == 0) continue;  // no rank's share has it
       const Tensor& parameter = data_parallel.parameters()[state.piece.parameter];
       const auto add = [&](const char* what, const Buffer& buffer) {
         result.push_back(
@@ -85,11 +92,14 @@ class Optimizer::Implementation {
       if (state.master.count > 0) add("master", state.master);
     }
     result.push_back({"optimizer.steps", steps, {std::ssize(steps)}, 0});
+    result.push_back({"optimizer.learning_rate", rate, {1}, 0});
     return result;
   }
 
   DistributedDataParallel& data_parallel;
   Options options;
+  std::array<double, 1> rate;
+  double gradient_factor = 1;  // of the next step
 
  private:
   struct State {
@@ -101,7 +111,12 @@ class Optimizer::Implementation {
   void apply(const State& state) const {
     const auto moment = [&](std::size_t i) { return i < state.moments.size() ? state.moments[i] : Buffer(); };
     update(options, steps[state.piece.parameter],
-           {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master});
+           {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master, gradient_factor});
+  }
+
+  // It may have come from a checkpoint.
+  void follow_rate() {
+    std::visit([&](auto& chosen) { chosen.learning_rate = rate[0]; }, options);
   }
 
   Buffer allocate(std::size_t count, DataType type) {
@@ -128,7 +143,7 @@ void Optimizer::step(std::size_t index) {
 }
 
 double Optimizer::learning_rate() const {
-  return std::visit([](const auto& chosen) { return chosen.learning_rate; }, implementation_->options);
+  return implementation_->rate[0];
 }
 
 void Optimizer::set_learning_rate(double learning_rate) {
@@ -136,11 +151,23 @@ void Optimizer::set_learning_rate(double learning_rate) {
   std::visit([&](auto& chosen) { chosen.learning_rate = learning_rate; }, changed);
   const std::string fault = find_fault(changed);
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer::set_learning_rate: " + fault);
-  implementation_->options = changed;
+  implementation_->rate = {learning_rate};
 }
 
 std::vector<TensorShard> Optimizer::state() {
   return implementation_->state();
+}
+
+void Optimizer::scale_next_gradients(double factor) {
+  if (implementation_->gradient_factor != 1) {
+    throw Error(ErrorKind::invalid_argument,
+                "LossScaler::unscale: was called before in this step. Call it once, between finish() and step()");
+  }
+  implementation_->gradient_factor = factor;
+}
+
+DistributedDataParallel& Optimizer::data_parallel() const {
+  return implementation_->data_parallel;
 }
 
 void Optimizer::refresh_masters() {

@@ -94,6 +94,23 @@ GradientBucket Reducer::view(std::size_t bucket, std::optional<void*> stream) co
   return {bucket, views.name, views.gradients, views.ranges, step_.factor, stream};
 }
 
+void Reducer::broadcast_values(std::span<const Tensor> parameters) {
+  const auto copy = [](const Buffer& to, const ConstBuffer& from) {
+    if (from.count > 0) std::memcpy(to.data, from.data, from.bytes());
+  };
+  for (std::size_t i = 0; i < parameters.size(); ++i) copy(gradients_[i].data, parameters[i].data);
+  std::vector<Work> works;
+  for (const Memory& memory : arenas_) {
+    if (memory.buffer().count == 0) continue;
+    works.push_back(group_.broadcast(memory, 0, {.timeout = {}, .name = "parameters", .stream = {}}));
+  }
+  for (Work& work : works) work.wait();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (group_.rank() != 0) copy(parameters[i].data, gradients_[i].data);
+  }
+  zero();
+}
+
 void Reducer::zero() {
   for (const Memory& memory : arenas_) {
     if (memory.buffer().count > 0) group_.zero(memory, options_.stream);
@@ -112,6 +129,7 @@ void Reducer::plan_step(const StepPlan& plan) {
 
 bool Reducer::mark_ready(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
   if (!tracker_.mark(parameter)) return false;
   used_[parameter] = 1;
   if (!rebuilt_) marked_[parameter] = Clock::now();
@@ -121,7 +139,7 @@ bool Reducer::mark_ready(std::size_t parameter) {
 
 std::vector<std::size_t> Reducer::missing() const {
   const std::lock_guard lock(mutex_);
-  return options_.find_unused || tracker_.is_learning() ? std::vector<std::size_t>() : tracker_.missing();
+  return failure_ || options_.find_unused || tracker_.is_learning() ? std::vector<std::size_t>() : tracker_.missing();
 }
 
 // The first so many, but for those that are under way.
@@ -131,7 +149,12 @@ void Reducer::start(std::size_t buckets) {
     bucket.started = Clock::now();
     bucket.ended = std::make_shared<std::atomic<Clock::rep>>(bucket.started.time_since_epoch().count());
     if (gpu_) bucket.stream = gpu_->begin_bucket();
-    bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1, bucket.stream));
+    try {
+      bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1, bucket.stream));
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
     for (Work& work : bucket.communication.works) {
       work.then([ended = bucket.ended](const Error*) { *ended = Clock::now().time_since_epoch().count(); });
     }
@@ -142,7 +165,9 @@ void Reducer::finish() {
   const auto entered = Clock::now();
   {
     const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
     if (gpu_ && step_.synchronizes) gpu_->enter_finish();
+    if (step_.synchronizes && options_.find_unused) zero_unused();
     if (step_.synchronizes) start(plan_.size());
     if (tracker_.is_learning()) tracker_.expect(tracker_.times());
   }
@@ -183,6 +208,13 @@ bool Reducer::wait(std::size_t parameter) {
   }
   wait_for_buckets(last);
   return true;
+}
+
+// Whatever they hold counts as 0. They are in buckets that have not started.
+void Reducer::zero_unused() {
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    if (used_[i] == 0 && gradients_[i].data.count > 0) group_.zero(gradients_[i].data, options_.stream);
+  }
 }
 
 void Reducer::find_unused() {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,6 +56,9 @@ class Reducer {
   const GradientLayout& layout() const { return layout_; }
 
   void zero();
+  // Collective: gives every rank rank 0's values, through the gradients' memory, which is of zeros afterwards. In host
+  // memory; as many collectives as there are types.
+  void broadcast_values(std::span<const Tensor> parameters);
 
   bool is_static() const { return options_.static_graph; }
   // Whether a gradient of this step has been marked.
@@ -102,6 +106,7 @@ class Reducer {
   void start(std::size_t buckets);
   // The first so many that are under way.
   void wait_for_buckets(std::size_t buckets);
+  void zero_unused();
   void find_unused();
   void rebuild();
   void count(Clock::time_point entered, Clock::time_point left);
@@ -126,6 +131,7 @@ class Reducer {
   StepTracker tracker_;
   std::vector<Clock::time_point> marked_;  // by parameter: when it was, for the last time
   std::vector<UnderWay> under_way_;        // the first buckets
+  std::exception_ptr failure_;             // of a hook's start(): no step follows
   std::optional<GpuSteps> gpu_;            // where parameters are in GPU memory
 };
 

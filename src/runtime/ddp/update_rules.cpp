@@ -74,6 +74,7 @@ void update_halves(const Optimizer::Options& options, std::int64_t step, const U
   for (std::size_t first = 0; first < elements.values.count; first += gradient.size()) {
     const std::size_t count = std::min(gradient.size(), elements.values.count - first);
     to_single(elements.gradient.slice(first, count), gradient.data());
+    for (float& value : gradient) value *= static_cast<float>(elements.gradient_factor);
     float* master = begin<float>(elements.master, first);
     update_all<float>(
         options, step,
@@ -84,6 +85,15 @@ void update_halves(const Optimizer::Options& options, std::int64_t step, const U
 
 template <typename T>
 void update_whole(const Optimizer::Options& options, std::int64_t step, const UpdatedElements& elements) {
+  if (elements.gradient_factor != 1) {
+    const auto* gradient = static_cast<const T*>(elements.gradient.data);
+    std::vector<T> scaled(gradient, gradient + elements.gradient.count);
+    for (T& value : scaled) value *= static_cast<T>(elements.gradient_factor);
+    UpdatedElements plain = elements;
+    plain.gradient.data = scaled.data();
+    plain.gradient_factor = 1;
+    return update_whole<T>(options, step, plain);
+  }
   update_all<T>(options, step,
                 {begin<T>(elements.values, 0), static_cast<const T*>(elements.gradient.data),
                  begin<T>(elements.first, 0), begin<T>(elements.second, 0), elements.values.count});

@@ -12,9 +12,10 @@ namespace ddp {
 struct UpdatedElements {
   Buffer values;
   ConstBuffer gradient;
-  Buffer first;   // SGD: momentum; Adam: m. Without elements where the options need none.
-  Buffer second;  // Adam: v
-  Buffer master;  // of f16 and bf16: the values in f32
+  Buffer first;                // SGD: momentum; Adam: m. Without elements where the options need none.
+  Buffer second;               // Adam: v
+  Buffer master;               // of f16 and bf16: the values in f32
+  double gradient_factor = 1;  // multiplied in the arithmetic's type
 };
 
 // How many of `first` and `second` the options need.

@@ -93,6 +93,7 @@ std::uint64_t fingerprint_of(const Call& call, int size) {
   add(has_reduction(call.operation) ? call.op.kind : 0);
   add(static_cast<std::uint32_t>(call.peer));
   for (const std::size_t count : common_counts(call, size)) add(count);
+  hash.update(call.name);
   return hash.value();
 }
 

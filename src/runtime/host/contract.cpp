@@ -76,7 +76,8 @@ std::string describe_difference(int rank, const std::string& own, int other_rank
   return "the ranks call different collectives: rank " + std::to_string(rank) + " calls " + own + ", rank " +
          std::to_string(other_rank) + " calls " + other +
          (own == other ? ", and they give other counts for the ranks' parts" : "") +
-         ". All ranks of a group must call the same collectives in the same order, with the same counts and types.";
+         ". All ranks of a group must call the same collectives in the same order, with the same counts, types and "
+         "names.";
 }
 
 void show_call(HostGroup& host, const Call& call) {

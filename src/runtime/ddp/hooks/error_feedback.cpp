@@ -1,5 +1,7 @@
 #include "runtime/ddp/hooks/error_feedback.h"
 
+#include <cmath>
+
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -8,7 +10,8 @@ void ErrorFeedback::corrected(const Tensor& gradient, float scale, std::span<flo
   std::vector<float>& error = errors_[gradient.name];
   error.resize(gradient.data.count);
   to_single(gradient.data, to.data());
-  for (std::size_t i = 0; i < error.size(); ++i) to[i] = to[i] * scale + error[i];
+  // An overflow (a loss scale that was too high) is of its step alone.
+  for (std::size_t i = 0; i < error.size(); ++i) to[i] = to[i] * scale + (std::isfinite(error[i]) ? error[i] : 0);
 }
 
 }  // namespace ddp

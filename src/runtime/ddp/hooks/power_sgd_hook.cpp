@@ -120,8 +120,8 @@ class PowerSgdHook : public CommunicationHook {
     return std::span(values).last(count);
   }
 
-  // The factor that the product begins with. One of a gradient that was 0 would stay 0 for ever: it is drawn again, by
-  // all ranks alike.
+  // The factor that the product begins with. One of a gradient that was 0 would stay 0 for ever, and one of a gradient
+  // that overflowed no number: it is drawn again, by all ranks alike.
   std::span<const float> factor(const Tensor& gradient) {
     const MatrixShape shape = shape_of(gradient);
     Factor& factor = factors_[gradient.name];
@@ -133,8 +133,12 @@ class PowerSgdHook : public CommunicationHook {
     }
     for (std::size_t k = 0; k < shape.rank; ++k) {
       bool is_zero = true;
-      for (std::size_t j = 0; j < shape.columns; ++j) is_zero = is_zero && factor.values[j * shape.rank + k] == 0;
-      if (!is_zero) continue;
+      bool is_finite = true;
+      for (std::size_t j = 0; j < shape.columns; ++j) {
+        is_zero = is_zero && factor.values[j * shape.rank + k] == 0;
+        is_finite = is_finite && std::isfinite(factor.values[j * shape.rank + k]);
+      }
+      if (!is_zero && is_finite) continue;
       std::normal_distribution<float> normal;
       for (std::size_t j = 0; j < shape.columns; ++j) factor.values[j * shape.rank + k] = normal(factor.random);
     }

@@ -304,3 +304,17 @@ TEST_CASE("a sharded optimizer goes on from what another number of ranks saved")
   const std::vector<float> pieced = train(1, 6, 9, false);
   for (std::size_t i = 0; i < 500; ++i) CHECK(pieced[i] == Approx(whole[i]).epsilon(1e-6));
 }
+
+TEST_CASE("ranks that save different steps are told so, and nothing is left behind") {
+  for (const Way& way : kWays) {
+    const TemporaryDirectory directory;
+    RankThreads(make_cpu_backend, 2)
+        .all_fail(ErrorKind::mismatch, {"save different steps", "step 6", "step 7"}, [&](RankThreads::Rank& self) {
+          CheckpointManager checkpoints(directory.path(), self.group(), options_for(way));
+          State saved(self.rank(), 2);
+          saved.fill(1);
+          checkpoints.save(6 + self.rank(), saved.state);
+        });
+    CHECK(files_in(directory.path()).empty());
+  }
+}

@@ -190,3 +190,36 @@ TEST_CASE("gradients are clipped by their common norm") {
     require(outcome_of([&] { data_parallel.clip_gradients(0); }).kind == ErrorKind::invalid_argument, "norm 0");
   });
 }
+
+TEST_CASE("a micro-step that was begun and left out does not count") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    OneWeight model(self.group());
+    Accumulation window = model.data_parallel.accumulate(2);
+    int windows = 0;
+    for (int i = 0; i < 12; ++i) {
+      window.begin(i == 11);
+      if (i == 1 || i == 4 || i == 5) continue;  // bad batches, on all ranks: the last of a window, and whole ones
+      model.backward(6);
+      if (!window.finish()) continue;
+      require_near(model.gradient(), 6);
+      ++windows;
+    }
+    require(windows == 5, std::to_string(windows));  // 9 micro-steps
+  });
+}
+
+TEST_CASE("a window that is left in the middle does not keep later steps from being synchronised") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    OneWeight model(self.group());
+    {
+      Accumulation window = model.data_parallel.accumulate(4);
+      window.begin();
+      model.backward(1);
+      window.finish();
+    }
+    model.data_parallel.zero_gradients();
+    model.backward(static_cast<float>(self.rank()));
+    model.data_parallel.finish();
+    require_near(model.gradient(), 0.5);
+  });
+}

@@ -59,3 +59,16 @@ TEST_CASE("wrong options of local SGD are refused") {
   DistributedDataParallel whole(scripted.group, {{"weight", weight, {1}}});
   expect_error(ErrorKind::invalid_argument, {"period is 1 or more (0)"}, [&] { LocalSgd(whole, {.period = 0}); });
 }
+
+TEST_CASE("local steps go on where a checkpoint was made") {
+  ScriptedGroup scripted;
+  std::vector<double> weight(1);
+  DistributedDataParallel data_parallel(scripted.group, {{"weight", weight, {1}}});
+  LocalSgd local(data_parallel, {.period = 3, .warmup_steps = 2});
+  const Tensor state = local.state();
+  CHECK(state.name == "local_sgd");
+  state.data.as<std::int64_t>()[0] = 4;  // as a checkpoint does
+  local.follow();
+  CHECK_FALSE(data_parallel.synchronizes());
+  CHECK(local.step());
+}

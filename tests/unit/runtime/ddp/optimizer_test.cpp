@@ -142,12 +142,37 @@ TEST_CASE("a parameter that nobody used stays as it is and its step does not cou
   CHECK(used[0] != 1);
   CHECK(unused[0] == 1);
   const std::vector<TensorShard> state = optimizer.state();
-  REQUIRE(state.size() == 5);
+  REQUIRE(state.size() == 6);
   CHECK(state[0].name == "optimizer.m.used");
   CHECK(state[3].name == "optimizer.v.unused");
   CHECK(state[4].name == "optimizer.steps");
   CHECK(state[4].data.as<std::int64_t>()[0] == 1);
   CHECK(state[4].data.as<std::int64_t>()[1] == 0);
+  CHECK(state[5].name == "optimizer.learning_rate");
+  state[5].data.as<double>()[0] = 0.25;  // as a checkpoint does
+  CHECK(optimizer.learning_rate() == 0.25);
+  used = {1, 1, 1};
+  data_parallel.gradient<float>(0)[0] = 1;
+  data_parallel.mark_ready(0);
+  data_parallel.finish();
+  optimizer.step();
+  CHECK(used[0] < 0.9F - 0.02F);  // at the rate that was loaded, not at 0.001
+}
+
+TEST_CASE("parameters without elements have no optimizer state, sharded or not") {
+  for (const bool sharded : {false, true}) {
+    ScriptedGroup scripted;
+    std::vector<float> weight(3);
+    DataParallelOptions options;
+    options.shard_optimizer = sharded;
+    DistributedDataParallel data_parallel(
+        scripted.group, {{"weight", weight, {3}}, {"none", {nullptr, 0, DataType::f32}, {0}}}, options);
+    Optimizer optimizer(data_parallel, AdamOptions{});
+    const std::vector<TensorShard> state = optimizer.state();
+    REQUIRE(state.size() == 4);
+    CHECK(state[0].name == "optimizer.m.weight");
+    CHECK(state[2].name == "optimizer.steps");
+  }
 }
 
 TEST_CASE("sharding goes with no hook") {

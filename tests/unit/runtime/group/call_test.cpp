@@ -55,9 +55,10 @@ TEST_CASE("what may differ between ranks is not in the fingerprint") {
   const Buffer buffer(floats);
   Call premultiplied = all_reduce(buffer, ReduceOp::premultiplied(0.5));
   Call other = all_reduce(buffer, ReduceOp::premultiplied(2));
-  other.name = "name";
   other.site = CallSite::current();
   CHECK(fingerprint_of(premultiplied, 2) == fingerprint_of(other, 2));
+  other.name = "name";
+  CHECK(fingerprint_of(premultiplied, 2) != fingerprint_of(other, 2));
   // A gather's counts differ with the rank, and only the root has an output.
   CHECK(fingerprint_of(call_of(Operation::gather, buffer, buffer, 0), 2) ==
         fingerprint_of(call_of(Operation::gather, buffer.slice(0, 2), {}, 0), 2));

@@ -216,3 +216,23 @@ TEST_CASE("wrong options of hooks are refused") {
   expect_error(ErrorKind::invalid_argument, {"at most 1", "1.5"}, [] { make_top_k_hook(1.5); });
   expect_error(ErrorKind::invalid_argument, {"rank is 1 or more (0)"}, [] { make_power_sgd_hook({.rank = 0}); });
 }
+
+TEST_CASE("an overflow is of its step alone") {
+  for (const auto& make : {+[] { return make_power_sgd_hook({.rank = 1, .start_step = 0, .least_compression = 0.1}); },
+                           +[] { return make_one_bit_hook(); }}) {
+    RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
+      std::vector<float> weight(64);
+      DataParallelOptions options;
+      options.hook = make();
+      DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {8, 8}}}, options);
+      for (int step = 0; step < 6; ++step) {
+        for (float& element : data_parallel.gradient<float>(0)) element = 1;
+        if (step == 2) data_parallel.gradient<float>(0)[5] = std::numeric_limits<float>::infinity();
+        data_parallel.mark_ready(0);
+        data_parallel.finish();
+        require(data_parallel.gradients_are_finite() == (step != 2), "step " + std::to_string(step));
+      }
+      require(std::abs(data_parallel.gradient<float>(0)[0] - 1) < 0.5F, "gradient");
+    });
+  }
+}

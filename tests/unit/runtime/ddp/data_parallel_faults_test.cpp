@@ -1,0 +1,127 @@
+// What DistributedDataParallel does when programs or hooks are wrong, and with what is not trained.
+#include <ddp/compression_hooks.h>
+#include <ddp/distributed_data_parallel.h>
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/backend/cpu/cpu_backend.h"
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+#include "support/scripted_backend.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+struct Model {
+  std::vector<float> weight = std::vector<float>(12);
+  std::vector<float> bias = std::vector<float>(3);
+  std::vector<double> scale = std::vector<double>(1);
+  std::vector<Tensor> parameters = {{"weight", weight, {4, 3}}, {"bias", bias, {3}}, {"scale", scale, {}}};
+};
+
+void fill_gradient(DistributedDataParallel& data_parallel, std::size_t index, float value) {
+  for (float& element : data_parallel.gradient<float>(index)) element = value;
+}
+
+void require_gradient(const DistributedDataParallel& data_parallel, std::size_t index, float value) {
+  for (const float element : data_parallel.gradient<float>(index)) {
+    require(std::abs(element - value) < 1e-4F, std::to_string(element) + " is not " + std::to_string(value));
+  }
+}
+
+// Fails in its second bucket.
+class FailingHook : public CommunicationHook {
+ public:
+  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+    if (++calls_ == 2) throw std::runtime_error("no memory for the hook");
+    return mean_->start(group, bucket);
+  }
+  std::size_t finish(ProcessGroup& group, const GradientBucket& bucket) override {
+    return mean_->finish(group, bucket);
+  }
+
+ private:
+  const std::shared_ptr<CommunicationHook> mean_ = make_mean_hook();
+  int calls_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a hook that fails ends the step, and nothing steps on what was not reduced") {
+  ScriptedGroup scripted;
+  Model model;
+  DataParallelOptions options;
+  options.hook = std::make_shared<FailingHook>();
+  options.first_bucket_bytes = options.bucket_bytes = 1;
+  options.rebuild_buckets = false;
+  DistributedDataParallel data_parallel(scripted.group, model.parameters, options);
+  data_parallel.mark_ready(2);
+  CHECK_THROWS_WITH(data_parallel.mark_ready(1), "no memory for the hook");
+  CHECK_THROWS_WITH(data_parallel.mark_ready(0), "no memory for the hook");
+  CHECK_THROWS_WITH(data_parallel.finish(), "no memory for the hook");
+  CHECK_THROWS_WITH(data_parallel.require_synchronized("step"), "no memory for the hook");
+}
+
+TEST_CASE("what a rank did not use counts as 0, whatever the gradient held") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    DataParallelOptions options;
+    options.find_unused = true;
+    DistributedDataParallel data_parallel(self.group(), model.parameters, options);
+    for (const std::size_t i : {0, 1}) fill_gradient(data_parallel, i, 100.0F);
+    data_parallel.mark_ready(0);
+    if (self.rank() == 0) data_parallel.mark_ready(1);
+    data_parallel.finish();
+    require_gradient(data_parallel, 0, 100.0F);
+    require_gradient(data_parallel, 1, 50.0F);
+  });
+}
+
+TEST_CASE("frozen parameters are compared and given to all ranks") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    Model model;
+    std::vector<float> embedding(4, static_cast<float>(self.rank() + 7));
+    DataParallelOptions options;
+    options.frozen = {{"embedding", embedding, {4}}};
+    DistributedDataParallel data_parallel(self.group(), model.parameters, options);
+    require(embedding[3] == 7, "not rank 0's");
+    data_parallel.verify_parameters();
+    if (self.rank() == 1) embedding[3] = 8;
+    expect_error(ErrorKind::mismatch, {"the parameters of rank 1 differ"}, [&] { data_parallel.verify_parameters(); });
+    options.frozen[0].shape = self.rank() == 0 ? std::vector<std::int64_t>{4} : std::vector<std::int64_t>{2, 2};
+    expect_error(ErrorKind::mismatch, {"'embedding' f32[4]", "f32[2x2]"},
+                 [&] { DistributedDataParallel(self.group(), model.parameters, options); });
+  });
+}
+
+TEST_CASE("every parameter has a name of its own") {
+  ScriptedGroup scripted;
+  std::vector<float> weight(2);
+  expect_error(ErrorKind::invalid_argument, {"two parameters are named 'weight'"}, [&] {
+    DistributedDataParallel(scripted.group, {{"weight", weight, {2}}, {"weight", weight, {2}}});
+  });
+  expect_error(ErrorKind::invalid_argument, {"has no name"}, [&] {
+    DistributedDataParallel(scripted.group, {{"", weight, {2}}});
+  });
+}
+
+TEST_CASE("models whose buckets meet in another order on another rank are not averaged into each other") {
+  RankThreads(make_cpu_backend, 2)
+      .all_fail(ErrorKind::mismatch, {"bucket 0: first", "bucket 0: second"}, [](RankThreads::Rank& self) {
+        std::vector<float> weights(8);
+        DistributedDataParallel first(self.group(), {{"first", weights, {8}}});
+        DistributedDataParallel second(self.group(), {{"second", weights, {8}}});
+        const bool swapped = self.rank() == 1;
+        (swapped ? second : first).mark_ready(0);
+        (swapped ? first : second).mark_ready(0);
+        (swapped ? second : first).finish();
+        (swapped ? first : second).finish();
+      });
+}
