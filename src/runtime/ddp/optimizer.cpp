@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "runtime/ddp/update_rules.h"
@@ -62,7 +63,7 @@ class Optimizer::Implementation {
       if (std::binary_search(unused.begin(), unused.end(), parameter)) continue;
       apply(state);
     }
-    gradient_factor = 1;
+    scaled.reset();
     data_parallel.share_parameters();
   }
 
@@ -99,7 +100,12 @@ class Optimizer::Implementation {
   DistributedDataParallel& data_parallel;
   Options options;
   std::array<double, 1> rate;
-  double gradient_factor = 1;  // of the next step
+  // The factor of the gradients of a step, by its number.
+  struct Scaled {
+    std::int64_t step = 0;
+    double factor = 1;
+  };
+  std::optional<Scaled> scaled;
 
  private:
   struct State {
@@ -111,7 +117,11 @@ class Optimizer::Implementation {
   void apply(const State& state) const {
     const auto moment = [&](std::size_t i) { return i < state.moments.size() ? state.moments[i] : Buffer(); };
     update(options, steps[state.piece.parameter],
-           {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master, gradient_factor});
+           {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master, gradient_factor()});
+  }
+
+  double gradient_factor() const {
+    return scaled && scaled->step == data_parallel.finished_steps() ? scaled->factor : 1;
   }
 
   // It may have come from a checkpoint.
@@ -159,11 +169,12 @@ std::vector<TensorShard> Optimizer::state() {
 }
 
 void Optimizer::scale_next_gradients(double factor) {
-  if (implementation_->gradient_factor != 1) {
+  const std::int64_t step = implementation_->data_parallel.finished_steps();
+  if (implementation_->scaled && implementation_->scaled->step == step) {
     throw Error(ErrorKind::invalid_argument,
                 "LossScaler::unscale: was called before in this step. Call it once, between finish() and step()");
   }
-  implementation_->gradient_factor = factor;
+  implementation_->scaled = {step, factor};
 }
 
 DistributedDataParallel& Optimizer::data_parallel() const {

@@ -63,6 +63,13 @@ TEST_CASE("what is too small for f16 counts when the optimizer divides") {
       require(scaler.unscale(optimizer), "finite");
       expect_error(ErrorKind::invalid_argument, {"called before in this step"},
                    [&] { (void)scaler.unscale(optimizer); });
+      // A step that the program left out is none of the next one's.
+      for (Float16& element : data_parallel.gradient<Float16>(0)) element = Float16(gradient * 65536);
+      for (float& element : data_parallel.gradient<float>(1)) element = gradient * 65536;
+      data_parallel.mark_ready(0);
+      data_parallel.mark_ready(1);
+      data_parallel.finish();
+      require(scaler.unscale(optimizer), "the next step");
       optimizer.step();
       require(std::abs(static_cast<float>(halves[39]) - 0.9F) < 1e-3F, "halves");
       require(std::abs(singles[39] - 0.9F) < 1e-5F, "singles");
