@@ -51,8 +51,12 @@ void GlooWatch::look_at_connections(gloo::Context& connections) {
   for (int rank = 0; rank < connections.size; ++rank) {
     if (rank == connections.rank || is_of_this_machine(rank)) continue;
     auto canary = connections.createUnboundBuffer(&canary_memory_, sizeof canary_memory_);
-    canary->recv(rank, kCanarySlot);
-    canaries_[rank] = std::move(canary);
+    try {
+      canary->recv(rank, kCanarySlot);
+      canaries_[rank] = std::move(canary);
+    } catch (const gloo::Exception&) {
+      gone_[rank] = {looks_, kLostGrace};  // as it may, who needs nothing of the others
+    }
   }
 }
 

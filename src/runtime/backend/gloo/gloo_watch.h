@@ -35,7 +35,7 @@ class GlooWatch {
   GlooWatch(const GlooWatch&) = delete;
   GlooWatch& operator=(const GlooWatch&) = delete;
 
-  // Of the other ranks the connections are looked after, from here on, until they are left. Throws what Gloo throws.
+  // Of the other ranks the connections are looked after, from here on, until they are left.
   void look_at_connections(gloo::Context& connections);
   void leave_connections();
 
