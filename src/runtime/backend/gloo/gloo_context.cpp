@@ -86,6 +86,9 @@ auto guarded(Function&& function) {
   }
 }
 
+// Key that is set when every rank has connected to every other one.
+constexpr const char* kAllConnected = "all";
+
 class Connections : public GlooContext {
  public:
   Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store)
@@ -195,7 +198,7 @@ class Connections : public GlooContext {
       store->set(key, "");
       GlooStore gloo_store(store);
       guarded([&] { context->connectFullMesh(gloo_store, device); });
-      const std::string all = "all";
+      const std::string all = kAllConnected;
       if (store->add("connected", 1) == context->size) store->set(all, "");
       // From here on they are the group's alone.
       device.reset();
@@ -217,7 +220,9 @@ class Connections : public GlooContext {
     const auto deadline = Clock::now() + options.timeout;
     std::thread(std::move(task)).detach();
     while (connected.wait_for(limits::kStoreLook) != std::future_status::ready) {
-      if (watch_.lost()) throw told_as(Error(ErrorKind::peer_lost, "a rank has ended"));
+      // One that has failed after all had connected is no reason: the first operation says why.
+      const std::string all = kAllConnected;
+      if (watch_.lost() && !store->check({&all, 1})) throw told_as(Error(ErrorKind::peer_lost, "a rank has ended"));
       if (Clock::now() >= deadline) throw_late();
     }
     try {
