@@ -4,13 +4,13 @@
 
 #include <catch2/catch.hpp>
 
-#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
 #include "runtime/backend/cpu/cpu_backend.h"
 #include "support/expect_error.h"
+#include "support/mixed_model.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
@@ -18,23 +18,6 @@ using namespace ddp;
 using namespace ddp::test;
 
 namespace {
-
-struct Model {
-  std::vector<float> weight = std::vector<float>(12);
-  std::vector<float> bias = std::vector<float>(3);
-  std::vector<double> scale = std::vector<double>(1);
-  std::vector<Tensor> parameters = {{"weight", weight, {4, 3}}, {"bias", bias, {3}}, {"scale", scale, {}}};
-};
-
-void fill_gradient(DistributedDataParallel& data_parallel, std::size_t index, float value) {
-  for (float& element : data_parallel.gradient<float>(index)) element = value;
-}
-
-void require_gradient(const DistributedDataParallel& data_parallel, std::size_t index, float value) {
-  for (const float element : data_parallel.gradient<float>(index)) {
-    require(std::abs(element - value) < 1e-4F, std::to_string(element) + " is not " + std::to_string(value));
-  }
-}
 
 // Fails in its second bucket.
 class FailingHook : public CommunicationHook {
@@ -56,7 +39,7 @@ class FailingHook : public CommunicationHook {
 
 TEST_CASE("a hook that fails ends the step, and nothing steps on what was not reduced") {
   ScriptedGroup scripted;
-  Model model;
+  MixedModel model;
   DataParallelOptions options;
   options.hook = std::make_shared<FailingHook>();
   options.first_bucket_bytes = options.bucket_bytes = 1;
@@ -71,7 +54,7 @@ TEST_CASE("a hook that fails ends the step, and nothing steps on what was not re
 
 TEST_CASE("what a rank did not use counts as 0, whatever the gradient held") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     DataParallelOptions options;
     options.find_unused = true;
     DistributedDataParallel data_parallel(self.group(), model.parameters, options);
@@ -86,7 +69,7 @@ TEST_CASE("what a rank did not use counts as 0, whatever the gradient held") {
 
 TEST_CASE("frozen parameters are compared and given to all ranks") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     std::vector<float> embedding(4, static_cast<float>(self.rank() + 7));
     DataParallelOptions options;
     options.frozen = {{"embedding", embedding, {4}}};

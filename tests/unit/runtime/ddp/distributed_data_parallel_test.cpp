@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "support/expect_error.h"
+#include "support/mixed_model.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
@@ -15,44 +16,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A model with parameters of both types.
-struct Model {
-  std::vector<float> weight = std::vector<float>(12);
-  std::vector<float> bias = std::vector<float>(3);
-  std::vector<double> scale = std::vector<double>(1);
-  std::vector<Tensor> parameters = {{"weight", weight, {4, 3}}, {"bias", bias, {3}}, {"scale", scale, {}}};
-
-  Model() = default;
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
-
-  void fill(float value) {
-    std::fill(weight.begin(), weight.end(), value);
-    std::fill(bias.begin(), bias.end(), value + 1);
-    std::fill(scale.begin(), scale.end(), value + 2);
-  }
-};
-
 const DataParallelOptions kBucketEach{.first_bucket_bytes = 1, .bucket_bytes = 1};
 
-template <typename T>
-void fill_gradient(DistributedDataParallel& data_parallel, std::size_t index, T value) {
-  for (T& element : data_parallel.gradient<T>(index)) element = value;
-}
-
-template <typename T>
-void require_gradient(const DistributedDataParallel& data_parallel, std::size_t index, T value) {
-  for (const T element : data_parallel.gradient<T>(index)) {
-    if (std::abs(element - value) < T(1e-5)) continue;
-    require(false, "gradient " + std::to_string(index) + " holds " + std::to_string(element) + ", not " +
-                       std::to_string(value));
-  }
-}
-
 // One rank's model differs as `change` makes it.
-GlooRanks::Deed with_different_model(int rank, const std::function<void(Model&)>& change) {
+GlooRanks::Deed with_different_model(int rank, const std::function<void(MixedModel&)>& change) {
   return [rank, change](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     if (self.rank() == rank) change(model);
     DistributedDataParallel(self.group(), model.parameters);
   };
@@ -64,31 +33,32 @@ TEST_CASE("a rank with another model is named with the first difference on every
   GlooRanks ranks(3);
   SECTION("another name") {
     ranks.all_fail(ErrorKind::mismatch, {"number 1: ", "rank 0 has 'bias' f32[3]", "rank 2 has 'offset' f32[3]"},
-                   with_different_model(2, [](Model& model) { model.parameters[1].name = "offset"; }));
+                   with_different_model(2, [](MixedModel& model) { model.parameters[1].name = "offset"; }));
   }
   SECTION("another shape of the same size") {
     ranks.all_fail(ErrorKind::mismatch, {"number 0: ", "f32[4x3]", "rank 1 has 'weight' f32[3x4]"},
-                   with_different_model(1, [](Model& model) {
+                   with_different_model(1, [](MixedModel& model) {
                      model.parameters[0].shape = {3, 4};
                    }));
   }
   SECTION("another type") {
     ranks.all_fail(ErrorKind::mismatch, {"number 2: ", "'scale' f64[]", "rank 1 has 'scale' f32[]"},
-                   with_different_model(1, [](Model& model) {
+                   with_different_model(1, [](MixedModel& model) {
                      model.parameters[2].data = {model.bias.data(), 1, DataType::f32};
                    }));
   }
   SECTION("another number of parameters") {
     ranks.all_fail(ErrorKind::mismatch, {"number 2: rank 0 has 'scale' f64[]", "rank 2 has nothing more"},
-                   with_different_model(2, [](Model& model) { model.parameters.pop_back(); }));
+                   with_different_model(2, [](MixedModel& model) { model.parameters.pop_back(); }));
   }
   SECTION("another order") {
-    ranks.all_fail(ErrorKind::mismatch, {"number 0: ", "rank 1 has 'bias'"},
-                   with_different_model(1, [](Model& model) { std::swap(model.parameters[0], model.parameters[1]); }));
+    ranks.all_fail(
+        ErrorKind::mismatch, {"number 0: ", "rank 1 has 'bias'"},
+        with_different_model(1, [](MixedModel& model) { std::swap(model.parameters[0], model.parameters[1]); }));
   }
   SECTION("rank 0 itself differs") {
     ranks.all_fail(ErrorKind::mismatch, {"rank 0 has 'offset'", "rank 1 has 'bias'"},
-                   with_different_model(0, [](Model& model) { model.parameters[1].name = "offset"; }));
+                   with_different_model(0, [](MixedModel& model) { model.parameters[1].name = "offset"; }));
   }
 }
 
@@ -104,7 +74,7 @@ TEST_CASE("ranks with other bucket sizes are told so") {
 
 TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
   GlooRanks(2, 200ms).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
     if (self.rank() == 1) return self.waits_for_the_others();
     for (const std::size_t index : {2, 1, 0}) data_parallel.mark_ready(index);
@@ -114,7 +84,7 @@ TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
 
 TEST_CASE("a rank that ends in the middle of training is noticed by the others") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     {
       DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
       for (int step = 0; step < 100; ++step) {
@@ -136,7 +106,7 @@ TEST_CASE("a rank that ends in the middle of training is noticed by the others")
 
 TEST_CASE("a rank that is late makes the others time out") {
   GlooRanks(2, 200ms).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters);
     if (self.rank() == 1) return self.waits_for_the_others();
     for (const std::size_t index : {2, 1, 0}) data_parallel.mark_ready(index);
@@ -160,7 +130,7 @@ TEST_CASE("a rank with wrong parameters fails at once and the others hear why") 
 
 TEST_CASE("wrong parameters are refused") {
   ScriptedGroup scripted;
-  Model model;
+  MixedModel model;
   std::vector<std::int32_t> integers(3);
   const auto construct = [&](std::vector<Tensor> parameters) {
     DistributedDataParallel(scripted.group, std::move(parameters));
@@ -179,7 +149,7 @@ TEST_CASE("wrong parameters are refused") {
 
 TEST_CASE("a gradient that is ready twice or not at all is named") {
   ScriptedGroup scripted;
-  Model model;
+  MixedModel model;
   DistributedDataParallel data_parallel(scripted.group, model.parameters);
   expect_error(ErrorKind::invalid_argument, {"no parameter 3"}, [&] { data_parallel.mark_ready(3); });
   data_parallel.mark_ready(1);
@@ -194,7 +164,7 @@ TEST_CASE("a gradient that is ready twice or not at all is named") {
 
 TEST_CASE("gradients have their parameter's size and can be zeroed") {
   ScriptedGroup scripted;
-  Model model;
+  MixedModel model;
   DistributedDataParallel data_parallel(scripted.group, model.parameters);
   CHECK(data_parallel.bucket_count() == 2);
   CHECK(data_parallel.parameters().size() == 3);
@@ -209,7 +179,7 @@ TEST_CASE("gradients have their parameter's size and can be zeroed") {
 
 TEST_CASE("every rank begins with the values of rank 0") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     model.fill(static_cast<float>(10 * self.rank()));
     const DistributedDataParallel data_parallel(self.group(), model.parameters);
     require(model.weight[11] == 0.0F && model.bias[2] == 1.0F && model.scale[0] == 2.0, "other values");
@@ -220,7 +190,7 @@ TEST_CASE("gradients are averaged over all ranks in every step and any order") {
   for (const int size : {1, 2, 3}) {
     for (const DataParallelOptions& options : {DataParallelOptions{}, kBucketEach}) {
       GlooRanks(size).all_succeed([&](GlooRanks::Rank& self) {
-        Model model;
+        MixedModel model;
         DistributedDataParallel data_parallel(self.group(), model.parameters, options);
         const double mean_rank = (size - 1) / 2.0;
         for (int step = 0; step < 6; ++step) {
@@ -242,7 +212,7 @@ TEST_CASE("gradients are averaged over all ranks in every step and any order") {
 TEST_CASE("equal parameters have the same hash on every rank") {
   std::vector<std::uint64_t> hashes(3);
   GlooRanks(3).all_succeed([&](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     model.fill(1);
     DistributedDataParallel data_parallel(self.group(), model.parameters);
     hashes[static_cast<std::size_t>(self.rank())] = data_parallel.verify_parameters();
@@ -255,7 +225,7 @@ TEST_CASE("a rank whose parameters drifted is named on every rank") {
   for (const int drifting : {1, 2}) {
     GlooRanks(3).all_fail(ErrorKind::mismatch, {"rank " + std::to_string(drifting) + " differ"},
                           [&](GlooRanks::Rank& self) {
-                            Model model;
+                            MixedModel model;
                             DistributedDataParallel data_parallel(self.group(), model.parameters);
                             if (self.rank() == drifting) model.bias[1] = 1e-30F;
                             data_parallel.verify_parameters();
@@ -265,7 +235,7 @@ TEST_CASE("a rank whose parameters drifted is named on every rank") {
 
 TEST_CASE("buffers are those of rank 0 at first and of any rank later") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     std::vector<float> mean(2, static_cast<float>(self.rank()) + 1);
     std::vector<std::int64_t> batches(1, self.rank());
     DataParallelOptions options;
@@ -281,14 +251,14 @@ TEST_CASE("buffers are those of rank 0 at first and of any rank later") {
 TEST_CASE("ranks with different buffers or options are told so") {
   GlooRanks ranks(2);
   ranks.all_fail(ErrorKind::mismatch, {"rank 0 has nothing more, rank 1 has 'mean' f32[3]"}, [](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     DataParallelOptions options;
     if (self.rank() == 1) options.buffers = {{"mean", model.bias, {3}}};
     DistributedDataParallel(self.group(), model.parameters, options);
   });
   ranks.all_fail(ErrorKind::mismatch, {"DataParallelOptions", "find_unused off, rank 1 has find_unused on"},
                  [](GlooRanks::Rank& self) {
-                   Model model;
+                   MixedModel model;
                    DataParallelOptions options;
                    options.find_unused = self.rank() == 1;
                    DistributedDataParallel(self.group(), model.parameters, options);
@@ -297,7 +267,7 @@ TEST_CASE("ranks with different buffers or options are told so") {
 
 TEST_CASE("a parameter that one rank does not use gets the others' share and one that nobody uses is told") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     DataParallelOptions options = kBucketEach;
     options.find_unused = true;
     DistributedDataParallel data_parallel(self.group(), model.parameters, options);
@@ -321,7 +291,7 @@ TEST_CASE("a parameter that one rank does not use gets the others' share and one
 
 TEST_CASE("ranks whose gradients become ready in different orders keep rank 0's after the first step") {
   GlooRanks(3).all_succeed([](GlooRanks::Rank& self) {
-    Model model;
+    MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
     using Buckets = std::vector<std::vector<std::size_t>>;
     require(data_parallel.buckets() == Buckets{{2}, {1}, {0}}, "the last parameter is not the first");

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "support/backends_under_test.h"
 #include "support/expect_error.h"
@@ -114,18 +115,30 @@ TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
   });
 }
 
+namespace {
+
+void make_and_drop_groups(RankThreads::Rank& self) {
+  const std::vector<int> all = {0, 1, 2, 3};
+  for (int i = 0; i < 12; ++i) {
+    ProcessGroup group = self.group().new_group(all);
+    std::vector<float> values(100, 1.0F);
+    if (i % 2 == 0) group.all_reduce(values).wait();
+    require(values[99] == (i % 2 == 0 ? 4.0F : 1.0F), "sum");
+  }
+}
+
+}  // namespace
+
 TEST_CASE("groups may be dropped as soon as they are made") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
-    RankThreads(backend.make, 4).all_succeed([](RankThreads::Rank& self) {
-      const std::vector<int> all = {0, 1, 2, 3};
-      for (int i = 0; i < 12; ++i) {
-        ProcessGroup group = self.group().new_group(all);
-        std::vector<float> values(100, 1.0F);
-        if (i % 2 == 0) group.all_reduce(values).wait();
-        require(values[99] == (i % 2 == 0 ? 4.0F : 1.0F), "sum");
-      }
-    });
+    RankThreads(backend.make, 4).all_succeed(make_and_drop_groups);
+  }
+  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+    INFO(backend.name << ", on two machines");
+    RankThreads(backend.make, 4)
+        .on([](int rank) { return std::string(rank < 2 ? "a" : "b"); })
+        .all_succeed(make_and_drop_groups);
   }
 }
 

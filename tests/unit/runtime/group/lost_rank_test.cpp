@@ -133,21 +133,6 @@ TEST_CASE("all ranks of all machines name the rank that left") {
   }
 }
 
-TEST_CASE("groups between machines may be dropped as soon as they are made") {
-  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
-    INFO(backend.name);
-    RankThreads(backend.make, 4).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
-      const std::vector<int> all = {0, 1, 2, 3};
-      for (int i = 0; i < 12; ++i) {
-        ProcessGroup group = self.group().new_group(all);
-        std::vector<float> values(100, 1.0F);
-        if (i % 2 == 0) group.all_reduce(values).wait();
-        require(values[99] == (i % 2 == 0 ? 4.0F : 1.0F), "sum");
-      }
-    });
-  }
-}
-
 TEST_CASE("nobody blames a rank of another machine that waits itself") {
   RankThreads(cpu_between_machines().make, 4, 300ms).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
     if (self.rank() == 3) return self.waits_for(3);
