@@ -1,4 +1,4 @@
-// The failure of a rank that waits for others in vain.
+// The failures of a rank that waits for others in vain.
 #pragma once
 
 #include <ddp/error.h>
@@ -12,6 +12,14 @@
 #include "base/text.h"
 
 namespace ddp {
+
+// `failed`: it said so; else it ended, or left.
+inline Error gone_error(int rank, bool failed) {
+  return {ErrorKind::peer_lost,
+          "rank " + std::to_string(rank) +
+              (failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
+          rank};
+}
 
 // `ranks`: that have not taken part, in any order; one or more.
 inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {

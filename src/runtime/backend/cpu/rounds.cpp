@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/limits.h"
-#include "base/text.h"
+#include "runtime/backend/late.h"
 #include "runtime/host/contract.h"
 #include "runtime/host/futex.h"
 
@@ -86,18 +86,9 @@ void HostWait::look(const SharedCounter& counter, std::uint32_t target, std::siz
     // One that died without a word is the cause; those that failed may have failed because of it.
     if (!lost || host_->area(other).state == RankState::working) lost = other;
   }
-  if (lost) {
-    const int rank = host_->rank_of(*lost);
-    const bool failed = host_->area(*lost).state == RankState::failed;
-    throw Error(ErrorKind::peer_lost,
-                "rank " + std::to_string(rank) +
-                    (failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
-                rank);
-  }
+  if (lost) throw gone_error(host_->rank_of(*lost), host_->area(*lost).state == RankState::failed);
   if (has_reached(counter.value.load(std::memory_order_acquire), target) || Clock::now() < deadline) return;
-  const int rank = host_->rank_of(peer);
-  throw Error(ErrorKind::timeout,
-              "rank " + std::to_string(rank) + " did not take part within " + base::human_duration(call.timeout), rank);
+  throw late_error({host_->rank_of(peer)}, call.timeout);
 }
 
 Rounds::Rounds(std::shared_ptr<HostGroup> host, const std::atomic<bool>& aborted)

@@ -149,11 +149,7 @@ class Connections : public GlooContext {
       std::this_thread::sleep_for(milliseconds(1));
       lost = watch_.lost();
     }
-    if (!lost) return error;
-    return {ErrorKind::peer_lost,
-            "rank " + std::to_string(lost->rank) +
-                (lost->failed ? " has failed in this or an earlier operation" : " has ended, or left the group"),
-            lost->rank};
+    return lost ? gone_error(lost->rank, lost->failed) : error;
   }
 
   // What a failure is told as: a broken connection with its cause, and between machines as all tell it.
@@ -277,10 +273,7 @@ class Transfers : public GlooTransfers {
           current_ = message.peer;
           const GlooWatch::End end = watch.end_wait(this, wait_for(message, deadline));
           const bool in_vain = end == GlooWatch::End::in_vain;
-          if (in_vain && once_more) {
-            const int rank = connections_.rank_of(message.peer);
-            throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended, or left the group", rank);
-          }
+          if (in_vain && once_more) throw gone_error(connections_.rank_of(message.peer), false);
           once_more = in_vain;
           if (end == GlooWatch::End::late) throw_late();
           if (end == GlooWatch::End::arrived) messages_.erase(messages_.begin() + (&message - messages_.data()));
