@@ -84,6 +84,7 @@ TESTED_ELSEWHERE = {
     "runtime/ddp/hooks/shard_hook.cpp": "unit/runtime/ddp/parameter_shards_test.cpp",
     "runtime/ddp/hooks/top_k_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/model_check.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
+    "runtime/ddp/model_exchange.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
     "bench/collective_bench.cpp": "integration/bench_test.py",
     "runtime/group/group_runner.cpp": "unit/runtime/group/process_group_test.cpp",
     "runtime/backend/cpu/cpu_backend.cpp": "unit/runtime/group/collectives_test.cpp",

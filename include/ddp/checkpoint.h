@@ -27,17 +27,18 @@ class DDP_EXPORT Checkpoint {
 
   // Whether rank 0 sees the file. Throws unavailable if its directory is missing or cannot be looked into: asked at the
   // start of a program, that is known before hours are lost.
-  bool exists();
+  bool exists(CallSite site = CallSite::current());
 
   // Writes a temporary file beside `path`, flushes it to disk, renames it over `path` and flushes the directory;
   // returns on all ranks when that is done. A crash or a full disk at any moment leaves the old file or the new one,
   // whole. Tensors in host memory; names unique and not "__metadata__". Throws unavailable (with the system's reason).
-  void save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata);
+  void save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
+            CallSite site = CallSite::current());
 
   // Fills the tensors by name, on every rank, and returns the metadata. The file must hold each of them with the same
   // type and shape; others in it are ignored. Throws unavailable (no such file, cannot be read), corrupt (damaged), or
   // mismatch (names the tensor and both shapes). Tensors are not touched unless all is well.
-  std::map<std::string, std::string> load(std::span<const Tensor> tensors);
+  std::map<std::string, std::string> load(std::span<const Tensor> tensors, CallSite site = CallSite::current());
 
  private:
   std::string path_;

@@ -61,7 +61,8 @@ struct CheckpointOptions {
 class DDP_EXPORT CheckpointManager {
  public:
   // Makes the directory (not those above it). Throws unavailable if that is not possible.
-  CheckpointManager(std::string directory, ProcessGroup& group, CheckpointOptions options = {});
+  CheckpointManager(std::string directory, ProcessGroup& group, CheckpointOptions options = {},
+                    CallSite site = CallSite::current());
   // Waits for what is being written. What that fails with is lost: call wait() before.
   ~CheckpointManager();
   CheckpointManager(const CheckpointManager&) = delete;
@@ -70,22 +71,22 @@ class DDP_EXPORT CheckpointManager {
   // Throws invalid_argument (a fault of the tensors; elements that no rank has, or two), mismatch (ranks describe a
   // tensor differently), unavailable (the disk, with the system's reason). `step` is 0 or more; one that is there
   // already is replaced.
-  void save(std::int64_t step, const CheckpointState& state);
+  void save(std::int64_t step, const CheckpointState& state, CallSite site = CallSite::current());
 
   // Until what was saved is on disk. Throws what that failed with.
   void wait();
 
   // The newest step whose files are all there and undamaged; nothing if there is none.
-  std::optional<std::int64_t> latest();
+  std::optional<std::int64_t> latest(CallSite site = CallSite::current());
   // What latest() passed over, and why: one line each.
   const std::vector<std::string>& damaged() const;
 
   // Fills state.tensors and replaces the values. rank_values are those that this rank's number saved; empty if there
   // were fewer ranks. Tensors that the checkpoint has and the state does not are ignored. Throws unavailable, corrupt,
   // or mismatch (names the tensor); tensors may be partly filled then.
-  void load(std::int64_t step, CheckpointState& state);
+  void load(std::int64_t step, CheckpointState& state, CallSite site = CallSite::current());
   // latest(), and load() of it.
-  std::optional<std::int64_t> load_latest(CheckpointState& state);
+  std::optional<std::int64_t> load_latest(CheckpointState& state, CallSite site = CallSite::current());
 
   // Where a step's files are: "run1/step-000000001200".
   std::string step_directory(std::int64_t step) const;

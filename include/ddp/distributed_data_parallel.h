@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/call_site.h>
 #include <ddp/communication_hook.h>
 #include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
@@ -92,7 +93,8 @@ class DDP_EXPORT DistributedDataParallel {
   // Collective. Checks that all ranks registered the same names, types and shapes in the same order, then gives every
   // rank the values of rank 0. Throws mismatch, naming the ranks and the first difference, on every rank. Parameters
   // are of a floating-point type.
-  DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {});
+  DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {},
+                          CallSite site = CallSite::current());
   // Waits for reductions under way.
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
@@ -115,7 +117,7 @@ class DDP_EXPORT DistributedDataParallel {
   // Says that the gradient of parameter `index` is complete on this rank for this step. When all of a bucket's
   // gradients are, and all earlier buckets have started, the bucket's all-reduce starts. Throws invalid_argument if the
   // parameter was already ready in this step.
-  void mark_ready(std::size_t index);
+  void mark_ready(std::size_t index, CallSite site = CallSite::current());
 
   // Waits until the gradient of parameter `index` is averaged, while others may still be under way: the next forward
   // pass can begin with it. All parameters must have been marked ready; finish() must follow before the next step's
@@ -130,7 +132,7 @@ class DDP_EXPORT DistributedDataParallel {
   // Waits until all buckets are averaged, and begins the next step. Each rank's gradients are divided by the number of
   // ranks and then summed, as in PyTorch. Throws invalid_argument, naming the parameters, if some were never marked;
   // otherwise what the reductions throw, and after that mark_ready() throws the same.
-  void finish();
+  void finish(CallSite site = CallSite::current());
 
   // Steps that are not synchronised while the result lives; the gradients of each add up on this rank. Take it before
   // the step's first mark_ready(). The gradients are divided by the number of ranks only: where they are to be the mean
@@ -143,7 +145,8 @@ class DDP_EXPORT DistributedDataParallel {
   // Whether the next finish() synchronises: not within no_sync() or before a window's end.
   bool synchronizes() const;
 
-  // Windows of `micro_steps` steps, of which the last is synchronised. See Accumulation. One at a time.
+  // Windows of `micro_steps` steps, of which the last is synchronised. See Accumulation. Throws invalid_argument while
+  // another one lives.
   Accumulation accumulate(std::int64_t micro_steps);
 
   // Throws invalid_argument, with `what` as its subject, unless the gradients are the mean over all ranks: after
@@ -152,20 +155,20 @@ class DDP_EXPORT DistributedDataParallel {
   void require_synchronized(std::string_view what) const;
 
   // Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1, and returns the norm: the square root of
-  // the sum of the squares of all gradients (as torch.nn.utils.clip_grad_norm_). The same on all ranks; collective with
-  // shard_optimizer. One that is not finite is returned, and nothing scaled. Throws as require_synchronized(), or
-  // invalid_argument if max_norm is not positive.
-  double clip_gradients(double max_norm);
+  // the sum of the squares of all gradients (as torch.nn.utils.clip_grad_norm_). The same on all ranks, but with
+  // LocalSgd each rank's own; collective with shard_optimizer. One that is not finite is returned, and nothing scaled.
+  // Throws as require_synchronized(), or invalid_argument if max_norm is not positive.
+  double clip_gradients(double max_norm, CallSite site = CallSite::current());
 
   // Multiplies all gradients.
   void scale_gradients(double factor);
 
-  // Whether no gradient is infinite or NaN. The same on all ranks; collective with shard_optimizer. Throws as
-  // require_synchronized().
-  bool gradients_are_finite();
+  // Whether no gradient is infinite or NaN, on any rank. The same on all ranks; collective with shard_optimizer and
+  // LocalSgd. Throws as require_synchronized().
+  bool gradients_are_finite(CallSite site = CallSite::current());
 
   // Collective. Gives all ranks rank `root`'s buffers (DataParallelOptions). Before a forward that reads them.
-  void broadcast_buffers(int root = 0);
+  void broadcast_buffers(int root = 0, CallSite site = CallSite::current());
 
   // With find_unused or static_graph: the parameters that no rank has used up to the last finish(), ascending. An
   // optimizer should leave them as they are.
@@ -176,7 +179,7 @@ class DDP_EXPORT DistributedDataParallel {
 
   // With shard_optimizer, collective: gives every rank what the others have in the pieces that they own. An optimizer
   // ends its step with it. Else nothing.
-  void share_parameters();
+  void share_parameters(CallSite site = CallSite::current());
 
   std::size_t bucket_count() const;
   // By bucket, in the order in which they are reduced: the parameters in it.
@@ -188,7 +191,7 @@ class DDP_EXPORT DistributedDataParallel {
 
   // Collective. The hash of this rank's parameter bytes, frozen ones included; throws mismatch, naming the ranks,
   // unless all ranks have the same.
-  std::uint64_t verify_parameters();
+  std::uint64_t verify_parameters(CallSite site = CallSite::current());
 
  private:
   friend class Accumulation;
@@ -203,10 +206,14 @@ class DDP_EXPORT DistributedDataParallel {
   // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
   void plan_step(bool synchronizes, std::int64_t window_steps);
   void enter_no_sync(int levels);
+  // For an Accumulation. Of two, each would end the other's windows.
+  void take_window();
+  void leave_window();
   // No step is synchronised, and an optimizer may step on the rank's own gradients.
   void set_local(bool is_local);
-  // The mean is the sum over all ranks divided by so many.
-  void set_divisor(int ranks);
+  // The mean is the sum over all ranks divided by so many, and by the window's steps.
+  void set_divisor(double ranks);
+  bool is_local() const;
   std::int64_t window_steps() const;
   // Steps since the gradients were zeroed or synchronised.
   std::int64_t local_steps() const;

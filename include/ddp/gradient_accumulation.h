@@ -48,10 +48,10 @@ class [[nodiscard]] DDP_EXPORT Accumulation {
   bool synchronizes() const { return synchronizes_; }
   // Ends the micro-step, as DistributedDataParallel::finish(), unless that was done since begin() (libtorch's
   // backward() does it). True if the window has ended.
-  bool finish();
+  bool finish(CallSite site = CallSite::current());
 
   // Where the end of the data could not be foreseen: ends a window that has begun. False if there is none.
-  bool flush();
+  bool flush(CallSite site = CallSite::current());
 
  private:
   friend class DistributedDataParallel;

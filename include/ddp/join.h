@@ -12,7 +12,8 @@ namespace ddp {
 // The same on all ranks.
 struct JoinOptions {
   // Gradients are divided by the number of all ranks, also when some have no data any more: each sample counts as much
-  // as before. False: by the number of ranks that still have data.
+  // as before. False: by the number of ranks that still have data; where windows end, by the micro-steps that there
+  // were on all ranks together.
   bool divide_by_initial_size = true;
 
   // begin_step() throws, on all ranks and in the same step, when the first rank has run out. For models with
@@ -35,8 +36,7 @@ struct JoinOptions {
 // What a rank has of a window when its data end is part of the window's end on the others, or, if it is the last, of a
 // step that finish() adds (with `step`).
 //
-// With divide_by_initial_size = false such leftovers count in the sum and not in the divisor. Not with LocalSgd, whose
-// ranks step by themselves.
+// Not with LocalSgd, whose ranks step by themselves: begin_step() throws invalid_argument.
 //
 // All ranks make one. One thread. What it refers to must outlive it.
 //
@@ -55,10 +55,10 @@ class DDP_EXPORT Join {
 
   // Before each step, also one without synchronisation (no_sync, accumulate). Throws `aborted`, naming the ranks that
   // have run out, with throw_on_early_end; `mismatch` if of the ranks that have data some synchronise and some do not.
-  void begin_step();
+  void begin_step(CallSite site = CallSite::current());
 
   // This rank has run out. Throws what the others' steps throw here.
-  void finish();
+  void finish(CallSite site = CallSite::current());
 
   // Ranks that had data in the last step, ascending.
   const std::vector<int>& active_ranks() const { return active_; }

@@ -32,10 +32,10 @@ class DDP_EXPORT LocalSgd {
   LocalSgd& operator=(const LocalSgd&) = delete;
 
   // After each step of the optimizer; collective where a period ends. True if the parameters were averaged.
-  bool step();
+  bool step(CallSite site = CallSite::current());
 
   // Collective. The mean of the parameters over all ranks, on all ranks.
-  void average();
+  void average(CallSite site = CallSite::current());
 
   // For checkpoints: "local_sgd", the steps so far. Call follow() after it was loaded.
   Tensor state() { return {"local_sgd", steps_, {1}}; }

@@ -33,11 +33,11 @@ class DDP_EXPORT LossScaler {
   // Adapts the scale, and has the optimizer's next step() divide by what it was, in f32: so what is too small for f16
   // counts. False if a gradient was infinite or NaN, on any rank: the step must be skipped. Once a step. The gradients
   // stay scaled: clip them before, to max_norm * scale(). Throws as DistributedDataParallel::require_synchronized().
-  bool unscale(Optimizer& optimizer);
+  bool unscale(Optimizer& optimizer, CallSite site = CallSite::current());
 
   // For an optimizer of your own: divides the gradients themselves. Throws invalid_argument if some are f16, in which
   // the small ones would vanish again.
-  bool unscale(DistributedDataParallel& data_parallel);
+  bool unscale(DistributedDataParallel& data_parallel, CallSite site = CallSite::current());
 
   // For checkpoints: "loss_scaler", the scale and the steps since it changed.
   Tensor state() { return {"loss_scaler", state_, {2}}; }

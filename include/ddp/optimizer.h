@@ -57,12 +57,11 @@ class DDP_EXPORT Optimizer {
 
   // Updates the parameters from the gradients; parameters that no rank used stay as they are. Collective if sharded.
   // Throws invalid_argument if the gradients are not synchronised (DistributedDataParallel::require_synchronized).
-  void step();
+  void step(CallSite site = CallSite::current());
 
   // Waits for the gradient of parameter `index` (DistributedDataParallel::wait) and updates it alone, so that the next
-  // forward pass can begin while others are under way. Each parameter once a step, before finish(), and no
-  // step() in that step. Throws
-  // invalid_argument with shard_optimizer, and as wait().
+  // forward pass can begin while others are under way. Before finish(). Throws invalid_argument for a parameter that
+  // this step has updated already (step() after it, too), and with shard_optimizer; and as wait().
   void step(std::size_t index);
 
   double learning_rate() const;
@@ -78,7 +77,8 @@ class DDP_EXPORT Optimizer {
 
  private:
   friend class LossScaler;
-  // In the next step(), in the type in which it computes.
+  // In the next step(), in the type in which it computes; once a step.
+  bool gradients_are_scaled() const;
   void scale_next_gradients(double factor);
   DistributedDataParallel& data_parallel() const;
 

@@ -23,7 +23,8 @@ class DDP_EXPORT ModuleReducer {
  public:
   // Collective: checks that all ranks have the same parameters (frozen ones, too) and buffers, and gives every rank
   // rank 0's. options.buffers and options.frozen are set to the module's.
-  ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options);
+  ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options,
+                CallSite site = CallSite::current());
   ~ModuleReducer();
   ModuleReducer(const ModuleReducer&) = delete;
   ModuleReducer& operator=(const ModuleReducer&) = delete;
@@ -53,9 +54,10 @@ class DDP_EXPORT ModuleReducer {
 template <typename ModuleHolder>
 class DistributedDataParallel {
  public:
-  DistributedDataParallel(ProcessGroup& group, ModuleHolder module, DataParallelOptions options = {})
+  DistributedDataParallel(ProcessGroup& group, ModuleHolder module, DataParallelOptions options = {},
+                          CallSite site = CallSite::current())
       : module_(std::move(module)),
-        reducer_(std::make_unique<ModuleReducer>(group, module_.ptr(), std::move(options))) {}
+        reducer_(std::make_unique<ModuleReducer>(group, module_.ptr(), std::move(options), site)) {}
 
   // The module's forward, after its buffers (running means) have become rank 0's.
   template <typename... Inputs>

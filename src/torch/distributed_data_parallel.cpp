@@ -74,10 +74,12 @@ DataParallelOptions with_constants(DataParallelOptions options, const ::torch::n
 
 class ModuleReducer::Implementation : public std::enable_shared_from_this<Implementation> {
  public:
-  Implementation(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options)
+  Implementation(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options,
+                 CallSite site)
       : module_(std::move(module)),
         parameters_(parameters_of(*module_, true)),
-        core(group, as_tensors(parameters_), with_constants(std::move(options), *module_)) {
+        core(group, as_tensors(parameters_), with_constants(std::move(options), *module_), site),
+        site_(site) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       ::torch::Tensor& parameter = parameters_[i].tensor;
       gradients_.push_back(
@@ -100,6 +102,10 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     }
   }
 
+  void broadcast_buffers() {
+    if (core.synchronizes()) core.broadcast_buffers(0, site_);
+  }
+
   std::vector<Tensor> state() const {
     std::vector<Tensor> result;
     for (const auto& item : module_->named_parameters()) result.push_back(view_of(item.key(), item.value()));
@@ -120,12 +126,12 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
         if (const auto reducer = self.lock()) reducer->finish();
       });
     }
-    core.mark_ready(index);
+    core.mark_ready(index, site_);
   }
 
   void finish() {
     complete_ = 0;
-    core.finish();
+    core.finish(site_);
     // An optimizer leaves alone what has no gradient.
     for (const std::size_t index : core.unused_parameters()) parameters_[index].tensor.mutable_grad().reset();
   }
@@ -138,18 +144,21 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
 
  public:
   ddp::DistributedDataParallel core;
+
+ private:
+  const CallSite site_;  // where the module was wrapped: backward() is the engine's, and its caller unknown
 };
 
 ModuleReducer::ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module,
-                             DataParallelOptions options)
-    : implementation_(std::make_shared<Implementation>(group, std::move(module), std::move(options))) {
+                             DataParallelOptions options, CallSite site)
+    : implementation_(std::make_shared<Implementation>(group, std::move(module), std::move(options), site)) {
   implementation_->install_hooks();
 }
 
 ModuleReducer::~ModuleReducer() = default;
 
 void ModuleReducer::before_forward() {
-  if (implementation_->core.synchronizes()) implementation_->core.broadcast_buffers();
+  implementation_->broadcast_buffers();
 }
 
 std::vector<Tensor> ModuleReducer::state() const {

@@ -1,20 +1,21 @@
 // One rank's training steps of a multilayer perceptron of 25 million parameters, in libtorch with our
-// DistributedDataParallel. Rank 0 prints {"median", "best": milliseconds a step, "peak": MiB, "own": MiB of the
-// proportional set size at the end that came after the group was made, and our statistics}.
+// DistributedDataParallel: in turn a local step (no_sync) and one of MODE, so that what the machine does meanwhile
+// meets both alike. Rank 0 prints {"local", "steps": milliseconds of each, "peak": MiB, "own": MiB of the proportional
+// set size at the end that came after the group was made, and our statistics}.
 //
-//   step_bench BATCH STEPS MODE      MODE: local (no_sync in every step), barrier (local, and a barrier after backward:
-//   what
-//                                    it takes that the ranks wait for each other), or synchronised
+//   step_bench BATCH PAIRS MODE      MODE: synchronised, or barrier (local, and a barrier after backward: what it takes
+//                                    that the ranks wait for each other)
 #include <ddp/ddp.h>
 #include <ddp/torch.h>
 
 #include <sys/resource.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,17 @@ double proportional_mib() {
   return 0;
 }
 
-void run(std::int64_t batch, int steps, const std::string& mode) {
-  const bool is_local = mode != "synchronised";
+// A step is as long as it takes the slowest rank. "[1.00, 2.00]"
+std::string slowest(ddp::ProcessGroup& world, std::vector<double> times) {
+  world.all_reduce(times, ddp::ReduceOp::max).wait();
+  std::ostringstream text;
+  text.precision(2);
+  text << std::fixed;
+  for (const double time : times) text << (text.tellp() > 0 ? ", " : "[") << time;
+  return text.str() + "]";
+}
+
+void run(std::int64_t batch, int pairs, const std::string& mode) {
   torch::set_num_threads(1);
   ddp::ProcessGroup world = ddp::init();
   const double before = proportional_mib();
@@ -52,35 +62,48 @@ void run(std::int64_t batch, int steps, const std::string& mode) {
   torch::optim::SGD optimizer(net->parameters(), 0.01);
   const torch::Tensor x = torch::randn({batch, 1024});
   const torch::Tensor y = torch::randn({batch, 1024});
-  std::vector<double> times;
-  for (int step = 0; step < kWarmUp + steps; ++step) {
-    if (step == kWarmUp) net.data_parallel().reset_statistics();
+  const auto backward = [&] { torch::mse_loss(net.forward(x), y).backward(); };
+  const auto time_of = [&](const auto& body) {
     world.barrier().wait();
     const auto began = Clock::now();
     optimizer.zero_grad();
-    const auto backward = [&] { torch::mse_loss(net.forward(x), y).backward(); };
-    if (is_local) {
-      const ddp::NoSync local = net.no_sync();
-      backward();
-      if (mode == "barrier") world.barrier().wait();
-    } else {
-      backward();
-    }
+    body();
     optimizer.step();
-    if (step >= kWarmUp) times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count());
+    return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+  };
+  std::vector<double> local;
+  std::vector<double> steps;
+  for (int pair = 0; pair < kWarmUp + pairs; ++pair) {
+    if (pair == kWarmUp) {
+      net.data_parallel().reset_statistics();
+      local.clear();
+      steps.clear();
+    }
+    const auto locally = [&] {
+      const ddp::NoSync no_sync = net.no_sync();
+      backward();
+    };
+    local.push_back(time_of(locally));
+    if (mode == "synchronised") {
+      steps.push_back(time_of(backward));
+    } else {
+      steps.push_back(time_of([&] {
+        locally();
+        world.barrier().wait();
+      }));
+    }
   }
   const double own = proportional_mib() - before;
-  // A step is as long as it takes the slowest rank.
-  world.all_reduce(times, ddp::ReduceOp::max).wait();
-  std::sort(times.begin(), times.end());
+  const std::string local_times = slowest(world, local);
+  const std::string step_times = slowest(world, steps);
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   if (world.rank() != 0) return;
   const ddp::StepStatistics& statistics = net.data_parallel().statistics();
   const double peak = static_cast<double>(usage.ru_maxrss) / 1024;
   std::printf(
-      "{\"median\": %.2f, \"best\": %.2f, \"peak\": %.1f, \"own\": %.1f, \"exposed\": %.2f, \"communication\": %.2f}\n",
-      times[times.size() / 2], times.front(), peak, own, statistics.exposed_seconds * 1e3,
+      "{\"local\": %s, \"steps\": %s, \"peak\": %.1f, \"own\": %.1f, \"exposed\": %.2f, \"communication\": %.2f}\n",
+      local_times.c_str(), step_times.c_str(), peak, own, statistics.exposed_seconds * 1e3,
       statistics.communication_seconds * 1e3);
 }
 
@@ -88,7 +111,9 @@ void run(std::int64_t batch, int steps, const std::string& mode) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 4) throw std::runtime_error("want BATCH STEPS MODE");
+    if (argc != 4 || (argv[3] != std::string("synchronised") && argv[3] != std::string("barrier"))) {
+      throw std::runtime_error("want BATCH PAIRS MODE, MODE: synchronised or barrier");
+    }
     run(std::stoll(argv[1]), std::stoi(argv[2]), argv[3]);
     return 0;
   } catch (const std::exception& error) {

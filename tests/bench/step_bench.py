@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """What data parallelism adds to a training step: ours (cpu, gloo) and PyTorch's DistributedDataParallel, interleaved.
 
-    tests/bench/step_bench.py build/release/bin [--batches 32,128] [--rounds 3] [--steps 15] [--torch PYTHON] [--json FILE]
+    tests/bench/step_bench.py build/release/bin [--batches 32,128] [--rounds 3] [--pairs 15] [--torch PYTHON] [--json FILE]
 
-A multilayer perceptron of 25 million parameters, 2 ranks of 1 thread, libtorch with OpenBLAS. Medians over the rounds of
-each program's own medians, in ms; "added" is the difference to the same program with no_sync() in every step, in the
-median of the rounds. "peak" is the resident memory of rank 0 in MiB, "own" what has come since the group
-was made, of the proportional set size at the end, in which memory that ranks share counts in equal parts.
-"barrier": local steps with a barrier after backward, which is what waiting for the slower rank costs whoever averages.
+A multilayer perceptron of 25 million parameters, 2 ranks of 1 thread, libtorch with OpenBLAS. Every program takes a
+step with no_sync() and a synchronised one in turn, the programs take turns in rounds, and "added" is the median of the
+differences of all pairs, with their quartiles: a machine whose speed changes meets both steps of a pair alike. "local"
+and "step" are medians in ms. "peak" is the resident memory of rank 0 in MiB, "own" what has come since the group was
+made, of the proportional set size at the end, in which memory that ranks share counts in equal parts. "barrier": instead
+of the synchronised step a local one with a barrier after backward, which is what waiting for the slower rank costs
+whoever averages.
 """
 import argparse
 import json
@@ -20,21 +22,29 @@ import sys
 from collective_bench import output, pythons
 
 
-def programs(options: argparse.Namespace) -> dict[str, tuple[list, str]]:
-    """Name -> command without batch and steps, and the name of what it is compared with ("" for a base)."""
+def programs(options: argparse.Namespace) -> dict[str, list]:
+    """Name -> command without batch and pairs."""
     launch = [options.bin / "ddplaunch", "-q", "--no-tag", "--nproc-per-node=2"]
     ours = options.bin / "step_bench"
-    result = {"ours, local": ([*launch, "--backend=cpu", ours, "local"], ""),
-              "ours, barrier": ([*launch, "--backend=cpu", ours, "barrier"], "ours, local"),
-              "ours, cpu": ([*launch, "--backend=cpu", ours, "synchronised"], "ours, local"),
-              "ours, gloo": ([*launch, "--backend=gloo", ours, "synchronised"], "ours, local")}
+    result = {"a barrier alone": [*launch, "--backend=cpu", ours, "barrier"],
+              "ours, cpu": [*launch, "--backend=cpu", ours, "synchronised"],
+              "ours, gloo": [*launch, "--backend=gloo", ours, "synchronised"]}
     script = pathlib.Path(__file__).with_name("torch_step_bench.py")
     for version, python in pythons(options.torch).items():
-        base = f"PyTorch {version}, local"
-        result[base] = ([*launch, python, script, "local"], "")
-        result[f"PyTorch {version}"] = ([*launch, python, script, "synchronised"], base)
-        result[f"PyTorch {version}, bucket views"] = ([*launch, python, script, "views"], base)
+        result[f"PyTorch {version}"] = [*launch, python, script, "synchronised"]
+        result[f"PyTorch {version}, bucket views"] = [*launch, python, script, "views"]
     return result
+
+
+def row(name: str, runs: list[dict]) -> str:
+    local = [time for run in runs for time in run["local"]]
+    steps = [time for run in runs for time in run["steps"]]
+    added = [step - alone for step, alone in zip(steps, local)]
+    low, middle, high = statistics.quantiles(added, n=4)
+    alone = statistics.median(local)
+    return (f"| {name} | {alone:.1f} | {statistics.median(steps):.1f} | {middle:+.1f} ({low:+.1f} to {high:+.1f}) | "
+            f"{100 * middle / alone:+.1f} % | {statistics.median(run['peak'] for run in runs):.0f} | "
+            f"{statistics.median(run['own'] for run in runs):.0f} |")
 
 
 def main() -> int:
@@ -42,7 +52,7 @@ def main() -> int:
     parser.add_argument("bin", type=pathlib.Path)
     parser.add_argument("--batches", default="32,128")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--torch", action="append", default=[])
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
@@ -50,24 +60,16 @@ def main() -> int:
     for batch in options.batches.split(","):
         found = {name: [] for name in programs(options)}
         for _ in range(options.rounds):
-            for name, (command, _) in programs(options).items():
-                lines = output([*command[:-1], batch, options.steps, command[-1]],
+            for name, command in programs(options).items():
+                lines = output([*command[:-1], batch, options.pairs, command[-1]],
                                OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
                 found[name].append(json.loads(lines.splitlines()[-1]))
         figures[batch] = found
-        print(f"\nbatch {batch}, 2 ranks on {os.cpu_count()} processors\n")
-        print("| | step, ms | best, ms | added, ms | added | peak, MiB | own |")
+        print(f"\nbatch {batch}, 2 ranks on {os.cpu_count()} processors, {options.rounds * options.pairs} pairs\n")
+        print("| | local, ms | step, ms | added, ms | added | peak, MiB | own |")
         print("|---|---|---|---|---|---|---|")
-        for name, (_, base) in programs(options).items():
-            def middle(key: str) -> float:
-                return statistics.median(run[key] for run in found[name])
-            added = ["", ""]
-            if base:
-                pairs = [(run["median"], other["median"]) for run, other in zip(found[name], found[base])]
-                added = [f"{statistics.median(a - b for a, b in pairs):+.1f}",
-                         f"{100 * statistics.median((a - b) / b for a, b in pairs):+.1f} %"]
-            print(f"| {name} | {middle('median'):.1f} | {middle('best'):.1f} | {added[0]} | {added[1]} | "
-                  f"{middle('peak'):.0f} | {middle('own'):.0f} |", flush=True)
+        for name, runs in found.items():
+            print(row(name, runs), flush=True)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
     return 0

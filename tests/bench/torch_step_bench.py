@@ -1,9 +1,10 @@
-"""torch_step_bench.py BATCH STEPS MODE: what step_bench.cpp does, in PyTorch with its gloo backend.
+"""torch_step_bench.py BATCH PAIRS MODE: what step_bench.cpp does, in PyTorch with its gloo backend.
 
-MODE: local (no_sync in every step), synchronised, or views (gradient_as_bucket_view).
+MODE: synchronised, or views (gradient_as_bucket_view).
 """
 import contextlib
 import json
+import os
 import resource
 import sys
 import time
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 WARM_UP = 3
-batch, steps, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+batch, pairs, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 
@@ -32,22 +33,25 @@ for i in range(len(widths) - 1):
 net = DistributedDataParallel(torch.nn.Sequential(*layers), gradient_as_bucket_view=mode == "views")
 optimizer = torch.optim.SGD(net.parameters(), 0.01)
 x, y = torch.randn(batch, 1024), torch.randn(batch, 1024)
-times = []
-for step in range(WARM_UP + steps):
+
+
+def time_of(is_local: bool) -> float:
     dist.barrier()
     began = time.perf_counter()
     optimizer.zero_grad()
-    with net.no_sync() if mode == "local" else contextlib.nullcontext():
+    with net.no_sync() if is_local else contextlib.nullcontext():
         torch.nn.functional.mse_loss(net(x), y).backward()
     optimizer.step()
-    if step >= WARM_UP:
-        times.append((time.perf_counter() - began) * 1e3)
+    return (time.perf_counter() - began) * 1e3
+
+
+times = [[time_of(True), time_of(False)] for _ in range(WARM_UP + pairs)][WARM_UP:]
 own = proportional_mib() - before
 slowest = torch.tensor(times, dtype=torch.float64)
 dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-slowest = slowest.sort().values
 if dist.get_rank() == 0:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"median": round(slowest[len(times) // 2].item(), 2), "best": round(slowest[0].item(), 2),
-                      "peak": peak, "own": round(own, 1)}))
+    print(json.dumps({"local": slowest[:, 0].tolist(), "steps": slowest[:, 1].tolist(), "peak": peak, "own": own}))
 dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # PyTorch 1.13's own threads abort the exit of the interpreter now and then

@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/on_rank_zero.h"
 #include "runtime/group/agreement.h"
+#include "runtime/group/called_from.h"
 
 namespace ddp {
 namespace {
@@ -19,11 +20,14 @@ void check_tensors(ProcessGroup& group, const std::string& path, std::span<const
 
 }  // namespace
 
-bool Checkpoint::exists() {
+bool Checkpoint::exists(CallSite site) {
+  const CalledFrom here(site);
   return on_rank_zero(group_, [&] { return std::string(checkpoint_file_exists(path_) ? "yes" : "no"); }) == "yes";
 }
 
-void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata) {
+void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
+                      CallSite site) {
+  const CalledFrom here(site);
   check_tensors(group_, path_, tensors);
   on_rank_zero(group_, [&] {
     write_checkpoint_file(path_, tensors, metadata);
@@ -31,7 +35,8 @@ void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::strin
   });
 }
 
-std::map<std::string, std::string> Checkpoint::load(std::span<const Tensor> tensors) {
+std::map<std::string, std::string> Checkpoint::load(std::span<const Tensor> tensors, CallSite site) {
+  const CalledFrom here(site);
   check_tensors(group_, path_, tensors);
   const std::string metadata = on_rank_zero(group_, [&] { return encode_texts(read_checkpoint_file(path_, tensors)); });
   for (const Tensor& tensor : tensors) group_.broadcast(tensor.data, 0).wait();

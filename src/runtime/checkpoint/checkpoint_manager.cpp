@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/step_directory.h"
 #include "runtime/checkpoint/write_plan.h"
 #include "runtime/group/agreement.h"
+#include "runtime/group/called_from.h"
 
 namespace ddp {
 namespace {
@@ -59,7 +60,7 @@ void verify(const std::string& path, const Manifest& manifest) {
 
 class CheckpointManager::Implementation {
  public:
-  Implementation(std::string directory_, ProcessGroup& group_, CheckpointOptions options_)
+  Implementation(std::string directory_, ProcessGroup& group_, const CheckpointOptions& options_)
       : directory(std::move(directory_)),
         options(options_),
         group(group_.new_group(all_ranks(group_.size()), "checkpoints of " + directory)) {
@@ -78,7 +79,7 @@ class CheckpointManager::Implementation {
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
-  void save(std::int64_t step, const CheckpointState& state) {
+  void save(std::int64_t step, const CheckpointState& state, CallSite site) {
     wait();
     if (step < 0)
       throw Error(ErrorKind::invalid_argument, "checkpoint: the step is 0 or more, not " + std::to_string(step));
@@ -97,7 +98,8 @@ class CheckpointManager::Implementation {
                                      : own_parts(group.rank(), state.tensors, manifest.tensors, options.asynchronous);
     name_files(manifest, is_full);
     if (!options.asynchronous) return write(manifest, written);
-    writer = std::thread([this, manifest = std::move(manifest), written = std::move(written)]() mutable {
+    writer = std::thread([this, site, manifest = std::move(manifest), written = std::move(written)]() mutable {
+      const CalledFrom here(site);
       try {
         write(manifest, written);
       } catch (...) {
@@ -238,20 +240,25 @@ class CheckpointManager::Implementation {
   std::exception_ptr failure;  // of the writer
 };
 
-CheckpointManager::CheckpointManager(std::string directory, ProcessGroup& group, CheckpointOptions options)
-    : implementation_(std::make_unique<Implementation>(std::move(directory), group, options)) {}
+CheckpointManager::CheckpointManager(std::string directory, ProcessGroup& group, CheckpointOptions options,
+                                     CallSite site) {
+  const CalledFrom here(site);
+  implementation_ = std::make_unique<Implementation>(std::move(directory), group, options);
+}
 
 CheckpointManager::~CheckpointManager() = default;
 
-void CheckpointManager::save(std::int64_t step, const CheckpointState& state) {
-  implementation_->save(step, state);
+void CheckpointManager::save(std::int64_t step, const CheckpointState& state, CallSite site) {
+  const CalledFrom here(site);
+  implementation_->save(step, state, site);
 }
 
 void CheckpointManager::wait() {
   implementation_->wait();
 }
 
-std::optional<std::int64_t> CheckpointManager::latest() {
+std::optional<std::int64_t> CheckpointManager::latest(CallSite site) {
+  const CalledFrom here(site);
   return implementation_->latest();
 }
 
@@ -259,11 +266,13 @@ const std::vector<std::string>& CheckpointManager::damaged() const {
   return implementation_->damaged;
 }
 
-void CheckpointManager::load(std::int64_t step, CheckpointState& state) {
+void CheckpointManager::load(std::int64_t step, CheckpointState& state, CallSite site) {
+  const CalledFrom here(site);
   implementation_->load(step, state);
 }
 
-std::optional<std::int64_t> CheckpointManager::load_latest(CheckpointState& state) {
+std::optional<std::int64_t> CheckpointManager::load_latest(CheckpointState& state, CallSite site) {
+  const CalledFrom here(site);
   const std::optional<std::int64_t> step = latest();
   if (step) load(*step, state);
   return step;

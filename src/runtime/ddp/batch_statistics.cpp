@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/group/called_from.h"
+
 namespace ddp {
 namespace {
 
@@ -60,19 +62,25 @@ void synchronize_gradients(ProcessGroup& group, std::span<T> first, std::span<T>
 
 }  // namespace
 
-double synchronize_batch_statistics(ProcessGroup& group, std::span<float> mean, std::span<float> variance,
-                                    double count) {
+double synchronize_batch_statistics(ProcessGroup& group, std::span<float> mean, std::span<float> variance, double count,
+                                    CallSite site) {
+  const CalledFrom here(site);
   return synchronize_statistics(group, mean, variance, count);
 }
 double synchronize_batch_statistics(ProcessGroup& group, std::span<double> mean, std::span<double> variance,
-                                    double count) {
+                                    double count, CallSite site) {
+  const CalledFrom here(site);
   return synchronize_statistics(group, mean, variance, count);
 }
 
-void synchronize_batch_gradients(ProcessGroup& group, std::span<float> sum_dy, std::span<float> sum_dy_centered) {
+void synchronize_batch_gradients(ProcessGroup& group, std::span<float> sum_dy, std::span<float> sum_dy_centered,
+                                 CallSite site) {
+  const CalledFrom here(site);
   synchronize_gradients(group, sum_dy, sum_dy_centered);
 }
-void synchronize_batch_gradients(ProcessGroup& group, std::span<double> sum_dy, std::span<double> sum_dy_centered) {
+void synchronize_batch_gradients(ProcessGroup& group, std::span<double> sum_dy, std::span<double> sum_dy_centered,
+                                 CallSite site) {
+  const CalledFrom here(site);
   synchronize_gradients(group, sum_dy, sum_dy_centered);
 }
 

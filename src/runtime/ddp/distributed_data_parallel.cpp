@@ -13,13 +13,19 @@
 #include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/hooks/shard_hook.h"
 #include "runtime/ddp/model_check.h"
+#include "runtime/ddp/model_exchange.h"
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
 #include "runtime/group/agreement.h"
+#include "runtime/group/called_from.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
 namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorKind::invalid_argument, what);
+}
 
 bool is_on_gpu(std::span<const Tensor> parameters) {
   return parameters.front().data.device == DeviceType::cuda;
@@ -35,19 +41,6 @@ ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataPar
   result.priority_chunk_bytes = options.priority_chunk_bytes;
   result.hook = options.shard_optimizer ? make_shard_hook() : options.hook ? options.hook : make_mean_hook();
   return result;
-}
-
-// Starts a collective of each tensor, then waits for all.
-template <typename Collective>
-void for_all(std::span<const Tensor> tensors, void* stream, const Collective& start) {
-  std::vector<Work> works;
-  for (const Tensor& tensor : tensors) {
-    CallOptions options;
-    options.name = tensor.name;
-    if (tensor.data.device == DeviceType::cuda) options.stream = stream;
-    works.push_back(start(tensor.data, options));
-  }
-  for (Work& work : works) work.wait();
 }
 
 }  // namespace
@@ -67,14 +60,13 @@ class DistributedDataParallel::Implementation {
 
   void require_parameter(std::size_t index, const char* function) const {
     if (index < parameters.size()) return;
-    throw Error(ErrorKind::invalid_argument,
-                std::string(function) + ": there is no parameter " + std::to_string(index));
+    refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
   }
 
   // Only steps that have not begun follow it.
   void plan() {
     const bool synchronizes = window_synchronizes && no_sync_levels == 0 && !is_local;
-    if (!reducer.began()) reducer.plan_step({synchronizes, 1.0 / static_cast<double>(divisor * window_steps)});
+    if (!reducer.began()) reducer.plan_step({synchronizes, 1.0 / (divisor * static_cast<double>(window_steps))});
   }
 
   void require_host(const char* function) const {
@@ -85,7 +77,7 @@ class DistributedDataParallel::Implementation {
   }
 
   std::vector<Buffer> owned_gradients() const;
-  double sum_over_shards(double value) const;
+  double sum_over_ranks(double value) const;
 
   ProcessGroup& group;
   const std::vector<Tensor> parameters;
@@ -98,7 +90,8 @@ class DistributedDataParallel::Implementation {
 
   int no_sync_levels = 0;
   bool is_local = false;
-  int divisor = group.size();
+  bool has_window = false;
+  double divisor = group.size();
   bool window_synchronizes = true;
   std::int64_t window_steps = 1;
 
@@ -109,13 +102,13 @@ class DistributedDataParallel::Implementation {
 };
 
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters,
-                                                 DataParallelOptions options) {
+                                                 DataParallelOptions options, CallSite site) {
+  const CalledFrom here(site);
   check_model(group, parameters, options);
   implementation_ = std::make_unique<Implementation>(group, std::move(parameters), std::move(options));
   Implementation& self = *implementation_;
   is_on_gpu(self.parameters) ? broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
-  const auto from_rank_0 = [&](const Buffer& data, const CallOptions& call) { return group.broadcast(data, 0, call); };
-  for_all(self.frozen, self.stream, from_rank_0);
+  broadcast_all(group, self.frozen, 0, self.stream);
   broadcast_buffers();
 }
 
@@ -136,39 +129,36 @@ Buffer DistributedDataParallel::gradient(std::size_t index) const {
 
 void DistributedDataParallel::zero_gradients() {
   if (implementation_->reducer.began()) {
-    throw Error(
-        ErrorKind::invalid_argument,
+    refuse(
         "zero_gradients: gradients of this step were marked ready, and may be under way. End the step with finish(); "
-        "one that cannot be ended (an "
-        "exception in the middle of backward) ends the use of this object: leave, or make a new group and a new "
-        "DistributedDataParallel on all ranks.");
+        "one that cannot be ended (an exception in the middle of backward) ends the use of this object: leave, or "
+        "make a new group and a new DistributedDataParallel on all ranks.");
   }
   implementation_->reducer.zero();
   implementation_->is_synchronized = false;
   implementation_->local_steps = 0;
 }
 
-void DistributedDataParallel::mark_ready(std::size_t index) {
+void DistributedDataParallel::mark_ready(std::size_t index, CallSite site) {
+  const CalledFrom here(site);
   implementation_->require_parameter(index, "mark_ready");
   if (implementation_->failure) std::rethrow_exception(implementation_->failure);
   if (!implementation_->reducer.mark_ready(index)) {
-    throw Error(ErrorKind::invalid_argument,
-                "mark_ready: the gradient of " + describe(implementation_->parameters[index]) +
-                    " was complete before in this step. Call finish() between steps. " +
-                    (implementation_->reducer.is_static()
-                         ? "With static_graph every step marks what the first one did, as often."
-                         : "If a step uses the parameter more than once, set static_graph."));
+    refuse("mark_ready: the gradient of " + describe(implementation_->parameters[index]) +
+           " was complete before in this step. Call finish() between steps. " +
+           (implementation_->reducer.is_static()
+                ? "With static_graph every step marks what the first one did, as often."
+                : "If a step uses the parameter more than once, set static_graph."));
   }
 }
 
 void DistributedDataParallel::wait(std::size_t index) {
   implementation_->require_parameter(index, "wait");
-  const auto refuse = [&](const char* why) {
-    throw Error(ErrorKind::invalid_argument,
-                "wait: the gradient of " + describe(implementation_->parameters[index]) + " " + why);
+  const auto refuse_wait = [&](const char* why) {
+    refuse("wait: the gradient of " + describe(implementation_->parameters[index]) + " " + why);
   };
   if (implementation_->failure) std::rethrow_exception(implementation_->failure);
-  if (!synchronizes()) refuse("is not averaged in this step (no_sync, accumulate)");
+  if (!synchronizes()) refuse_wait("is not averaged in this step (no_sync, accumulate)");
   bool is_under_way = false;
   try {
     is_under_way = implementation_->reducer.wait(index);
@@ -176,18 +166,18 @@ void DistributedDataParallel::wait(std::size_t index) {
     implementation_->failure = std::current_exception();
     throw;
   }
-  if (!is_under_way) refuse("is not under way: mark all parameters ready before");
+  if (!is_under_way) refuse_wait("is not under way: mark all parameters ready before");
 }
 
-void DistributedDataParallel::finish() {
+void DistributedDataParallel::finish(CallSite site) {
+  const CalledFrom here(site);
   const std::vector<std::size_t> missing = implementation_->reducer.missing();
   if (!missing.empty()) {
     std::vector<std::string> names;
     for (const std::size_t index : missing) names.push_back(implementation_->parameters[index].name);
-    throw Error(ErrorKind::invalid_argument,
-                "finish: these parameters were never ready in this step: " + base::join(names, ", ") +
-                    ". Every rank must call mark_ready() for each. If steps leave "
-                    "parameters unused, set find_unused.");
+    refuse("finish: these parameters were never ready in this step: " + base::join(names, ", ") +
+           ". Every rank must call mark_ready() for each. If steps leave "
+           "parameters unused, set find_unused.");
   }
   finish_step();
 }
@@ -218,12 +208,31 @@ void DistributedDataParallel::enter_no_sync(int levels) {
   implementation_->plan();
 }
 
+void DistributedDataParallel::take_window() {
+  if (implementation_->has_window) {
+    throw Error(
+        ErrorKind::invalid_argument,
+        "accumulate: there is a window already. Keep the one that accumulate() returned for the whole training, "
+        "or let it end before the next one.");
+  }
+  implementation_->has_window = true;
+}
+
+void DistributedDataParallel::leave_window() {
+  implementation_->has_window = false;
+  plan_step(true, 1);
+}
+
+bool DistributedDataParallel::is_local() const {
+  return implementation_->is_local;
+}
+
 void DistributedDataParallel::set_local(bool is_local) {
   implementation_->is_local = is_local;
   implementation_->plan();
 }
 
-void DistributedDataParallel::set_divisor(int ranks) {
+void DistributedDataParallel::set_divisor(double ranks) {
   implementation_->divisor = ranks;
   implementation_->plan();
 }
@@ -260,8 +269,7 @@ bool DistributedDataParallel::step_began() const {
 
 NoSync DistributedDataParallel::no_sync() {
   if (step_began()) {
-    throw Error(ErrorKind::invalid_argument,
-                "no_sync: gradients of this step were marked ready, and may be under way. Take it before backward.");
+    refuse("no_sync: gradients of this step were marked ready, and may be under way. Take it before backward.");
   }
   return NoSync(*this);
 }
@@ -272,17 +280,15 @@ Accumulation DistributedDataParallel::accumulate(std::int64_t micro_steps) {
 
 void DistributedDataParallel::require_synchronized(std::string_view what) const {
   const Implementation& self = *implementation_;
-  const auto refuse = [what](const std::string& why) {
-    throw Error(ErrorKind::invalid_argument, std::string(what) + ": " + why);
-  };
+  const auto refuse_to = [what](const std::string& why) { refuse(std::string(what) + ": " + why); };
   if (self.failure) std::rethrow_exception(self.failure);
-  if (self.reducer.began()) refuse("gradients were marked ready, but finish() was not called");
+  if (self.reducer.began()) refuse_to("gradients were marked ready, but finish() was not called");
   if (self.is_local && self.local_steps > 0) return;
   if (self.local_steps > 0) {
-    refuse("the gradients are this rank's own, of " + base::counted(self.local_steps, "step") +
-           " that no_sync() or accumulate() kept from being synchronised. Step only after a synchronised finish().");
+    refuse_to("the gradients are this rank's own, of " + base::counted(self.local_steps, "step") +
+              " that no_sync() or accumulate() kept from being synchronised. Step only after a synchronised finish().");
   }
-  if (!self.is_synchronized) refuse("there was no finish() since the gradients were zeroed");
+  if (!self.is_synchronized) refuse_to("there was no finish() since the gradients were zeroed");
 }
 
 // The gradients that this rank's optimizer uses, in as few pieces as possible.
@@ -298,23 +304,22 @@ std::vector<Buffer> DistributedDataParallel::Implementation::owned_gradients() c
   return result;
 }
 
-double DistributedDataParallel::Implementation::sum_over_shards(double value) const {
-  if (!shards) return value;
+double DistributedDataParallel::Implementation::sum_over_ranks(double value) const {
   std::array<double, 1> sum = {value};
   group.all_reduce(sum).wait();
   return sum[0];
 }
 
-double DistributedDataParallel::clip_gradients(double max_norm) {
+double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
+  const CalledFrom here(site);
   if (!(max_norm > 0)) {
-    throw Error(ErrorKind::invalid_argument,
-                "clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
+    refuse("clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
   }
   require_synchronized("clip_gradients");
   implementation_->require_host("clip_gradients");
   double squares = 0;
   for (const Buffer& gradient : implementation_->owned_gradients()) squares += sum_of_squares(gradient);
-  const double norm = std::sqrt(implementation_->sum_over_shards(squares));
+  const double norm = std::sqrt(is_sharded() ? implementation_->sum_over_ranks(squares) : squares);
   const double factor = max_norm / (norm + 1e-6);
   if (std::isfinite(norm) && factor < 1) scale_gradients(factor);
   return norm;
@@ -325,30 +330,27 @@ void DistributedDataParallel::scale_gradients(double factor) {
   for (const Buffer& gradient : implementation_->owned_gradients()) scale(gradient, factor);
 }
 
-bool DistributedDataParallel::gradients_are_finite() {
+bool DistributedDataParallel::gradients_are_finite(CallSite site) {
+  const CalledFrom here(site);
   require_synchronized("gradients_are_finite");
   implementation_->require_host("gradients_are_finite");
   const std::vector<Buffer> gradients = implementation_->owned_gradients();
   const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
-  return implementation_->sum_over_shards(finite ? 0 : 1) == 0;
+  const bool ranks_differ = is_sharded() || is_local();
+  return (ranks_differ ? implementation_->sum_over_ranks(finite ? 0 : 1) : finite ? 0 : 1) == 0;
 }
 
 void DistributedDataParallel::broadcast_parameters(int root) {
-  for_all(implementation_->parameters, implementation_->stream, [&](const Buffer& data, const CallOptions& options) {
-    return implementation_->group.broadcast(data, root, options);
-  });
+  broadcast_all(group(), implementation_->parameters, root, implementation_->stream);
 }
 
-void DistributedDataParallel::broadcast_buffers(int root) {
-  for_all(implementation_->buffers, implementation_->stream, [&](const Buffer& data, const CallOptions& options) {
-    return implementation_->group.broadcast(data, root, options);
-  });
+void DistributedDataParallel::broadcast_buffers(int root, CallSite site) {
+  const CalledFrom here(site);
+  broadcast_all(group(), implementation_->buffers, root, implementation_->stream);
 }
 
 void DistributedDataParallel::average_parameters() {
-  for_all(implementation_->parameters, implementation_->stream, [&](const Buffer& data, const CallOptions& options) {
-    return implementation_->group.all_reduce(data, ReduceOp::average, options);
-  });
+  average_all(group(), implementation_->parameters, implementation_->stream);
 }
 
 std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {
@@ -364,7 +366,8 @@ std::vector<ParameterPiece> DistributedDataParallel::owned() const {
   return result;
 }
 
-void DistributedDataParallel::share_parameters() {
+void DistributedDataParallel::share_parameters(CallSite site) {
+  const CalledFrom here(site);
   if (implementation_->shards) implementation_->shards->share();
 }
 
@@ -386,7 +389,8 @@ void DistributedDataParallel::reset_statistics() {
   implementation_->reducer.reset_statistics();
 }
 
-std::uint64_t DistributedDataParallel::verify_parameters() {
+std::uint64_t DistributedDataParallel::verify_parameters(CallSite site) {
+  const CalledFrom here(site);
   std::vector<Tensor> all = implementation_->parameters;
   all.insert(all.end(), implementation_->frozen.begin(), implementation_->frozen.end());
   return verify_equal(implementation_->group, all, implementation_->stream);

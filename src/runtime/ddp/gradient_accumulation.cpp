@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "runtime/group/called_from.h"
+
 namespace ddp {
 
 NoSync::NoSync(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {
@@ -15,13 +17,15 @@ NoSync::~NoSync() {
 
 Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t micro_steps)
     : data_parallel_(data_parallel), micro_steps_(micro_steps) {
-  if (micro_steps >= 1) return;
-  throw Error(ErrorKind::invalid_argument,
-              "accumulate: a window needs 1 micro-step or more, not " + std::to_string(micro_steps));
+  if (micro_steps < 1) {
+    throw Error(ErrorKind::invalid_argument,
+                "accumulate: a window needs 1 micro-step or more, not " + std::to_string(micro_steps));
+  }
+  data_parallel.take_window();
 }
 
 Accumulation::~Accumulation() {
-  if (done_ > 0) data_parallel_.plan_step(true, 1);
+  data_parallel_.leave_window();
 }
 
 void Accumulation::begin(bool is_last) {
@@ -43,7 +47,8 @@ void Accumulation::begin(bool is_last) {
   data_parallel_.plan_step(synchronizes_, done_);
 }
 
-bool Accumulation::finish() {
+bool Accumulation::finish(CallSite site) {
+  const CalledFrom here(site);
   if (done_ == 0) throw Error(ErrorKind::invalid_argument, "Accumulation::finish: no micro-step; call begin() first");
   if (data_parallel_.finished_steps() == finished_before_) data_parallel_.finish();
   is_open_ = false;
@@ -51,7 +56,8 @@ bool Accumulation::finish() {
   return done_ == 0;
 }
 
-bool Accumulation::flush() {
+bool Accumulation::flush(CallSite site) {
+  const CalledFrom here(site);
   if (is_open_ && data_parallel_.finished_steps() == finished_before_) --done_;
   is_open_ = false;
   if (done_ == 0) return false;

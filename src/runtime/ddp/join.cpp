@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "runtime/group/called_from.h"
 
 namespace ddp {
 
@@ -29,11 +30,17 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
   std::vector<int> active;
   std::vector<int> ended;
   std::vector<int> local;
+  std::int64_t steps = 0;  // that are averaged now, of all ranks
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto theirs = static_cast<Turn>(all[2 * static_cast<std::size_t>(rank)]);
     (theirs == Turn::ended ? ended : active).push_back(rank);
     if (theirs == Turn::local) local.push_back(rank);
-    round.window_steps = std::max(round.window_steps, all[2 * static_cast<std::size_t>(rank) + 1]);
+    const std::int64_t theirs_in_window = all[2 * static_cast<std::size_t>(rank) + 1];
+    round.window_steps = std::max(round.window_steps, theirs_in_window);
+    steps += theirs_in_window;
+  }
+  if (!options_.divide_by_initial_size && round.window_steps > 0) {
+    data_parallel_.set_divisor(static_cast<double>(steps) / static_cast<double>(round.window_steps));
   }
   if (active.empty()) return round;
   active_ = active;
@@ -50,13 +57,18 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
                                          "without is_last.");
   }
   if (options_.broadcast_buffers) data_parallel_.broadcast_buffers(active_.back());
-  data_parallel_.set_divisor(options_.divide_by_initial_size ? group.size() : static_cast<int>(active_.size()));
   round.turn = local.empty() ? Turn::synchronised : Turn::local;
   return round;
 }
 
-void Join::begin_step() {
+void Join::begin_step(CallSite site) {
+  const CalledFrom here(site);
   if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: after finish()");
+  if (data_parallel_.is_local()) {
+    throw Error(ErrorKind::invalid_argument,
+                "Join::begin_step: with LocalSgd ranks step by themselves, and one without data has nothing to take "
+                "part in. Take one of the two.");
+  }
   if (data_parallel_.step_began()) {
     throw Error(ErrorKind::invalid_argument,
                 "Join::begin_step: gradients of this step were marked ready. Call it before backward.");
@@ -70,7 +82,8 @@ void Join::shadow(std::int64_t window_steps) {
   if (step_) step_();
 }
 
-void Join::finish() {
+void Join::finish(CallSite site) {
+  const CalledFrom here(site);
   if (ended_) return;
   ended_ = true;
   while (true) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/group/called_from.h"
+
 namespace ddp {
 
 LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions options)
@@ -24,7 +26,8 @@ LocalSgd::~LocalSgd() {
   data_parallel_.set_local(false);
 }
 
-bool LocalSgd::step() {
+bool LocalSgd::step(CallSite site) {
+  const CalledFrom here(site);
   ++steps_[0];
   follow();
   const std::int64_t local_steps = steps_[0] - options_.warmup_steps;
@@ -33,7 +36,8 @@ bool LocalSgd::step() {
   return true;
 }
 
-void LocalSgd::average() {
+void LocalSgd::average(CallSite site) {
+  const CalledFrom here(site);
   data_parallel_.average_parameters();
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/group/called_from.h"
+
 namespace ddp {
 namespace {
 
@@ -20,13 +22,19 @@ LossScaler::LossScaler(LossScalerOptions options) : options_(options), state_{op
               "LossScaler: scale is more than 0, growth 1 or more, backoff between 0 and 1, growth_interval 1 or more");
 }
 
-bool LossScaler::unscale(Optimizer& optimizer) {
+bool LossScaler::unscale(Optimizer& optimizer, CallSite site) {
+  const CalledFrom here(site);
+  if (optimizer.gradients_are_scaled()) {
+    throw Error(ErrorKind::invalid_argument,
+                "LossScaler::unscale: was called before in this step. Call it once, between finish() and step()");
+  }
   const double factor = adapt(optimizer.data_parallel());
   if (factor != 0) optimizer.scale_next_gradients(factor);
   return factor != 0;
 }
 
-bool LossScaler::unscale(DistributedDataParallel& data_parallel) {
+bool LossScaler::unscale(DistributedDataParallel& data_parallel, CallSite site) {
+  const CalledFrom here(site);
   for (const Tensor& parameter : data_parallel.parameters()) {
     if (parameter.data.type != DataType::f16) continue;
     throw Error(ErrorKind::invalid_argument,

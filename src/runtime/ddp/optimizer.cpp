@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/ddp/update_rules.h"
+#include "runtime/group/called_from.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
@@ -26,7 +27,8 @@ class Optimizer::Implementation {
       : data_parallel(data_parallel_),
         options(options_),
         rate{std::visit([](const auto& chosen) { return chosen.learning_rate; }, options)},
-        steps(data_parallel.parameters().size()) {
+        steps(data_parallel.parameters().size()),
+        stepped_in(data_parallel.parameters().size(), -1) {
     const std::string fault = find_fault(options);
     if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer: " + fault);
     if (data_parallel.parameters().front().data.device == DeviceType::cuda) {
@@ -53,6 +55,8 @@ class Optimizer::Implementation {
 
   void step() {
     data_parallel.require_synchronized("Optimizer::step");
+    const auto alone = std::find(stepped_in.begin(), stepped_in.end(), data_parallel.finished_steps() - 1);
+    if (alone != stepped_in.end()) refuse_again(static_cast<std::size_t>(alone - stepped_in.begin()));
     follow_rate();
     const auto unused = data_parallel.unused_parameters();
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -73,6 +77,8 @@ class Optimizer::Implementation {
                   "Optimizer::step: with shard_optimizer parameters are updated all together: step()");
     }
     data_parallel.wait(index);
+    if (stepped_in[index] == data_parallel.finished_steps()) refuse_again(index);
+    stepped_in[index] = data_parallel.finished_steps();
     follow_rate();
     ++steps[index];
     apply(states[index]);
@@ -114,6 +120,13 @@ class Optimizer::Implementation {
     Buffer master;
   };
 
+  [[noreturn]] void refuse_again(std::size_t index) const {
+    throw Error(ErrorKind::invalid_argument, "Optimizer::step: '" + data_parallel.parameters()[index].name +
+                                                 "' was updated by step(" + std::to_string(index) +
+                                                 ") in this step. Call step(index) once for each parameter, or step() "
+                                                 "once for all.");
+  }
+
   void apply(const State& state) const {
     const auto moment = [&](std::size_t i) { return i < state.moments.size() ? state.moments[i] : Buffer(); };
     update(options, steps[state.piece.parameter],
@@ -136,7 +149,8 @@ class Optimizer::Implementation {
 
   std::vector<std::vector<std::byte>> memory;
   std::vector<State> states;
-  std::vector<std::int64_t> steps;  // by parameter; an unused one does not step
+  std::vector<std::int64_t> steps;       // by parameter; an unused one does not step
+  std::vector<std::int64_t> stepped_in;  // by parameter: how many steps were finished when step(index) was called last
 };
 
 Optimizer::Optimizer(DistributedDataParallel& data_parallel, Options options)
@@ -144,7 +158,8 @@ Optimizer::Optimizer(DistributedDataParallel& data_parallel, Options options)
 
 Optimizer::~Optimizer() = default;
 
-void Optimizer::step() {
+void Optimizer::step(CallSite site) {
+  const CalledFrom here(site);
   implementation_->step();
 }
 
@@ -168,13 +183,13 @@ std::vector<TensorShard> Optimizer::state() {
   return implementation_->state();
 }
 
+bool Optimizer::gradients_are_scaled() const {
+  const auto& scaled = implementation_->scaled;
+  return scaled && scaled->step == implementation_->data_parallel.finished_steps();
+}
+
 void Optimizer::scale_next_gradients(double factor) {
-  const std::int64_t step = implementation_->data_parallel.finished_steps();
-  if (implementation_->scaled && implementation_->scaled->step == step) {
-    throw Error(ErrorKind::invalid_argument,
-                "LossScaler::unscale: was called before in this step. Call it once, between finish() and step()");
-  }
-  implementation_->scaled = {step, factor};
+  implementation_->scaled = {implementation_->data_parallel.finished_steps(), factor};
 }
 
 DistributedDataParallel& Optimizer::data_parallel() const {

@@ -16,8 +16,7 @@ std::string first_difference(const std::string& ours, const std::string& theirs,
   };
   std::size_t i = 0;
   while (line(left, i) == line(right, i) && i < std::max(left.size(), right.size())) ++i;
-  return "number " + std::to_string(i) + ": rank 0 has " + line(left, i) + ", rank " + std::to_string(rank) + " has " +
-         line(right, i);
+  return "rank 0 has " + line(left, i) + ", rank " + std::to_string(rank) + " has " + line(right, i);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "runtime/error_file.h"
+#include "runtime/group/called_from.h"
 #include "runtime/group/group_runner.h"
 #include "runtime/group/lost_rank.h"
 #include "runtime/host/host_group.h"
@@ -82,7 +83,7 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   call.timeout = options.timeout.value_or(description_.options.timeout);
   call.name = options.name;
   call.stream = options.stream;
-  call.site = site;
+  call.site = CalledFrom::outermost(site);
   call.fingerprint = fingerprint_of(call, size());
   OperationQueue& queue = queue_of(call);
   return queue.push(std::move(call));

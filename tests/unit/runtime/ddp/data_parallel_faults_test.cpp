@@ -108,3 +108,22 @@ TEST_CASE("models whose buckets meet in another order on another rank are not av
         (swapped ? first : second).finish();
       });
 }
+
+TEST_CASE("what the library calls for the program is shown at the program's own lines") {
+  RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
+    std::vector<float> weights(8);
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weights, {8}}});
+    const RankOutcome outcome = outcome_of([&] {
+      if (self.rank() == 0) data_parallel.verify_parameters();
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+    });
+    require(outcome.kind == ErrorKind::mismatch, outcome.message);
+    for (const char* part : {"all_gather", "'bucket 0: weight'", "data_parallel_faults_test.cpp:"}) {
+      require(outcome.message.find(part) != std::string::npos, outcome.message);
+    }
+    for (const char* file : {"agreement.cpp", "mean_hook.cpp"}) {
+      require(outcome.message.find(file) == std::string::npos, outcome.message);
+    }
+  });
+}

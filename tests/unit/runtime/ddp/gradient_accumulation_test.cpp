@@ -166,6 +166,18 @@ TEST_CASE("wrong use of a window is refused") {
   window.finish();
 }
 
+TEST_CASE("there is one window at a time") {
+  ScriptedGroup scripted;
+  std::vector<double> weight(1);
+  DistributedDataParallel data_parallel(scripted.group, {{"weight", weight, {1}}});
+  {
+    const Accumulation window = data_parallel.accumulate(2);
+    expect_error(ErrorKind::invalid_argument, {"accumulate", "there is a window already"},
+                 [&] { static_cast<void>(data_parallel.accumulate(2)); });
+  }
+  const Accumulation another = data_parallel.accumulate(3);
+}
+
 TEST_CASE("gradients are clipped by their common norm") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     std::vector<float> first(3);

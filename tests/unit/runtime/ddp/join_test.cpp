@@ -1,5 +1,6 @@
 #include <ddp/gradient_accumulation.h>
 #include <ddp/join.h>
+#include <ddp/local_sgd.h>
 #include <ddp/optimizer.h>
 
 #include <catch2/catch.hpp>
@@ -9,6 +10,7 @@
 #include "runtime/backend/cpu/cpu_backend.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
+#include "support/scripted_backend.h"
 
 using namespace ddp;
 using namespace ddp::test;
@@ -113,9 +115,13 @@ TEST_CASE("without a step the last rank's parameters and buffers are everyone's 
 }
 
 TEST_CASE("a window that the end of the data cuts short is not lost") {
-  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+  const bool by_initial_size = GENERATE(true, false);
+  RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
     Training training(self.group());
-    Join join(training.data_parallel, [&] { training.optimizer.step(); });
+    JoinOptions options;
+    options.divide_by_initial_size = by_initial_size;
+    Join join(
+        training.data_parallel, [&] { training.optimizer.step(); }, options);
     Accumulation window = training.data_parallel.accumulate(2);
     // Rank 0: 1, 1 | 1.   Rank 1: 10, 10 | 10, 10 | 10
     double sum = 0;
@@ -131,14 +137,22 @@ TEST_CASE("a window that the end of the data cuts short is not lost") {
     join.finish();
     training.data_parallel.verify_parameters();
     const double first = (1 + 1 + 10 + 10) / 4.0;
-    const double second = (1 + 10 + 10) / 4.0;
-    const double third = 10 / 2.0;
+    const double second = (1 + 10 + 10) / (by_initial_size ? 4.0 : 3.0);
+    const double third = 10 / (by_initial_size ? 2.0 : 1.0);
     require_near(sum, self.rank() == 0 ? first : first + second);
     const double b1 = first;
     const double b2 = 0.5 * b1 + second;
     const double b3 = 0.5 * b2 + third;
     require_near(training.weight[0], -(b1 + b2 + b3));
   });
+}
+
+TEST_CASE("ranks that step by themselves have nothing to join") {
+  ScriptedGroup scripted;
+  Training training(scripted.group);
+  const LocalSgd local(training.data_parallel, {});
+  Join join(training.data_parallel);
+  expect_error(ErrorKind::invalid_argument, {"LocalSgd"}, [&] { join.begin_step(); });
 }
 
 TEST_CASE("all ranks stop when the first has run out if they want to") {

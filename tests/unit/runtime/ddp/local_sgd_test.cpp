@@ -1,7 +1,10 @@
 #include <ddp/local_sgd.h>
+#include <ddp/loss_scaler.h>
 #include <ddp/optimizer.h>
 
 #include <catch2/catch.hpp>
+
+#include <cmath>
 
 #include "runtime/backend/cpu/cpu_backend.h"
 #include "support/expect_error.h"
@@ -34,6 +37,25 @@ TEST_CASE("ranks step by themselves between averages") {
     require(averaged == std::vector<bool>{false, false, false, false, true, false, false, true, false}, "averaged");
     local.average();
     require(weight[0] == 13.5, "the last average");
+  });
+}
+
+TEST_CASE("ranks that step by themselves skip a step together where one of them overflows") {
+  RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
+    std::vector<double> weight(1);
+    DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {1}}});
+    Optimizer optimizer(data_parallel, SgdOptions{.learning_rate = 1});
+    const LocalSgd local(data_parallel, {});
+    LossScaler scaler({.scale = 8});
+    for (const double gradient : {self.rank() == 1 ? INFINITY : 1.0, 1.0}) {
+      data_parallel.zero_gradients();
+      data_parallel.gradient<double>(0)[0] = gradient;
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+      const bool is_finite = scaler.unscale(optimizer);
+      if (is_finite) optimizer.step();
+    }
+    require(scaler.scale() == 4 && weight[0] == -0.25, "scale " + std::to_string(scaler.scale()));
   });
 }
 

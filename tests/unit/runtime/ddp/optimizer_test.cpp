@@ -122,7 +122,7 @@ TEST_CASE("an optimizer steps on synchronised gradients only and follows its lea
   CHECK(optimizer.learning_rate() == 0.5);
   optimizer.step();
   CHECK(model.bytes() != before);
-  expect_error(ErrorKind::invalid_argument, {"set_learning_rate", "negative"},
+  expect_error(ErrorKind::invalid_argument, {"set_learning_rate", "not 0 or more"},
                [&] { optimizer.set_learning_rate(-1); });
   expect_error(ErrorKind::invalid_argument, {"Optimizer", "beta1"},
                [&] { Optimizer(model.data_parallel, AdamOptions{.beta1 = 1}); });
@@ -203,6 +203,22 @@ TEST_CASE("parameters that are updated one by one, as their gradients come, are 
       require(whole.bytes() == single.bytes(), "step " + std::to_string(step));
     }
     require(single.data_parallel.bucket_count() > whole.data_parallel.bucket_count(), "no chunks");
+  });
+}
+
+TEST_CASE("a parameter is updated once a step") {
+  RankThreads(make_cpu_backend, 1).all_succeed([](RankThreads::Rank& self) {
+    Model model(self.group(), {});
+    Optimizer optimizer(model.data_parallel, SgdOptions{.learning_rate = 1});
+    for (int step = 0; step < 2; ++step) {
+      model.mark_all(step, 0);
+      for (std::size_t i = 0; i < 3; ++i) optimizer.step(i);
+      const std::string before = model.bytes();
+      expect_error(ErrorKind::invalid_argument, {"'b'", "step(1)"}, [&] { optimizer.step(1); });
+      model.data_parallel.finish();
+      expect_error(ErrorKind::invalid_argument, {"'a'", "step(0)", "step() once for all"}, [&] { optimizer.step(); });
+      require(model.bytes() == before, "stepped all the same");
+    }
   });
 }
 

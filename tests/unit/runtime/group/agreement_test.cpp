@@ -26,13 +26,13 @@ void all_are_told(const std::vector<std::string>& texts, const std::optional<std
 }  // namespace
 
 TEST_CASE("the first line that differs is told to every rank") {
-  all_are_told({"a\nb\n", "a\nb\n", "a\nc\n"}, "number 1: rank 0 has b, rank 2 has c");
-  all_are_told({"a\n", "x\n", "y\n"}, "number 0: rank 0 has a, rank 1 has x");
+  all_are_told({"a\nb\n", "a\nb\n", "a\nc\n"}, "rank 0 has b, rank 2 has c");
+  all_are_told({"a\n", "x\n", "y\n"}, "rank 0 has a, rank 1 has x");
 }
 
 TEST_CASE("a rank with fewer lines has nothing more") {
-  all_are_told({"a\nb\n", "a\n"}, "number 1: rank 0 has b, rank 1 has nothing more");
-  all_are_told({"", "a\n"}, "number 0: rank 0 has nothing more, rank 1 has a");
+  all_are_told({"a\nb\n", "a\n"}, "rank 0 has b, rank 1 has nothing more");
+  all_are_told({"", "a\n"}, "rank 0 has nothing more, rank 1 has a");
 }
 
 TEST_CASE("equal texts are an agreement") {

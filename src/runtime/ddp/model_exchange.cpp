@@ -1,0 +1,34 @@
+#include "runtime/ddp/model_exchange.h"
+
+#include <vector>
+
+namespace ddp {
+namespace {
+
+// Starts all, then waits for all.
+template <typename Collective>
+void for_all(std::span<const Tensor> tensors, void* stream, const Collective& start) {
+  std::vector<Work> works;
+  for (const Tensor& tensor : tensors) {
+    CallOptions options;
+    options.name = tensor.name;
+    if (tensor.data.device == DeviceType::cuda) options.stream = stream;
+    works.push_back(start(tensor.data, options));
+  }
+  for (Work& work : works) work.wait();
+}
+
+}  // namespace
+
+void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int root, void* stream) {
+  for_all(tensors, stream,
+          [&](const Buffer& data, const CallOptions& options) { return group.broadcast(data, root, options); });
+}
+
+void average_all(ProcessGroup& group, std::span<const Tensor> tensors, void* stream) {
+  for_all(tensors, stream, [&](const Buffer& data, const CallOptions& options) {
+    return group.all_reduce(data, ReduceOp::average, options);
+  });
+}
+
+}  // namespace ddp
