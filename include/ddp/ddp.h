@@ -35,6 +35,7 @@
 #include <ddp/optimizer.h>
 #include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
+#include <ddp/progress.h>
 #include <ddp/reduce_op.h>
 #include <ddp/step_statistics.h>
 #include <ddp/store.h>

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace ddp::limits {
 
@@ -76,7 +77,23 @@ inline constexpr std::size_t kFewDescriptors = 4096;       // a hard limit below
 inline constexpr int kOomScoreRaise = 100;                 // workers go before the launcher
 inline constexpr auto kDefaultGrace = 5s;                  // SIGTERM to SIGKILL
 inline constexpr auto kDefaultExitTimeout = 5min;          // a rank that ended with 0 while others run
-inline constexpr auto kRestartDelay = 250ms;               // doubled by each attempt in a row that made no progress …
+// Hangs: how often boards are looked at, and processes with them; what of a look after a long pause counts; the default
+// of --hang-timeout; the shortest limit that is learnt, and how many times the longest pause it is; calls of a group
+// before pauses are learnt, and how many times the timeout its first ones may take; the share of a processor, and the
+// wake-ups, that make a rank a busy one; what can never go on; before anything is said.
+inline constexpr auto kHangLook = 50ms;
+inline constexpr auto kHangEvidence = 1s;
+inline constexpr auto kHangLongestLook = 250ms;
+inline constexpr auto kDefaultHangTimeout = 10min;
+inline constexpr auto kHangFloor = 30s;
+inline constexpr int kHangFactor = 20;
+inline constexpr std::uint64_t kHangWarmCalls = 8;
+inline constexpr int kHangFirstSteps = 6;
+inline constexpr double kHangBusyShare = 0.05;
+inline constexpr double kHangIdleWaits = 0.2;  // a second, of the first thread
+inline constexpr auto kHangConclusive = 1s;
+inline constexpr auto kHangFirstWord = 5s;
+inline constexpr auto kRestartDelay = 250ms;  // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;
 inline constexpr auto kProgressTime = 10s;  // … which is one that failed within this
 inline constexpr int kAttemptsWithoutProgress = 6;

@@ -7,16 +7,37 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace ddp::wire {
 
 inline constexpr std::uint32_t kBoardMagic = 0x42504444;  // "DDPB"
-inline constexpr std::uint32_t kBoardVersion = 1;
+inline constexpr std::uint32_t kBoardVersion = 2;
 inline constexpr std::size_t kBoardGroups = 8;
 inline constexpr std::size_t kBoardCalls = 16;
 // The worker inherits the board as this descriptor: far from those that programs and shells take.
 inline constexpr int kBoardDescriptor = 197;
 inline constexpr std::int32_t kNoRankLost = -1;
+
+// What the worker is at, whatever its groups are at.
+inline constexpr std::array<std::string_view, 10> kPhaseNames = {
+    "starting",   "connected",  "rendezvous",   "communicator set-up", "training",
+    "evaluation", "checkpoint", "data loading", "finishing",           "done"};
+
+// `changes` is odd while the rest but the numbers below it is written.
+struct BoardWorker {
+  std::atomic<std::uint32_t> changes;
+  std::uint32_t phase;  // enum Phase of ddp/progress.h
+  std::uint64_t since;  // CLOCK_MONOTONIC, nanoseconds
+  std::int32_t line;    // of the program, in `file`; 0: unknown
+  std::uint32_t unused;
+  std::atomic<std::uint64_t> steps;            // synchronised ones, and heartbeats
+  std::atomic<std::uint64_t> more_time_until;  // CLOCK_MONOTONIC, nanoseconds: no stall before
+  std::array<std::uint64_t, 3> reserved;
+  std::array<char, 48> name;  // of the phase, where the program gave one; text is cut, and ends with 0
+  std::array<char, 80> file;
+};
+static_assert(sizeof(BoardWorker) == 192);
 
 // One collective call. `sequence` is 0 while the rest is written, and is written last.
 struct BoardCall {
@@ -68,8 +89,9 @@ struct alignas(64) ProgressBoard {
   std::atomic<std::int32_t> writer;
   std::atomic<std::uint32_t> groups_not_shown;
   std::array<std::uint32_t, 7> reserved;
+  BoardWorker worker;
   std::array<BoardGroup, kBoardGroups> groups;
 };
-static_assert(sizeof(ProgressBoard) == 64 + kBoardGroups * sizeof(BoardGroup));
+static_assert(sizeof(ProgressBoard) == 256 + kBoardGroups * sizeof(BoardGroup));
 
 }  // namespace ddp::wire

@@ -26,6 +26,12 @@ UNSEEN = {
     ("oom", "cgroup"): "needs a memory limit",
     ("oom", "limit_bytes"): "needs a memory limit",
     ("oom", "peak_bytes"): "needs a memory limit",
+    **{("stall", name): "needs a worker with the runtime" for name in ("group", "number", "call")},
+    **{("rank_at", name): "needs a worker with the runtime"
+       for name in ("waits_in", "phase", "section", "section_place", "steps", "groups")},
+    **{("group_at", name): "needs a worker with the runtime"
+       for name in ("name", "size", "called", "started", "finished", "calls")},
+    **{("call_at", name): "needs a worker with the runtime" for name in ("number", "call", "name", "place")},
     ("process", "rank"): "needs a worker that survives SIGKILL",
     ("process", "pid"): "needs a worker that survives SIGKILL",
 }
@@ -260,6 +266,14 @@ def a_rank_that_does_not_end(folder: pathlib.Path) -> None:
     same_cause(run)
 
 
+def a_job_that_hangs(folder: pathlib.Path) -> None:
+    run = Run(folder, "--hang-timeout=6", *shell("exec sleep 1000")).finish(124)
+    assert [event["state"] for event in run.named("hang")] == ["stalled", "hung"], run.named("hang")
+    cause = run.summary["cause"]
+    assert cause["kind"] == "hang" and cause["stall"]["code"] == "DDP-H08", cause
+    same_cause(run)
+
+
 def a_console_that_is_closed(folder: pathlib.Path) -> None:
     run = Run(folder, "--on-sigpipe=end", *shell("while echo line; do sleep 0.01; done", 1))
     run.process.stdout.readline()
@@ -384,10 +398,11 @@ def all_that_is_documented_was_seen() -> None:
 
 
 JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_restart, a_signal, a_stop, a_signal_between_attempts,
-        a_program_that_cannot_start, a_rank_that_does_not_end, a_console_that_is_closed, a_launcher_that_is_killed,
+        a_program_that_cannot_start, a_rank_that_does_not_end, a_job_that_hangs,
+        a_console_that_is_closed, a_launcher_that_is_killed,
         a_launcher_that_fails, paths_that_cannot_be_written, standard_error_as_the_place,
         error_files_for_a_launcher_above]
-assert len(EVENTS) == 10 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
+assert len(EVENTS) == 11 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
 for job in JOBS:
     with tempfile.TemporaryDirectory() as name:
         job(pathlib.Path(name))

@@ -104,6 +104,11 @@ const OptionTable kOptions = {
              "TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30."},
     {.name = "exit-timeout", .value_name = "SECONDS", .group = supervision,
      .help = "A rank has ended with 0 and others still run after this time: the run ends. 0: off. Default: 300."},
+    {.name = "hang-timeout", .value_name = "SECONDS", .group = supervision,
+     .help = "The job does not go on for so long: it hangs. What usually took less is waited for less. 0: off. "
+             "Default: 600."},
+    {.name = "hang-action", .value_name = "WHAT", .choices = "kill warn", .group = supervision,
+     .help = "A job that hangs is ended, or only told of. Default: kill."},
     {.name = "signals-to-handle", .value_name = "NAMES", .group = supervision, .of_torchrun = true,
      .help = "Signals to ddplaunch that end the job, separated by commas. Default: SIGTERM,SIGINT,SIGHUP,SIGQUIT."},
     {.name = "core", .value_name = "LIMIT", .choices = "inherit off unlimited", .group = supervision,

@@ -83,6 +83,8 @@ struct Options {
   int max_restarts = 0;
   std::chrono::milliseconds grace = limits::kDefaultGrace;               // --grace, --shutdown-timeout
   std::chrono::milliseconds exit_timeout = limits::kDefaultExitTimeout;  // 0: off
+  std::optional<std::chrono::milliseconds> hang_timeout;                 // 0: off; nothing: limits::kDefaultHangTimeout
+  std::string hang_action = "kill";                                      // or "warn"
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};  // --signals-to-handle
   std::string core = "inherit";                                          // RLIMIT_CORE: "inherit", "off", "unlimited"
 

@@ -174,6 +174,8 @@ const std::vector<Setter>& setters() {
       {"max-restarts", integer(&Options::max_restarts, 0, kMost)},
       {"grace", parsed(&Options::grace, parse_seconds)},
       {"exit-timeout", parsed(&Options::exit_timeout, parse_seconds)},
+      {"hang-timeout", parsed(&Options::hang_timeout, parse_seconds)},
+      {"hang-action", any_text(&Options::hang_action)},
       {"signals-to-handle", parsed(&Options::ending_signals, parse_signals)},
       {"core", any_text(&Options::core)},
       {"monitor-interval", check_seconds},

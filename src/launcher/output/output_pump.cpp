@@ -191,6 +191,7 @@ std::size_t OutputPump::read_some(WorkerStream& stream, std::size_t most) {
 void OutputPump::take(WorkerStream& stream, std::string_view chunk) {
   if (stream.file) stream.file.write(chunk, [this](const std::string& text) { notice(text); });
   stream.tail.add(chunk);
+  bytes_seen_ += chunk.size();
   if (!filter(stream.which).active() && (!stream.plan.to_console || outlet(stream.which).console->closed())) return;
   stream.splitter.feed(chunk, [&](const LinePiece& piece) {
     stream.unfinished_since.reset();
@@ -275,10 +276,6 @@ void OutputPump::console_closed(int error) {
   }
   if (std::exchange(told_closed_, true)) return;
   if (on_console_closed) on_console_closed();
-}
-
-void OutputPump::notice(const std::string& text) {
-  if (on_notice) on_notice(text);
 }
 
 void OutputPump::read_all() {

@@ -105,6 +105,9 @@ class OutputPump {
 
   LostLines lost_lines() const;
 
+  // That the workers have written so far.
+  std::uint64_t bytes_seen() const { return bytes_seen_; }
+
  private:
   class Turn;
   // A console with those who say things on it; both of our outputs may lead to one.
@@ -137,7 +140,9 @@ class OutputPump {
   void arm_unfinished();
   void room_again(const Console& console);
   void console_closed(int error);
-  void notice(const std::string& text);
+  void notice(const std::string& text) {
+    if (on_notice) on_notice(text);
+  }
 
   // One step of drain(): waits until `until` at most; whether anything was read.
   bool drain_step(std::chrono::steady_clock::time_point until);
@@ -151,6 +156,7 @@ class OutputPump {
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by 2 * local rank + (0 for stdout, 1 for stderr)
   std::array<LineFilter, 2> filters_;
   std::vector<char> buffer_;
+  std::uint64_t bytes_seen_ = 0;
   OutputTime now_;     // of the current turn
   bool busy_ = false;  // in a turn
   std::unique_ptr<net::Watch> collapse_timer_;

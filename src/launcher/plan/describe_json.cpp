@@ -85,6 +85,8 @@ std::string describe_json(const LaunchPlan& plan) {
                         {{"max_restarts", plan.max_restarts},
                          {"grace_ms", plan.grace.count()},
                          {"exit_timeout_ms", plan.exit_timeout.count()},
+                         {"hang_timeout_ms", plan.hang.timeout.count()},
+                         {"hang_action", plan.hang.action == HangAction::warn ? "warn" : "kill"},
                          {"ending_signals", signals},
                          {"core", plan.core}}},
                        {"output",

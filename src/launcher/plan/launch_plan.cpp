@@ -121,6 +121,8 @@ void take_over(const Options& options, LaunchPlan& plan) {
   plan.max_restarts = options.max_restarts;
   plan.grace = options.grace;
   plan.exit_timeout = options.exit_timeout;
+  plan.hang = {options.hang_timeout.value_or(limits::kDefaultHangTimeout), options.hang_timeout.has_value(),
+               options.hang_action == "warn" ? HangAction::warn : HangAction::kill};
   plan.ending_signals = options.ending_signals;
   plan.core = options.core;
   plan.end_on_closed_console = options.end_on_closed_console;

@@ -35,6 +35,15 @@ struct WorkerBinding {
   std::string description;        // "NUMA node 0, CPUs 0-15 (near GPU 0)"
 };
 
+enum class HangAction : std::uint8_t { warn, kill };
+
+// When ranks that do not go on are reported, and the job is ended.
+struct HangPlan {
+  std::chrono::milliseconds timeout{0};  // 0: off
+  bool is_users = false;                 // somebody asked for this time
+  HangAction action = HangAction::kill;
+};
+
 struct LaunchPlan {
   std::string host_name;
   std::string program;                 // resolved path of what is executed (the interpreter for a script)
@@ -59,6 +68,7 @@ struct LaunchPlan {
   int max_restarts = 0;
   std::chrono::milliseconds grace{0};
   std::chrono::milliseconds exit_timeout{0};  // 0: off
+  HangPlan hang;
   std::vector<int> ending_signals;
   std::string core;  // "inherit", "off" or "unlimited"
   bool end_on_closed_console = false;

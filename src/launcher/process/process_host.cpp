@@ -21,7 +21,15 @@
 namespace ddp::launcher {
 namespace {
 
+// What is kept of a worker that has ended.
+struct Remains {
+  int rank = 0;
+  pid_t pid = 0;
+  WorkerBoard board;
+};
+
 struct Child {
+  int rank = 0;
   pid_t pid = 0;
   base::UniqueFd pidfd;
   WorkerBoard board;
@@ -73,7 +81,8 @@ class LinuxProcessHost : public ProcessHost {
     auto spawned = spawn_worker(spec, context);
     if (!spawned) return spawned.error();
     const pid_t pid = spawned.value().pid;
-    Child child{pid, std::move(spawned.value().pidfd), std::move(board), nullptr, false, std::nullopt, 0};
+    ended_.erase(local_rank);
+    Child child{spec.rank, pid, std::move(spawned.value().pidfd), std::move(board), nullptr, false, std::nullopt, 0};
     if (child.pidfd) {
       child.watch = loop_.watch_readable(child.pidfd.get(), [this, local_rank] { leader_ended(local_rank); });
     }
@@ -83,6 +92,20 @@ class LinuxProcessHost : public ProcessHost {
 
   void say_lost(int rank) override {
     for (const auto& [local_rank, child] : children_) child.board.say_lost(rank);
+  }
+
+  RankView look(int local_rank, LookDepth depth) override {
+    const auto child = children_.find(local_rank);
+    if (child != children_.end()) {
+      RankView view = view_of(child->second, depth);
+      if (depth != LookDepth::boards) look_at_processes(view, depth);
+      return view;
+    }
+    const auto remains = ended_.find(local_rank);
+    if (remains == ended_.end()) return {};
+    RankView view = view_of(remains->second, depth);
+    view.has_ended = true;
+    return view;
   }
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }
@@ -109,6 +132,25 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
+  template <typename Worker>
+  static RankView view_of(const Worker& worker, LookDepth depth) {
+    RankView view{worker.rank, worker.pid, false, worker.board.view(), std::nullopt, 0, {}};
+    if (depth != LookDepth::all) return view;
+    for (const GroupView& group : view.board.groups) view.calls.push_back(worker.board.calls(group.place));
+    return view;
+  }
+
+  // The program is whoever writes the board; it may be a shell's child.
+  static void look_at_processes(RankView& view, LookDepth depth) {
+    view.process = look_at_process(view.board.is_written ? view.board.writer : view.pid);
+    if (depth != LookDepth::all) return;
+    std::vector<pid_t> tree = descendants(view.pid, {});
+    tree.push_back(view.pid);
+    for (const pid_t pid : tree) {
+      if (const auto look = look_at_process(pid)) view.tree_ticks += look->cpu_ticks;
+    }
+  }
+
   // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.
   void child_ended() {
     reap();
@@ -160,6 +202,7 @@ class LinuxProcessHost : public ProcessHost {
       return;
     }
     const WorkerExit exit{*child.status, child.peak_rss_bytes};
+    ended_[local_rank] = {child.rank, child.pid, std::move(child.board)};
     children_.erase(local_rank);
     if (on_exit_) on_exit_(local_rank, exit);
   }
@@ -199,6 +242,7 @@ class LinuxProcessHost : public ProcessHost {
   const base::UniqueFd nothing_;
   std::set<pid_t> strangers_;
   std::map<int, Child> children_;  // by local rank; erased when ended
+  std::map<int, Remains> ended_;
   mutable std::vector<pid_t> scanned_;
   mutable Clock::time_point scanned_at_{};
   std::unique_ptr<net::Watch> orphan_watch_;

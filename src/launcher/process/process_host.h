@@ -9,6 +9,7 @@
 
 #include "base/exit_status.h"
 #include "base/result.h"
+#include "launcher/process/rank_view.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_cgroup.h"
 #include "launcher/process/worker_spec.h"
@@ -40,6 +41,9 @@ class ProcessHost {
 
   // Tells all workers by their boards that the failure of this rank ends the job.
   virtual void say_lost(int /*rank*/) {}
+
+  // What the worker is at, or was at its end; no pid if it was never started.
+  virtual RankView look(int /*local_rank*/, LookDepth /*depth*/) { return {}; }
 
   // Kills what the workers left behind. Blocks for at most limits::kLeftoverWait. Returns what could not be killed.
   virtual std::vector<pid_t> end_leftovers() = 0;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "base/unique_fd.h"
+#include "launcher/process/board_view.h"
 #include "wire/progress_board.h"
 
 namespace ddp::launcher {
@@ -22,6 +24,11 @@ class WorkerBoard {
 
   // To be inherited; -1: none.
   int descriptor() const { return descriptor_.get(); }
+
+  BoardView view() const { return board_ == nullptr ? BoardView() : read_board(*board_); }
+  std::vector<CallView> calls(int place) const {
+    return board_ == nullptr ? std::vector<CallView>() : read_calls(*board_, place);
+  }
 
   // Tells the worker whose failure ends the job. The first one counts.
   void say_lost(int rank) const;

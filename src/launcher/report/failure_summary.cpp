@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/report/hang_report.h"
 
 namespace ddp::launcher {
 namespace {
@@ -142,6 +143,9 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
     lines.push_back(outcome.spawn_failure->failure.message);
   } else if (outcome.guardian_lost) {
     lines.emplace_back("the first process of ddplaunch was killed; the job was ended");
+  } else if (outcome.hang) {
+    lines.push_back("hung " + base::human_duration(outcome.run_time) +
+                    " after the start: " + hang_headline(outcome.hang->verdict));
   } else if (outcome.exit_timed_out) {
     lines.push_back(ranks_text(outcome.ended_ranks) + " had not ended " + base::human_duration(plan.exit_timeout) +
                     " after " + ranks_text(outcome.left_early) + " had, with exit code 0 (--exit-timeout)");

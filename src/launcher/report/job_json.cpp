@@ -57,6 +57,49 @@ Json describe_end(const WorkerEnd& end) {
   return json;
 }
 
+// What is known of one rank.
+Json describe_rank(const RankEvidence& evidence) {
+  const RankView& view = evidence.view;
+  Json json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}, {"cpu_share", evidence.cpu_share}};
+  if (view.process) json["state"] = std::string(1, view.process->state);
+  if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
+  if (!view.board.is_written) return json;
+  json["phase"] = view.board.phase;
+  if (!view.board.section.empty()) json["section"] = view.board.section;
+  if (!view.board.section_place.empty()) json["section_place"] = view.board.section_place;
+  json["steps"] = view.board.steps;
+  json["groups"] = Json::array();
+  for (std::size_t i = 0; i < view.board.groups.size(); ++i) {
+    const GroupView& group = view.board.groups[i];
+    Json calls = Json::array();
+    for (const CallView& call : i < view.calls.size() ? view.calls[i] : std::vector<CallView>()) {
+      calls.push_back({{"number", call.sequence}, {"call", call.what}, {"name", call.name}, {"place", call.place}});
+    }
+    json["groups"].push_back({{"name", group.name},
+                              {"size", group.size},
+                              {"called", group.called},
+                              {"started", group.started},
+                              {"finished", group.finished},
+                              {"calls", calls}});
+  }
+  return json;
+}
+
+Json describe_stall(const HangNews& news) {
+  Json json = {{"code", code_of(news.verdict.kind)}, {"verdict", title_of(news.verdict.kind)},
+               {"culprits", news.verdict.culprits},  {"waiting", news.verdict.waiting},
+               {"age_seconds", seconds(news.age)},   {"limit_seconds", seconds(news.limit)},
+               {"why_limit", news.why_limit},        {"ends_job", news.ends_job}};
+  if (!news.verdict.group.empty()) {
+    json["group"] = news.verdict.group;
+    json["number"] = news.verdict.sequence;
+    json["call"] = news.verdict.call;
+  }
+  json["ranks"] = Json::array();
+  for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
+  return json;
+}
+
 Json describe_cause(const JobOutcome& outcome) {
   Json cause = nullptr;
   if (outcome.culprit) {
@@ -69,6 +112,8 @@ Json describe_cause(const JobOutcome& outcome) {
     cause = {{"kind", "cannot_start"}, {"local_rank", failed.local_rank}, {"message", failed.failure.message}};
   } else if (outcome.guardian_lost) {
     cause = {{"kind", "launcher_killed"}};
+  } else if (outcome.hang) {
+    cause = {{"kind", "hang"}, {"stall", describe_stall(*outcome.hang)}};
   } else if (outcome.exit_timed_out) {
     cause = {{"kind", "exit_timeout"}, {"ended", outcome.left_early}, {"waited_for", outcome.ended_ranks}};
   }
@@ -114,6 +159,14 @@ struct EventToJson {
   }
   Json operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
   Json operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
+  Json operator()(const HangNews& event) const {
+    constexpr std::array kStates = {"stalled", "goes_on", "stopped", "resumed", "hung"};
+    Json json = begin("hang", plan, now);
+    json["attempt"] = assignment.attempt;
+    json["state"] = kStates[static_cast<std::size_t>(event.kind)];
+    json["stall"] = describe_stall(event);
+    return json;
+  }
   Json operator()(const AlarmRang&) const { return nullptr; }
 };
 

@@ -8,6 +8,7 @@
 #include "base/exit_code.h"
 #include "launcher/report/core_location.h"
 #include "launcher/report/failure_summary.h"
+#include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
 #include "wire/worker_env.h"
 
@@ -62,6 +63,7 @@ void JobReporter::attempt_began(const NodeAssignment& assignment) {
 }
 
 void JobReporter::log_event(const Event& event) {
+  if (const auto* news = std::get_if<HangNews>(&event)) tell(*news);
   if (!events_.is_open()) return;
   if (const auto* arrived = std::get_if<SignalArrived>(&event)) {
     // The guardian sends SIGCONT after whatever ends the job; it may come after the end, and continues nobody.
@@ -70,6 +72,12 @@ void JobReporter::log_event(const Event& event) {
     if (arrived->signal == SIGCONT) stopped_ = false;
   }
   events_.write(event_line(plan_, assignment_, event, wall_now()));
+}
+
+void JobReporter::tell(const HangNews& news) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) log_.error(line);
 }
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {

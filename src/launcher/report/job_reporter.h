@@ -37,6 +37,7 @@ class JobReporter {
  private:
   void attempt_began(const NodeAssignment& assignment);
   void log_event(const Event& event);
+  void tell(const HangNews& news);
   void attempt_ended(const JobOutcome& outcome, const std::string& next);
   void ended_between_attempts(const JobOutcome& outcome);
   FailureEvidence gather_evidence(const JobOutcome& outcome) const;

@@ -12,6 +12,7 @@
 #include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/supervise/error_record.h"
+#include "launcher/supervise/hang_detector.h"
 
 namespace ddp::launcher {
 
@@ -47,8 +48,8 @@ struct ConsoleClosed {};
 // The alarm that the state asked for is due.
 struct AlarmRang {};
 
-using Event =
-    std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost, ConsoleClosed>;
+using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
+                           ConsoleClosed, HangNews>;
 
 struct SendSignal {
   int local_rank;

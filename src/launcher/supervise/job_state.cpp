@@ -15,6 +15,7 @@ std::string describe_failure(const JobOutcome& outcome) {
   if (outcome.signal) return "ended by " + base::signal_name(*outcome.signal);
   if (outcome.spawn_failure) return outcome.spawn_failure->failure.message;
   if (outcome.guardian_lost) return "the launcher's first process was killed";
+  if (outcome.hang) return "hung: " + std::string(title_of(outcome.hang->verdict.kind));
   if (outcome.exit_timed_out) return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
   if (!outcome.culprit) return "";
   return "rank " + std::to_string(outcome.culprit->rank) + ": " + outcome.culprit->status.describe();
@@ -107,6 +108,12 @@ void JobState::handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& 
   finish_if_done(now, actions);
 }
 
+void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running || event.kind != HangNews::Kind::hung || !event.ends_job) return;
+  hang_ = event;
+  begin_ending(now, actions);
+}
+
 void JobState::pause(TimePoint now, std::vector<Action>& actions) {
   if (paused_at_) return;
   paused_at_ = now;
@@ -152,6 +159,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
 std::string JobState::describe_cause() const {
   if (signal_) return base::signal_name(*signal_);
   if (guardian_lost_) return "the launcher's first process was killed";
+  if (hang_) return "the job hangs";
   if (exit_timed_out_) return "the others have ended long ago";
   const WorkerEnd* cause = culprit();
   if (cause == nullptr) return "a worker could not be started";
@@ -256,6 +264,9 @@ JobOutcome JobState::outcome() const {
   } else if (guardian_lost_) {
     outcome.guardian_lost = true;
     outcome.exit_code = base::kExitOwnFault;
+  } else if (hang_) {
+    outcome.hang = hang_;
+    outcome.exit_code = base::kExitHung;
   } else if (exit_timed_out_) {
     outcome.exit_timed_out = true;
     outcome.exit_code = base::kExitHung;
@@ -271,7 +282,7 @@ JobOutcome JobState::outcome() const {
       outcome.also_failed.push_back(end);
     } else if (end.after_signal) {
       outcome.ended_ranks.push_back(end.rank);
-    } else if (cause != nullptr || exit_timed_out_) {
+    } else if (cause != nullptr || exit_timed_out_ || hang_) {
       outcome.left_early.push_back(end.rank);
     }
   }

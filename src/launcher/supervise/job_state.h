@@ -42,12 +42,13 @@ struct RankAndPid {
 
 struct JobOutcome {
   int exit_code = 0;
-  // At most one of the next five is the cause; none: success.
+  // At most one of the next six is the cause; none: success.
   std::optional<WorkerEnd> culprit;
   std::optional<SpawnFailed> spawn_failure;
   std::optional<int> signal;
   bool guardian_lost = false;
   bool exit_timed_out = false;  // left_early left, ended_ranks did not follow
+  std::optional<HangNews> hang;
 
   std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
   std::vector<int> ended_ranks;        // by us
@@ -71,7 +72,7 @@ std::string describe_failure(const JobOutcome& outcome);
 //
 // The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a
 // victim: the others are then left alone for limits::kSettleTime, so that the one that was lost can say why, and if one
-// fails by itself within that time, it is the cause.
+// fails by itself within that time, it is the cause. A hang that is to end the job (HangNews) ends it like a failure.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);
@@ -83,6 +84,8 @@ class JobState {
 
   // No more workers are to be started.
   bool ending() const { return phase_ != Phase::running; }
+  // By Ctrl-Z: nobody makes progress.
+  bool paused() const { return paused_at_.has_value(); }
   bool finished() const { return phase_ == Phase::finished; }
 
   // Complete once finished().
@@ -104,6 +107,7 @@ class JobState {
   void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
   void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ConsoleClosed& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
 
   void pause(TimePoint now, std::vector<Action>& actions);
   void resume(TimePoint now, std::vector<Action>& actions);
@@ -126,6 +130,7 @@ class JobState {
   std::optional<int> signal_;
   bool guardian_lost_ = false;
   bool exit_timed_out_ = false;
+  std::optional<HangNews> hang_;
   bool needed_kill_ = false;
   TimePoint cause_time_;
   TimePoint end_time_;

@@ -9,7 +9,7 @@ namespace ddp::launcher {
 
 RestartDecision decide_restart(const JobOutcome& outcome, const std::vector<std::chrono::nanoseconds>& run_times,
                                int max_restarts) {
-  if (max_restarts == 0 || (!outcome.culprit && !outcome.exit_timed_out)) return NoRestart{};
+  if (max_restarts == 0 || (!outcome.culprit && !outcome.exit_timed_out && !outcome.hang)) return NoRestart{};
   if (!outcome.unkillable.empty()) return NoRestart{"not restarted: some of its processes cannot be killed"};
   const auto restarts = static_cast<int>(run_times.size()) - 1;
   if (restarts >= max_restarts) return NoRestart{"given up after " + base::counted(restarts, "restart")};

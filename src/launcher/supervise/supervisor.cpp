@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "base/exit_code.h"
+#include "base/limits.h"
 
 namespace ddp::launcher {
 namespace {
@@ -13,7 +14,8 @@ class Supervisor {
       : parts_(parts),
         state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace, parts.plan.exit_timeout,
                 parts.plan.ending_signals},
-               std::chrono::steady_clock::now()) {}
+               Clock::now()),
+        hangs_(parts.plan.hang) {}
 
   JobOutcome run() {
     parts_.inbox = [this](const Event& event) { step(event); };
@@ -23,13 +25,41 @@ class Supervisor {
       // A worker may fail, or ask the store, while the others are still being started.
       parts_.loop.poll();
     }
+    if (parts_.plan.hang.timeout.count() > 0) look_later();
     if (!state_.finished()) parts_.loop.run();
+    look_.reset();
     parts_.inbox = nullptr;
     parts_.processes.on_exit(nullptr);
     return state_.outcome();
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void look_later() {
+    looked_at_ = Clock::now();
+    look_ = parts_.loop.at(looked_at_ + limits::kHangLook, [this] { look(); });
+  }
+
+  // What all ranks are at.
+  void look() {
+    const auto elapsed = Clock::now() - looked_at_;
+    if (!state_.paused() && !state_.ending()) {
+      if (const std::uint64_t bytes = parts_.output.bytes_seen(); bytes != bytes_seen_) {
+        bytes_seen_ = bytes;
+        hangs_.output_seen();
+      }
+      std::vector<RankView> ranks;
+      for (int i = 0; i < parts_.plan.workers; ++i) {
+        RankView view = parts_.processes.look(i, hangs_.depth());
+        if (view.pid != 0) ranks.push_back(std::move(view));
+      }
+      const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+      for (const HangNews& news : hangs_.look(ranks, elapsed, static_cast<std::uint64_t>(now))) step(news);
+    }
+    if (!state_.finished()) look_later();
+  }
+
   void start(int local_rank) {
     const WorkerSpec spec = make_worker_spec(
         parts_.plan, parts_.assignment,
@@ -61,7 +91,7 @@ class Supervisor {
     if (waiting_.size() > 1) return;
     for (; !waiting_.empty(); waiting_.pop_front()) {
       parts_.observe(waiting_.front());
-      for (const Action& action : state_.step(waiting_.front(), std::chrono::steady_clock::now())) {
+      for (const Action& action : state_.step(waiting_.front(), Clock::now())) {
         std::visit([this](const auto& specific) { carry_out(specific); }, action);
       }
     }
@@ -75,6 +105,10 @@ class Supervisor {
 
   const SupervisorParts& parts_;
   JobState state_;
+  HangDetector hangs_;
+  Clock::time_point looked_at_;
+  std::unique_ptr<net::Watch> look_;
+  std::uint64_t bytes_seen_ = 0;
   OomWatch oom_;
   std::deque<Event> waiting_;  // the first one is being worked on
   std::unique_ptr<net::Watch> alarm_;

@@ -1,5 +1,6 @@
 #include <ddp/checkpoint.h>
 #include <ddp/error.h>
+#include <ddp/progress.h>
 
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/on_rank_zero.h"
@@ -28,6 +29,7 @@ bool Checkpoint::exists(CallSite site) {
 void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                       CallSite site) {
   const CalledFrom here(site);
+  const Section section(Phase::checkpoint, path_, site);
   check_tensors(group_, path_, tensors);
   on_rank_zero(group_, [&] {
     write_checkpoint_file(path_, tensors, metadata);
@@ -37,6 +39,7 @@ void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::strin
 
 std::map<std::string, std::string> Checkpoint::load(std::span<const Tensor> tensors, CallSite site) {
   const CalledFrom here(site);
+  const Section section(Phase::checkpoint, path_, site);
   check_tensors(group_, path_, tensors);
   const std::string metadata = on_rank_zero(group_, [&] { return encode_texts(read_checkpoint_file(path_, tensors)); });
   for (const Tensor& tensor : tensors) group_.broadcast(tensor.data, 0).wait();

@@ -1,5 +1,6 @@
 #include <ddp/checkpoint_manager.h>
 #include <ddp/error.h>
+#include <ddp/progress.h>
 
 #include <algorithm>
 #include <cstring>
@@ -250,6 +251,7 @@ CheckpointManager::~CheckpointManager() = default;
 
 void CheckpointManager::save(std::int64_t step, const CheckpointState& state, CallSite site) {
   const CalledFrom here(site);
+  const Section section(Phase::checkpoint, implementation_->directory, site);
   implementation_->save(step, state, site);
 }
 
@@ -259,6 +261,7 @@ void CheckpointManager::wait() {
 
 std::optional<std::int64_t> CheckpointManager::latest(CallSite site) {
   const CalledFrom here(site);
+  const Section section(Phase::checkpoint, implementation_->directory, site);
   return implementation_->latest();
 }
 
@@ -268,6 +271,7 @@ const std::vector<std::string>& CheckpointManager::damaged() const {
 
 void CheckpointManager::load(std::int64_t step, CheckpointState& state, CallSite site) {
   const CalledFrom here(site);
+  const Section section(Phase::checkpoint, implementation_->directory, site);
   implementation_->load(step, state);
 }
 

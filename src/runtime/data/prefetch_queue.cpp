@@ -1,10 +1,12 @@
 #include <ddp/error.h>
 #include <ddp/prefetch_queue.h>
+#include <ddp/progress.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -50,6 +52,8 @@ class PrefetchQueue::Implementation {
     std::unique_lock lock(mutex_);
     if (taken_ == jobs_) return nullptr;
     Outcome& outcome = outcome_of(taken_);
+    std::optional<Section> section;
+    if (!outcome.done) section.emplace(Phase::data_loading, "", CallSite());
     if (threads_.empty() && begun_ == taken_) {
       ++begun_;
       outcome = run(taken_);

@@ -11,6 +11,7 @@
 #include "runtime/ddp/priority_plan.h"
 #include "runtime/ddp/step_sample.h"
 #include "runtime/group/group_core.h"
+#include "runtime/progress/worker_progress.h"
 
 namespace ddp {
 namespace {
@@ -178,6 +179,7 @@ void Reducer::finish() {
     count(entered, left);
     if (!rebuilt_) rebuild();
     step_began_ = Clock::now();
+    count_step();
   }
   const std::lock_guard lock(mutex_);
   under_way_.clear();

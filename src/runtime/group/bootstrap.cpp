@@ -23,6 +23,7 @@
 #include "runtime/group/group_core.h"
 #include "runtime/group/reach_store.h"
 #include "runtime/host/host_group.h"
+#include "runtime/progress/worker_progress.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
@@ -128,17 +129,24 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   group.detail = environment.detail;
   const Probed probed = probe_backends(requested, group.options);
 
-  group.store =
-      enter_store(options.store ? options.store : reach_store(method, environment, options.store_timeout), environment);
+  enter_phase(Phase::starting);
+  const auto store = options.store ? options.store : reach_store(method, environment, options.store_timeout);
+  enter_phase(Phase::connected);
+  group.store = enter_store(store, environment);
+  enter_phase(Phase::rendezvous);
   std::vector<BackendOffer> offers = exchange_offers(*group.store, environment, probed.offer);
   while (true) {
     const BackendChoice choice = choose_backend(offers);
     group.backend_reason = choice.reason;
     group.make_backend = factory_of(choice.name, probed);
     std::unique_ptr<GroupCore> core;
+    enter_phase(Phase::communicator);
     const bool has_substitute = choice.name != base::split(requested, ',').back() && !requested.empty();
     const std::string obstacle = connect_and_try(group, choice.name, has_substitute, core);
-    if (obstacle.empty()) return ProcessGroup(std::move(core));
+    if (obstacle.empty()) {
+      enter_phase(Phase::training);
+      return ProcessGroup(std::move(core));
+    }
     for (BackendOffer& offer : offers) offer.rule_out(choice.name, obstacle);
   }
 }

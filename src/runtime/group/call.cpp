@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/hash.h"
+#include "wire/call_names.h"
 
 namespace ddp {
 namespace {
@@ -45,10 +46,7 @@ std::vector<std::size_t> common_counts(const Call& call, int size) {
 }  // namespace
 
 std::string_view to_string(Operation operation) {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "all_reduce",     "reduce",     "broadcast", "all_gather", "gather", "scatter",
-      "reduce_scatter", "all_to_all", "barrier",   "send",       "recv"};
-  return kNames[static_cast<std::size_t>(operation)];
+  return wire::kOperationNames[static_cast<std::size_t>(operation)];
 }
 
 ConstBuffer subject_of(const Call& call) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/group/group_core.h"
+#include "runtime/progress/worker_progress.h"
 
 namespace ddp {
 namespace {
@@ -355,8 +356,10 @@ void ProcessGroup::abort() {
 }
 
 void ProcessGroup::finalize(CallSite site) {
+  enter_phase(Phase::finishing);
   barrier({}, site).wait();
   core_->close("the process group was finalized");
+  enter_phase(Phase::done);
 }
 
 }  // namespace ddp

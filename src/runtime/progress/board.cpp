@@ -21,14 +21,6 @@ namespace {
 // Relaxed stores: each number stands for itself, and the reader copes with any order.
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-template <std::size_t N>
-void write(std::array<char, N>& to, std::string_view text) {
-  to.fill('\0');
-  // The end of a path says more than its beginning.
-  std::copy_n(text.end() - static_cast<std::ptrdiff_t>(std::min(text.size(), N - 1)), std::min(text.size(), N - 1),
-              to.begin());
-}
-
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
   std::uint64_t now = number.load(kRelaxed);
   while (now < to && !number.compare_exchange_weak(now, to, kRelaxed)) {
@@ -74,7 +66,7 @@ GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name
     group.rank = rank;
     group.size = size;
     // The end would be that of a list of ranks.
-    write(group.name, std::string_view(name).substr(0, group.name.size() - 1));
+    write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
     for (auto* number :
          {&group.called, &group.started, &group.finished, &group.transfers_called, &group.transfers_finished}) {
       number->store(0, kRelaxed);
@@ -115,8 +107,8 @@ void GroupProgress::called(const Call& call) {
   entry.operation = static_cast<std::uint8_t>(call.operation);
   entry.type = static_cast<std::uint8_t>(subject.type);
   entry.op = static_cast<std::uint8_t>(call.op.kind);
-  write(entry.name, call.name);
-  write(entry.file, call.site.file == nullptr ? "" : call.site.file);
+  write_end_of(entry.name, call.name);
+  write_end_of(entry.file, call.site.file == nullptr ? "" : call.site.file);
   entry.sequence.store(call.sequence, std::memory_order_release);
   group_->called.store(call.sequence, std::memory_order_release);
 }

@@ -1,9 +1,12 @@
 // What this process shows of itself to the launcher. Everything here does nothing where no launcher gave it a board.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "runtime/group/call.h"
 #include "wire/progress_board.h"
@@ -14,6 +17,14 @@ namespace ddp {
 // the same board has none.
 wire::ProgressBoard* map_board(const char* descriptor);
 wire::ProgressBoard* process_board();
+
+// As much of the end of `text` as fits, and zeros: the end of a path says more than its beginning.
+template <std::size_t N>
+void write_end_of(std::array<char, N>& to, std::string_view text) {
+  to.fill('\0');
+  text.remove_prefix(text.size() - std::min(text.size(), N - 1));
+  std::copy(text.begin(), text.end(), to.begin());
+}
 
 // A process group's place on the board. called() by one thread at a time, the others by any.
 class GroupProgress {

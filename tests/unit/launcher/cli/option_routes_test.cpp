@@ -38,6 +38,8 @@ const std::map<std::string, std::string> kValues = {
     {"max-restarts", "3"},
     {"grace", "0.5"},
     {"exit-timeout", "0"},
+    {"hang-timeout", "90"},
+    {"hang-action", "warn"},
     {"signals-to-handle", "SIGTERM,INT"},
     {"core", "unlimited"},
     {"monitor-interval", "5"},

@@ -207,6 +207,35 @@ TEST_CASE("each cause has a kind and its own facts") {
   CHECK(cause_of(late) == Json::object({{"kind", "exit_timeout"}, {"ended", {4}}, {"waited_for", {5}}}));
 }
 
+TEST_CASE("a hang is told with what every rank is at") {
+  JobOutcome outcome;
+  outcome.hang.emplace();
+  HangNews& news = *outcome.hang;
+  news.verdict = {VerdictKind::not_called, "world", 2, 21, "barrier", {1}, {0}, {}};
+  news.age = 8s;
+  news.limit = 30s;
+  RankEvidence& rank = news.ranks.emplace_back();
+  rank.view.rank = 1;
+  rank.view.process = ProcessLook{'D', 0, 0, "nfs_wait"};
+  rank.view.board.is_written = true;
+  rank.view.board.phase = "checkpoint";
+  rank.view.board.section = "run1";
+  rank.view.board.groups.push_back({"world", 1, 2, 0, 20, 20, 20, 0, 0});
+  rank.view.calls = {{{20, 1, 1, "barrier", "end", "train.cpp:7"}}};
+  const Json stall = cause_of(outcome).at("stall");
+  CHECK(stall.at("code") == "DDP-H03");
+  CHECK(stall.at("group") == "world");
+  CHECK(stall.at("number") == 21);
+  CHECK(stall.at("age_seconds") == 8.0);
+  const Json& at = stall.at("ranks").at(0);
+  CHECK(at.at("state") == "D");
+  CHECK(at.at("waits_in") == "nfs_wait");
+  CHECK(at.at("phase") == "checkpoint");
+  CHECK(at.at("section") == "run1");
+  CHECK(at.at("groups").at(0).at("calls").at(0) ==
+        Json::object({{"number", 20}, {"call", "barrier"}, {"name", "end"}, {"place", "train.cpp:7"}}));
+}
+
 TEST_CASE("the launcher's own failure is a cause in the summary") {
   CHECK(summary_of({}, {125, 0, 1s, "no port"}).at("cause") ==
         Json::object({{"kind", "launcher_failed"}, {"message", "no port"}}));

@@ -280,3 +280,25 @@ TEST_CASE("signals that the user took from the ending ones are passed on") {
   state.step(SignalArrived{SIGUSR1}, {});
   CHECK(state.ending());
 }
+
+TEST_CASE("a hang that is to end the job does and other news do not") {
+  JobState state({2, 0, 5s, 0s, {SIGTERM}}, {});
+  for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
+  HangNews news;
+  news.kind = HangNews::Kind::stalled;
+  news.ends_job = true;
+  CHECK(state.step(news, {}).empty());
+  news.kind = HangNews::Kind::hung;
+  news.ends_job = false;
+  CHECK(state.step(news, {}).empty());
+  news.ends_job = true;
+  news.verdict.culprits = {1};
+  CHECK(state.step(news, {}).size() == 4);
+  for (int rank = 0; rank < 2; ++rank) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, {});
+  CHECK(state.finished());
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.exit_code == 124);
+  REQUIRE(outcome.hang);
+  CHECK(outcome.hang->verdict.culprits == std::vector<int>{1});
+  CHECK(outcome.ended_ranks == Ranks{0, 1});
+}

@@ -1,0 +1,59 @@
+// What this process is at, shown to whoever supervises it: a rank that does something long is then no rank that hangs.
+#pragma once
+
+#include <ddp/call_site.h>
+#include <ddp/version.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+namespace ddp {
+
+// `starting` to `training`, `finishing` and `done` are shown by the library itself, as are a CheckpointManager's
+// checkpoints.
+enum class Phase : std::uint32_t {
+  starting,
+  connected,     // to the store
+  rendezvous,    // with the other ranks
+  communicator,  // the backend connects
+  training,
+  evaluation,
+  checkpoint,
+  data_loading,
+  finishing,
+  done,
+};
+
+// A phase, and what the program says of it.
+struct PhasePlace {
+  Phase phase = Phase::starting;
+  std::array<char, 48> name = {};
+  CallSite site;
+};
+
+// While it lives, this process is in `phase`: ddplaunch says so where other ranks wait for it, and gives it all of
+// --hang-timeout. Sections may be nested; the innermost counts. One thread. Costs less than a microsecond; nothing
+// without ddplaunch.
+//
+//   { const ddp::Section section(ddp::Phase::evaluation, "validation set"); evaluate(); }
+class [[nodiscard]] DDP_EXPORT Section {
+ public:
+  explicit Section(Phase phase, std::string_view name = "", CallSite site = CallSite::current());
+  ~Section();
+  Section(const Section&) = delete;
+  Section& operator=(const Section&) = delete;
+
+ private:
+  const PhasePlace before_;
+};
+
+// A sign of life between collectives, as after each step of a program that synchronises rarely. Any thread.
+DDP_EXPORT void heartbeat();
+
+// This process is about to do something that may take so long: until then ddplaunch does not take it for one that
+// hangs. Any thread; the latest moment that was asked for counts.
+DDP_EXPORT void extend(std::chrono::seconds time);
+
+}  // namespace ddp

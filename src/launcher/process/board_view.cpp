@@ -1,0 +1,93 @@
+#include "launcher/process/board_view.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "wire/call_names.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// Up to its end, with '?' for what a terminal would obey.
+template <std::size_t N>
+std::string text_of(const std::array<char, N>& text) {
+  std::string result(text.data(), ::strnlen(text.data(), N));
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return result;
+}
+
+template <std::size_t N>
+std::string place_of(const std::array<char, N>& file, std::int32_t line) {
+  const std::string path = text_of(file);
+  if (path.empty() || line <= 0) return "";
+  return path.substr(path.rfind('/') + 1) + ":" + std::to_string(line);
+}
+
+std::string what_of(const wire::BoardCall& call) {
+  const std::string_view operation = wire::name_of(wire::kOperationNames, call.operation);
+  std::string text(operation);
+  const bool reduces = operation == "all_reduce" || operation == "reduce" || operation == "reduce_scatter";
+  if (reduces) text += " " + std::string(wire::name_of(wire::kReductionNames, call.op));
+  if (call.peer >= 0) text += " root " + std::to_string(call.peer);
+  if (operation == "barrier") return text;
+  return text + " " + std::string(wire::name_of(wire::kTypeNames, call.type)) + "[" + std::to_string(call.count) + "]";
+}
+
+void read_worker(const wire::BoardWorker& worker, BoardView& view) {
+  view.steps = worker.steps.load(kRelaxed);
+  view.more_time_until = worker.more_time_until.load(kRelaxed);
+  // Written in a few nanoseconds: a place that is never whole has a dead writer, or a broken one.
+  for (int i = 0; i < 3; ++i) {
+    const std::uint32_t before = worker.changes.load(std::memory_order_acquire);
+    view.phase = wire::name_of(wire::kPhaseNames, worker.phase);
+    view.section = text_of(worker.name);
+    view.section_place = place_of(worker.file, worker.line);
+    view.phase_since = worker.since;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && worker.changes.load(kRelaxed) == before) return;
+  }
+}
+
+}  // namespace
+
+BoardView read_board(const wire::ProgressBoard& board) {
+  BoardView view;
+  view.writer = board.writer.load(kRelaxed);
+  view.is_written = view.writer != 0;
+  if (!view.is_written) return view;
+  read_worker(board.worker, view);
+  for (int place = 0; place < static_cast<int>(wire::kBoardGroups); ++place) {
+    const wire::BoardGroup& group = board.groups[static_cast<std::size_t>(place)];
+    if (group.in_use.load(std::memory_order_acquire) != 1) continue;
+    const int size = group.size;
+    const int rank = group.rank;
+    if (size < 1 || rank < 0 || rank >= size) continue;
+    // Later numbers first: what is finished was called.
+    const std::uint64_t finished = group.finished.load(std::memory_order_acquire);
+    const std::uint64_t started = group.started.load(std::memory_order_acquire);
+    const std::uint64_t called = group.called.load(std::memory_order_acquire);
+    const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
+    view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished,
+                           group.transfers_called.load(kRelaxed), transfers_finished});
+  }
+  return view;
+}
+
+std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place) {
+  std::vector<CallView> calls;
+  for (const wire::BoardCall& call : board.groups.at(static_cast<std::size_t>(place)).calls) {
+    const std::uint64_t before = call.sequence.load(std::memory_order_acquire);
+    const CallView view{before,        call.fingerprint,   call.called_at,
+                        what_of(call), text_of(call.name), place_of(call.file, call.line)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before != 0 && call.sequence.load(kRelaxed) == before) calls.push_back(view);
+  }
+  std::sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  return calls;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,58 @@
+// What a worker's board says, as a value: a copy that is whole, whatever the worker does to the memory meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "wire/progress_board.h"
+
+namespace ddp::launcher {
+
+// A collective call of a group. Text is printable.
+struct CallView {
+  std::uint64_t sequence = 0;  // 0: the board does not have it (any more)
+  std::uint64_t fingerprint = 0;
+  std::uint64_t called_at = 0;  // CLOCK_MONOTONIC, nanoseconds
+  std::string what;             // "all_reduce sum f32[1024]"
+  std::string name;             // "bucket 0: fc.weight"; may be empty
+  std::string place;            // "train.cpp:88"; may be empty
+
+  friend bool operator==(const CallView&, const CallView&) = default;
+};
+
+struct GroupView {
+  std::string name;
+  int rank = 0;
+  int size = 0;
+  int place = 0;  // on the board
+  std::uint64_t called = 0;
+  std::uint64_t started = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t transfers_called = 0;
+  std::uint64_t transfers_finished = 0;
+
+  friend bool operator==(const GroupView&, const GroupView&) = default;
+};
+
+struct BoardView {
+  bool is_written = false;  // the worker has the runtime, or another writer
+  int writer = 0;           // the pid that it gives itself: for reading only
+  std::string phase;
+  std::string section;            // what the program says of the phase; may be empty
+  std::string section_place;      // "train.cpp:171"; may be empty
+  std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds
+  std::uint64_t steps = 0;
+  std::uint64_t more_time_until = 0;
+  std::vector<GroupView> groups;
+
+  friend bool operator==(const BoardView&, const BoardView&) = default;
+};
+
+// The memory is untrusted: numbers out of range and text without an end make nothing worse than a strange view.
+BoardView read_board(const wire::ProgressBoard& board);
+
+// The calls that the board still has of the group at `place`, oldest first.
+std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,30 @@
+// RankView: all that can be seen of a rank from outside, at one moment.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "launcher/process/board_view.h"
+#include "launcher/process/process_look.h"
+
+namespace ddp::launcher {
+
+// How much is looked at: the boards, which costs next to nothing; with them what state each process is in, a file a
+// rank; or everything, a file for each thread and its children.
+enum class LookDepth : std::uint8_t { boards, states, all };
+
+// Of a rank that has ended the board stays.
+struct RankView {
+  int rank = 0;
+  pid_t pid = 0;
+  bool has_ended = false;
+  BoardView board;
+  std::optional<ProcessLook> process;        // nothing if it is gone, or only boards are looked at
+  std::uint64_t tree_ticks = 0;              // of processor time, its children's too; `all`
+  std::vector<std::vector<CallView>> calls;  // by group of the board; `all`
+};
+
+}  // namespace ddp::launcher

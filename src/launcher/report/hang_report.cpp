@@ -1,0 +1,168 @@
+#include "launcher/report/hang_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kMostRanks = 18;  // with a line each
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
+}
+
+std::string_view state_name(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "in the kernel, uninterruptible";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+      return "dead";
+    default:
+      return "in an unknown state";
+  }
+}
+
+std::string call_text(const Verdict& verdict) {
+  return (verdict.call.empty() ? "collective" : verdict.call) + " (#" + std::to_string(verdict.sequence) + " of " +
+         verdict.group + ")";
+}
+
+std::string since(std::uint64_t then, std::uint64_t now) {
+  return base::human_duration(std::chrono::nanoseconds(now > then ? now - then : 0));
+}
+
+// "all_reduce #12 at train.cpp:88, finished".
+std::string last_call(const RankView& rank) {
+  const CallView* last = nullptr;
+  bool finished = false;
+  for (std::size_t i = 0; i < rank.calls.size() && i < rank.board.groups.size(); ++i) {
+    if (rank.calls[i].empty()) continue;
+    const CallView& call = rank.calls[i].back();
+    if (last != nullptr && last->called_at >= call.called_at) continue;
+    last = &call;
+    finished = rank.board.groups[i].finished >= call.sequence;
+  }
+  if (last == nullptr) return rank.board.is_written ? "no collective called yet" : "does not show its collectives";
+  return std::string(finished ? "last call: " : "waits in ") + last->what +
+         (last->name.empty() ? "" : " ('" + last->name + "')") + " #" + std::to_string(last->sequence) +
+         (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
+}
+
+// What a rank is at, from all that is known of it.
+std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
+  const RankView& rank = evidence.view;
+  std::string text = "  rank " + std::to_string(rank.rank) + " (pid " + std::to_string(rank.pid) + "): ";
+  if (rank.has_ended) return text + "has ended; " + last_call(rank);
+  if (rank.board.is_written) {
+    text += rank.board.phase;
+    if (!rank.board.section.empty()) text += " '" + rank.board.section + "'";
+    if (rank.board.phase != "training") text += " for " + since(rank.board.phase_since, now);
+    if (!rank.board.section_place.empty()) text += " at " + rank.board.section_place;
+    text += "; ";
+  }
+  text += last_call(rank);
+  if (!rank.process) return text + "; its process cannot be looked at";
+  text += "; " + std::string(state_name(rank.process->state));
+  if (!rank.process->waits_in.empty()) text += " in " + rank.process->waits_in;
+  return text + ", CPU " + std::to_string(std::lround(100 * evidence.cpu_share)) + " %";
+}
+
+void add_sides(const Verdict& verdict, std::vector<std::string>& lines) {
+  for (const RankCall& side : verdict.sides) {
+    lines.push_back("  rank " + std::to_string(side.rank) + ": #" + std::to_string(side.call.sequence) + " " +
+                    side.call.what + (side.call.name.empty() ? "" : " ('" + side.call.name + "')") +
+                    (side.call.place.empty() ? "" : " at " + side.call.place));
+  }
+  if (!verdict.sides.empty()) {
+    lines.push_back("  they agreed up to #" + std::to_string(verdict.sides.front().call.sequence - 1));
+  }
+}
+
+std::string stop_text(const HangNews& news) {
+  const std::string ranks = ranks_text(news.verdict.culprits);
+  const bool one = news.verdict.culprits.size() == 1;
+  if (news.kind == HangNews::Kind::resumed) return ranks + (one ? " goes on" : " go on");
+  return ranks + (one ? " is" : " are") +
+         " stopped (SIGSTOP, or a debugger): --hang-timeout does not run until that ends  [DDP-H02 stopped]";
+}
+
+}  // namespace
+
+std::string hang_headline(const Verdict& verdict) {
+  const std::string culprits = ranks_text(verdict.culprits);
+  const bool one = verdict.culprits.size() == 1;
+  const std::string waiting = ranks_text(verdict.waiting) + (verdict.waiting.size() == 1 ? " waits" : " wait");
+  const auto sentence = [&]() -> std::string {
+    switch (verdict.kind) {
+      case VerdictKind::ended:
+        return culprits + (one ? " has" : " have") + " ended, and " + waiting + " in " + call_text(verdict);
+      case VerdictKind::stopped:
+        return culprits + (one ? " is" : " are") + " stopped, and " + waiting + " in " + call_text(verdict);
+      case VerdictKind::not_called:
+        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + ", in which " + waiting;
+      case VerdictKind::different_call:
+        return culprits + (one ? " called another collective than " : " called other collectives than ") +
+               call_text(verdict) + ", in which " + waiting;
+      case VerdictKind::different_arguments:
+        return culprits + " called " + call_text(verdict) + " with other arguments than the other ranks";
+      case VerdictKind::each_other:
+        return waiting + " in " + call_text(verdict) + " for ranks that wait for them in other groups";
+      case VerdictKind::transport:
+        return "all ranks are in " + call_text(verdict) + ", and it does not go on";
+      case VerdictKind::silent:
+        return "no rank does anything, and none waits in a collective that is known";
+    }
+    return "";
+  };
+  return sentence() + "  [" + std::string(code_of(verdict.kind)) + " " + std::string(title_of(verdict.kind)) + "]";
+}
+
+std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
+  using Kind = HangNews::Kind;
+  if (news.kind == Kind::stopped || news.kind == Kind::resumed) return {stop_text(news)};
+  if (news.kind == Kind::goes_on) {
+    return {"it goes on: " + (news.verdict.group.empty() ? std::string("the ranks are at work again")
+                                                         : call_text(news.verdict) + " is done")};
+  }
+  std::vector<std::string> lines = {hang_headline(news.verdict) + ", for " + base::human_duration(news.age)};
+  add_sides(news.verdict, lines);
+  // The culprits first, then, when it is over, everybody.
+  const auto is_culprit = [&](const RankEvidence& rank) {
+    const auto& culprits = news.verdict.culprits;
+    return std::find(culprits.begin(), culprits.end(), rank.view.rank) != culprits.end();
+  };
+  std::size_t told = 0;
+  std::size_t left_out = 0;
+  for (const bool culprits : {true, false}) {
+    const bool wanted = culprits || news.kind == Kind::hung || news.verdict.culprits.empty();
+    for (const RankEvidence& rank : news.ranks) {
+      if (!wanted || is_culprit(rank) != culprits) continue;
+      told < kMostRanks ? lines.push_back(whereabouts(rank, now)) : static_cast<void>(++left_out);
+      ++told;
+    }
+  }
+  if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "rank") + " more");
+  const std::string limit = base::human_duration(news.limit) + " (" + news.why_limit + ")";
+  if (news.kind == Kind::hung) {
+    lines.push_back(news.ends_job
+                        ? "  the limit was " + limit + ": the job is ended"
+                        : "  the limit was " + limit + "; the job is left alone (--hang-action, --hang-timeout)");
+  } else {
+    lines.push_back("  " + std::string(news.ends_job ? "the job is ended in " : "told again in ") +
+                    base::human_duration(news.limit - news.age) + "; the limit is " + limit);
+  }
+  return lines;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,19 @@
+// What the console is told of a job that does not go on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/supervise/hang_detector.h"
+
+namespace ddp::launcher {
+
+// The headline, what the culprits are at (of a hang: what every rank is at), and what will follow; at most 25 lines.
+// `now`: CLOCK_MONOTONIC, nanoseconds.
+std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now);
+
+// "rank 1 has not called all_reduce sum f32[10] (#7 of world), in which ranks 0, 2-3 wait  [DDP-H03 not called]".
+std::string hang_headline(const Verdict& verdict);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,207 @@
+#include "launcher/supervise/hang_detector.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Phases that take as long as they take.
+bool is_in_section(const BoardView& board) {
+  return board.phase == "evaluation" || board.phase == "checkpoint" || board.phase == "data loading";
+}
+
+bool is_conclusive(VerdictKind kind) {
+  return kind == VerdictKind::different_call || kind == VerdictKind::different_arguments || kind == VerdictKind::ended;
+}
+
+const RankView& view_of(std::span<const RankView> ranks, int rank) {
+  return *std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == rank; });
+}
+
+}  // namespace
+
+std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanoseconds elapsed, std::uint64_t now) {
+  std::vector<HangNews> news;
+  if (plan_.timeout.count() == 0 || is_over_) return news;
+  elapsed = std::min<Nanoseconds>(elapsed, limits::kHangLongestLook);
+  const LookDepth depth = this->depth();
+  since_evidence_ = depth == LookDepth::boards ? since_evidence_ + elapsed : elapsed;
+  if (depth != LookDepth::boards) follow_stops(ranks, news);
+  follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0), depth);
+  if (depth == LookDepth::boards || !stopped_.empty()) return news;
+
+  std::optional<Verdict> verdict;
+  if (depth == LookDepth::all) verdict = find_verdict(ranks);
+  if (depth == LookDepth::all && !verdict) verdict = silent(ranks);
+  const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const Limit& limit) {
+    const bool ends_job = plan_.action == HangAction::kill && (of.kind != VerdictKind::silent || plan_.is_users);
+    news.push_back({kind, of, age, limit.time, limit.why, ends_job, evidence(ranks)});
+  };
+  if (told_ && !(verdict && verdict->is_of(*told_))) {
+    add(HangNews::Kind::goes_on, *told_, Nanoseconds(0), {Nanoseconds(0), ""});
+    told_.reset();
+    times_over_ = 0;
+  }
+  if (!verdict) return news;
+  const Limit limit = limit_of(*verdict, ranks, now);
+  Nanoseconds age = silence_;
+  if (verdict->kind != VerdictKind::silent) age = groups_[{verdict->group, verdict->group_size}].age;
+  // Who only warns says it again after as long a time.
+  if (age >= (times_over_ + 1) * limit.time) {
+    ++times_over_;
+    add(HangNews::Kind::hung, *verdict, age, limit);
+    is_over_ = news.back().ends_job;
+    told_ = verdict;
+  } else if (!told_ && age >= std::max<Nanoseconds>(limit.time / 4, limits::kHangFirstWord)) {
+    add(HangNews::Kind::stalled, *verdict, age, limit);
+    told_ = verdict;
+  }
+  return news;
+}
+
+LookDepth HangDetector::depth() const {
+  if (since_evidence_ < limits::kHangEvidence) return LookDepth::boards;
+  return longest_wait() >= limits::kHangEvidence ? LookDepth::all : LookDepth::states;
+}
+
+// Of a group in which somebody waits, or of all that shows life.
+HangDetector::Nanoseconds HangDetector::longest_wait() const {
+  Nanoseconds longest = silence_;
+  for (const auto& [key, clock] : groups_) {
+    if (clock.somebody_waits) longest = std::max(longest, clock.age);
+  }
+  return longest;
+}
+
+// What goes on has its clock at 0, and the pause that ended was none that is to be feared.
+void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed, LookDepth depth) {
+  bool any_life = false;
+  std::map<GroupKey, std::vector<GroupView>> groups;
+  for (const RankView& rank : ranks) {
+    for (const GroupView& group : rank.board.groups) groups[{group.name, group.size}].push_back(group);
+    RankClock& clock = ranks_[rank.rank];
+    if (clock.seen == rank.board) {
+      clock.age += elapsed;
+    } else {
+      any_life = true;
+      clock = {rank.board, Nanoseconds(0), std::nullopt, Nanoseconds(0)};
+    }
+    if (clock.before) {
+      clock.before_age += elapsed;
+    } else if (depth == LookDepth::all) {
+      clock.before = rank;
+    }
+  }
+  silence_ = any_life ? Nanoseconds(0) : silence_ + elapsed;
+  for (auto& [key, seen] : groups) {
+    GroupClock& clock = groups_[key];
+    if (clock.seen == seen) {
+      clock.age += elapsed;
+      continue;
+    }
+    if (clock.is_warm) longest_pause_ = std::max(longest_pause_, clock.age);
+    clock.is_warm = std::all_of(seen.begin(), seen.end(),
+                                [](const auto& group) { return group.finished >= limits::kHangWarmCalls; });
+    clock.somebody_waits =
+        std::any_of(seen.begin(), seen.end(), [](const auto& group) { return group.called > group.finished; });
+    clock.seen = std::move(seen);
+    clock.age = Nanoseconds(0);
+  }
+  std::erase_if(groups_, [&](const auto& entry) { return !groups.contains(entry.first); });
+}
+
+void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news) {
+  std::set<int> now_stopped;
+  for (const RankView& rank : ranks) {
+    if (!rank.has_ended && rank.process && rank.process->is_stopped()) now_stopped.insert(rank.rank);
+  }
+  const auto add = [&](HangNews::Kind kind, const std::set<int>& from, const std::set<int>& without) {
+    HangNews item;
+    item.kind = kind;
+    item.verdict.kind = VerdictKind::stopped;
+    std::set_difference(from.begin(), from.end(), without.begin(), without.end(),
+                        std::back_inserter(item.verdict.culprits));
+    if (item.verdict.culprits.empty()) return;
+    item.ranks = evidence(ranks);
+    news.push_back(std::move(item));
+  };
+  add(HangNews::Kind::stopped, now_stopped, stopped_);
+  add(HangNews::Kind::resumed, stopped_, now_stopped);
+  stopped_ = now_stopped;
+}
+
+double HangDetector::cpu_share(const RankView& rank) const {
+  const auto clock = ranks_.find(rank.rank);
+  if (clock == ranks_.end() || !clock->second.before || clock->second.before_age.count() == 0) return 0;
+  static const double ticks_a_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const double seconds = std::chrono::duration<double>(clock->second.before_age).count();
+  // A child that has ended takes its time with it.
+  const std::uint64_t before = clock->second.before->tree_ticks;
+  return rank.tree_ticks <= before ? 0 : static_cast<double>(rank.tree_ticks - before) / ticks_a_second / seconds;
+}
+
+// It neither computes nor moves data: it waits for something, and nothing has come.
+bool HangDetector::is_idle(const RankView& rank) const {
+  const auto found = ranks_.find(rank.rank);
+  if (found == ranks_.end() || !found->second.before || !rank.process || rank.process->state == 'D') return false;
+  const RankClock& clock = found->second;
+  const double seconds = std::chrono::duration<double>(clock.before_age).count();
+  const std::uint64_t waits = clock.before->process ? rank.process->waits - clock.before->process->waits : 0;
+  return seconds > 0 && cpu_share(rank) < limits::kHangBusyShare &&
+         static_cast<double>(waits) <= limits::kHangIdleWaits * seconds;
+}
+
+std::vector<RankEvidence> HangDetector::evidence(std::span<const RankView> ranks) const {
+  std::vector<RankEvidence> result;
+  for (const RankView& rank : ranks) result.push_back({rank, cpu_share(rank)});
+  return result;
+}
+
+// Nobody waits in a collective: a hang only if nobody does anything else either.
+std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) const {
+  const bool all_idle = std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
+    return rank.has_ended || (is_idle(rank) && !is_in_section(rank.board));
+  });
+  if (!all_idle || silence_ < limits::kHangFirstWord) return std::nullopt;
+  return Verdict{};
+}
+
+HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<const RankView> ranks,
+                                           std::uint64_t now) const {
+  if (is_conclusive(verdict.kind))
+    return {std::min<Nanoseconds>(limits::kHangConclusive, plan_.timeout), "it cannot go on"};
+  const auto any_culprit = [&](const auto& condition) {
+    return std::any_of(verdict.culprits.begin(), verdict.culprits.end(),
+                       [&](int rank) { return condition(view_of(ranks, rank)); });
+  };
+  Limit limit{plan_.timeout, "--hang-timeout"};
+  const auto group = groups_.find({verdict.group, verdict.group_size});
+  const bool is_warm = group != groups_.end() && group->second.is_warm;
+  if (verdict.kind == VerdictKind::not_called && !is_warm) {
+    limit = {limits::kHangFirstSteps * plan_.timeout,
+             std::to_string(limits::kHangFirstSteps) + " times --hang-timeout before the first steps are done"};
+  } else if (is_warm && verdict.kind != VerdictKind::silent) {
+    const bool may_take_time =
+        any_culprit([&](const RankView& rank) { return is_in_section(rank.board) || !is_idle(rank); });
+    const auto learnt = std::max<Nanoseconds>(limits::kHangFloor, limits::kHangFactor * longest_pause_);
+    if (!may_take_time && learnt < limit.time) {
+      limit = {learnt, learnt > limits::kHangFloor
+                           ? std::to_string(limits::kHangFactor) + " times the longest pause so far, " +
+                                 base::human_duration(longest_pause_)
+                           : "the pauses so far were short"};
+    }
+  }
+  std::uint64_t until = 0;
+  for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
+  if (until > now) {
+    limit = {std::max(limit.time, longest_wait() + Nanoseconds(until - now)), "a rank asked for more time"};
+  }
+  return limit;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,101 @@
+// HangDetector: when a job that does not go on has waited long enough. Looks and times in, news out; no clock.
+// docs/decisions/0019-what-counts-as-a-hang.md
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/supervise/verdict.h"
+
+namespace ddp::launcher {
+
+// One rank, for the report.
+struct RankEvidence {
+  RankView view;
+  double cpu_share = 0;  // of one processor, since it was last seen to go on
+};
+
+struct HangNews {
+  enum class Kind : std::uint8_t {
+    stalled,  // for a quarter of the limit
+    goes_on,  // after it was told that it does not
+    stopped,  // a rank: nobody's clock runs meanwhile
+    resumed,
+    hung,  // the limit is over
+  };
+  Kind kind = Kind::stalled;
+  Verdict verdict;  // of stopped and resumed: the ranks are the culprits
+  std::chrono::nanoseconds age{0};
+  std::chrono::nanoseconds limit{0};
+  std::string why_limit;  // "20 times the longest pause so far"
+  bool ends_job = false;  // else nothing but words will follow
+  std::vector<RankEvidence> ranks;
+};
+
+class HangDetector {
+ public:
+  explicit HangDetector(const HangPlan& plan) : plan_(plan) {}
+
+  // `elapsed`: since the last look, at most limits::kHangLongestLook counts: a suspended machine and a stopped launcher
+  // have seen nothing. `now`: CLOCK_MONOTONIC in nanoseconds, as on the boards. It should be as deep as depth()
+  // says.
+  std::vector<HangNews> look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
+
+  // How deep the next look should be: once a second deeper than the boards, and all where something seems to wait.
+  LookDepth depth() const;
+
+  // The worker printed something: a sign of life.
+  void output_seen() { silence_ = std::chrono::nanoseconds(0); }
+
+ private:
+  using Nanoseconds = std::chrono::nanoseconds;
+  using GroupKey = std::pair<std::string, int>;
+  struct GroupClock {
+    std::vector<GroupView> seen;
+    Nanoseconds age{0};
+    bool is_warm = false;
+    bool somebody_waits = false;
+  };
+  struct RankClock {
+    BoardView seen;
+    Nanoseconds age{0};
+    // The first deep look after it was last seen to go on, and how long ago that was.
+    std::optional<RankView> before;
+    Nanoseconds before_age{0};
+  };
+  struct Limit {
+    Nanoseconds time;
+    std::string why;
+  };
+
+  void follow(std::span<const RankView> ranks, Nanoseconds elapsed, LookDepth depth);
+  Nanoseconds longest_wait() const;
+  void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
+  Limit limit_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;
+  double cpu_share(const RankView& rank) const;
+  bool is_idle(const RankView& rank) const;
+  std::vector<RankEvidence> evidence(std::span<const RankView> ranks) const;
+  std::optional<Verdict> silent(std::span<const RankView> ranks) const;
+
+  const HangPlan plan_;
+  std::map<GroupKey, GroupClock> groups_;
+  std::map<int, RankClock> ranks_;
+  Nanoseconds longest_pause_{0};
+  Nanoseconds silence_{0};
+  Nanoseconds since_evidence_ = limits::kHangEvidence;
+  std::set<int> stopped_;
+  std::optional<Verdict> told_;
+  int times_over_ = 0;  // that the limit of this stall was told to be over
+  bool is_over_ = false;
+};
+
+}  // namespace ddp::launcher

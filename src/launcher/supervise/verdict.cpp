@@ -1,0 +1,209 @@
+#include "launcher/supervise/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace ddp::launcher {
+namespace {
+
+struct Text {
+  std::string_view code;
+  std::string_view title;
+};
+constexpr std::array<Text, 8> kTexts = {
+    Text{"DDP-H01", "ended"},           {"DDP-H02", "stopped"},
+    {"DDP-H03", "not called"},          {"DDP-H04", "different collective"},
+    {"DDP-H05", "different arguments"}, {"DDP-H06", "wait for each other"},
+    {"DDP-H07", "transport"},           {"DDP-H08", "no sign of life"},
+};
+
+// A rank in a group.
+struct Member {
+  const RankView* rank = nullptr;
+  const GroupView* group = nullptr;
+  std::size_t index = 0;  // of the group, on the rank's board
+};
+
+// Groups have no number that all ranks know: those of the same name and size are taken for one. A rank that is there
+// twice has two groups of one name, of which no more can be said than that.
+using GroupKey = std::pair<std::string, int>;
+
+std::map<GroupKey, std::vector<Member>> members_by_group(std::span<const RankView> ranks) {
+  std::map<GroupKey, std::vector<Member>> result;
+  std::set<GroupKey> ambiguous;
+  for (const RankView& rank : ranks) {
+    for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
+      const GroupView& group = rank.board.groups[i];
+      std::vector<Member>& members = result[{group.name, group.size}];
+      const bool is_there = std::any_of(members.begin(), members.end(),
+                                        [&](const Member& member) { return member.group->rank == group.rank; });
+      if (is_there) ambiguous.insert({group.name, group.size});
+      members.push_back({&rank, &group, i});
+    }
+  }
+  for (const GroupKey& key : ambiguous) result.erase(key);
+  return result;
+}
+
+bool waits(const Member& member) {
+  return !member.rank->has_ended && member.group->called > member.group->finished;
+}
+
+const CallView* call_of(const Member& member, std::uint64_t sequence) {
+  if (member.index >= member.rank->calls.size()) return nullptr;
+  const auto& calls = member.rank->calls[member.index];
+  const auto found =
+      std::find_if(calls.begin(), calls.end(), [&](const CallView& call) { return call.sequence == sequence; });
+  return found == calls.end() ? nullptr : &*found;
+}
+
+std::string describe(const CallView& call) {
+  return call.what + (call.name.empty() ? "" : " ('" + call.name + "')");
+}
+
+template <typename Condition>
+std::vector<int> ranks_that(const std::vector<Member>& members, const Condition& condition) {
+  std::vector<int> result;
+  for (const Member& member : members) {
+    if (condition(member)) result.push_back(member.rank->rank);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+// The first call of which both boards still tell, and which differs.
+std::vector<RankCall> first_difference(const Member& one, const Member& other) {
+  for (const CallView& call : one.rank->calls[one.index]) {
+    const CallView* theirs = call_of(other, call.sequence);
+    if (theirs != nullptr && theirs->fingerprint != call.fingerprint) {
+      return {{one.rank->rank, call}, {other.rank->rank, *theirs}};
+    }
+  }
+  return {};
+}
+
+// Where some members' calls are others than those of most.
+void find_different_calls(const std::vector<Member>& members, Verdict& verdict) {
+  std::map<std::uint64_t, std::vector<Member>> by_fingerprint;
+  for (const Member& member : members) {
+    if (const CallView* call = call_of(member, verdict.sequence)) by_fingerprint[call->fingerprint].push_back(member);
+  }
+  if (by_fingerprint.size() < 2) return;
+  const auto usual = std::max_element(by_fingerprint.begin(), by_fingerprint.end(),
+                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const std::vector<Member> majority = usual->second;
+  by_fingerprint.erase(usual);
+  std::vector<Member> others;
+  for (const auto& [fingerprint, odd] : by_fingerprint) others.insert(others.end(), odd.begin(), odd.end());
+  verdict.culprits = ranks_that(others, [](const Member&) { return true; });
+  verdict.sides = first_difference(majority.front(), others.front());
+  verdict.kind =
+      verdict.sides.empty() ? VerdictKind::different_call : compare_calls(verdict.sides[0].call, verdict.sides[1].call);
+}
+
+// World ranks of a group that have no place in it: they have left it, or have not made it. Nothing where they could be
+// on other machines, or have no known number.
+std::vector<int> missing_ranks(const GroupKey& key, const std::vector<Member>& members,
+                               std::span<const RankView> ranks) {
+  std::vector<int> result;
+  if (key.first != "world" || key.second != static_cast<int>(ranks.size())) return result;
+  for (const RankView& rank : ranks) {
+    if (std::none_of(members.begin(), members.end(), [&](const Member& m) { return m.rank == &rank; })) {
+      result.push_back(rank.rank);
+    }
+  }
+  return result;
+}
+
+std::optional<Verdict> verdict_of(const GroupKey& key, const std::vector<Member>& members,
+                                  std::span<const RankView> ranks) {
+  const auto first = std::min_element(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    return std::pair(!waits(a), a.group->finished) < std::pair(!waits(b), b.group->finished);
+  });
+  if (!waits(*first)) return std::nullopt;
+  Verdict verdict;
+  verdict.group = key.first;
+  verdict.group_size = key.second;
+  const std::uint64_t sequence = verdict.sequence = first->group->finished + 1;
+  if (const CallView* call = call_of(*first, sequence)) verdict.call = describe(*call);
+  verdict.waiting = ranks_that(members, [&](const Member& m) {
+    return waits(m) && m.group->finished < sequence && m.group->called >= sequence;
+  });
+  const auto missing = missing_ranks(key, members, ranks);
+  const auto culprits_that = [&](const auto& condition) {
+    std::vector<int> result;
+    for (const RankView& rank : ranks) {
+      const auto member =
+          std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.rank == &rank; });
+      const bool is_missing = std::find(missing.begin(), missing.end(), rank.rank) != missing.end();
+      if (member == members.end() && !is_missing) continue;
+      if (member != members.end() && member->group->finished >= sequence) continue;
+      if (condition(rank, member == members.end() ? 0 : member->group->called)) result.push_back(rank.rank);
+    }
+    return result;
+  };
+  // The nearest cause first: what has ended or is stopped cannot call.
+  const std::array<std::pair<VerdictKind, std::vector<int>>, 3> causes = {{
+      {VerdictKind::ended, culprits_that([](const RankView& rank, std::uint64_t) { return rank.has_ended; })},
+      {VerdictKind::stopped,
+       culprits_that([](const RankView& rank, std::uint64_t) { return rank.process && rank.process->is_stopped(); })},
+      {VerdictKind::not_called,
+       culprits_that([&](const RankView&, std::uint64_t called) { return called < sequence; })},
+  }};
+  for (const auto& [kind, culprits] : causes) {
+    if (culprits.empty()) continue;
+    verdict.kind = kind;
+    verdict.culprits = culprits;
+    return verdict;
+  }
+  verdict.kind = VerdictKind::transport;
+  find_different_calls(members, verdict);
+  return verdict;
+}
+
+}  // namespace
+
+std::string_view code_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].code;
+}
+
+std::string_view title_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].title;
+}
+
+VerdictKind compare_calls(const CallView& one, const CallView& other) {
+  const auto operation = [](const CallView& call) { return call.what.substr(0, call.what.find(' ')); };
+  const bool is_same = operation(one) == operation(other) && one.name == other.name;
+  return is_same ? VerdictKind::different_arguments : VerdictKind::different_call;
+}
+
+std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
+  std::vector<Verdict> verdicts;
+  std::set<int> waiting;
+  for (const auto& [key, members] : members_by_group(ranks)) {
+    if (auto verdict = verdict_of(key, members, ranks)) {
+      waiting.insert(verdict->waiting.begin(), verdict->waiting.end());
+      verdicts.push_back(std::move(*verdict));
+    }
+  }
+  if (verdicts.empty()) return std::nullopt;
+  // A culprit that itself waits in another group is the victim of that group's culprit.
+  const auto is_root = [&](const Verdict& verdict) {
+    return verdict.kind != VerdictKind::not_called || std::any_of(verdict.culprits.begin(), verdict.culprits.end(),
+                                                                  [&](int rank) { return !waiting.contains(rank); });
+  };
+  const auto root = std::find_if(verdicts.begin(), verdicts.end(), is_root);
+  if (root == verdicts.end()) {
+    verdicts.front().kind = VerdictKind::each_other;
+    return verdicts.front();
+  }
+  if (root->kind == VerdictKind::not_called) {
+    std::erase_if(root->culprits, [&](int rank) { return waiting.contains(rank); });
+  }
+  return *root;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,64 @@
+// What is wrong with a job that does not go on: a pure function of what its ranks are at.
+// docs/reference/hangs.md explains each kind to users.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/process/rank_view.h"
+
+namespace ddp::launcher {
+
+// The order is that of the codes.
+enum class VerdictKind : std::uint8_t {
+  ended,                // H01: a rank has ended and others wait for it
+  stopped,              // H02: SIGSTOP, or a debugger
+  not_called,           // H03: a rank has not called what others wait in
+  different_call,       // H04: ranks called different collectives
+  different_arguments,  // H05: the same one, of another type, count, reduction or root
+  each_other,           // H06: ranks wait for each other in different groups
+  transport,            // H07: all ranks have called, and it does not go on
+  silent,               // H08: nobody waits in a collective, and nobody does anything
+};
+
+std::string_view code_of(VerdictKind kind);   // "DDP-H03"
+std::string_view title_of(VerdictKind kind);  // "not called"
+
+// What a rank called.
+struct RankCall {
+  int rank = 0;
+  CallView call;
+
+  friend bool operator==(const RankCall&, const RankCall&) = default;
+};
+
+struct Verdict {
+  VerdictKind kind = VerdictKind::silent;
+  std::string group;  // its name; empty for silent
+  int group_size = 0;
+  std::uint64_t sequence = 0;  // of the collective that some wait in
+  std::string call;            // "all_reduce sum f32[10] ('bucket 0')", as a rank that waits calls it; may be empty
+  std::vector<int> culprits;   // ascending; of `transport` and `silent` nobody in particular
+  std::vector<int> waiting;    // ascending
+  // Of different_call and different_arguments the first calls that differ: that of most ranks, and a culprit's.
+  std::vector<RankCall> sides;
+
+  // Whether it is still the same stall: evidence may change its kind.
+  bool is_of(const Verdict& other) const {
+    return group == other.group && group_size == other.group_size && sequence == other.sequence;
+  }
+  friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+
+// Nothing: no rank waits in a collective. Of several groups that wait the one counts whose culprit waits for nobody.
+// Never `silent`, which takes time to know.
+std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
+
+// Of two ranks' calls of the same number that differ: different_call or different_arguments.
+VerdictKind compare_calls(const CallView& one, const CallView& other);
+
+}  // namespace ddp::launcher

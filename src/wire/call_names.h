@@ -1,0 +1,28 @@
+// The names of what a process group is asked to do, by the numbers that stand on the progress board.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace ddp::wire {
+
+// enum Operation of runtime/group/call.h.
+inline constexpr std::array<std::string_view, 11> kOperationNames = {
+    "all_reduce",     "reduce",     "broadcast", "all_gather", "gather", "scatter",
+    "reduce_scatter", "all_to_all", "barrier",   "send",       "recv"};
+// enum DataType.
+inline constexpr std::array<std::string_view, 10> kTypeNames = {"f16", "bf16", "f32", "f64", "i8",
+                                                                "i16", "i32",  "i64", "u8",  "bool"};
+// enum ReduceOp::Kind.
+inline constexpr std::array<std::string_view, 9> kReductionNames = {
+    "sum", "average", "product", "min", "max", "bit_and", "bit_or", "bit_xor", "premultiplied_sum"};
+
+// "?" for a number that has none: what is read from a board may be anything.
+template <std::size_t N>
+constexpr std::string_view name_of(const std::array<std::string_view, N>& names, std::uint64_t number) {
+  return number < N ? names[number] : "?";
+}
+
+}  // namespace ddp::wire

@@ -1,0 +1,118 @@
+#include "launcher/process/board_view.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+
+using namespace ddp::launcher;
+using ddp::wire::BoardCall;
+using ddp::wire::BoardGroup;
+using ddp::wire::ProgressBoard;
+
+namespace {
+
+std::unique_ptr<ProgressBoard> zeros() {
+  auto board = std::make_unique<ProgressBoard>();
+  std::memset(static_cast<void*>(board.get()), 0, sizeof(ProgressBoard));
+  return board;
+}
+
+template <std::size_t N>
+void put(std::array<char, N>& to, const std::string& text) {
+  text.copy(to.data(), N);
+}
+
+}  // namespace
+
+TEST_CASE("a board that nobody writes says so") {
+  CHECK(read_board(*zeros()) == BoardView());
+}
+
+TEST_CASE("a board is read as it is written") {
+  const auto board = zeros();
+  board->writer = 4711;
+  board->worker.phase = 6;
+  board->worker.since = 99;
+  board->worker.line = 171;
+  board->worker.steps = 12;
+  board->worker.more_time_until = 1000;
+  put(board->worker.name, "run1");
+  put(board->worker.file, "/home/me/train.cpp");
+  BoardGroup& group = board->groups[2];
+  group.in_use = 1;
+  group.rank = 1;
+  group.size = 4;
+  put(group.name, "world");
+  group.called = 7;
+  group.started = 7;
+  group.finished = 6;
+  const BoardView view = read_board(*board);
+  CHECK(view.is_written);
+  CHECK(view.writer == 4711);
+  CHECK(view.phase == "checkpoint");
+  CHECK(view.phase_since == 99);
+  CHECK(view.section == "run1");
+  CHECK(view.section_place == "train.cpp:171");
+  CHECK(view.steps == 12);
+  CHECK(view.more_time_until == 1000);
+  CHECK(view.groups == std::vector<GroupView>{{"world", 1, 4, 2, 7, 7, 6, 0, 0}});
+}
+
+TEST_CASE("calls are told in their order and what is being written is left out") {
+  const auto board = zeros();
+  const auto put_call = [&](std::size_t place, std::uint64_t sequence) {
+    BoardCall& call = board->groups[0].calls[place];
+    call.sequence = sequence;
+    call.fingerprint = sequence * 3;
+    call.called_at = 5;
+    call.count = 1024;
+    call.peer = -1;
+    call.line = 88;
+    call.type = 2;
+    put(call.name, "bucket 0");
+    put(call.file, "train.cpp");
+  };
+  put_call(0, 17);
+  put_call(1, 2);
+  put_call(2, 0);
+  put_call(3, 4);
+  board->groups[0].calls[1].operation = 2;
+  board->groups[0].calls[1].peer = 3;
+  board->groups[0].calls[3].operation = 8;
+  const auto calls = read_calls(*board, 0);
+  REQUIRE(calls.size() == 3);
+  CHECK(calls[0] == CallView{2, 6, 5, "broadcast root 3 f32[1024]", "bucket 0", "train.cpp:88"});
+  CHECK(calls[1].what == "barrier");
+  CHECK(calls[2] == CallView{17, 51, 5, "all_reduce sum f32[1024]", "bucket 0", "train.cpp:88"});
+  CHECK_THROWS(read_calls(*board, 8));
+}
+
+TEST_CASE("whatever the memory holds the view is harmless") {
+  std::mt19937_64 random(3);
+  const auto board = zeros();
+  for (int round = 0; round < 200; ++round) {
+    auto* bytes = reinterpret_cast<unsigned char*>(board.get());
+    for (std::size_t i = 0; i < sizeof(ProgressBoard); ++i) bytes[i] = static_cast<unsigned char>(random());
+    for (BoardGroup& group : board->groups) {
+      if (random() % 2 == 0) group.in_use = 1;
+    }
+    const BoardView view = read_board(*board);
+    CHECK(view.groups.size() <= ddp::wire::kBoardGroups);
+    const auto is_printable = [](const std::string& text) {
+      for (const char c : text) {
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
+      }
+      return true;
+    };
+    CHECK(is_printable(view.section + view.section_place + view.phase));
+    for (const GroupView& group : view.groups) {
+      CHECK((group.rank >= 0 && group.rank < group.size && is_printable(group.name)));
+      for (const CallView& call : read_calls(*board, group.place)) {
+        CHECK(is_printable(call.what + call.name + call.place));
+      }
+    }
+  }
+}

@@ -1,0 +1,125 @@
+#include "launcher/report/hang_report.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+RankEvidence rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
+  RankEvidence evidence;
+  RankView& view = evidence.view;
+  view.rank = rank;
+  view.pid = 4000 + rank;
+  view.process = ProcessLook{'S', 0, 0, "futex_wait"};
+  view.board.is_written = true;
+  view.board.phase = "training";
+  view.board.groups.push_back({"world", rank, 2, 0, called, called, finished, 0, 0});
+  view.calls = {{{called, 7, 5, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
+  return evidence;
+}
+
+HangNews stall(HangNews::Kind kind) {
+  HangNews news;
+  news.kind = kind;
+  news.verdict = {VerdictKind::not_called, "world", 2, 7, "all_reduce sum f32[8] ('bucket 0')", {1}, {0}, {}};
+  news.age = 12s;
+  news.limit = 30s;
+  news.why_limit = "the pauses so far were short";
+  news.ends_job = true;
+  news.ranks = {rank_at(0, 7, 6), rank_at(1, 6, 6)};
+  return news;
+}
+
+}  // namespace
+
+TEST_CASE("a stall is told with its culprit and what will follow") {
+  HangNews news = stall(HangNews::Kind::stalled);
+  news.ranks[1].view.board.phase = "evaluation";
+  news.ranks[1].view.board.section = "validation";
+  news.ranks[1].view.board.section_place = "train.cpp:171";
+  news.ranks[1].view.board.phase_since = 4'000'000'000;
+  news.ranks[1].cpu_share = 0.031;
+  CHECK(
+      hang_report(news, 15'000'000'000) ==
+      std::vector<std::string>{
+          "rank 1 has not called all_reduce sum f32[8] ('bucket 0') (#7 of world), in which rank 0 waits  [DDP-H03 not "
+          "called], for 12.0 s",
+          "  rank 1 (pid 4001): evaluation 'validation' for 11.0 s at train.cpp:171; last call: all_reduce sum f32[8] "
+          "('bucket 0') #6 at train.cpp:88, finished; sleeping in futex_wait, CPU 3 %",
+          "  the job is ended in 18.0 s; the limit is 30.0 s (the pauses so far were short)"});
+}
+
+TEST_CASE("a hang is told with all ranks") {
+  const auto lines = hang_report(stall(HangNews::Kind::hung), 0);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[2] ==
+        "  rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; sleeping in "
+        "futex_wait, CPU 0 %");
+  CHECK(lines[3] == "  the limit was 30.0 s (the pauses so far were short): the job is ended");
+  HangNews warning = stall(HangNews::Kind::hung);
+  warning.ends_job = false;
+  CHECK(hang_report(warning, 0).back().find("the job is left alone") != std::string::npos);
+}
+
+TEST_CASE("many ranks take no more than 25 lines") {
+  HangNews news = stall(HangNews::Kind::hung);
+  for (int rank = 2; rank < 100; ++rank) news.ranks.push_back(rank_at(rank, 7, 6));
+  const auto lines = hang_report(news, 0);
+  CHECK(lines.size() <= 25);
+  CHECK(lines[lines.size() - 2] == "  … and 82 ranks more");
+}
+
+TEST_CASE("different calls stand side by side") {
+  HangNews news = stall(HangNews::Kind::hung);
+  news.verdict.kind = VerdictKind::different_arguments;
+  news.verdict.sides = {{0, {7, 1, 1, "all_reduce sum f32[8]", "head", "train.cpp:88"}},
+                        {1, {7, 2, 1, "all_reduce sum f32[9]", "head", ""}}};
+  const auto lines = hang_report(news, 0);
+  CHECK(lines[0].find("rank 1 called all_reduce sum f32[8] ('bucket 0') (#7 of world) with other arguments") == 0);
+  CHECK(lines[1] == "  rank 0: #7 all_reduce sum f32[8] ('head') at train.cpp:88");
+  CHECK(lines[2] == "  rank 1: #7 all_reduce sum f32[9] ('head')");
+  CHECK(lines[3] == "  they agreed up to #6");
+}
+
+TEST_CASE("every verdict has a headline with its code") {
+  Verdict verdict = stall(HangNews::Kind::hung).verdict;
+  for (int kind = 0; kind <= static_cast<int>(VerdictKind::silent); ++kind) {
+    verdict.kind = static_cast<VerdictKind>(kind);
+    const std::string line = hang_headline(verdict);
+    CHECK(line.find("[DDP-H0" + std::to_string(kind + 1) + " " + std::string(title_of(verdict.kind)) + "]") !=
+          std::string::npos);
+    CHECK(line.size() > 40);
+  }
+}
+
+TEST_CASE("stops and what goes on again are one line each") {
+  HangNews news = stall(HangNews::Kind::stopped);
+  CHECK(hang_report(news, 0) ==
+        std::vector<std::string>{
+            "rank 1 is stopped (SIGSTOP, or a debugger): --hang-timeout does not run until that ends "
+            " [DDP-H02 stopped]"});
+  news.verdict.culprits = {1, 2};
+  news.kind = HangNews::Kind::resumed;
+  CHECK(hang_report(news, 0) == std::vector<std::string>{"ranks 1, 2 go on"});
+  news.kind = HangNews::Kind::goes_on;
+  CHECK(hang_report(news, 0) ==
+        std::vector<std::string>{"it goes on: all_reduce sum f32[8] ('bucket 0') (#7 of world) is done"});
+}
+
+TEST_CASE("ranks of which little is known are told as they are") {
+  HangNews news = stall(HangNews::Kind::hung);
+  news.ranks[0].view.process.reset();
+  news.ranks[1].view.board = {};
+  news.ranks[1].view.calls.clear();
+  const auto lines = hang_report(news, 0);
+  CHECK(lines[1] == "  rank 1 (pid 4001): does not show its collectives; sleeping in futex_wait, CPU 0 %");
+  CHECK(lines[2].find("its process cannot be looked at") != std::string::npos);
+  news.ranks[1].view.has_ended = true;
+  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; does not show its collectives");
+}

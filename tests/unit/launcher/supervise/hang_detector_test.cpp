@@ -1,0 +1,278 @@
+#include "launcher/supervise/hang_detector.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+namespace limits = ddp::limits;
+
+namespace {
+
+using Kind = HangNews::Kind;
+
+// Two ranks in one group, on a clock that does not exist.
+class Job {
+ public:
+  explicit Job(HangPlan plan = {600s, true, HangAction::kill}) : detector_(plan) {
+    for (int rank = 0; rank < 2; ++rank) {
+      RankView view;
+      view.rank = rank;
+      view.pid = 100 + rank;
+      view.process = ProcessLook{'S', 0, 0, ""};
+      view.board.is_written = true;
+      view.board.phase = "training";
+      view.board.groups.push_back({"world", rank, 2, 0, 0, 0, 0, 0, 0});
+      ranks.push_back(view);
+    }
+  }
+
+  // Looks on for so long; news are kept with their times.
+  Job& passes(std::chrono::nanoseconds time) {
+    for (const auto end = now_ + time; now_ < end;) look(limits::kHangLook);
+    return *this;
+  }
+  void look(std::chrono::nanoseconds elapsed) {
+    now_ += elapsed;
+    const LookDepth depth = detector_.depth();
+    std::vector<RankView> seen = ranks;
+    for (RankView& view : seen) {
+      if (view.rank == busy_rank) view.tree_ticks = static_cast<std::uint64_t>(now_ / 10ms);
+      if (view.rank == waking_rank) view.process->waits = static_cast<std::uint64_t>(now_ / 100ms);
+      if (depth == LookDepth::boards) view.process.reset();
+      if (depth != LookDepth::all) view.calls.clear();
+    }
+    for (HangNews& item : detector_.look(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
+      news.push_back({now_, std::move(item)});
+    }
+  }
+  // Both call and finish; `pause` before each call.
+  Job& does_steps(int count, std::chrono::nanoseconds pause) {
+    for (int i = 0; i < count; ++i) {
+      passes(pause);
+      call(0);
+      call(1);
+      look(limits::kHangLook);
+      for (RankView& view : ranks) view.board.groups[0].finished = view.board.groups[0].called;
+      look(limits::kHangLook);
+    }
+    return *this;
+  }
+  Job& call(int rank) {
+    GroupView& group = ranks[static_cast<std::size_t>(rank)].board.groups[0];
+    ++group.called;
+    ++group.started;
+    return *this;
+  }
+  Job& finish(int rank) {
+    GroupView& group = ranks[static_cast<std::size_t>(rank)].board.groups[0];
+    group.finished = group.called;
+    return *this;
+  }
+  Job& warm() { return does_steps(10, 100ms); }
+
+  std::vector<Kind> kinds() const {
+    std::vector<Kind> result;
+    for (const auto& [time, item] : news) result.push_back(item.kind);
+    return result;
+  }
+  // From a moment to the last news, in seconds.
+  double last_news_after(std::chrono::nanoseconds moment) const {
+    return std::chrono::duration<double>(news.back().first - moment).count();
+  }
+  std::chrono::nanoseconds now() const { return now_; }
+  void output() { detector_.output_seen(); }
+
+  std::vector<RankView> ranks;
+  int busy_rank = -1;    // uses a processor
+  int waking_rank = -1;  // its first thread goes to sleep ten times a second
+  std::vector<std::pair<std::chrono::nanoseconds, HangNews>> news;
+
+ private:
+  HangDetector detector_;
+  std::chrono::nanoseconds now_ = 1h;
+};
+
+}  // namespace
+
+TEST_CASE("a rank that does nothing while another waits ends the job at the floor") {
+  Job job;
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(40s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(30).margin(1.1));
+  const HangNews& hang = job.news.back().second;
+  CHECK(hang.ends_job);
+  CHECK(hang.verdict.kind == VerdictKind::not_called);
+  CHECK(hang.verdict.culprits == std::vector<int>{1});
+  CHECK(hang.limit == limits::kHangFloor);
+  CHECK(hang.ranks.size() == 2);
+  job.passes(100s);
+  CHECK(job.news.size() == 2);  // once is enough
+}
+
+TEST_CASE("a rank that works has all the time of --hang-timeout") {
+  const auto limit_where = [](const auto& change) {
+    Job job;
+    job.warm().call(0);
+    change(job);
+    const auto began = job.now();
+    job.passes(700s);
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+    return job.last_news_after(began);
+  };
+  CHECK(limit_where([](Job& job) { job.busy_rank = 1; }) == Approx(600).margin(1.1));
+  CHECK(limit_where([](Job& job) { job.waking_rank = 1; }) == Approx(600).margin(1.1));
+  CHECK(limit_where([](Job& job) { job.ranks[1].process->state = 'D'; }) == Approx(600).margin(1.1));
+  CHECK(limit_where([](Job& job) { job.ranks[1].board.phase = "checkpoint"; }) == Approx(600).margin(1.1));
+  // The one that waits may do what it likes.
+  CHECK(limit_where([](Job& job) { job.busy_rank = 0; }) == Approx(30).margin(1.1));
+}
+
+TEST_CASE("pauses are learnt and one ten times as long is no hang") {
+  Job job;
+  job.does_steps(12, 5s).call(0);
+  const auto began = job.now();
+  job.passes(50s);
+  CHECK(job.kinds() == std::vector{Kind::stalled});
+  job.call(1).look(limits::kHangLook);
+  job.finish(0).finish(1).look(limits::kHangLook);
+  job.passes(2s);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::goes_on});
+  // Now the longest pause is 50 s: a thousand, of which there are but 600.
+  const auto again = job.now();
+  job.call(0).passes(700s);
+  CHECK(job.last_news_after(again) == Approx(600).margin(1.1));
+  CHECK(began < again);
+}
+
+TEST_CASE("before the first steps a program may be compiled for twenty minutes") {
+  Job job({600s, false, HangAction::kill});
+  job.call(0).passes(20min);
+  CHECK(job.kinds() == std::vector{Kind::stalled});
+  job.call(1).finish(0).finish(1).passes(2s);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::goes_on});
+  // All have called, and it does not go on: nobody compiles.
+  Job stuck({600s, false, HangAction::kill});
+  stuck.call(0).call(1);
+  const auto began = stuck.now();
+  stuck.passes(20min);
+  REQUIRE(stuck.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(stuck.news.back().second.verdict.kind == VerdictKind::transport);
+  CHECK(stuck.last_news_after(began) == Approx(600).margin(1.1));
+}
+
+TEST_CASE("time in which nobody looked does not count") {
+  Job job;
+  job.warm().call(0).passes(3s);
+  job.look(8h);
+  job.passes(3s);
+  CHECK(job.news.empty());
+}
+
+TEST_CASE("a stopped rank is told within a second and stops the clocks") {
+  Job job;
+  job.warm().call(0).passes(2s);
+  job.ranks[1].process->state = 'T';
+  const auto began = job.now();
+  job.passes(1h);
+  REQUIRE(job.kinds() == std::vector{Kind::stopped});
+  CHECK(job.last_news_after(began) <= 1.1);
+  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
+  job.ranks[1].process->state = 'S';
+  job.passes(2s);
+  CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed});
+  job.passes(35s);
+  CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed, Kind::stalled, Kind::hung});
+}
+
+TEST_CASE("what can never go on is not waited for") {
+  Job job;
+  job.warm();
+  for (int rank = 0; rank < 2; ++rank) {
+    job.call(rank);
+    const std::uint64_t called = job.ranks[0].board.groups[0].called;
+    job.ranks[static_cast<std::size_t>(rank)].calls = {
+        {{called, 7U + static_cast<std::uint64_t>(rank), 1, "barrier", "", ""}}};
+  }
+  const auto began = job.now();
+  job.passes(5s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.last_news_after(began) <= 2.1);
+}
+
+TEST_CASE("a worker may ask for more time") {
+  Job job;
+  job.warm().call(0);
+  job.ranks[1].board.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
+  const auto began = job.now();
+  job.passes(890s);
+  CHECK(job.kinds() == std::vector{Kind::stalled});
+  job.passes(20s);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(900).margin(2));
+}
+
+TEST_CASE("who only warns says it again after as long a time") {
+  Job job({600s, true, HangAction::warn});
+  job.warm().call(0).passes(65s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung, Kind::hung});
+  CHECK_FALSE(job.news[1].second.ends_job);
+  CHECK_FALSE(job.news[2].second.ends_job);
+}
+
+TEST_CASE("where nobody waits and nobody works only a time that somebody asked for ends the job") {
+  for (const bool is_users : {true, false}) {
+    Job job({60s, is_users, HangAction::kill});
+    job.warm();
+    const auto began = job.now();
+    job.passes(62s);
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+    CHECK(job.news.back().second.verdict.kind == VerdictKind::silent);
+    CHECK(job.news.back().second.ends_job == is_users);
+    CHECK(job.last_news_after(began) == Approx(60).margin(1.1));
+  }
+}
+
+TEST_CASE("output and work are signs of life") {
+  Job printing({20s, true, HangAction::kill});
+  for (int i = 0; i < 20; ++i) {
+    printing.passes(4s);
+    printing.output();
+  }
+  CHECK(printing.news.empty());
+  Job working({20s, true, HangAction::kill});
+  working.busy_rank = 1;
+  working.passes(100s);
+  CHECK(working.news.empty());
+}
+
+TEST_CASE("without a timeout nothing is looked for") {
+  Job job({0s, true, HangAction::kill});
+  job.warm().call(0);
+  job.ranks[1].process->state = 'T';
+  job.passes(1h);
+  CHECK(job.news.empty());
+}
+
+TEST_CASE("an old group that nobody uses is no reason for deep looks") {
+  HangDetector detector({600s, true, HangAction::kill});
+  Job job;
+  std::vector<RankView> ranks = job.ranks;
+  int deep = 0;
+  for (int i = 0; i < 2000; ++i) {
+    // A second group goes on, the first one rests.
+    for (RankView& view : ranks) {
+      if (view.board.groups.size() == 1) view.board.groups.push_back({"other", view.rank, 2, 1, 0, 0, 0, 0, 0});
+      ++view.board.groups[1].called;
+      ++view.board.groups[1].finished;
+    }
+    deep += detector.depth() == LookDepth::all ? 1 : 0;
+    detector.look(ranks, limits::kHangLook, 0);
+  }
+  CHECK(deep == 0);
+}

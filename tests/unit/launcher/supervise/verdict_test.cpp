@@ -1,0 +1,177 @@
+#include "launcher/supervise/verdict.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace ddp::launcher;
+
+namespace {
+
+CallView call_number(std::uint64_t sequence, std::uint64_t fingerprint = 7,
+                     const std::string& what = "all_reduce f32[8]", const std::string& name = "bucket 0") {
+  return {sequence, fingerprint, 1000 * sequence, what, name, "train.cpp:88"};
+}
+
+// Ranks of one machine, in the group "world".
+class Ranks {
+ public:
+  explicit Ranks(int count) {
+    for (int rank = 0; rank < count; ++rank) {
+      RankView view;
+      view.rank = rank;
+      view.pid = 100 + rank;
+      view.process = ProcessLook{'S', 0, 0, ""};
+      view.board.is_written = true;
+      view.board.groups.push_back({"world", rank, count, 0, 0, 0, 0, 0, 0});
+      view.calls.emplace_back();
+      views.push_back(view);
+    }
+  }
+  Ranks& at(int rank, std::uint64_t called, std::uint64_t finished) {
+    GroupView& group = views[rank].board.groups[0];
+    group.called = called;
+    group.started = called;
+    group.finished = finished;
+    views[rank].calls[0].clear();
+    for (std::uint64_t i = called > 3 ? called - 3 : 1; i <= called; ++i)
+      views[rank].calls[0].push_back(call_number(i));
+    return *this;
+  }
+  Ranks& also_in(const std::string& name, int rank, int group_rank, int size, std::uint64_t called,
+                 std::uint64_t finished) {
+    views[rank].board.groups.push_back({name, group_rank, size, 1, called, called, finished, 0, 0});
+    views[rank].calls.emplace_back();
+    return *this;
+  }
+  std::optional<Verdict> verdict() const { return find_verdict(views); }
+
+  std::vector<RankView> views;
+};
+
+}  // namespace
+
+TEST_CASE("ranks that wait in nothing have no verdict") {
+  CHECK_FALSE(find_verdict({}));
+  CHECK_FALSE(Ranks(2).verdict());
+  CHECK_FALSE(Ranks(2).at(0, 5, 5).at(1, 9, 9).verdict());
+}
+
+TEST_CASE("a rank that has not called is the culprit of those that wait") {
+  const auto verdict = Ranks(4).at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 8, 6).verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->group == "world");
+  CHECK(verdict->group_size == 4);
+  CHECK(verdict->sequence == 7);
+  CHECK(verdict->call == "all_reduce f32[8] ('bucket 0')");
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{0, 2, 3});
+}
+
+TEST_CASE("who has finished what the others wait in is no culprit") {
+  // A broadcast's root may go on at once.
+  const auto verdict = Ranks(3).at(0, 7, 7).at(1, 6, 6).at(2, 7, 6).verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{2});
+}
+
+TEST_CASE("all ranks have called and it does not go on") {
+  const auto verdict = Ranks(3).at(0, 7, 6).at(1, 7, 6).at(2, 7, 7).verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::transport);
+  CHECK(verdict->culprits.empty());
+  CHECK(verdict->waiting == std::vector<int>{0, 1});
+}
+
+TEST_CASE("what has ended or is stopped comes before what has not been called") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 6, 6);
+  ranks.views[2].process->state = 'T';
+  CHECK(ranks.verdict()->kind == VerdictKind::stopped);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{2});
+  ranks.views[1].has_ended = true;
+  CHECK(ranks.verdict()->kind == VerdictKind::ended);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1});
+}
+
+TEST_CASE("a rank stopped within a collective is the culprit though it has called") {
+  Ranks ranks(2);
+  ranks.at(0, 7, 6).at(1, 7, 6);
+  ranks.views[1].process->state = 't';
+  CHECK(ranks.verdict()->kind == VerdictKind::stopped);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1});
+}
+
+TEST_CASE("a rank that has left the world or not entered it is missed") {
+  Ranks ranks(3);
+  ranks.at(0, 1, 0).at(1, 1, 0);
+  ranks.views[2].board.groups.clear();
+  ranks.views[2].calls.clear();
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{2});
+  ranks.views[2].has_ended = true;
+  CHECK(ranks.verdict()->kind == VerdictKind::ended);
+  // Of a group over several machines the others may be anywhere.
+  for (RankView& view : ranks.views) {
+    if (!view.board.groups.empty()) view.board.groups[0].size = 4;
+  }
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+}
+
+TEST_CASE("different calls are told by the first that differs and the fewer are the culprits") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 5).at(1, 7, 5).at(2, 7, 5);
+  // Rank 2 differs at #6 already; all later fingerprints do.
+  ranks.views[2].calls[0][2] = call_number(6, 9, "all_reduce f32[4]");
+  ranks.views[2].calls[0][3] = call_number(7, 10);
+  auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::different_arguments);
+  CHECK(verdict->culprits == std::vector<int>{2});
+  REQUIRE(verdict->sides.size() == 2);
+  CHECK(verdict->sides[0].rank == 0);
+  CHECK(verdict->sides[0].call.sequence == 6);
+  CHECK(verdict->sides[1].rank == 2);
+  CHECK(verdict->sides[1].call.what == "all_reduce f32[4]");
+  ranks.views[2].calls[0][2] = call_number(6, 9, "broadcast f32[8]");
+  CHECK(ranks.verdict()->kind == VerdictKind::different_call);
+  ranks.views[2].calls[0][2] = call_number(6, 9, "all_reduce f32[8]", "bucket 1");
+  CHECK(ranks.verdict()->kind == VerdictKind::different_call);
+}
+
+TEST_CASE("a culprit that waits in another group is that group's victim") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);                            // 0 and 2 wait for 1 …
+  ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);  // … which waits for 2
+  auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::each_other);
+  Ranks chain(4);
+  chain.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 7, 6);
+  chain.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 3, 1, 2, 2, 2);
+  chain.views[3].board.groups[0].finished = 7;  // 3 does not wait in the world
+  verdict = chain.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->group == "pair");
+  CHECK(verdict->culprits == std::vector<int>{3});
+}
+
+TEST_CASE("two groups of one name and size are not mixed up") {
+  Ranks ranks(2);
+  ranks.also_in("pair", 0, 0, 2, 3, 2).also_in("pair", 1, 0, 2, 3, 3);
+  CHECK_FALSE(ranks.verdict());
+}
+
+TEST_CASE("boards without calls give a verdict without words") {
+  Ranks ranks(2);
+  ranks.at(0, 7, 6).at(1, 6, 6);
+  for (RankView& view : ranks.views) view.calls.clear();
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+  CHECK(ranks.verdict()->call.empty());
+}

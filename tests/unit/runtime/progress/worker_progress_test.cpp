@@ -1,0 +1,19 @@
+#include "runtime/progress/worker_progress.h"
+
+#include <ddp/ddp.h>
+
+#include <catch2/catch.hpp>
+
+using namespace ddp;
+
+// What the board shows is tested with a launcher: integration/board_test.py.
+TEST_CASE("without a launcher phases cost nothing and break nothing") {
+  const Section outer(Phase::evaluation, "validation set with a name that is longer than there is room for on a board");
+  {
+    const Section inner(Phase::checkpoint);
+    enter_phase(Phase::training);
+  }
+  count_step();
+  heartbeat();
+  extend(std::chrono::seconds(10));
+}
