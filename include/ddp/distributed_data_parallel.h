@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -111,7 +112,8 @@ class DDP_EXPORT DistributedDataParallel {
     return gradient(index).as<T>();
   }
 
-  // Sets every gradient to 0. Call it before backward adds to them. Throws invalid_argument in the middle of a step.
+  // Sets every gradient to 0. Call it before backward adds to them. Throws invalid_argument in the middle of a step
+  // (finish() or abandon_step() end it).
   void zero_gradients();
 
   // Says that the gradient of parameter `index` is complete on this rank for this step. When all of a bucket's
@@ -133,6 +135,12 @@ class DDP_EXPORT DistributedDataParallel {
   // ranks and then summed, as in PyTorch. Throws invalid_argument, naming the parameters, if some were never marked;
   // otherwise what the reductions throw, and after that mark_ready() throws the same.
   void finish(CallSite site = CallSite::current());
+
+  // Gives up a step in the middle (an exception in backward): what is under way is waited for, the step does not count,
+  // and gradients are whatever they are; zero them. Collective if the step is synchronised: all ranks give it up. Where
+  // the others end the step as usual, or another one has more of it under way, they and this rank throw mismatch, or
+  // time out between machines. Outside a step nothing.
+  void abandon_step(CallSite site = CallSite::current());
 
   // Steps that are not synchronised while the result lives; the gradients of each add up on this rank. Take it before
   // the step's first mark_ready(). The gradients are divided by the number of ranks only: where they are to be the mean
@@ -195,10 +203,22 @@ class DDP_EXPORT DistributedDataParallel {
 
  private:
   friend class Accumulation;
+  friend class FrameworkAdapter;
   friend class Join;
   friend class LocalSgd;
   friend class NoSync;
   friend class Optimizer;
+  // What Join and a wrapper of a framework's modules know of each other.
+  struct JoinState {
+    bool is_joined = false;
+    bool broadcasts_buffers = false;
+  };
+  JoinState& join_state() const;
+  void on_step_end(std::function<void()> ended);
+  void tell_gradients(std::function<bool(std::size_t parameter)> has_gradient);
+  std::span<const std::size_t> dropped_parameters() const;
+  std::shared_ptr<void> gradient_memory() const;
+  bool is_within_no_sync() const;
   bool is_sharded() const;
   void broadcast_parameters(int root);
   // Gives every rank the mean over all ranks.

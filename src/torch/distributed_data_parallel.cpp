@@ -1,11 +1,13 @@
-// How libtorch's gradients come to lie in our buckets: each parameter gets a .grad that is made with from_blob over its
-// place in a bucket (no view, so the optimizer's detach_() is allowed), and AccumulateGrad then adds in place. A
-// post-hook on AccumulateGrad says when a gradient is complete; after the last one a callback of the autograd engine,
-// which runs when backward ends, waits for the reductions.
+// How libtorch's gradients come to lie in our buckets: a parameter's first gradient is copied into its bucket, and
+// .grad then is a tensor that is made with from_blob over that place (no view, so the optimizer's detach_() is
+// allowed), to which AccumulateGrad adds. A post-hook on AccumulateGrad says when a gradient is complete; after the
+// last one a callback of the autograd engine, which runs when backward ends, waits for the reductions.
 #include <ddp/error.h>
+#include <ddp/framework_adapter.h>
 #include <ddp/torch.h>
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
@@ -30,10 +32,15 @@ constexpr std::array kTypes = {TypeName{::torch::kHalf, DataType::f16},  TypeNam
 Tensor view_of(const std::string& name, const ::torch::Tensor& tensor) {
   const auto type = std::find_if(kTypes.begin(), kTypes.end(),
                                  [&](const TypeName& entry) { return entry.theirs == tensor.scalar_type(); });
-  if (!tensor.is_contiguous() || !tensor.device().is_cpu() || type == kTypes.end()) {
-    throw Error(
-        ErrorKind::invalid_argument,
-        "'" + name + "' is not a contiguous tensor of real numbers in host memory; this adapter takes no other");
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::invalid_argument, "'" + name + "' " + why);
+  };
+  if (!tensor.device().is_cpu()) refuse("is on " + tensor.device().str() + "; this adapter works in host memory");
+  if (type == kTypes.end())
+    refuse(std::string("is of type ") + c10::toString(tensor.scalar_type()) + ", which cannot be sent");
+  if (!tensor.is_contiguous()) {
+    refuse(
+        "is not contiguous (a transposed view, or channels_last). Make it contiguous() before the module is wrapped");
   }
   return {name,
           {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->ours},
@@ -79,31 +86,55 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
       : module_(std::move(module)),
         parameters_(parameters_of(*module_, true)),
         core(group, as_tensors(parameters_), with_constants(std::move(options), *module_), site),
+        adapter_(core),
         site_(site) {
+    const std::shared_ptr<void> memory = adapter_.gradient_memory();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      ::torch::Tensor& parameter = parameters_[i].tensor;
-      gradients_.push_back(
-          ::torch::from_blob(core.gradient(i).data, parameter.sizes(), parameter.options().requires_grad(false)));
-      parameter.mutable_grad() = gradients_[i];
+      const ::torch::Tensor& parameter = parameters_[i].tensor;
+      values_.push_back(parameter.detach());
+      // A module may outlive its reducer, and keep the gradients.
+      gradients_.push_back(::torch::from_blob(
+          core.gradient(i).data, parameter.sizes(), [memory](void*) {}, parameter.options().requires_grad(false)));
     }
+    accumulators_.resize(parameters_.size());
+    adapter_.forward_broadcasts_buffers();
+    adapter_.on_step_end([this] { take_gradients(); });
+    adapter_.tell_gradients([this](std::size_t i) { return parameters_[i].tensor.grad().defined(); });
   }
 
-  // After construction, since the hooks refer to us weakly: a module may outlive its reducer.
-  void install_hooks() {
+  // Hooks refer to us weakly: a module may outlive its reducer. Called before each use of the parameters, since the
+  // program may have given them other memory (torch::load, Module::to), with which their hooks go.
+  void follow_module() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      take_back_memory(i);
       auto accumulator = ::torch::autograd::impl::grad_accumulator(parameters_[i].tensor);
+      if (!accumulator || accumulator == accumulators_[i]) continue;
       accumulator->add_post_hook(std::make_unique<::torch::autograd::utils::LambdaPostHook>(
           [self = weak_from_this(), i](const std::vector<::torch::Tensor>& outputs,
                                        const std::vector<::torch::Tensor>&) {
             if (const auto reducer = self.lock()) reducer->gradient_complete(i);
             return outputs;
           }));
-      accumulators_.push_back(std::move(accumulator));
+      accumulators_[i] = std::move(accumulator);
+    }
+    for (const auto& [name, tensor] : parameters_of(*module_, true)) {
+      const bool is_known =
+          std::any_of(parameters_.begin(), parameters_.end(),
+                      [&, &tensor = tensor](const auto& known) { return known.tensor.is_same(tensor); });
+      if (is_known) continue;
+      throw Error(ErrorKind::invalid_argument,
+                  "'" + name +
+                      "' is trained, and was not when the module was wrapped: its gradient "
+                      "would not be averaged. Wrap the module again.");
     }
   }
 
-  void broadcast_buffers() {
-    if (core.synchronizes()) core.broadcast_buffers(0, site_);
+  void before_forward() {
+    // After an exception in backward; not where backward computes a forward again.
+    if (adapter_.step_began() && ::torch::autograd::get_current_graph_task_exec_info() == nullptr)
+      core.abandon_step(site_);
+    follow_module();
+    if (core.synchronizes() && !adapter_.is_joined()) core.broadcast_buffers(0, site_);
   }
 
   std::vector<Tensor> state() const {
@@ -114,58 +145,78 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   }
 
  private:
+  // The parameter's values, back where they were when the module was wrapped.
+  void take_back_memory(std::size_t index) {
+    auto& [name, tensor] = parameters_[index];
+    ::torch::Tensor& values = values_[index];
+    if (tensor.data_ptr() == values.data_ptr() && tensor.scalar_type() == values.scalar_type()) return;
+    if (tensor.sizes() != values.sizes() || tensor.scalar_type() != values.scalar_type() ||
+        tensor.device() != values.device()) {
+      throw Error(ErrorKind::invalid_argument, "'" + name +
+                                                   "' has another type, shape or device than when the module was "
+                                                   "wrapped. Wrap it after to() and load().");
+    }
+    const ::torch::NoGradGuard no_grad;
+    values.copy_(tensor);
+    tensor.set_data(values);
+  }
+
   void gradient_complete(std::size_t index) {
     ::torch::Tensor& gradient = parameters_[index].tensor.mutable_grad();
     if (gradient.data_ptr() != gradients_[index].data_ptr()) {
-      // The optimizer dropped the gradient and autograd made another: its values move into the bucket.
       gradients_[index].copy_(gradient);
       gradient = gradients_[index];
     }
-    if (complete_++ == 0) {
+    if (!adapter_.step_began()) {
       ::torch::autograd::Engine::get_default_engine().queue_callback([self = weak_from_this()] {
-        if (const auto reducer = self.lock()) reducer->finish();
+        if (const auto reducer = self.lock()) reducer->core.finish(reducer->site_);
       });
     }
     core.mark_ready(index, site_);
   }
 
-  void finish() {
-    complete_ = 0;
-    core.finish(site_);
-    // An optimizer leaves alone what has no gradient.
-    for (const std::size_t index : core.unused_parameters()) parameters_[index].tensor.mutable_grad().reset();
+  // What any rank used has the mean, also here. What nobody used has a gradient on all ranks or on none.
+  void take_gradients() {
+    const auto dropped = adapter_.dropped_parameters();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const bool is_dropped = std::binary_search(dropped.begin(), dropped.end(), i);
+      parameters_[i].tensor.mutable_grad() = is_dropped ? ::torch::Tensor() : gradients_[i];
+    }
   }
 
   std::shared_ptr<::torch::nn::Module> module_;
   std::vector<NamedParameter> parameters_;
+  std::vector<::torch::Tensor> values_;     // the parameters' memory, whatever becomes of theirs
   std::vector<::torch::Tensor> gradients_;  // over the buckets
   std::vector<Accumulator> accumulators_;   // a parameter holds its own only weakly
-  std::size_t complete_ = 0;
 
  public:
   ddp::DistributedDataParallel core;
 
  private:
+  FrameworkAdapter adapter_;
   const CallSite site_;  // where the module was wrapped: backward() is the engine's, and its caller unknown
 };
 
 ModuleReducer::ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module,
                              DataParallelOptions options, CallSite site)
     : implementation_(std::make_shared<Implementation>(group, std::move(module), std::move(options), site)) {
-  implementation_->install_hooks();
+  implementation_->follow_module();
 }
 
 ModuleReducer::~ModuleReducer() = default;
 
 void ModuleReducer::before_forward() {
-  implementation_->broadcast_buffers();
+  implementation_->before_forward();
 }
 
 std::vector<Tensor> ModuleReducer::state() const {
+  implementation_->follow_module();
   return implementation_->state();
 }
 
 ddp::DistributedDataParallel& ModuleReducer::data_parallel() {
+  implementation_->follow_module();
   return implementation_->core;
 }
 

@@ -13,7 +13,8 @@ namespace {
 // Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.
 void check_tensors(ProcessGroup& group, const std::string& path, std::span<const Tensor> tensors) {
   const std::string fault = find_fault(tensors);
-  const auto disagreement = first_disagreement(group, fault.empty() ? describe_all(tensors) : "a fault: " + fault);
+  const auto disagreement =
+      first_disagreement(group, fault.empty() ? describe_all(tensors) : "a fault: " + fault, "checkpoint");
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "checkpoint " + path + ": " + fault);
   if (!disagreement) return;
   throw Error(ErrorKind::mismatch, "checkpoint " + path + ": the ranks have different tensors: " + *disagreement);

@@ -84,7 +84,8 @@ class CheckpointManager::Implementation {
     wait();
     if (step < 0)
       throw Error(ErrorKind::invalid_argument, "checkpoint: the step is 0 or more, not " + std::to_string(step));
-    if (const auto difference = first_disagreement(group, "step " + std::to_string(step) + "\n")) {
+    if (const auto difference =
+            first_disagreement(group, "step " + std::to_string(step) + "\n", "CheckpointManager::save")) {
       throw Error(ErrorKind::mismatch, "checkpoint: the ranks save different steps: " + *difference);
     }
     const bool is_full = options.layout == CheckpointOptions::Layout::full;

@@ -2,28 +2,19 @@
 #include <ddp/error.h>
 #include <ddp/gradient_accumulation.h>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <exception>
-#include <optional>
 #include <string>
 
 #include "base/text.h"
-#include "runtime/ddp/gradient_norm.h"
+#include "runtime/ddp/data_parallel_state.h"
 #include "runtime/ddp/hooks/shard_hook.h"
 #include "runtime/ddp/model_check.h"
 #include "runtime/ddp/model_exchange.h"
-#include "runtime/ddp/parameter_shards.h"
-#include "runtime/ddp/reducer.h"
 #include "runtime/group/agreement.h"
 #include "runtime/group/called_from.h"
-#include "runtime/reduction/reduction.h"
 
 namespace ddp {
-namespace {
 
-[[noreturn]] void refuse(const std::string& what) {
+void refuse(const std::string& what) {
   throw Error(ErrorKind::invalid_argument, what);
 }
 
@@ -42,64 +33,6 @@ ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataPar
   result.hook = options.shard_optimizer ? make_shard_hook() : options.hook ? options.hook : make_mean_hook();
   return result;
 }
-
-}  // namespace
-
-class DistributedDataParallel::Implementation {
- public:
-  Implementation(ProcessGroup& group_, std::vector<Tensor> parameters_, DataParallelOptions options)
-      : group(group_),
-        parameters(std::move(parameters_)),
-        buffers(std::move(options.buffers)),
-        frozen(std::move(options.frozen)),
-        stream(options.stream),
-        reducer(group, parameters, reducer_options(parameters, options)) {
-    if (!options.shard_optimizer) return;
-    shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
-  }
-
-  void require_parameter(std::size_t index, const char* function) const {
-    if (index < parameters.size()) return;
-    refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
-  }
-
-  // Only steps that have not begun follow it.
-  void plan() {
-    const bool synchronizes = window_synchronizes && no_sync_levels == 0 && !is_local;
-    if (!reducer.began()) reducer.plan_step({synchronizes, 1.0 / (divisor * static_cast<double>(window_steps))});
-  }
-
-  void require_host(const char* function) const {
-    if (!is_on_gpu(parameters)) return;
-    throw Error(ErrorKind::unavailable, std::string(function) +
-                                            ": works on gradients in host memory, and these are in GPU memory. Do it "
-                                            "with kernels, or with your GPU library, on all gradient(i)");
-  }
-
-  std::vector<Buffer> owned_gradients() const;
-  double sum_over_ranks(double value) const;
-
-  ProcessGroup& group;
-  const std::vector<Tensor> parameters;
-  const std::vector<Tensor> buffers;
-  const std::vector<Tensor> frozen;
-  void* const stream;  // of what is in GPU memory
-  Reducer reducer;
-  std::optional<ParameterShards> shards;  // with shard_optimizer
-  std::exception_ptr failure;             // of a finish(): the object is of no use after it
-
-  int no_sync_levels = 0;
-  bool is_local = false;
-  bool has_window = false;
-  double divisor = group.size();
-  bool window_synchronizes = true;
-  std::int64_t window_steps = 1;
-
-  std::int64_t finished_steps = 0;
-  // Since zero_gradients() or the last synchronised step.
-  std::int64_t local_steps = 0;
-  bool is_synchronized = false;
-};
 
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters,
                                                  DataParallelOptions options, CallSite site) {
@@ -130,9 +63,9 @@ Buffer DistributedDataParallel::gradient(std::size_t index) const {
 void DistributedDataParallel::zero_gradients() {
   if (implementation_->reducer.began()) {
     refuse(
-        "zero_gradients: gradients of this step were marked ready, and may be under way. End the step with finish(); "
-        "one that cannot be ended (an exception in the middle of backward) ends the use of this object: leave, or "
-        "make a new group and a new DistributedDataParallel on all ranks.");
+        "zero_gradients: gradients of this step were marked ready, and may be under way. End the step with finish(), "
+        "or, "
+        "after an exception in the middle of backward, on all ranks with abandon_step().");
   }
   implementation_->reducer.zero();
   implementation_->is_synchronized = false;
@@ -145,10 +78,10 @@ void DistributedDataParallel::mark_ready(std::size_t index, CallSite site) {
   if (implementation_->failure) std::rethrow_exception(implementation_->failure);
   if (!implementation_->reducer.mark_ready(index)) {
     refuse("mark_ready: the gradient of " + describe(implementation_->parameters[index]) +
-           " was complete before in this step. Call finish() between steps. " +
            (implementation_->reducer.is_static()
-                ? "With static_graph every step marks what the first one did, as often."
-                : "If a step uses the parameter more than once, set static_graph."));
+                ? " is complete, or is not used: with static_graph every step uses what the first one did, as often."
+                : " was complete before in this step. If a step uses the parameter more than once, set static_graph.") +
+           " End each step with finish(), one that failed with abandon_step().");
   }
 }
 
@@ -195,6 +128,44 @@ void DistributedDataParallel::finish_step() {
   self.is_synchronized = synchronizes;
   self.local_steps = synchronizes ? 0 : self.local_steps + 1;
   self.plan();
+  if (synchronizes && self.step_ended) self.step_ended();
+}
+
+void DistributedDataParallel::abandon_step(CallSite site) {
+  const CalledFrom here(site);
+  if (!step_began()) return;
+  if (synchronizes()) group().barrier({.timeout = {}, .name = "a step that is given up", .stream = {}}).wait();
+  implementation_->reducer.abandon();
+  implementation_->is_synchronized = false;
+  implementation_->plan();
+}
+
+DistributedDataParallel::JoinState& DistributedDataParallel::join_state() const {
+  return implementation_->join;
+}
+
+void DistributedDataParallel::on_step_end(std::function<void()> ended) {
+  implementation_->step_ended = std::move(ended);
+}
+
+void DistributedDataParallel::tell_gradients(std::function<bool(std::size_t parameter)> has_gradient) {
+  Implementation& self = *implementation_;
+  // A rank without data has what was left of its last step.
+  self.reducer.has_gradient = [&self, has_gradient = std::move(has_gradient)](std::size_t parameter) {
+    return !self.is_shadow && has_gradient(parameter);
+  };
+}
+
+std::span<const std::size_t> DistributedDataParallel::dropped_parameters() const {
+  return implementation_->reducer.dropped();
+}
+
+std::shared_ptr<void> DistributedDataParallel::gradient_memory() const {
+  return implementation_->reducer.memory();
+}
+
+bool DistributedDataParallel::is_within_no_sync() const {
+  return implementation_->no_sync_levels > 0;
 }
 
 void DistributedDataParallel::plan_step(bool synchronizes, std::int64_t window_steps) {
@@ -256,7 +227,9 @@ std::int64_t DistributedDataParallel::local_steps() const {
 void DistributedDataParallel::shadow_step(std::int64_t window_steps) {
   if (local_steps() == 0) zero_gradients();
   plan_step(true, window_steps);
+  implementation_->is_shadow = true;
   finish_step();
+  implementation_->is_shadow = false;
 }
 
 bool DistributedDataParallel::is_sharded() const {
@@ -291,55 +264,6 @@ void DistributedDataParallel::require_synchronized(std::string_view what) const 
   if (!self.is_synchronized) refuse_to("there was no finish() since the gradients were zeroed");
 }
 
-// The gradients that this rank's optimizer uses, in as few pieces as possible.
-std::vector<Buffer> DistributedDataParallel::Implementation::owned_gradients() const {
-  std::vector<Buffer> result;
-  if (shards) {
-    for (const ParameterPiece& piece : shards->owned()) result.push_back(piece.gradient);
-    return result;
-  }
-  for (const DataType type : kDataTypes) {
-    if (reducer.arena(type).count > 0) result.push_back(reducer.arena(type));
-  }
-  return result;
-}
-
-double DistributedDataParallel::Implementation::sum_over_ranks(double value) const {
-  std::array<double, 1> sum = {value};
-  group.all_reduce(sum).wait();
-  return sum[0];
-}
-
-double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
-  const CalledFrom here(site);
-  if (!(max_norm > 0)) {
-    refuse("clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
-  }
-  require_synchronized("clip_gradients");
-  implementation_->require_host("clip_gradients");
-  double squares = 0;
-  for (const Buffer& gradient : implementation_->owned_gradients()) squares += sum_of_squares(gradient);
-  const double norm = std::sqrt(is_sharded() ? implementation_->sum_over_ranks(squares) : squares);
-  const double factor = max_norm / (norm + 1e-6);
-  if (std::isfinite(norm) && factor < 1) scale_gradients(factor);
-  return norm;
-}
-
-void DistributedDataParallel::scale_gradients(double factor) {
-  implementation_->require_host("scale_gradients");
-  for (const Buffer& gradient : implementation_->owned_gradients()) scale(gradient, factor);
-}
-
-bool DistributedDataParallel::gradients_are_finite(CallSite site) {
-  const CalledFrom here(site);
-  require_synchronized("gradients_are_finite");
-  implementation_->require_host("gradients_are_finite");
-  const std::vector<Buffer> gradients = implementation_->owned_gradients();
-  const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
-  const bool ranks_differ = is_sharded() || is_local();
-  return (ranks_differ ? implementation_->sum_over_ranks(finite ? 0 : 1) : finite ? 0 : 1) == 0;
-}
-
 void DistributedDataParallel::broadcast_parameters(int root) {
   broadcast_all(group(), implementation_->parameters, root, implementation_->stream);
 }
@@ -355,20 +279,6 @@ void DistributedDataParallel::average_parameters() {
 
 std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {
   return implementation_->reducer.unused();
-}
-
-std::vector<ParameterPiece> DistributedDataParallel::owned() const {
-  if (implementation_->shards) return implementation_->shards->owned();
-  std::vector<ParameterPiece> result;
-  for (std::size_t i = 0; i < implementation_->parameters.size(); ++i) {
-    result.push_back({i, 0, implementation_->parameters[i].data, implementation_->reducer.gradient(i).data});
-  }
-  return result;
-}
-
-void DistributedDataParallel::share_parameters(CallSite site) {
-  const CalledFrom here(site);
-  if (implementation_->shards) implementation_->shards->share();
 }
 
 std::size_t DistributedDataParallel::bucket_count() const {

@@ -29,6 +29,10 @@ Accumulation::~Accumulation() {
 }
 
 void Accumulation::begin(bool is_last) {
+  if (data_parallel_.is_within_no_sync()) {
+    throw Error(ErrorKind::invalid_argument,
+                "Accumulation::begin: within no_sync() no window could be synchronised. Windows need no no_sync().");
+  }
   if (data_parallel_.step_began()) {
     throw Error(
         ErrorKind::invalid_argument,

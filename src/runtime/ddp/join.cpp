@@ -13,10 +13,17 @@ namespace ddp {
 
 Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, JoinOptions options)
     : data_parallel_(data_parallel), step_(std::move(step)), options_(options) {
-  if (!data_parallel.is_sharded() || step_) return;
-  throw Error(ErrorKind::invalid_argument,
-              "Join: with shard_optimizer every rank owns a part of the parameters, so a rank without data must step, "
-              "too. Give Join the optimizer's step.");
+  if (data_parallel.is_sharded() && !step_) {
+    throw Error(
+        ErrorKind::invalid_argument,
+        "Join: with shard_optimizer every rank owns a part of the parameters, so a rank without data must step, "
+        "too. Give Join the optimizer's step.");
+  }
+  data_parallel.join_state().is_joined = true;
+}
+
+Join::~Join() {
+  data_parallel_.join_state().is_joined = false;
 }
 
 // Collective: what every rank is about to do. A rank that has ended says how many steps of a window it has left.
@@ -56,7 +63,8 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
                                          "windows must end in the same step on all ranks: call Accumulation::begin() "
                                          "without is_last.");
   }
-  if (options_.broadcast_buffers) data_parallel_.broadcast_buffers(active_.back());
+  if (options_.broadcast_buffers || data_parallel_.join_state().broadcasts_buffers)
+    data_parallel_.broadcast_buffers(active_.back());
   round.turn = local.empty() ? Turn::synchronised : Turn::local;
   return round;
 }
@@ -93,6 +101,7 @@ void Join::finish(CallSite site) {
     if (round.window_steps > 0 && step_) shadow(round.window_steps);
     break;
   }
+  data_parallel_.join_state().is_joined = false;
   data_parallel_.set_divisor(data_parallel_.group().size());
   data_parallel_.plan_step(true, 1);
   if (!step_) take_from_last();

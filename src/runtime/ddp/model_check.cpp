@@ -72,15 +72,17 @@ void check_model(ProcessGroup& group, std::span<const Tensor> parameters, const 
     fault = "priority_chunk_bytes goes with neither shard_optimizer, a communication hook nor find_unused";
   }
   const auto disagreement = first_disagreement(
-      group, fault.empty() ? describe_all(parameters) + describe_all(options.buffers) + describe_all(options.frozen)
-                           : "a fault: " + fault);
+      group,
+      fault.empty() ? describe_all(parameters) + describe_all(options.buffers) + describe_all(options.frozen)
+                    : "a fault: " + fault,
+      "the model");
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
   if (disagreement) {
     throw Error(ErrorKind::mismatch,
                 "the ranks' models differ: " + *disagreement +
                     ". All ranks must register the same parameters and buffers in the same order.");
   }
-  const auto different_options = first_disagreement(group, describe_options(options));
+  const auto different_options = first_disagreement(group, describe_options(options), "DataParallelOptions");
   if (!different_options) return;
   throw Error(ErrorKind::mismatch, "the ranks' DataParallelOptions differ: " + *different_options);
 }
@@ -97,7 +99,7 @@ std::uint64_t verify_equal(ProcessGroup& group, std::span<const Tensor> paramete
     }
     hash.update({bytes, tensor.data.bytes()});
   }
-  const std::vector<std::int64_t> all = gather_hashes(group, hash.value());
+  const std::vector<std::int64_t> all = gather_hashes(group, hash.value(), "verify_parameters");
   std::vector<int> different;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (all[static_cast<std::size_t>(rank)] != all[0]) different.push_back(rank);

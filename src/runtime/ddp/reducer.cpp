@@ -40,7 +40,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, Reduce
   const DeviceType device = options_.stream ? DeviceType::cuda : DeviceType::cpu;
   for (const DataType type : kDataTypes) {
     const std::size_t count = layout_.arena_count(type);
-    if (count > 0) arenas_[static_cast<std::size_t>(type)] = group.allocate(count, type, device);
+    if (count > 0) (*arenas_)[static_cast<std::size_t>(type)] = group.allocate(count, type, device);
   }
   if (options_.stream) gpu_.emplace(group.core_->backend().side_stream(), *options_.stream);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -58,7 +58,7 @@ Reducer::~Reducer() {
   if (std::uncaught_exceptions() > 0) {
     // Peers may never answer a rank that leaves; the exception must be heard all the same. Reductions that are still
     // under way keep the memory, and the hook's own, until they end.
-    const auto memory = std::make_shared<decltype(arenas_)>(std::move(arenas_));
+    const std::shared_ptr<Arenas> memory = arenas_;
     for (UnderWay& bucket : under_way_) {
       for (Work& work : bucket.communication.works) work.then([memory, hook = options_.hook](const Error*) {});
     }
@@ -101,7 +101,7 @@ void Reducer::broadcast_values(std::span<const Tensor> parameters) {
   };
   for (std::size_t i = 0; i < parameters.size(); ++i) copy(gradients_[i].data, parameters[i].data);
   std::vector<Work> works;
-  for (const Memory& memory : arenas_) {
+  for (const Memory& memory : *arenas_) {
     if (memory.buffer().count == 0) continue;
     works.push_back(group_.broadcast(memory, 0, {.timeout = {}, .name = "parameters", .stream = {}}));
   }
@@ -113,7 +113,7 @@ void Reducer::broadcast_values(std::span<const Tensor> parameters) {
 }
 
 void Reducer::zero() {
-  for (const Memory& memory : arenas_) {
+  for (const Memory& memory : *arenas_) {
     if (memory.buffer().count > 0) group_.zero(memory, options_.stream);
   }
 }
@@ -132,7 +132,7 @@ bool Reducer::mark_ready(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   if (!tracker_.mark(parameter)) return false;
-  used_[parameter] = 1;
+  used_[parameter] = used;
   if (!rebuilt_) marked_[parameter] = Clock::now();
   if (step_.synchronizes) start(tracker_.complete_buckets());
   return true;
@@ -186,6 +186,16 @@ void Reducer::finish() {
   tracker_.begin();
 }
 
+void Reducer::abandon() {
+  for (UnderWay& bucket : under_way_) {
+    for (Work& work : bucket.communication.works) work.wait();
+  }
+  const std::lock_guard lock(mutex_);
+  under_way_.clear();
+  std::fill(used_.begin(), used_.end(), 0);
+  tracker_.begin();
+}
+
 void Reducer::wait_for_buckets(std::size_t buckets) {
   for (std::size_t i = 0; i < buckets; ++i) {
     UnderWay& bucket = under_way_[i];
@@ -220,10 +230,15 @@ void Reducer::zero_unused() {
 }
 
 void Reducer::find_unused() {
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    if (used_[i] == none && has_gradient && has_gradient(i)) used_[i] = kept;
+  }
   group_.all_reduce(used_, ReduceOp::max, {.timeout = {}, .name = "which parameters were used", .stream = {}}).wait();
   unused_.clear();
+  dropped_.clear();
   for (std::size_t i = 0; i < used_.size(); ++i) {
-    if (used_[i] == 0) unused_.push_back(i);
+    if (used_[i] != used) unused_.push_back(i);
+    if (used_[i] == none) dropped_.push_back(i);
   }
   std::fill(used_.begin(), used_.end(), 0);
 }

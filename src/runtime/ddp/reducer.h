@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,11 +50,14 @@ class Reducer {
 
   const Tensor& gradient(std::size_t parameter) const { return gradients_.at(parameter); }
   // The gradients of a type with the padding between; empty if there are none.
-  Buffer arena(DataType type) const { return arenas_[static_cast<std::size_t>(type)].buffer(); }
+  Buffer arena(DataType type) const { return (*arenas_)[static_cast<std::size_t>(type)].buffer(); }
   std::span<const Tensor> gradients() const { return gradients_; }
   std::span<const Bucket> buckets() const { return plan_; }
   std::span<const ParameterSize> sizes() const { return sizes_; }
   const GradientLayout& layout() const { return layout_; }
+
+  // Of the gradients, which live as long as it.
+  std::shared_ptr<void> memory() const { return arenas_; }
 
   void zero();
   // Collective: gives every rank rank 0's values, through the gradients' memory, which is of zeros afterwards. In host
@@ -77,9 +81,16 @@ class Reducer {
   // waits for all buckets.
   void finish();
 
+  // Ends the step as if it had not begun, when what is under way has ended.
+  void abandon();
+
   // The parameters that no rank has used since the synchronised step before the last one. Only where unused ones are
   // allowed.
   const std::vector<std::size_t>& unused() const { return unused_; }
+  // Of them those for which no rank has a gradient (has_gradient).
+  const std::vector<std::size_t>& dropped() const { return dropped_; }
+  // Whether this rank's framework has a gradient for a parameter that is not used. Null: it has none.
+  std::function<bool(std::size_t parameter)> has_gradient;
 
   // On a GPU: of the steps that it has completed.
   const StepStatistics& statistics();
@@ -115,15 +126,18 @@ class Reducer {
   const ReducerOptions options_;
   std::vector<ParameterSize> sizes_;
   GradientLayout layout_;
-  std::array<Memory, kDataTypes.size()> arenas_;
+  using Arenas = std::array<Memory, kDataTypes.size()>;
+  const std::shared_ptr<Arenas> arenas_ = std::make_shared<Arenas>();
   std::vector<Tensor> gradients_;  // by parameter
   std::vector<Bucket> plan_;
   std::vector<BucketViews> views_;  // by bucket
   bool rebuilt_ = false;
 
   StepPlan step_;
+  enum Use : std::uint8_t { none, kept, used };
   std::vector<std::uint8_t> used_;  // by parameter: on this rank since the last synchronised step
   std::vector<std::size_t> unused_;
+  std::vector<std::size_t> dropped_;
   StepStatistics statistics_;
   Clock::time_point step_began_;  // the end of the last finish()
 

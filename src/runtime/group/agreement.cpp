@@ -67,17 +67,17 @@ std::string find_fault(std::span<const Tensor> tensors) {
   return "";
 }
 
-std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t hash) {
+std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t hash, const char* what) {
   std::vector<std::int64_t> mine = {static_cast<std::int64_t>(hash)};
   std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(all, mine).wait();
+  group.all_gather(all, mine, {.timeout = {}, .name = what, .stream = {}}).wait();
   return all;
 }
 
-std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text) {
+std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text, const char* what) {
   base::Fnv1a64 hash;
   hash.update(text);
-  const std::vector<std::int64_t> all = gather_hashes(group, hash.value());
+  const std::vector<std::int64_t> all = gather_hashes(group, hash.value(), what);
   if (std::all_of(all.begin(), all.end(), [&](std::int64_t other) { return other == all[0]; })) return std::nullopt;
 
   const std::vector<std::string> texts = group.all_gather_bytes(text);

@@ -14,7 +14,7 @@ std::vector<std::optional<std::string>> told(const std::vector<std::string>& tex
   std::vector<std::optional<std::string>> result(texts.size());
   GlooRanks(static_cast<int>(texts.size())).all_succeed([&](GlooRanks::Rank& self) {
     const auto rank = static_cast<std::size_t>(self.rank());
-    result[rank] = first_disagreement(self.group(), texts[rank]);
+    result[rank] = first_disagreement(self.group(), texts[rank], "texts");
   });
   return result;
 }

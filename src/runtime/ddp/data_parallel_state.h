@@ -1,0 +1,80 @@
+// What a DistributedDataParallel holds.
+#pragma once
+
+#include <ddp/distributed_data_parallel.h>
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/ddp/parameter_shards.h"
+#include "runtime/ddp/reducer.h"
+
+namespace ddp {
+
+[[noreturn]] void refuse(const std::string& what);
+bool is_on_gpu(std::span<const Tensor> parameters);
+ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options);
+
+class DistributedDataParallel::Implementation {
+ public:
+  Implementation(ProcessGroup& group_, std::vector<Tensor> parameters_, DataParallelOptions options)
+      : group(group_),
+        parameters(std::move(parameters_)),
+        buffers(std::move(options.buffers)),
+        frozen(std::move(options.frozen)),
+        stream(options.stream),
+        reducer(group, parameters, reducer_options(parameters, options)) {
+    if (!options.shard_optimizer) return;
+    shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
+  }
+
+  void require_parameter(std::size_t index, const char* function) const {
+    if (index < parameters.size()) return;
+    refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
+  }
+
+  // Only steps that have not begun follow it.
+  void plan() {
+    const bool synchronizes = window_synchronizes && no_sync_levels == 0 && !is_local;
+    if (!reducer.began()) reducer.plan_step({synchronizes, 1.0 / (divisor * static_cast<double>(window_steps))});
+  }
+
+  void require_host(const char* function) const {
+    if (!is_on_gpu(parameters)) return;
+    throw Error(ErrorKind::unavailable, std::string(function) +
+                                            ": works on gradients in host memory, and these are in GPU memory. Do it "
+                                            "with kernels, or with your GPU library, on all gradient(i)");
+  }
+
+  std::vector<Buffer> owned_gradients() const;
+  double sum_over_ranks(double value, const char* name) const;
+
+  ProcessGroup& group;
+  const std::vector<Tensor> parameters;
+  const std::vector<Tensor> buffers;
+  const std::vector<Tensor> frozen;
+  void* const stream;  // of what is in GPU memory
+  Reducer reducer;
+  std::optional<ParameterShards> shards;  // with shard_optimizer
+  std::exception_ptr failure;             // of a finish(): the object is of no use after it
+
+  std::function<void()> step_ended;
+  JoinState join;
+  bool is_shadow = false;  // the step that is ending is another rank's
+  int no_sync_levels = 0;
+  bool is_local = false;
+  bool has_window = false;
+  double divisor = group.size();
+  bool window_synchronizes = true;
+  std::int64_t window_steps = 1;
+
+  std::int64_t finished_steps = 0;
+  // Since zero_gradients() or the last synchronised step.
+  std::int64_t local_steps = 0;
+  bool is_synchronized = false;
+};
+
+}  // namespace ddp

@@ -1,0 +1,227 @@
+// What programs do to libtorch modules that are wrapped, on two ranks: every case as its own small training.
+#include <ddp/ddp.h>
+#include <ddp/torch.h>
+
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "support/require.h"
+
+using ddp::test::require;
+using Tensor = torch::Tensor;
+
+namespace {
+
+struct BranchesImpl : torch::nn::Module {
+  BranchesImpl() {
+    for (const char* name : {"a", "b", "c"}) register_parameter(name, torch::zeros({2}));
+  }
+  Tensor forward(const std::string& uses) {
+    Tensor sum = torch::zeros({});
+    for (const char name : uses) sum = sum + named_parameters()[std::string(1, name)].sum();
+    return sum;
+  }
+};
+TORCH_MODULE(Branches);
+
+struct NormalisedImpl : torch::nn::Module {
+  NormalisedImpl() {
+    register_module("norm", norm);
+    register_module("linear", linear);
+  }
+  Tensor forward(const Tensor& x) { return linear(norm(x)); }
+  torch::nn::BatchNorm1d norm{3};
+  torch::nn::Linear linear{3, 1};
+};
+TORCH_MODULE(Normalised);
+
+ddp::DataParallelOptions finding_unused() {
+  ddp::DataParallelOptions options;
+  options.find_unused = true;
+  return options;
+}
+
+bool has(const Tensor& gradient, double value) {
+  return gradient.defined() && (gradient - value).abs().max().item<double>() < 1e-6;
+}
+
+template <typename Deed>
+void expect(const std::string& words, const Deed& deed) {
+  try {
+    deed();
+  } catch (const ddp::Error& error) {
+    require(std::string(error.what()).find(words) != std::string::npos, error.what());
+    return;
+  }
+  require(false, "no error with: " + words);
+}
+
+// What this rank did not use and another did has the mean; what nobody used is left as it is.
+void unused_parameters(ddp::ProcessGroup& world, bool set_to_none) {
+  ddp::torch::DistributedDataParallel net(world, Branches(), finding_unused());
+  for (int step = 0; step < 3; ++step) {
+    for (Tensor& parameter : net->parameters()) {
+      if (set_to_none) parameter.mutable_grad().reset();
+      if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+    }
+    net.forward(world.rank() == 0 ? "a" : "b").backward();
+    const auto parameters = net->named_parameters();
+    require(has(parameters["a"].grad(), 0.5) && has(parameters["b"].grad(), 0.5), "no mean");
+    require(!parameters["c"].grad().defined(), "a gradient of what nobody used");
+  }
+  net.forward("abc").backward();
+  net->named_parameters()["c"].mutable_grad().zero_();
+  net.forward("a").backward();
+  require(has(net->named_parameters()["c"].grad(), 0), "a gradient that was zeroed in place has gone");
+}
+
+void join_with_unused(ddp::ProcessGroup& world) {
+  ddp::torch::DistributedDataParallel net(world, Branches(), finding_unused());
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  ddp::Join join(net.data_parallel(), [&] { optimizer.step(); });
+  for (int step = 0; step < 1 + 3 * world.rank(); ++step) {
+    for (Tensor& parameter : net->parameters()) parameter.mutable_grad().reset();
+    join.begin_step();
+    net.forward(step % 2 == 0 ? "a" : "b").backward();
+    optimizer.step();
+  }
+  for (Tensor& parameter : net->parameters()) parameter.mutable_grad().reset();
+  join.finish();
+  net.data_parallel().verify_parameters();
+}
+
+// forward() gives all ranks rank 0's buffers, but a rank without data has no forward().
+void join_with_buffers(ddp::ProcessGroup& world) {
+  ddp::torch::DistributedDataParallel net(world, Normalised());
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  {
+    ddp::Join join(net.data_parallel(), [&] { optimizer.step(); });
+    for (int step = 0; step < 2 + world.rank(); ++step) {
+      join.begin_step();
+      optimizer.zero_grad();
+      net.forward(torch::randn({4, 3}) + world.rank()).sum().backward();
+      optimizer.step();
+    }
+    join.finish();
+  }
+  net.data_parallel().verify_parameters();
+  net.forward(torch::randn({4, 3})).sum().backward();
+}
+
+void other_memory(ddp::ProcessGroup& world) {
+  ddp::torch::DistributedDataParallel net(world, Branches());
+  std::stringstream saved;
+  torch::save(net.module(), saved);
+  torch::load(net.module(), saved);
+  net.forward(world.rank() == 0 ? "abc" : "aabbcc").backward();
+  require(has(net->named_parameters()["a"].grad(), 1.5), "load: no mean");
+  net->named_parameters()["a"].set_data(torch::ones({2}));
+  net->zero_grad();
+  net.forward(world.rank() == 0 ? "abc" : "aabbcc").backward();
+  require(has(net->named_parameters()["a"].grad(), 1.5), "set_data: no mean");
+  require(has(net->named_parameters()["a"].detach(), 1), "set_data: lost");
+  net.data_parallel().verify_parameters();
+  net->to(torch::kDouble);
+  expect("Wrap it after to()", [&] { net.forward("abc"); });
+}
+
+void late_parameters(ddp::ProcessGroup& world) {
+  ddp::torch::DistributedDataParallel net(world, Branches());
+  net->register_parameter("d", torch::zeros({1}));
+  expect("'d' is trained, and was not", [&] { net.forward("abc"); });
+}
+
+// What outlives the wrapper may be used on, also wrapped again.
+void outlived(ddp::ProcessGroup& world) {
+  Branches module;
+  torch::optim::SGD optimizer(module->parameters(), 0.1);
+  for (int round = 0; round < 3; ++round) {
+    {
+      ddp::torch::DistributedDataParallel net(world, module);
+      net.forward(world.rank() == 0 ? "abc" : "aabbcc").backward();
+      require(has(module->named_parameters()["b"].grad(), 1.5), "no mean");
+    }
+    optimizer.step();
+    module->zero_grad();
+    module->forward("a").backward();
+    for (Tensor& parameter : module->parameters()) parameter.mutable_grad().zero_();
+  }
+}
+
+// An exception in the middle of backward, caught on all ranks.
+struct Fails : torch::autograd::Function<Fails> {
+  static Tensor forward(torch::autograd::AutogradContext*, Tensor x) { return x.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list) {
+    throw std::runtime_error("no memory");
+  }
+};
+
+void failed_backward(ddp::ProcessGroup& world, bool synchronises) {
+  ddp::torch::DistributedDataParallel net(world, Branches());
+  for (int step = 0; step < 2; ++step) {
+    {
+      std::unique_ptr<ddp::NoSync> local;
+      if (!synchronises) local.reset(new ddp::NoSync(net.no_sync()));
+      bool failed = false;
+      try {
+        (net.forward("c") + Fails::apply(net->named_parameters()["a"]).sum()).backward();
+      } catch (const std::runtime_error&) {
+        failed = true;
+      }
+      require(failed, "backward did not fail");
+    }
+    net->zero_grad();
+    net.forward(world.rank() == 0 ? "abc" : "aabbcc").backward();
+    require(has(net->named_parameters()["c"].grad(), 1.5), "no mean after a step that failed");
+  }
+}
+
+void refused(ddp::ProcessGroup& world) {
+  struct OneImpl : torch::nn::Module {
+    explicit OneImpl(const Tensor& tensor) { register_parameter("w", tensor); }
+  };
+  const auto wrap = [&](const Tensor& tensor) {
+    ddp::torch::ModuleReducer reducer(world, std::make_shared<OneImpl>(tensor), {});
+  };
+  expect("'w' is not contiguous", [&] { wrap(torch::zeros({2, 3}).t()); });
+  expect("'w' is of type", [&] { wrap(torch::zeros({2}, torch::kComplexFloat)); });
+}
+
+}  // namespace
+
+int main() {
+  try {
+    torch::set_num_threads(1);
+    ddp::ProcessGroup world = ddp::init();
+    const std::pair<const char*, std::function<void()>> cases[] = {
+        {"unused, zeroed", [&] { unused_parameters(world, false); }},
+        {"unused, none", [&] { unused_parameters(world, true); }},
+        {"join with unused", [&] { join_with_unused(world); }},
+        {"join with buffers", [&] { join_with_buffers(world); }},
+        {"other memory", [&] { other_memory(world); }},
+        {"late parameters", [&] { late_parameters(world); }},
+        {"outlived", [&] { outlived(world); }},
+        {"failed backward", [&] { failed_backward(world, true); }},
+        {"failed backward in no_sync", [&] { failed_backward(world, false); }},
+        {"refused", [&] { refused(world); }},
+    };
+    for (const auto& [name, run] : cases) {
+      try {
+        run();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s: %s\n", world.rank(), name, error.what());
+        return 1;
+      }
+    }
+    world.finalize();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
