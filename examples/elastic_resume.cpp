@@ -9,6 +9,7 @@
 // of ranks the result is the same, bit by bit, however often it was interrupted.
 #include <ddp/ddp.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -27,6 +28,13 @@ struct Options {
   bool background = false;
 };
 
+std::int64_t number(const std::string& name, const std::string& value) {
+  std::int64_t result = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
+  if (error == std::errc() && end == value.data() + value.size() && result >= 1) return result;
+  throw std::runtime_error(name + " wants a number of 1 or more, not " + value);
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -35,19 +43,17 @@ Options parse(int argc, char** argv) {
       options.background = true;
       continue;
     }
+    if (name != "--directory" && name != "--steps" && name != "--save-every") {
+      throw std::runtime_error("unknown option " + name +
+                               ": elastic_resume --directory DIR [--steps N] [--save-every N] [--background]");
+    }
     if (i + 1 == argc) throw std::runtime_error(name + " wants a value");
     const std::string value = argv[++i];
-    if (name == "--directory")
-      options.directory = value;
-    else if (name == "--steps")
-      options.steps = std::stoll(value);
-    else if (name == "--save-every")
-      options.save_every = std::stoll(value);
-    else
-      throw std::runtime_error("unknown option " + name + " (--directory, --steps, --save-every, --background)");
+    if (name == "--directory") options.directory = value;
+    if (name == "--steps") options.steps = number(name, value);
+    if (name == "--save-every") options.save_every = number(name, value);
   }
   if (options.directory.empty()) throw std::runtime_error("want --directory, where the checkpoints are kept");
-  if (options.save_every < 1) throw std::runtime_error("--save-every is 1 or more");
   return options;
 }
 

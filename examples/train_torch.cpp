@@ -62,7 +62,8 @@ torch::Tensor read_idx(const std::string& path, std::uint32_t magic) {
     file.read(reinterpret_cast<char*>(bytes), 4);
     return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
   };
-  if (!file || word() != magic) throw std::runtime_error("cannot read " + path + ": no IDX file of the expected kind");
+  if (!file) throw std::runtime_error("cannot open " + path);
+  if (word() != magic) throw std::runtime_error("cannot read " + path + ": no IDX file of the expected kind");
   std::vector<std::int64_t> sizes;
   for (std::uint32_t i = 0; i < (magic & 0xffU); ++i) sizes.push_back(word());
   torch::Tensor result = torch::empty(sizes, torch::kByte);

@@ -37,7 +37,10 @@ class DDP_EXPORT LocalSgd {
   // Collective. The mean of the parameters over all ranks, on all ranks.
   void average(CallSite site = CallSite::current());
 
-  // For checkpoints: "local_sgd", the steps so far. Call follow() after it was loaded.
+  // For checkpoints: "local_sgd", the steps so far. Call follow() after it was loaded. Save after average(): a
+  // checkpoint holds one copy of what all ranks have alike, and between averages parameters are each rank's own. An
+  // optimizer's moments are so always; those that one rank wrote are everybody's afterwards, and the training is not
+  // the same bit by bit.
   Tensor state() { return {"local_sgd", steps_, {1}}; }
   void follow();
 

@@ -15,10 +15,13 @@
 namespace ddp::torch {
 
 // Averages the gradients of a module's parameters over all ranks while backward() runs; when backward() returns, every
-// .grad() holds the mean. The gradients live in the buckets, so nothing is copied, as long as the optimizer zeroes them
-// in place; one that drops them (set to none) costs a copy a step. Parameters are f16, bf16, f32 or f64 in host memory;
-// every one that requires a gradient must get one in each backward, but with find_unused or static_graph: one that no
-// rank used then has no .grad() after backward, as in PyTorch. The group must outlive it. One thread.
+// .grad() holds the mean. The gradients live in the buckets, so nothing is copied after the first step, as long as the
+// optimizer zeroes them in place; one that drops them (set to none) costs a copy a step. Parameters are f16, bf16, f32
+// or f64, contiguous, in host memory; every one that requires a gradient must get one in each backward, but with
+// find_unused or static_graph: one that no rank used keeps the .grad() that it had, or none, alike on all ranks.
+// Parameters may get new values and other memory meanwhile (torch::load), but no other type or shape. After an
+// exception in backward the next forward() gives the step up (DistributedDataParallel::abandon_step). The module may
+// outlive it; the group must. One thread.
 class DDP_EXPORT ModuleReducer {
  public:
   // Collective: checks that all ranks have the same parameters (frozen ones, too) and buffers, and gives every rank

@@ -197,7 +197,10 @@ std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
   };
   const auto root = std::find_if(verdicts.begin(), verdicts.end(), is_root);
   if (root == verdicts.end()) {
+    std::set<int> culprits;
+    for (const Verdict& verdict : verdicts) culprits.insert(verdict.culprits.begin(), verdict.culprits.end());
     verdicts.front().kind = VerdictKind::each_other;
+    verdicts.front().culprits.assign(culprits.begin(), culprits.end());
     return verdicts.front();
   }
   if (root->kind == VerdictKind::not_called) {

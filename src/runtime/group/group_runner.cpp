@@ -166,7 +166,9 @@ void GroupRunner::fail(const Call& call, const Error& error) {
     if (host_) host_->say_failed();
     backend_->abort();
   }
-  const OperationError failure(told.kind(), describe(call) + ": " + told.what(), told.peer(), identify(call));
+  // A difference names both places.
+  const std::string place = told.kind() == ErrorKind::mismatch ? "" : place_in_program(call.site.file, call.site.line);
+  const OperationError failure(told.kind(), describe(call) + ": " + told.what() + place, told.peer(), identify(call));
   // So that the launcher can tell a victim from the rank that failed first. What was aborted was so because of
   // something else.
   if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what());

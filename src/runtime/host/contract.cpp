@@ -21,10 +21,6 @@ void cut_to(std::array<char, N>& place, std::string_view text, bool last) {
   place[length] = '\0';
 }
 
-std::string place_in_program(const char* file, int line) {
-  return *file == '\0' ? "" : " (" + std::string(file) + ":" + std::to_string(line) + ")";
-}
-
 std::string describe(const CallRecord& record) {
   Call call;
   call.operation = static_cast<Operation>(record.operation);
@@ -42,6 +38,10 @@ CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t seq
 }
 
 }  // namespace
+
+std::string place_in_program(const char* file, int line) {
+  return *file == '\0' ? "" : " (" + std::string(file) + ":" + std::to_string(line) + ")";
+}
 
 std::string describe_with_place(const Call& call) {
   return describe(call) + place_in_program(call.site.file, call.site.line);

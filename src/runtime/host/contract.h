@@ -13,6 +13,9 @@ namespace ddp {
 // Shows this rank's call to its peers. Once a call, in the order of their numbers.
 void show_call(HostGroup& host, const Call& call);
 
+// " (train.cpp:88)", or nothing where that is not known.
+std::string place_in_program(const char* file, int line);
+
 // What messages say of a call and its place in the program.
 std::string describe_with_place(const Call& call);
 

@@ -127,3 +127,40 @@ TEST_CASE("what the library calls for the program is shown at the program's own 
     }
   });
 }
+
+TEST_CASE("a step that failed is given up by all ranks and the next one is whole") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    MixedModel model;
+    DistributedDataParallel data_parallel(self.group(), model.parameters, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    data_parallel.abandon_step();  // there is none
+    for (int step = 0; step < 3; ++step) {
+      fill_gradient(data_parallel, 2, 9.0);
+      data_parallel.mark_ready(2);  // is under way
+      expect_error(ErrorKind::invalid_argument, {"abandon_step"}, [&] { data_parallel.zero_gradients(); });
+      data_parallel.abandon_step();
+      expect_error(ErrorKind::invalid_argument, {"there was no finish()"},
+                   [&] { data_parallel.require_synchronized("step"); });
+      data_parallel.zero_gradients();
+      for (const std::size_t i : {0, 1}) fill_gradient(data_parallel, i, static_cast<float>(self.rank()));
+      fill_gradient(data_parallel, 2, 1.0);
+      for (const std::size_t i : {2, 1, 0}) data_parallel.mark_ready(i);
+      data_parallel.finish();
+      require_gradient(data_parallel, 0, 0.5F);
+      require_gradient(data_parallel, 2, 1.0);
+    }
+  });
+}
+
+TEST_CASE("a rank that gives up a step alone is told from one that ends it") {
+  RankThreads(make_cpu_backend, 2)
+      .all_fail(ErrorKind::mismatch, {"a step that is given up"}, [](RankThreads::Rank& self) {
+        MixedModel model;
+        DistributedDataParallel data_parallel(self.group(), model.parameters,
+                                              {.first_bucket_bytes = 1, .bucket_bytes = 1});
+        data_parallel.mark_ready(2);
+        if (self.rank() == 0) data_parallel.abandon_step();
+        data_parallel.mark_ready(1);
+        data_parallel.mark_ready(0);
+        data_parallel.finish();
+      });
+}

@@ -175,7 +175,9 @@ TEST_CASE("there is one window at a time") {
     expect_error(ErrorKind::invalid_argument, {"accumulate", "there is a window already"},
                  [&] { static_cast<void>(data_parallel.accumulate(2)); });
   }
-  const Accumulation another = data_parallel.accumulate(3);
+  Accumulation another = data_parallel.accumulate(3);
+  const NoSync local = data_parallel.no_sync();
+  expect_error(ErrorKind::invalid_argument, {"within no_sync()"}, [&] { another.begin(); });
 }
 
 TEST_CASE("gradients are clipped by their common norm") {

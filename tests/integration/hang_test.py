@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""hang_test.py BIN_DIR: jobs that hang, or only look as if they did: the verdict, the culprit, the place, the exit code."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1])
+SOURCE = "hanging_worker.cpp"
+
+
+class Run:
+    def __init__(self, *words: str, timeout: int = 6, ranks: int = 3, program: tuple = ()):
+        self.folder = tempfile.TemporaryDirectory()
+        self.log = pathlib.Path(self.folder.name) / "events"
+        self.began = time.monotonic()
+        command = [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--hang-timeout={timeout}", f"--event-log={self.log}",
+                   *[word for word in words if word.startswith("-")],
+                   *(program or (BIN / "hanging_worker", *[word for word in words if not word.startswith("-")]))]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def events(self, state: str) -> list[dict]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [event["stall"] for event in map(json.loads, lines) if event["event"] == "hang" and event["state"] == state]
+
+    def until(self, state: str) -> dict:
+        while not self.events(state):
+            assert time.monotonic() < self.began + 60 and self.process.poll() is None, (state, self.process.poll())
+            time.sleep(0.02)
+        return self.events(state)[0]
+
+    def pids(self) -> dict[int, int]:
+        events = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return {event["rank"]: event["pid"] for event in events if event["event"] == "worker_started"}
+
+    def end(self, code: int) -> str:
+        out, err = self.process.communicate(timeout=60)
+        assert self.process.returncode == code, (self.process.returncode, out, err)
+        self.seconds = time.monotonic() - self.began
+        return err
+
+
+def hangs(kind: str, code: str, culprits: list[int], *words: str, step: int = 20) -> None:
+    run = Run(kind, str(step), *words)
+    err = run.end(124)
+    stall = run.events("hung")[0]
+    assert stall["code"] == code and stall["culprits"] == culprits, stall
+    assert f"[{code} " in err, err
+    if culprits:
+        assert re.search(rf"rank 1 \(pid \d+\): .*{SOURCE}:\d+", err), err
+    assert 5.5 < stall["age_seconds"] < 8, stall
+    for pid in run.pids().values():
+        assert not os.path.exists(f"/proc/{pid}"), pid
+
+
+FAULTS = [("pause", "DDP-H03", [1]), ("spin", "DDP-H03", [1]), ("section", "DDP-H03", [1]),
+          ("everybody", "DDP-H08", []), ("pair", "DDP-H06", [0, 1])]
+
+
+def before_the_first_step_there_is_more_time() -> None:
+    run = Run("pause", "2", timeout=2)
+    run.end(124)
+    stall = run.events("hung")[0]
+    assert stall["limit_seconds"] == 12 and "first steps" in stall["why_limit"], stall
+
+
+def a_stopped_rank_is_told_and_left_alone() -> None:
+    run = Run("stop", timeout=6)
+    began = time.monotonic()
+    stopped = run.until("stopped")
+    assert stopped["culprits"] == [1] and stopped["code"] == "DDP-H02", stopped
+    assert time.monotonic() - began < 3, "it took long to see"
+    time.sleep(8)
+    assert run.process.poll() is None and not run.events("stalled"), run.events("stalled")
+    os.kill(run.pids()[1], signal.SIGCONT)
+    err = run.end(0)
+    assert len(run.events("resumed")) == 1, err
+
+
+def a_launcher_that_was_stopped_has_seen_nothing() -> None:
+    run = Run("slow", timeout=9)
+    run.until("stalled")
+    os.kill(run.process.pid, signal.SIGSTOP)
+    guardian_child = int(subprocess.run(["pgrep", "-P", str(run.process.pid)], capture_output=True, text=True).stdout.split()[0])
+    os.kill(guardian_child, signal.SIGSTOP)
+    time.sleep(12)
+    for pid in (guardian_child, run.process.pid):
+        os.kill(pid, signal.SIGCONT)
+    run.end(0)
+
+
+def slow_is_told_and_goes_on() -> None:
+    run = Run("slow", timeout=60)
+    err = run.end(0)
+    assert "DDP-H03" in err and "it goes on: all_reduce" in err, err
+    assert not run.events("hung")
+
+
+def more_time_is_given() -> None:
+    run = Run("extend", timeout=2)
+    time.sleep(6)
+    assert run.process.poll() is None and not run.events("hung")
+    run.process.terminate()
+    run.end(-signal.SIGTERM)
+
+
+def warnings_end_nothing() -> None:
+    run = Run("pause", "--hang-action=warn", timeout=6)
+    run.until("hung")
+    assert run.process.poll() is None
+    assert run.events("hung")[0]["ends_job"] is False
+    run.process.terminate()
+    run.end(-signal.SIGTERM)
+
+
+def a_silent_program_is_ended_only_if_somebody_asked() -> None:
+    run = Run(timeout=6, program=("sleep", "1000"))
+    err = run.end(124)
+    assert run.events("hung")[0]["code"] == "DDP-H08" and "does not show its collectives" in err, err
+    printing = Run(timeout=6, program=("sh", "-c", "for i in 1 2 3 4; do sleep 3; echo $i; done"))
+    printing.end(0)
+    assert not printing.events("hung"), printing.events("hung")
+
+
+def off_is_off() -> None:
+    run = Run("slow", timeout=0)
+    err = run.end(0)
+    assert "DDP-H" not in err, err
+
+
+TESTS = [before_the_first_step_there_is_more_time, a_stopped_rank_is_told_and_left_alone,
+         a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing,
+         a_silent_program_is_ended_only_if_somebody_asked, off_is_off]
+# They wait, most of the time.
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    running = {pool.submit(hangs, *fault): fault[0] for fault in FAULTS}
+    running |= {pool.submit(test): test.__name__ for test in TESTS}
+    for done in concurrent.futures.as_completed(running):
+        done.result()
+        print(f"{running[done]}: well", flush=True)

@@ -1,0 +1,60 @@
+// hanging_worker KIND [STEP]: ranks all-reduce again and again; from STEP on rank 1 does what KIND says. For
+// integration/hang_test.py.
+#include <ddp/ddp.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+void misbehave(const std::string& kind) {
+  if (kind == "pause") ::pause();
+  if (kind == "stop") {
+    std::raise(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // the launcher looks once a second
+  }
+  if (kind == "spin") {
+    for (volatile bool forever = true; forever;) {
+    }
+  }
+  if (kind == "section") {
+    const ddp::Section section(ddp::Phase::evaluation, "validation set");
+    ::pause();
+  }
+  if (kind == "extend") {
+    ddp::extend(std::chrono::seconds(1000));
+    ::pause();
+  }
+  if (kind == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(8500));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string kind = argc > 1 ? argv[1] : "";
+  const int step_of_fault = argc > 2 ? std::atoi(argv[2]) : 20;
+  ddp::ProcessGroup world = ddp::init();
+  std::vector<int> both = {0, 1};
+  std::optional<ddp::ProcessGroup> pair;
+  if (kind == "pair" && world.rank() < 2) pair.emplace(world.new_group(both, "pair"));
+  std::vector<float> values(1024);
+  for (int step = 0; step < 40; ++step) {
+    if (step == step_of_fault && world.rank() == 1) misbehave(kind);
+    if (step == step_of_fault && kind == "everybody") ::pause();
+    // Long enough for the launcher to see that it goes on.
+    if (step == step_of_fault + 10 && kind == "slow") std::this_thread::sleep_for(std::chrono::seconds(2));
+    // Rank 0 waits for rank 1 in one group, and rank 1 for rank 0 in the other.
+    if (step == step_of_fault && kind == "pair" && world.rank() == 0) pair->barrier().wait();
+    world.all_reduce(values, ddp::ReduceOp::sum, {.timeout = {}, .name = "bucket 0", .stream = {}}).wait();
+  }
+  if (world.rank() == 0) std::puts("done");
+  world.finalize();
+}
