@@ -15,8 +15,8 @@ bool is_in_section(const BoardView& board) {
   return board.phase == "evaluation" || board.phase == "checkpoint" || board.phase == "data loading";
 }
 
-bool is_conclusive(VerdictKind kind) {
-  return kind == VerdictKind::different_call || kind == VerdictKind::different_arguments || kind == VerdictKind::ended;
+bool is_difference(VerdictKind kind) {
+  return kind == VerdictKind::different_call || kind == VerdictKind::different_arguments;
 }
 
 const RankView& view_of(std::span<const RankView> ranks, int rank) {
@@ -117,9 +117,16 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed, 
 
 void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news) {
   std::set<int> now_stopped;
+  std::map<int, ProcessLook> traced;
   for (const RankView& rank : ranks) {
-    if (!rank.has_ended && rank.process && rank.process->is_stopped()) now_stopped.insert(rank.rank);
+    if (rank.has_ended || !rank.process || !rank.process->is_stopped()) continue;
+    // A tracer (strace) stops it for a moment, again and again; a debugger for long.
+    const auto before = traced_.find(rank.rank);
+    const bool is_passing = rank.process->state == 't' && (before == traced_.end() || before->second != *rank.process);
+    if (!is_passing) now_stopped.insert(rank.rank);
+    traced[rank.rank] = *rank.process;
   }
+  traced_ = std::move(traced);
   const auto add = [&](HangNews::Kind kind, const std::set<int>& from, const std::set<int>& without) {
     HangNews item;
     item.kind = kind;
@@ -167,14 +174,19 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) con
   const bool all_idle = std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
     return rank.has_ended || (is_idle(rank) && !is_in_section(rank.board));
   });
-  if (!all_idle || silence_ < limits::kHangFirstWord) return std::nullopt;
+  // Programs without the runtime that sleep are none of our business, unless somebody asked.
+  const bool concerns_us = plan_.is_users || std::any_of(ranks.begin(), ranks.end(),
+                                                         [](const RankView& rank) { return rank.board.is_written; });
+  if (!all_idle || !concerns_us || silence_ < limits::kHangFirstWord) return std::nullopt;
   return Verdict{};
 }
 
 HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<const RankView> ranks,
                                            std::uint64_t now) const {
-  if (is_conclusive(verdict.kind))
-    return {std::min<Nanoseconds>(limits::kHangConclusive, plan_.timeout), "it cannot go on"};
+  const auto at_most = [&](Nanoseconds time) { return std::min<Nanoseconds>(time, plan_.timeout); };
+  if (is_difference(verdict.kind)) return {at_most(limits::kHangConclusive), "it cannot go on"};
+  // What it sent last may be on its way still.
+  if (verdict.kind == VerdictKind::ended) return {at_most(limits::kHangFirstWord), "it will not come"};
   const auto any_culprit = [&](const auto& condition) {
     return std::any_of(verdict.culprits.begin(), verdict.culprits.end(),
                        [&](int rank) { return condition(view_of(ranks, rank)); });

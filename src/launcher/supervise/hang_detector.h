@@ -93,6 +93,7 @@ class HangDetector {
   Nanoseconds silence_{0};
   Nanoseconds since_evidence_ = limits::kHangEvidence;
   std::set<int> stopped_;
+  std::map<int, ProcessLook> traced_;  // at the last look at processes
   std::optional<Verdict> told_;
   int times_over_ = 0;  // that the limit of this stall was told to be over
   bool is_over_ = false;

@@ -190,6 +190,38 @@ TEST_CASE("a stopped rank is told within a second and stops the clocks") {
   CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed, Kind::stalled, Kind::hung});
 }
 
+TEST_CASE("a tracer that stops a rank again and again does not stop the clocks") {
+  Job job;
+  job.warm().call(0);
+  job.ranks[1].process->state = 't';
+  job.waking_rank = 1;
+  job.passes(10s);
+  CHECK(job.news.empty());
+  job.waking_rank = -1;  // now a debugger has it
+  job.passes(5s);
+  CHECK(job.kinds() == std::vector{Kind::stopped});
+}
+
+TEST_CASE("programs without the runtime that sleep are left alone unless somebody asked") {
+  for (const bool is_users : {true, false}) {
+    Job job({60s, is_users, HangAction::kill});
+    for (RankView& view : job.ranks) view.board = {};
+    job.passes(100s);
+    CHECK(job.news.empty() == !is_users);
+  }
+}
+
+TEST_CASE("a rank that has ended is not waited for long") {
+  Job job;
+  job.warm().call(0);
+  job.ranks[1].has_ended = true;
+  const auto began = job.now();
+  job.passes(10s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.news.back().second.verdict.kind == VerdictKind::ended);
+  CHECK(job.last_news_after(began) == Approx(5).margin(1.1));
+}
+
 TEST_CASE("what can never go on is not waited for") {
   Job job;
   job.warm();
