@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 #include <utility>
 
 namespace ddp::torch {
@@ -92,6 +93,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const ::torch::Tensor& parameter = parameters_[i].tensor;
       values_.push_back(parameter.detach());
+      known_.insert(parameter.unsafeGetTensorImpl());
       // A module may outlive its reducer, and keep the gradients.
       gradients_.push_back(::torch::from_blob(
           core.gradient(i).data, parameter.sizes(), [memory](void*) {}, parameter.options().requires_grad(false)));
@@ -117,15 +119,8 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
           }));
       accumulators_[i] = std::move(accumulator);
     }
-    for (const auto& [name, tensor] : parameters_of(*module_, true)) {
-      const bool is_known =
-          std::any_of(parameters_.begin(), parameters_.end(),
-                      [&, &tensor = tensor](const auto& known) { return known.tensor.is_same(tensor); });
-      if (is_known) continue;
-      throw Error(ErrorKind::invalid_argument,
-                  "'" + name +
-                      "' is trained, and was not when the module was wrapped: its gradient "
-                      "would not be averaged. Wrap the module again.");
+    for (const ::torch::Tensor& tensor : module_->parameters()) {
+      if (tensor.requires_grad() && !known_.contains(tensor.unsafeGetTensorImpl())) refuse_late_parameter();
     }
   }
 
@@ -145,6 +140,16 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   }
 
  private:
+  [[noreturn]] void refuse_late_parameter() const {
+    std::string names;
+    for (const auto& [name, tensor] : parameters_of(*module_, true)) {
+      if (!known_.contains(tensor.unsafeGetTensorImpl())) names += (names.empty() ? "'" : ", '") + name + "'";
+    }
+    throw Error(ErrorKind::invalid_argument, names +
+                                                 " is trained, and was not when the module was wrapped: its gradient "
+                                                 "would not be averaged. Wrap the module again.");
+  }
+
   // The parameter's values, back where they were when the module was wrapped.
   void take_back_memory(std::size_t index) {
     auto& [name, tensor] = parameters_[index];
@@ -186,6 +191,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
 
   std::shared_ptr<::torch::nn::Module> module_;
   std::vector<NamedParameter> parameters_;
+  std::unordered_set<const c10::TensorImpl*> known_;
   std::vector<::torch::Tensor> values_;     // the parameters' memory, whatever becomes of theirs
   std::vector<::torch::Tensor> gradients_;  // over the buckets
   std::vector<Accumulator> accumulators_;   // a parameter holds its own only weakly
