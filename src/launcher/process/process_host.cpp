@@ -142,12 +142,12 @@ class LinuxProcessHost : public ProcessHost {
 
   // The program is whoever writes the board; it may be a shell's child.
   static void look_at_processes(RankView& view, LookDepth depth) {
-    view.process = look_at_process(view.board.is_written ? view.board.writer : view.pid);
+    view.process = look_at_process(view.board.is_written ? view.board.writer : view.pid, depth == LookDepth::all);
     if (depth != LookDepth::all) return;
     std::vector<pid_t> tree = descendants(view.pid, {});
     tree.push_back(view.pid);
     for (const pid_t pid : tree) {
-      if (const auto look = look_at_process(pid)) view.tree_ticks += look->cpu_ticks;
+      if (const auto look = look_at_process(pid, false)) view.tree_ticks += look->cpu_ticks;
     }
   }
 

@@ -24,10 +24,10 @@ std::optional<ProcessLook> parse_process_stat(std::string_view stat) {
   return look;
 }
 
-std::optional<ProcessLook> look_at_process(pid_t pid) {
+std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits) {
   const std::string folder = "/proc/" + std::to_string(pid);
   auto look = parse_process_stat(base::read_file(folder + "/stat"));
-  if (!look) return look;
+  if (!look || !with_waits) return look;
   constexpr std::string_view kWaits = "\nvoluntary_ctxt_switches:\t";
   const std::string status = base::read_file(folder + "/status");
   if (const std::size_t at = status.find(kWaits); at != std::string::npos) {

@@ -24,7 +24,7 @@ struct ProcessLook {
 // The text of /proc/PID/stat. The second field may hold anything, spaces and brackets too.
 std::optional<ProcessLook> parse_process_stat(std::string_view stat);
 
-// Nothing if there is no such process.
-std::optional<ProcessLook> look_at_process(pid_t pid);
+// Nothing if there is no such process. `with_waits`: `waits` and `waits_in`, too, each of which is a file of its own.
+std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits);
 
 }  // namespace ddp::launcher

@@ -71,7 +71,7 @@ LookDepth HangDetector::depth() const {
 
 // Of a group in which somebody waits, or of all that shows life.
 HangDetector::Nanoseconds HangDetector::longest_wait() const {
-  Nanoseconds longest = silence_;
+  Nanoseconds longest = silence_concerns_us_ ? silence_ : Nanoseconds(0);
   for (const auto& [key, clock] : groups_) {
     if (clock.somebody_waits) longest = std::max(longest, clock.age);
   }
@@ -97,6 +97,9 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed, 
       clock.before = rank;
     }
   }
+  // Programs without the runtime that sleep are none of our business, unless somebody asked.
+  silence_concerns_us_ = plan_.is_users || std::any_of(ranks.begin(), ranks.end(),
+                                                       [](const RankView& rank) { return rank.board.is_written; });
   silence_ = any_life ? Nanoseconds(0) : silence_ + elapsed;
   for (auto& [key, seen] : groups) {
     GroupClock& clock = groups_[key];
@@ -174,10 +177,7 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) con
   const bool all_idle = std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
     return rank.has_ended || (is_idle(rank) && !is_in_section(rank.board));
   });
-  // Programs without the runtime that sleep are none of our business, unless somebody asked.
-  const bool concerns_us = plan_.is_users || std::any_of(ranks.begin(), ranks.end(),
-                                                         [](const RankView& rank) { return rank.board.is_written; });
-  if (!all_idle || !concerns_us || silence_ < limits::kHangFirstWord) return std::nullopt;
+  if (!all_idle || !silence_concerns_us_ || silence_ < limits::kHangFirstWord) return std::nullopt;
   return Verdict{};
 }
 

@@ -91,6 +91,7 @@ class HangDetector {
   std::map<int, RankClock> ranks_;
   Nanoseconds longest_pause_{0};
   Nanoseconds silence_{0};
+  bool silence_concerns_us_ = false;
   Nanoseconds since_evidence_ = limits::kHangEvidence;
   std::set<int> stopped_;
   std::map<int, ProcessLook> traced_;  // at the last look at processes

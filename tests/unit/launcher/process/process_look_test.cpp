@@ -28,8 +28,8 @@ TEST_CASE("what is no stat is nothing") {
 }
 
 TEST_CASE("a process can be looked at while it is there") {
-  const auto self = look_at_process(::getpid());
+  const auto self = look_at_process(::getpid(), true);
   REQUIRE(self);
   CHECK(self->state == 'R');
-  CHECK_FALSE(look_at_process(1 << 30));
+  CHECK_FALSE(look_at_process(1 << 30, false));
 }
