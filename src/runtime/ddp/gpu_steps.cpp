@@ -38,6 +38,13 @@ void GpuSteps::leave_finish(std::size_t bytes) {
   ended_buckets_ = 0;
 }
 
+void GpuSteps::abandon() {
+  join();
+  step_ = {};
+  step_.began = side_->mark(stream_);
+  ended_buckets_ = 0;
+}
+
 void GpuSteps::add_completed(StepStatistics& mean) {
   while (!left_.empty() && add_first(mean)) left_.pop_front();
 }

@@ -30,6 +30,9 @@ class GpuSteps {
   // After join(). `bytes`: that this rank gave to collectives in the step.
   void leave_finish(std::size_t bytes);
 
+  // The step does not count; the program's stream waits for what is under way.
+  void abandon();
+
   // Adds the steps that the GPU has completed since the last time.
   void add_completed(StepStatistics& mean);
 

@@ -193,6 +193,7 @@ void Reducer::abandon() {
   const std::lock_guard lock(mutex_);
   under_way_.clear();
   std::fill(used_.begin(), used_.end(), 0);
+  if (gpu_) gpu_->abandon();
   tracker_.begin();
 }
 

@@ -103,6 +103,21 @@ TEST_CASE("gradients in gpu memory are averaged in the order of the program's st
   });
 }
 
+TEST_CASE("a step on the gpu that failed is given up and the next one is whole") {
+  on_gpu_ranks([](RankThreads::Rank& self) {
+    GpuModel model(self.group());
+    DistributedDataParallel data_parallel(self.group(), model.parameters, model.options());
+    for (int i = 0; i < 3; ++i) {
+      model.set(data_parallel.gradient(1), 9);
+      data_parallel.mark_ready(1);
+      data_parallel.abandon_step();
+      step(model, data_parallel, static_cast<float>(self.rank()));
+      model.require_all(data_parallel.gradient(0), static_cast<float>(self.group().size() - 1) / 2, "the mean");
+    }
+    require(data_parallel.statistics().steps == 3, "steps");
+  });
+}
+
 TEST_CASE("steps on the gpu that are not synchronised add up, and unused parameters are found there") {
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
