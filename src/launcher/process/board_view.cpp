@@ -54,6 +54,10 @@ void read_worker(const wire::BoardWorker& worker, BoardView& view) {
 
 }  // namespace
 
+std::string describe(const CallView& call) {
+  return call.what + (call.name.empty() ? "" : " ('" + call.name + "')");
+}
+
 BoardView read_board(const wire::ProgressBoard& board) {
   BoardView view;
   view.writer = board.writer.load(kRelaxed);

@@ -21,6 +21,9 @@ struct CallView {
   friend bool operator==(const CallView&, const CallView&) = default;
 };
 
+// "all_reduce f32[1024] ('bucket 0')".
+std::string describe(const CallView& call);
+
 struct GroupView {
   std::string name;
   int rank = 0;

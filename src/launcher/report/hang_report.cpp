@@ -54,8 +54,7 @@ std::string last_call(const RankView& rank) {
     finished = rank.board.groups[i].finished >= call.sequence;
   }
   if (last == nullptr) return rank.board.is_written ? "no collective called yet" : "does not show its collectives";
-  return std::string(finished ? "last call: " : "waits in ") + last->what +
-         (last->name.empty() ? "" : " ('" + last->name + "')") + " #" + std::to_string(last->sequence) +
+  return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
 }
 
@@ -81,8 +80,7 @@ std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
 void add_sides(const Verdict& verdict, std::vector<std::string>& lines) {
   for (const RankCall& side : verdict.sides) {
     lines.push_back("  rank " + std::to_string(side.rank) + ": #" + std::to_string(side.call.sequence) + " " +
-                    side.call.what + (side.call.name.empty() ? "" : " ('" + side.call.name + "')") +
-                    (side.call.place.empty() ? "" : " at " + side.call.place));
+                    describe(side.call) + (side.call.place.empty() ? "" : " at " + side.call.place));
   }
   if (!verdict.sides.empty()) {
     lines.push_back("  they agreed up to #" + std::to_string(verdict.sides.front().call.sequence - 1));

@@ -60,10 +60,6 @@ const CallView* call_of(const Member& member, std::uint64_t sequence) {
   return found == calls.end() ? nullptr : &*found;
 }
 
-std::string describe(const CallView& call) {
-  return call.what + (call.name.empty() ? "" : " ('" + call.name + "')");
-}
-
 template <typename Condition>
 std::vector<int> ranks_that(const std::vector<Member>& members, const Condition& condition) {
   std::vector<int> result;
