@@ -56,9 +56,15 @@ struct BoardCall {
 };
 static_assert(sizeof(BoardCall) == 192);
 
+// Whether a place for a group is taken. What a group that failed leaves behind stays to be seen until another group
+// needs the place.
+inline constexpr std::uint32_t kBoardFree = 0;
+inline constexpr std::uint32_t kBoardInUse = 1;
+inline constexpr std::uint32_t kBoardLeft = 2;
+
 // One process group of the worker. Numbers only grow.
 struct alignas(64) BoardGroup {
-  std::atomic<std::uint32_t> in_use;
+  std::atomic<std::uint32_t> in_use;  // kBoardFree, …
   std::int32_t rank;
   std::int32_t size;
   std::uint32_t unused;

@@ -107,8 +107,12 @@ const OptionTable kOptions = {
     {.name = "hang-timeout", .value_name = "SECONDS", .group = supervision,
      .help = "The job does not go on for so long: it hangs. What usually took less is waited for less. 0: off. "
              "Default: 600."},
-    {.name = "hang-action", .value_name = "WHAT", .choices = "kill warn", .group = supervision,
-     .help = "A job that hangs is ended, or only told of. Default: kill."},
+    {.name = "hang-action", .value_name = "WHAT", .choices = "kill dump warn", .group = supervision,
+     .help = "A job that hangs is ended, or left alone: with the stacks of all ranks (dump), or with words only. "
+             "Default: kill, after a dump."},
+    {.name = "inject", .repeatable = true, .value_name = "FAULT", .group = supervision,
+     .help = "Something goes wrong on purpose, as rank=2,at=all_reduce:100,kind=stop, to prove what is done about it. "
+             "Kinds: stop, skip, swap, shape, dtype, kill, exit0, delay=5s, mutex, spin."},
     {.name = "signals-to-handle", .value_name = "NAMES", .group = supervision, .of_torchrun = true,
      .help = "Signals to ddplaunch that end the job, separated by commas. Default: SIGTERM,SIGINT,SIGHUP,SIGQUIT."},
     {.name = "core", .value_name = "LIMIT", .choices = "inherit off unlimited", .group = supervision,

@@ -84,7 +84,8 @@ struct Options {
   std::chrono::milliseconds grace = limits::kDefaultGrace;               // --grace, --shutdown-timeout
   std::chrono::milliseconds exit_timeout = limits::kDefaultExitTimeout;  // 0: off
   std::optional<std::chrono::milliseconds> hang_timeout;                 // 0: off; nothing: limits::kDefaultHangTimeout
-  std::string hang_action = "kill";                                      // or "warn"
+  std::string hang_action = "kill";                                      // or "dump", "warn"
+  std::vector<std::string> faults;                                       // --inject, as written; wire/fault.h
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};  // --signals-to-handle
   std::string core = "inherit";                                          // RLIMIT_CORE: "inherit", "off", "unlimited"
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "launcher/cli/values.h"
 #include "store/store_limits.h"
+#include "wire/fault.h"
 
 namespace ddp::launcher {
 namespace {
@@ -136,6 +137,14 @@ Mistake set_store_limit(Options& options, const std::string& value) {
   return store::set_store_limits(options.store_limits, value);
 }
 
+// Several in one value, separated by spaces, are for configuration files.
+Mistake add_fault(Options& options, const std::string& value) {
+  const auto faults = wire::parse_faults(value);
+  if (!faults) return faults.error().message;
+  options.faults.push_back(value);
+  return std::nullopt;
+}
+
 struct Setter {
   std::string_view option;
   Set set;
@@ -176,6 +185,7 @@ const std::vector<Setter>& setters() {
       {"exit-timeout", parsed(&Options::exit_timeout, parse_seconds)},
       {"hang-timeout", parsed(&Options::hang_timeout, parse_seconds)},
       {"hang-action", any_text(&Options::hang_action)},
+      {"inject", add_fault},
       {"signals-to-handle", parsed(&Options::ending_signals, parse_signals)},
       {"core", any_text(&Options::core)},
       {"monitor-interval", check_seconds},

@@ -109,7 +109,7 @@ std::string supervision(const LaunchPlan& plan) {
                                                  : "exit timeout " + base::human_duration(plan.exit_timeout));
   parts.push_back(plan.hang.timeout.count() == 0 ? "hangs are not looked for"
                                                  : "hang timeout " + base::human_duration(plan.hang.timeout) +
-                                                       (plan.hang.action == HangAction::warn ? " (only told)" : ""));
+                                                       (plan.hang.action == HangAction::kill ? "" : " (only told)"));
   parts.push_back(names.empty() ? "no signal ends it" : "ended by " + base::join(names, ", "));
   if (plan.core != "inherit") parts.push_back("core dumps " + plan.core);
   return base::join(parts, ", ");

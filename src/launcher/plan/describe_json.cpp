@@ -86,7 +86,7 @@ std::string describe_json(const LaunchPlan& plan) {
                          {"grace_ms", plan.grace.count()},
                          {"exit_timeout_ms", plan.exit_timeout.count()},
                          {"hang_timeout_ms", plan.hang.timeout.count()},
-                         {"hang_action", plan.hang.action == HangAction::warn ? "warn" : "kill"},
+                         {"hang_action", name_of(plan.hang.action)},
                          {"ending_signals", signals},
                          {"core", plan.core}}},
                        {"output",

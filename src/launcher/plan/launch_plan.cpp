@@ -9,6 +9,7 @@
 #include "launcher/plan/device_binding.h"
 #include "launcher/plan/rendezvous_plan.h"
 #include "launcher/plan/worker_command.h"
+#include "wire/fault.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -113,6 +114,13 @@ void choose_omp_threads(const HostFacts& facts, LaunchPlan& plan) {
                        "); set it to choose");
 }
 
+HangAction hang_action_of(const std::string& name) {
+  for (const HangAction action : {HangAction::warn, HangAction::dump}) {
+    if (name_of(action) == name) return action;
+  }
+  return HangAction::kill;
+}
+
 void take_over(const Options& options, LaunchPlan& plan) {
   plan.virtual_local_rank = options.virtual_local_rank;
   plan.backend = options.backend;
@@ -122,7 +130,8 @@ void take_over(const Options& options, LaunchPlan& plan) {
   plan.grace = options.grace;
   plan.exit_timeout = options.exit_timeout;
   plan.hang = {options.hang_timeout.value_or(limits::kDefaultHangTimeout), options.hang_timeout.has_value(),
-               options.hang_action == "warn" ? HangAction::warn : HangAction::kill};
+               hang_action_of(options.hang_action)};
+  plan.faults = options.faults;
   plan.ending_signals = options.ending_signals;
   plan.core = options.core;
   plan.end_on_closed_console = options.end_on_closed_console;
@@ -130,6 +139,21 @@ void take_over(const Options& options, LaunchPlan& plan) {
   plan.event_log = options.event_log;
   plan.quiet = options.quiet;
   plan.notes = options.warnings;
+}
+
+// A fault of a rank that does not exist would prove nothing. That there are some is said, lest they stay there.
+std::optional<PlanFailure> check_faults(LaunchPlan& plan) {
+  const std::string text = base::join(plan.faults, " ");
+  const auto faults = wire::parse_faults(text);
+  if (!faults) return PlanFailure{kExitUsage, "--inject=" + text + ": " + faults.error().message};
+  for (const wire::Fault& fault : faults.value()) {
+    if (fault.rank < plan.workers) continue;
+    return PlanFailure{kExitUsage, "--inject: rank=" + std::to_string(fault.rank) + ", but there " +
+                                       (plan.workers == 1 ? "is " : "are ") + base::counted(plan.workers, "worker") +
+                                       ". Ranks count from 0."};
+  }
+  if (!plan.faults.empty()) plan.notes.push_back("faults are injected on purpose: --inject=" + text);
+  return std::nullopt;
 }
 
 void take_over(WorkerCommand command, LaunchPlan& plan) {
@@ -161,6 +185,7 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
                                        " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
                                        base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
   }
+  if (auto failure = check_faults(plan)) return *failure;
   const DeviceBinding& binding = devices.value().binding;
   plan.visible_devices = binding.visible;
   for (const std::optional<VisibleGpu>& gpu : binding.meant) {

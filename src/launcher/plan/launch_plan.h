@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -35,7 +36,12 @@ struct WorkerBinding {
   std::string description;        // "NUMA node 0, CPUs 0-15 (near GPU 0)"
 };
 
-enum class HangAction : std::uint8_t { warn, kill };
+enum class HangAction : std::uint8_t { warn, dump, kill };
+
+// As --hang-action calls it.
+constexpr std::string_view name_of(HangAction action) {
+  return action == HangAction::warn ? "warn" : action == HangAction::dump ? "dump" : "kill";
+}
 
 // When ranks that do not go on are reported, and the job is ended.
 struct HangPlan {
@@ -69,6 +75,7 @@ struct LaunchPlan {
   std::chrono::milliseconds grace{0};
   std::chrono::milliseconds exit_timeout{0};  // 0: off
   HangPlan hang;
+  std::vector<std::string> faults;  // DDP_INJECT
   std::vector<int> ending_signals;
   std::string core;  // "inherit", "off" or "unlimited"
   bool end_on_closed_console = false;

@@ -56,6 +56,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   const auto& devices = plan.visible_devices.at(static_cast<std::size_t>(position.local_rank));
   if (devices) variables.emplace(env::kCudaVisibleDevices, *devices);
   if (!plan.backend.empty()) variables.emplace(env::kBackend, plan.backend);
+  if (!plan.faults.empty()) variables.emplace(env::kInject, base::join(plan.faults, " "));
   if (plan.quiet) variables.emplace(env::kQuiet, "1");
   if (position.attempt > 0) variables.emplace(env::kLastFailure, one_line(position.last_failure));
   return variables;

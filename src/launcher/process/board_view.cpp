@@ -66,7 +66,8 @@ BoardView read_board(const wire::ProgressBoard& board) {
   read_worker(board.worker, view);
   for (int place = 0; place < static_cast<int>(wire::kBoardGroups); ++place) {
     const wire::BoardGroup& group = board.groups[static_cast<std::size_t>(place)];
-    if (group.in_use.load(std::memory_order_acquire) != 1) continue;
+    const std::uint32_t use = group.in_use.load(std::memory_order_acquire);
+    if (use != wire::kBoardInUse && use != wire::kBoardLeft) continue;
     const int size = group.size;
     const int rank = group.rank;
     if (size < 1 || rank < 0 || rank >= size) continue;
@@ -76,7 +77,7 @@ BoardView read_board(const wire::ProgressBoard& board) {
     const std::uint64_t called = group.called.load(std::memory_order_acquire);
     const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished,
-                           group.transfers_called.load(kRelaxed), transfers_finished});
+                           group.transfers_called.load(kRelaxed), transfers_finished, use == wire::kBoardLeft});
   }
   return view;
 }

@@ -34,6 +34,7 @@ struct GroupView {
   std::uint64_t finished = 0;
   std::uint64_t transfers_called = 0;
   std::uint64_t transfers_finished = 0;
+  bool is_left = false;  // it failed, and its worker has left it: nobody waits in it any more
 
   friend bool operator==(const GroupView&, const GroupView&) = default;
 };

@@ -98,7 +98,7 @@ class LinuxProcessHost : public ProcessHost {
     const auto child = children_.find(local_rank);
     if (child != children_.end()) {
       RankView view = view_of(child->second, depth);
-      if (depth != LookDepth::boards) look_at_processes(view, depth);
+      if (depth == LookDepth::states || depth == LookDepth::all) look_at_processes(view, depth);
       return view;
     }
     const auto remains = ended_.find(local_rank);
@@ -135,7 +135,7 @@ class LinuxProcessHost : public ProcessHost {
   template <typename Worker>
   static RankView view_of(const Worker& worker, LookDepth depth) {
     RankView view{worker.rank, worker.pid, false, worker.board.view(), std::nullopt, 0, {}};
-    if (depth != LookDepth::all) return view;
+    if (depth != LookDepth::calls && depth != LookDepth::all) return view;
     for (const GroupView& group : view.board.groups) view.calls.push_back(worker.board.calls(group.place));
     return view;
   }

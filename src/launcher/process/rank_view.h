@@ -12,9 +12,9 @@
 
 namespace ddp::launcher {
 
-// How much is looked at: the boards, which costs next to nothing; with them what state each process is in, a file a
-// rank; or everything, a file for each thread and its children.
-enum class LookDepth : std::uint8_t { boards, states, all };
+// How much is looked at: the boards, which costs next to nothing; their calls, too; the boards, and what state each
+// process is in, a file a rank; or everything, a file for each thread and its children.
+enum class LookDepth : std::uint8_t { boards, calls, states, all };
 
 // Of a rank that has ended the board stays.
 struct RankView {
@@ -24,7 +24,7 @@ struct RankView {
   BoardView board;
   std::optional<ProcessLook> process;        // nothing if it is gone, or only boards are looked at
   std::uint64_t tree_ticks = 0;              // of processor time, its children's too; `all`
-  std::vector<std::vector<CallView>> calls;  // by group of the board; `all`
+  std::vector<std::vector<CallView>> calls;  // by group of the board; `calls` and `all`
 };
 
 }  // namespace ddp::launcher

@@ -35,7 +35,9 @@ std::vector<std::string> quote(const std::string& message) {
 
 bool contains_all(const std::vector<std::string>& printed, const std::vector<std::string>& quoted) {
   return std::all_of(quoted.begin(), quoted.end(), [&](const std::string& line) {
-    const std::string words = line.substr(std::string_view(kQuote).size());
+    std::string words = line.substr(std::string_view(kQuote).size());
+    // The library names the kind of an error in its record, programs that print what() do not.
+    if (words.starts_with("ddp::Error (")) words.erase(0, words.find("): ") + 3);
     return std::any_of(printed.begin(), printed.end(),
                        [&](const std::string& other) { return other.find(words) != std::string::npos; });
   });
@@ -66,8 +68,15 @@ std::string why_killed_hint(const WorkerEnd& end) {
 void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
                       std::vector<std::string>& lines) {
   const WorkerEnd& end = *outcome.culprit;
-  lines.push_back("rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) + ") failed: " +
-                  end.status.describe() + ", " + base::human_duration(outcome.run_time) + " after the start");
+  const std::string when = base::human_duration(outcome.run_time) + " after the start";
+  lines.push_back("rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) + ") " +
+                  (end.status.success() ? "ended too early, with exit code 0, " + when
+                                        : "failed: " + end.status.describe() + ", " + when));
+  if (outcome.verdict) {
+    lines.push_back("  " + hang_headline(*outcome.verdict));
+    const std::vector<std::string> difference = difference_lines(*outcome.verdict);
+    lines.insert(lines.end(), difference.begin(), difference.end());
+  }
   const std::string device = gpu_of(plan, end.local_rank);
   lines.push_back("  node " + plan.host_name + (device.empty() ? "" : ", GPU " + device) + ", program " +
                   (plan.what.empty() ? plan.program : plan.what));

@@ -77,14 +77,12 @@ std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
   return text + ", CPU " + std::to_string(std::lround(100 * evidence.cpu_share)) + " %";
 }
 
-void add_sides(const Verdict& verdict, std::vector<std::string>& lines) {
-  for (const RankCall& side : verdict.sides) {
-    lines.push_back("  rank " + std::to_string(side.rank) + ": #" + std::to_string(side.call.sequence) + " " +
-                    describe(side.call) + (side.call.place.empty() ? "" : " at " + side.call.place));
-  }
-  if (!verdict.sides.empty()) {
-    lines.push_back("  they agreed up to #" + std::to_string(verdict.sides.front().call.sequence - 1));
-  }
+// Of different calls: those of one side are as many as those of the other.
+bool nobody_knows(const Verdict& verdict) {
+  const auto is_culprit = [&](const RankCall& side) {
+    return std::find(verdict.culprits.begin(), verdict.culprits.end(), side.rank) != verdict.culprits.end();
+  };
+  return std::all_of(verdict.sides.begin(), verdict.sides.end(), is_culprit);
 }
 
 std::string stop_text(const HangNews& news) {
@@ -100,19 +98,26 @@ std::string stop_text(const HangNews& news) {
 std::string hang_headline(const Verdict& verdict) {
   const std::string culprits = ranks_text(verdict.culprits);
   const bool one = verdict.culprits.size() == 1;
+  const std::string number = std::to_string(verdict.sequence);
   const std::string waiting = ranks_text(verdict.waiting) + (verdict.waiting.size() == 1 ? " waits" : " wait");
   const auto sentence = [&]() -> std::string {
     switch (verdict.kind) {
       case VerdictKind::ended:
-        return culprits + (one ? " has" : " have") + " ended, and " + waiting + " in " + call_text(verdict);
+        return culprits + (one ? " has" : " have") + " ended" +
+               (verdict.group.empty()     ? ", and " + waiting + " for it"
+                : verdict.waiting.empty() ? " without having finished " + call_text(verdict)
+                                          : ", and " + waiting + " in " + call_text(verdict));
       case VerdictKind::stopped:
         return culprits + (one ? " is" : " are") + " stopped, and " + waiting + " in " + call_text(verdict);
       case VerdictKind::not_called:
         return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + ", in which " + waiting;
       case VerdictKind::different_call:
+        if (nobody_knows(verdict))
+          return culprits + " called different collectives as #" + number + " of " + verdict.group;
         return culprits + (one ? " called another collective than " : " called other collectives than ") +
-               call_text(verdict) + ", in which " + waiting;
+               call_text(verdict) + ", which the other ranks called";
       case VerdictKind::different_arguments:
+        if (nobody_knows(verdict)) return culprits + " called " + call_text(verdict) + " with different arguments";
         return culprits + " called " + call_text(verdict) + " with other arguments than the other ranks";
       case VerdictKind::each_other:
         return waiting + " in " + call_text(verdict) + " for ranks that wait for them in other groups";
@@ -126,6 +131,22 @@ std::string hang_headline(const Verdict& verdict) {
   return sentence() + "  [" + std::string(code_of(verdict.kind)) + " " + std::string(title_of(verdict.kind)) + "]";
 }
 
+std::vector<std::string> difference_lines(const Verdict& verdict) {
+  if (verdict.sides.empty()) return {};
+  const std::uint64_t first = verdict.sides.front().call.sequence;
+  std::vector<RankCall> calls = verdict.around;
+  const auto after =
+      std::find_if(calls.begin(), calls.end(), [&](const RankCall& c) { return c.call.sequence > first; });
+  calls.insert(after, verdict.sides.begin(), verdict.sides.end());
+  std::vector<std::string> lines = {"  what they called:"};
+  for (const RankCall& one : calls) {
+    const std::string who = one.call.sequence < first ? "both   " : "rank " + std::to_string(one.rank) + " ";
+    lines.push_back("    #" + std::to_string(one.call.sequence) + "  " + who + " " + describe(one.call) +
+                    (one.call.place.empty() ? "" : " at " + one.call.place));
+  }
+  return lines;
+}
+
 std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   using Kind = HangNews::Kind;
   if (news.kind == Kind::stopped || news.kind == Kind::resumed) return {stop_text(news)};
@@ -134,7 +155,8 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
                                                          : call_text(news.verdict) + " is done")};
   }
   std::vector<std::string> lines = {hang_headline(news.verdict) + ", for " + base::human_duration(news.age)};
-  add_sides(news.verdict, lines);
+  const std::vector<std::string> difference = difference_lines(news.verdict);
+  lines.insert(lines.end(), difference.begin(), difference.end());
   // The culprits first, then, when it is over, everybody.
   const auto is_culprit = [&](const RankEvidence& rank) {
     const auto& culprits = news.verdict.culprits;

@@ -57,6 +57,10 @@ Json describe_end(const WorkerEnd& end) {
   return json;
 }
 
+Json describe_call(const CallView& call) {
+  return {{"number", call.sequence}, {"call", call.what}, {"name", call.name}, {"place", call.place}};
+}
+
 // What is known of one rank.
 Json describe_rank(const RankEvidence& evidence) {
   const RankView& view = evidence.view;
@@ -73,7 +77,7 @@ Json describe_rank(const RankEvidence& evidence) {
     const GroupView& group = view.board.groups[i];
     Json calls = Json::array();
     for (const CallView& call : i < view.calls.size() ? view.calls[i] : std::vector<CallView>()) {
-      calls.push_back({{"number", call.sequence}, {"call", call.what}, {"name", call.name}, {"place", call.place}});
+      calls.push_back(describe_call(call));
     }
     json["groups"].push_back({{"name", group.name},
                               {"size", group.size},
@@ -85,16 +89,31 @@ Json describe_rank(const RankEvidence& evidence) {
   return json;
 }
 
-Json describe_stall(const HangNews& news) {
-  Json json = {{"code", code_of(news.verdict.kind)}, {"verdict", title_of(news.verdict.kind)},
-               {"culprits", news.verdict.culprits},  {"waiting", news.verdict.waiting},
-               {"age_seconds", seconds(news.age)},   {"limit_seconds", seconds(news.limit)},
-               {"why_limit", news.why_limit},        {"ends_job", news.ends_job}};
-  if (!news.verdict.group.empty()) {
-    json["group"] = news.verdict.group;
-    json["number"] = news.verdict.sequence;
-    json["call"] = news.verdict.call;
+Json describe_verdict(const Verdict& verdict) {
+  Json json = {{"code", code_of(verdict.kind)},
+               {"verdict", title_of(verdict.kind)},
+               {"culprits", verdict.culprits},
+               {"waiting", verdict.waiting}};
+  if (!verdict.group.empty()) {
+    json["group"] = verdict.group;
+    json["number"] = verdict.sequence;
+    json["call"] = verdict.call;
   }
+  if (!verdict.sides.empty()) json["sides"] = Json::array();
+  for (const RankCall& side : verdict.sides) {
+    Json call = {{"rank", side.rank}};
+    call.update(describe_call(side.call));
+    json["sides"].push_back(call);
+  }
+  return json;
+}
+
+Json describe_stall(const HangNews& news) {
+  Json json = describe_verdict(news.verdict);
+  json["age_seconds"] = seconds(news.age);
+  json["limit_seconds"] = seconds(news.limit);
+  json["why_limit"] = news.why_limit;
+  json["ends_job"] = news.ends_job;
   json["ranks"] = Json::array();
   for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
   return json;
@@ -105,6 +124,7 @@ Json describe_cause(const JobOutcome& outcome) {
   if (outcome.culprit) {
     cause = {{"kind", "worker_failed"}};
     cause.update(describe_end(*outcome.culprit));
+    if (outcome.verdict) cause["verdict"] = describe_verdict(*outcome.verdict);
   } else if (outcome.signal) {
     cause = {{"kind", "signal"}, {"signal", base::signal_name(*outcome.signal)}};
   } else if (outcome.spawn_failure) {

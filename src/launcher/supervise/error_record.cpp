@@ -22,6 +22,8 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
   if (message.contains("extraInfo") && message["extraInfo"].is_object()) {
     const Json& extra = message["extraInfo"];
     record.is_victim = extra.contains("ddp_kind") && extra["ddp_kind"] == "peer_lost";
+    record.is_mismatch = extra.contains("ddp_kind") && extra["ddp_kind"] == "mismatch";
+    if (extra.contains("ddp_peer") && extra["ddp_peer"].is_number_integer()) record.peer = extra["ddp_peer"].get<int>();
   }
   return record;
 }

@@ -8,8 +8,10 @@
 namespace ddp::launcher {
 
 struct ErrorRecord {
-  std::string message;     // "ValueError: bad batch"
-  bool is_victim = false;  // it failed because it lost another rank
+  std::string message;                     // "ValueError: bad batch"
+  bool is_victim = false;                  // it failed because it lost another rank
+  bool is_mismatch = false;                // it found that ranks call different things
+  std::optional<int> peer = std::nullopt;  // the rank that it lost, or that differs, if it knows
 
   friend bool operator==(const ErrorRecord&, const ErrorRecord&) = default;
 };

@@ -13,6 +13,7 @@
 #include "launcher/process/process_host.h"
 #include "launcher/supervise/error_record.h"
 #include "launcher/supervise/hang_detector.h"
+#include "launcher/supervise/verdict.h"
 
 namespace ddp::launcher {
 
@@ -32,6 +33,8 @@ struct WorkerEnded {
   std::optional<ErrorRecord> error;
   std::uint64_t peak_rss_bytes = 0;
   std::optional<OomKill> oom;  // the kernel killed something for want of memory
+  // What its calls, or all ranks', say: it ended with 0 and has not finished a collective, or ranks differ.
+  std::optional<Verdict> verdict;
 };
 
 // A signal to the launcher, which is also told to stop (SIGTSTP) and to go on (SIGCONT).

@@ -18,7 +18,8 @@ std::string describe_failure(const JobOutcome& outcome) {
   if (outcome.hang) return "hung: " + std::string(title_of(outcome.hang->verdict.kind));
   if (outcome.exit_timed_out) return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
   if (!outcome.culprit) return "";
-  return "rank " + std::to_string(outcome.culprit->rank) + ": " + outcome.culprit->status.describe();
+  return "rank " + std::to_string(outcome.culprit->rank) + ": " + outcome.culprit->status.describe() +
+         (outcome.culprit->status.success() ? " before its collectives were done" : "");
 }
 
 JobState::JobState(const JobOptions& options, TimePoint now)
@@ -59,12 +60,14 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   DDP_CHECK(worker.alive, event.local_rank);
   worker.alive = false;
   ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
-                   worker.signalled, event.peak_rss_bytes, event.oom});
-  if (phase_ == Phase::running && event.status.success() && options_.exit_timeout.count() > 0) {
+                   worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
+  const bool is_done = event.status.success() && !event.verdict;
+  if (phase_ == Phase::running && is_done && options_.exit_timeout.count() > 0) {
     left_alone_at_ = now + options_.exit_timeout;
   }
-  if (phase_ == Phase::running && !event.status.success()) {
-    if (!event.error || !event.error->is_victim) {
+  if (phase_ == Phase::running && !is_done) {
+    const bool others_know_more = (event.error && event.error->is_victim) || (event.verdict && event.verdict->is_open);
+    if (!others_know_more) {
       begin_ending(now, actions);
     } else if (!settle_at_) {
       settle_at_ = now + limits::kSettleTime;
@@ -220,19 +223,55 @@ bool is_our_doing(const WorkerEnd& end) {
 }
 
 bool failed_by_itself(const WorkerEnd& end) {
-  return !end.status.success() && !is_our_doing(end);
+  return (!end.status.success() || end.verdict) && !is_our_doing(end);
+}
+
+bool is_victim(const WorkerEnd& end) {
+  return end.error && end.error->is_victim;
+}
+
+bool is_difference(const std::optional<Verdict>& verdict) {
+  return verdict && !verdict->sides.empty();
 }
 
 }  // namespace
 
 const WorkerEnd* JobState::culprit() const {
-  const auto is_victim = [](const WorkerEnd& end) { return end.error && end.error->is_victim; };
   const auto first = std::find_if(ends_.begin(), ends_.end(), failed_by_itself);
   if (first == ends_.end()) return nullptr;
+  // Whoever saw it last has seen most.
+  const auto seen =
+      std::find_if(ends_.rbegin(), ends_.rend(), [](const auto& end) { return is_difference(end.verdict); });
+  if (is_difference(first->verdict) && seen != ends_.rend()) {
+    const std::vector<int>& differ = seen->verdict->culprits;
+    const auto culprit = std::find_if(first, ends_.end(), [&](const WorkerEnd& end) {
+      return failed_by_itself(end) && std::find(differ.begin(), differ.end(), end.rank) != differ.end();
+    });
+    return culprit == ends_.end() ? &*first : &*culprit;
+  }
   const auto cause = std::find_if(first, ends_.end(), [&](const WorkerEnd& end) {
     return failed_by_itself(end) && !is_victim(end) && end.when - first->when <= limits::kSettleTime;
   });
-  return cause == ends_.end() ? &*first : &*cause;
+  if (cause != ends_.end()) return &*cause;
+  const auto left = std::find_if(ends_.begin(), first, [&](const WorkerEnd& end) {
+    return end.status.success() && first->error->peer == end.rank;
+  });
+  return left == first ? &*first : &*left;
+}
+
+std::optional<Verdict> JobState::verdict_on(const WorkerEnd& culprit) const {
+  const auto seen =
+      std::find_if(ends_.rbegin(), ends_.rend(), [](const auto& end) { return is_difference(end.verdict); });
+  if (is_difference(culprit.verdict) && seen != ends_.rend()) return seen->verdict;
+  if (!culprit.status.success() || culprit.verdict) return culprit.verdict;
+  Verdict verdict;
+  verdict.kind = VerdictKind::ended;
+  verdict.culprits = {culprit.rank};
+  for (const WorkerEnd& end : ends_) {
+    if (is_victim(end) && end.error->peer == culprit.rank) verdict.waiting.push_back(end.rank);
+  }
+  std::sort(verdict.waiting.begin(), verdict.waiting.end());
+  return verdict;
 }
 
 std::vector<int> JobState::alive_ranks() const {
@@ -273,7 +312,8 @@ JobOutcome JobState::outcome() const {
   } else if (cause != nullptr) {
     outcome.culprit = *cause;
     outcome.run_time = cause->when - start_;  // not the end of a victim's wait
-    outcome.exit_code = cause->status.shell_code();
+    outcome.exit_code = cause->status.success() ? base::kExitHung : cause->status.shell_code();
+    outcome.verdict = verdict_on(*cause);
   }
   for (const WorkerEnd& end : ends_) {
     if (&end == cause && outcome.culprit) continue;

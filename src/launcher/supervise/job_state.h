@@ -33,6 +33,7 @@ struct WorkerEnd {
   bool after_signal = false;  // we had asked it to end
   std::uint64_t peak_rss_bytes = 0;
   std::optional<OomKill> oom;
+  std::optional<Verdict> verdict;  // see WorkerEnded
 };
 
 struct RankAndPid {
@@ -43,13 +44,14 @@ struct RankAndPid {
 struct JobOutcome {
   int exit_code = 0;
   // At most one of the next six is the cause; none: success.
-  std::optional<WorkerEnd> culprit;
+  std::optional<WorkerEnd> culprit;  // it failed, or it ended with 0 before it had finished what others waited for
   std::optional<SpawnFailed> spawn_failure;
   std::optional<int> signal;
   bool guardian_lost = false;
   bool exit_timed_out = false;  // left_early left, ended_ranks did not follow
   std::optional<HangNews> hang;
 
+  std::optional<Verdict> verdict;      // what the ranks' calls say of the culprit
   std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
   std::vector<int> ended_ranks;        // by us
   std::vector<int> left_early;         // with exit code 0 before the job was ended, in that order
@@ -72,7 +74,10 @@ std::string describe_failure(const JobOutcome& outcome);
 //
 // The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a
 // victim: the others are then left alone for limits::kSettleTime, so that the one that was lost can say why, and if one
-// fails by itself within that time, it is the cause. A hang that is to end the job (HangNews) ends it like a failure.
+// fails by itself within that time, it is the cause. One that had ended with 0 and is named by a victim is the cause as
+// well, and so is one that ended with 0 without finishing its collectives. Where ranks called different things those
+// that differ from most are the cause; the same time is given to those that have not called yet. A hang that is to end
+// the job (HangNews) ends it like a failure.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);
@@ -117,6 +122,7 @@ class JobState {
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
   const WorkerEnd* culprit() const;
+  std::optional<Verdict> verdict_on(const WorkerEnd& culprit) const;
   std::string describe_cause() const;
   std::vector<int> alive_ranks() const;
   int rank_of(int local_rank) const { return options_.first_rank + local_rank; }

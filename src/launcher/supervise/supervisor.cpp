@@ -49,15 +49,20 @@ class Supervisor {
         bytes_seen_ = bytes;
         hangs_.output_seen();
       }
-      std::vector<RankView> ranks;
-      for (int i = 0; i < parts_.plan.workers; ++i) {
-        RankView view = parts_.processes.look(i, hangs_.depth());
-        if (view.pid != 0) ranks.push_back(std::move(view));
-      }
+      const std::vector<RankView> ranks = look_at_all(hangs_.depth());
       const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
       for (const HangNews& news : hangs_.look(ranks, elapsed, static_cast<std::uint64_t>(now))) step(news);
     }
     if (!state_.finished()) look_later();
+  }
+
+  std::vector<RankView> look_at_all(LookDepth depth) {
+    std::vector<RankView> ranks;
+    for (int i = 0; i < parts_.plan.workers; ++i) {
+      RankView view = parts_.processes.look(i, depth);
+      if (view.pid != 0) ranks.push_back(std::move(view));
+    }
+    return ranks;
   }
 
   void start(int local_rank) {
@@ -76,11 +81,15 @@ class Supervisor {
   }
 
   WorkerEnded describe_end(int local_rank, const WorkerExit& exit) {
-    WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt};
-    if (exit.status.success()) return event;
+    WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
+    if (exit.status.success()) {
+      event.verdict = find_unfinished(parts_.processes.look(local_rank, LookDepth::calls));
+      return event;
+    }
     // Before any of them is asked to end.
     parts_.processes.say_lost(parts_.assignment.first_rank + local_rank);
     event.error = read_error_record(parts_.directory.file(local_rank, "error.json"));
+    if (event.error && event.error->is_mismatch) event.verdict = find_difference(look_at_all(LookDepth::calls));
     if (exit.status.was_killed_by(SIGKILL)) event.oom = oom_.new_kill();
     return event;
   }

@@ -49,7 +49,7 @@ std::map<GroupKey, std::vector<Member>> members_by_group(std::span<const RankVie
 }
 
 bool waits(const Member& member) {
-  return !member.rank->has_ended && member.group->called > member.group->finished;
+  return !member.rank->has_ended && !member.group->is_left && member.group->called > member.group->finished;
 }
 
 const CallView* call_of(const Member& member, std::uint64_t sequence) {
@@ -70,34 +70,64 @@ std::vector<int> ranks_that(const std::vector<Member>& members, const Condition&
   return result;
 }
 
-// The first call of which both boards still tell, and which differs.
-std::vector<RankCall> first_difference(const Member& one, const Member& other) {
-  for (const CallView& call : one.rank->calls[one.index]) {
-    const CallView* theirs = call_of(other, call.sequence);
-    if (theirs != nullptr && theirs->fingerprint != call.fingerprint) {
-      return {{one.rank->rank, call}, {other.rank->rank, *theirs}};
+constexpr std::uint64_t kCallsBefore = 2;
+constexpr std::uint64_t kCallsAfter = 2;
+
+// What two members called around the first call in which they differ.
+void add_calls_around(const Member& one, const Member& other, std::uint64_t sequence, Verdict& verdict) {
+  for (const Member* member : {&one, &other}) {
+    for (const CallView& call : member->rank->calls[member->index]) {
+      const bool is_before = call.sequence < sequence && call.sequence + kCallsBefore >= sequence;
+      const bool is_after = call.sequence > sequence && call.sequence <= sequence + kCallsAfter;
+      // Those before are the same for both.
+      if ((is_before && member == &one) || is_after) verdict.around.push_back({member->rank->rank, call});
     }
   }
-  return {};
+  std::stable_sort(verdict.around.begin(), verdict.around.end(),
+                   [](const RankCall& a, const RankCall& b) { return a.call.sequence < b.call.sequence; });
 }
 
-// Where some members' calls are others than those of most.
-void find_different_calls(const std::vector<Member>& members, Verdict& verdict) {
+// Where some members' calls of this number are others than those of most. False if there are none.
+bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequence, Verdict& verdict) {
   std::map<std::uint64_t, std::vector<Member>> by_fingerprint;
   for (const Member& member : members) {
-    if (const CallView* call = call_of(member, verdict.sequence)) by_fingerprint[call->fingerprint].push_back(member);
+    if (const CallView* call = call_of(member, sequence)) by_fingerprint[call->fingerprint].push_back(member);
   }
-  if (by_fingerprint.size() < 2) return;
-  const auto usual = std::max_element(by_fingerprint.begin(), by_fingerprint.end(),
-                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  const std::vector<Member> majority = usual->second;
-  by_fingerprint.erase(usual);
-  std::vector<Member> others;
-  for (const auto& [fingerprint, odd] : by_fingerprint) others.insert(others.end(), odd.begin(), odd.end());
-  verdict.culprits = ranks_that(others, [](const Member&) { return true; });
-  verdict.sides = first_difference(majority.front(), others.front());
-  verdict.kind =
-      verdict.sides.empty() ? VerdictKind::different_call : compare_calls(verdict.sides[0].call, verdict.sides[1].call);
+  if (by_fingerprint.size() < 2) return false;
+  std::vector<std::vector<Member>> sides;
+  std::size_t callers = 0;
+  for (auto& [fingerprint, side] : by_fingerprint) {
+    callers += side.size();
+    sides.push_back(std::move(side));
+  }
+  // The largest first; of equals that with the lowest rank.
+  std::sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
+    return std::pair(b.size(), a.front().rank->rank) < std::pair(a.size(), b.front().rank->rank);
+  });
+  const bool nobody_knows = sides[0].size() == sides[1].size();
+  std::vector<Member> culprits;
+  for (std::size_t i = nobody_knows ? 0 : 1; i < sides.size(); ++i) {
+    culprits.insert(culprits.end(), sides[i].begin(), sides[i].end());
+  }
+  const Member& one = sides[0].front();
+  const Member& other = sides[1].front();
+  verdict.is_open = nobody_knows && callers < static_cast<std::size_t>(members.front().group->size);
+  verdict.culprits = ranks_that(culprits, [](const Member&) { return true; });
+  verdict.sides = {{one.rank->rank, *call_of(one, sequence)}, {other.rank->rank, *call_of(other, sequence)}};
+  verdict.kind = compare_calls(verdict.sides[0].call, verdict.sides[1].call);
+  add_calls_around(one, other, sequence, verdict);
+  return true;
+}
+
+// The first number, of which boards still tell, at which calls differ: what follows differs too.
+bool find_first_difference(const std::vector<Member>& members, Verdict& verdict) {
+  std::set<std::uint64_t> sequences;
+  for (const Member& member : members) {
+    if (member.index >= member.rank->calls.size()) continue;
+    for (const CallView& call : member.rank->calls[member.index]) sequences.insert(call.sequence);
+  }
+  return std::any_of(sequences.begin(), sequences.end(),
+                     [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
 }
 
 // World ranks of a group that have no place in it: they have left it, or have not made it. Nothing where they could be
@@ -156,7 +186,7 @@ std::optional<Verdict> verdict_of(const GroupKey& key, const std::vector<Member>
     return verdict;
   }
   verdict.kind = VerdictKind::transport;
-  find_different_calls(members, verdict);
+  find_first_difference(members, verdict);
   return verdict;
 }
 
@@ -168,6 +198,36 @@ std::string_view code_of(VerdictKind kind) {
 
 std::string_view title_of(VerdictKind kind) {
   return kTexts[static_cast<std::size_t>(kind)].title;
+}
+
+std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
+  for (const auto& [key, members] : members_by_group(ranks)) {
+    Verdict verdict;
+    if (!find_first_difference(members, verdict)) continue;
+    verdict.group = key.first;
+    verdict.group_size = key.second;
+    verdict.sequence = verdict.sides.front().call.sequence;
+    verdict.call = describe(verdict.sides.front().call);
+    verdict.waiting = ranks_that(members, waits);
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+std::optional<Verdict> find_unfinished(const RankView& rank) {
+  for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
+    const GroupView& group = rank.board.groups[i];
+    if (group.is_left || group.called <= group.finished) continue;
+    Verdict verdict;
+    verdict.kind = VerdictKind::ended;
+    verdict.group = group.name;
+    verdict.group_size = group.size;
+    verdict.sequence = group.finished + 1;
+    verdict.culprits = {rank.rank};
+    if (const CallView* call = call_of({&rank, &group, i}, verdict.sequence)) verdict.call = describe(*call);
+    return verdict;
+  }
+  return std::nullopt;
 }
 
 VerdictKind compare_calls(const CallView& one, const CallView& other) {

@@ -44,8 +44,11 @@ struct Verdict {
   std::string call;            // "all_reduce sum f32[10] ('bucket 0')", as a rank that waits calls it; may be empty
   std::vector<int> culprits;   // ascending; of `transport` and `silent` nobody in particular
   std::vector<int> waiting;    // ascending
-  // Of different_call and different_arguments the first calls that differ: that of most ranks, and a culprit's.
+  // Of different_call and different_arguments the first calls that differ: that of most ranks, and a culprit's. Where
+  // as many ranks called one thing as the other nobody can say who is wrong: all of them are culprits.
   std::vector<RankCall> sides;
+  bool is_open = false;          // ranks that have not called yet may show who is wrong
+  std::vector<RankCall> around;  // their calls before, which are the same, and after that; in order
 
   // Whether it is still the same stall: evidence may change its kind.
   bool is_of(const Verdict& other) const {
@@ -57,6 +60,12 @@ struct Verdict {
 // Nothing: no rank waits in a collective. Of several groups that wait the one counts whose culprit waits for nobody.
 // Never `silent`, which takes time to know.
 std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
+
+// Where ranks called different things, whether they still wait, or failed, or ended. Nothing: nowhere.
+std::optional<Verdict> find_difference(std::span<const RankView> ranks);
+
+// Of a rank that has ended: a collective that it called and that is not finished.
+std::optional<Verdict> find_unfinished(const RankView& rank);
 
 // Of two ranks' calls of the same number that differ: different_call or different_arguments.
 VerdictKind compare_calls(const CallView& one, const CallView& other);

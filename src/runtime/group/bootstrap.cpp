@@ -20,6 +20,7 @@
 #include "runtime/backend/nccl/nccl_factory.h"
 #include "runtime/backend/plugin.h"
 #include "runtime/error_file.h"
+#include "runtime/group/fault_injector.h"
 #include "runtime/group/group_core.h"
 #include "runtime/group/reach_store.h"
 #include "runtime/host/host_group.h"
@@ -161,6 +162,7 @@ void show_lines_at_once() {
 
 ProcessGroup init(const InitOptions& options) {
   show_lines_at_once();
+  FaultInjector::of_process();  // whose list may be wrong
   Environment environment = options.environment ? *options.environment : Environment::from_process();
   try {
     const InitMethod method = parse_init_method(options.init_method);

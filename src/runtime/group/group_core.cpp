@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "runtime/error_file.h"
 #include "runtime/group/called_from.h"
+#include "runtime/group/fault_injector.h"
 #include "runtime/group/group_runner.h"
 #include "runtime/group/lost_rank.h"
 #include "runtime/host/host_group.h"
@@ -43,6 +44,11 @@ GroupCore::~GroupCore() {
   if (std::uncaught_exceptions() == 0) return;
   if (description_.options.host) description_.options.host->say_failed();
   backend_->abort();
+}
+
+int GroupCore::world_rank() const {
+  const std::vector<int>& world = description_.options.world_ranks;
+  return world.empty() ? rank() : world[static_cast<std::size_t>(rank())];
 }
 
 OperationQueue& GroupCore::queue_of(const Call& call) {
@@ -84,8 +90,19 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   call.name = options.name;
   call.stream = options.stream;
   call.site = CalledFrom::outermost(site);
-  call.fingerprint = fingerprint_of(call, size());
   OperationQueue& queue = queue_of(call);
+  if (const auto fault = FaultInjector::of_process().due(world_rank(), call.operation)) {
+    const FaultOutcome outcome = carry_out(*fault, call, size());
+    if (outcome == FaultOutcome::skip) return queue.skip(std::move(call));
+    if (outcome == FaultOutcome::call_barrier_first) {
+      Call barrier;
+      barrier.timeout = call.timeout;
+      barrier.site = call.site;
+      barrier.fingerprint = fingerprint_of(barrier, size());
+      [[maybe_unused]] const Work nobody_waits = queue.push(std::move(barrier));
+    }
+  }
+  call.fingerprint = fingerprint_of(call, size());
   return queue.push(std::move(call));
 }
 

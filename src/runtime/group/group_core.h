@@ -47,6 +47,7 @@ class GroupCore {
   const GroupDescription& description() const { return description_; }
   int rank() const { return description_.options.rank; }
   int size() const { return description_.options.size; }
+  int world_rank() const;  // this rank's number in the job
   Backend& backend() { return *backend_; }
   const std::string& backend_name() const { return backend_name_; }
 

@@ -46,6 +46,7 @@ GroupRunner::GroupRunner(const GroupDescription& description, std::shared_ptr<Ba
     : group_(description.name),
       rank_(description.options.rank),
       size_(description.options.size),
+      world_ranks_(description.options.world_ranks),
       host_(description.options.host),
       lost_rank_(description.options.lost_rank),
       compares_all_(description.detail && !(host_ && host_->holds_all())),
@@ -151,6 +152,11 @@ void GroupRunner::require_parts_fit(std::span<const Statement> all) const {
   }
 }
 
+int GroupRunner::world_rank_of(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  return rank >= 0 && index < world_ranks_.size() ? world_ranks_[index] : rank;
+}
+
 template <typename Deed>
 decltype(std::declval<Deed>()()) GroupRunner::guarded(const Call& call, Deed&& deed) {
   try {
@@ -165,13 +171,14 @@ void GroupRunner::fail(const Call& call, const Error& error) {
   if (!is_transfer(call.operation)) {
     if (host_) host_->say_failed();
     backend_->abort();
+    progress_->failed();
   }
   // A difference names both places.
   const std::string place = told.kind() == ErrorKind::mismatch ? "" : place_in_program(call.site.file, call.site.line);
   const OperationError failure(told.kind(), describe(call) + ": " + told.what() + place, told.peer(), identify(call));
   // So that the launcher can tell a victim from the rank that failed first. What was aborted was so because of
   // something else.
-  if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what());
+  if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what(), world_rank_of(told.peer()));
   throw failure;
 }
 

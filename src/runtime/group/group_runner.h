@@ -45,6 +45,7 @@ class GroupRunner : public CallRunner {
   decltype(std::declval<Deed>()()) guarded(const Call& call, Deed&& deed);
   [[noreturn]] void fail(const Call& call, const Error& error);
   Error cause_of(const Call& call, const Error& error) const;
+  int world_rank_of(int rank) const;
   std::optional<Error> difference(const Call& call) const;
   std::optional<Error> late_peers(const Call& call, const Error& error) const;
   std::optional<Error> dead_peer(const Error& error) const;
@@ -52,6 +53,7 @@ class GroupRunner : public CallRunner {
   const std::string group_;
   const int rank_;
   const int size_;
+  const std::vector<int> world_ranks_;  // of a sub-group
   const std::shared_ptr<HostGroup> host_;
   const std::shared_ptr<LostRank> lost_rank_;
   const bool compares_all_;

@@ -19,6 +19,12 @@ std::shared_ptr<WorkState> QueueState::push(Call call) {
   return work;
 }
 
+std::shared_ptr<WorkState> QueueState::skip(Call call) {
+  auto work = std::make_shared<WorkState>(shared_from_this(), std::move(call));
+  work->done_.store(true, std::memory_order_release);
+  return work;
+}
+
 std::vector<const Call*> QueueState::next_to_begin() const {
   const std::size_t ahead = runner_->begins_ahead();
   const std::size_t unfinished = begun_ + (driven_ != nullptr ? 1 : 0);

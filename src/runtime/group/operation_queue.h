@@ -46,6 +46,8 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   explicit QueueState(std::shared_ptr<CallRunner> runner) : runner_(std::move(runner)) {}
 
   std::shared_ptr<WorkState> push(Call call);
+  // A work that is done, of a call that is never made.
+  std::shared_ptr<WorkState> skip(Call call);
   void wait(WorkState& work);
   bool wait_for(WorkState& work, std::chrono::nanoseconds limit);
   // The queue's thread sees to it that the work ends although nobody waits.
@@ -114,6 +116,9 @@ class OperationQueue {
 
   // Any thread. Gives the call its number.
   Work push(Call call) { return Work(state_->push(std::move(call))); }
+
+  // Nobody hears of the call: its work is done.
+  Work skip(Call call) { return Work(state_->skip(std::move(call))); }
 
   // Calls between the two begin together at the end.
   void hold() { state_->hold(); }

@@ -59,26 +59,32 @@ int rank_lost_says_launcher() {
 
 GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size) {
   if (board == nullptr) return;
-  for (wire::BoardGroup& group : board->groups) {
-    std::uint32_t free = 0;
-    if (!group.in_use.compare_exchange_strong(free, 1)) continue;
-    group_ = &group;
-    group.rank = rank;
-    group.size = size;
-    // The end would be that of a list of ranks.
-    write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
-    for (auto* number :
-         {&group.called, &group.started, &group.finished, &group.transfers_called, &group.transfers_finished}) {
-      number->store(0, kRelaxed);
+  for (const std::uint32_t wanted : {wire::kBoardFree, wire::kBoardLeft}) {
+    for (wire::BoardGroup& group : board->groups) {
+      std::uint32_t found = wanted;
+      if (!group.in_use.compare_exchange_strong(found, wire::kBoardInUse)) continue;
+      take(group, name, rank, size);
+      return;
     }
-    for (wire::BoardCall& call : group.calls) call.sequence.store(0, kRelaxed);
-    return;
   }
   ++board->groups_not_shown;
 }
 
+void GroupProgress::take(wire::BoardGroup& group, const std::string& name, int rank, int size) {
+  group_ = &group;
+  group.rank = rank;
+  group.size = size;
+  // The end would be that of a list of ranks.
+  write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
+  for (auto* number :
+       {&group.called, &group.started, &group.finished, &group.transfers_called, &group.transfers_finished}) {
+    number->store(0, kRelaxed);
+  }
+  for (wire::BoardCall& call : group.calls) call.sequence.store(0, kRelaxed);
+}
+
 GroupProgress::~GroupProgress() {
-  if (group_ != nullptr) group_->in_use = 0;
+  if (group_ != nullptr) group_->in_use = has_failed_ ? wire::kBoardLeft : wire::kBoardFree;
 }
 
 void GroupProgress::called(const Call& call) {

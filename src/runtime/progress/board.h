@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -37,10 +38,15 @@ class GroupProgress {
   void called(const Call& call);
   void started(const Call& call);
   void finished(const Call& call);
+  // A collective of the group: what it was at stays on the board after its end.
+  void failed() { has_failed_ = true; }
 
  private:
+  void take(wire::BoardGroup& group, const std::string& name, int rank, int size);
+
   wire::BoardGroup* group_ = nullptr;
   std::uint64_t fingerprint_ = 0;
+  std::atomic<bool> has_failed_ = false;
 };
 
 // The rank whose failure ends the job, says the launcher; -1: none.

@@ -40,6 +40,7 @@ const std::map<std::string, std::string> kValues = {
     {"exit-timeout", "0"},
     {"hang-timeout", "90"},
     {"hang-action", "warn"},
+    {"inject", "rank=0,at=any:3,kind=stop"},
     {"signals-to-handle", "SIGTERM,INT"},
     {"core", "unlimited"},
     {"monitor-interval", "5"},

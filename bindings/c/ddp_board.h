@@ -1,0 +1,251 @@
+// ddp_board.h: tells ddplaunch what this process is at, from a program that does not link ddplaunch's runtime. Where
+// the job hangs, ddplaunch then says it; it gives the time that was asked for, and does not take a process that lives
+// for one that hangs. One header for C11 and C++17 (gcc, clang; Linux), to be copied; it needs nothing but libc.
+//
+//   #include "ddp_board.h"
+//
+//   ddp_board *board = ddp_board_open();  // once, at the start of main; NULL without ddplaunch: then nothing is done
+//   DDP_PHASE(board, DDP_PHASE_TRAINING, "epoch 1");
+//   for (int step = 0; step < steps; ++step) {
+//     train();
+//     ddp_heartbeat(board);
+//   }
+//   DDP_PHASE(board, DDP_PHASE_CHECKPOINT, "");
+//   ddp_extend(board, 1800);  // the next thing may take half an hour
+//   write_checkpoint();
+//
+// The board belongs to the process that opened it first. Its children do not write: in a forked one all functions do
+// nothing, and ddp_board_open() returns NULL in every one. Only a child that opens it before its parent takes it away.
+//
+// The constants describe the board for any language; docs/protocol.md, section 6, says what the fields mean. Numbers
+// are in native order and aligned. The reader is another process, which reads while we write.
+#ifndef DDP_BOARD_H
+#define DDP_BOARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+// A board of another version or size is left alone.
+#define DDP_BOARD_MAGIC 0x42504444u  // "DDPB"
+#define DDP_BOARD_VERSION 2u
+#define DDP_BOARD_BYTES 25856
+
+// From the start of the board.
+#define DDP_BOARD_AT_MAGIC 0              // u32
+#define DDP_BOARD_AT_VERSION 4            // u32
+#define DDP_BOARD_AT_BYTES 8              // u32
+#define DDP_BOARD_AT_RANK 12              // i32
+#define DDP_BOARD_AT_LOCAL_RANK 16        // i32
+#define DDP_BOARD_AT_ATTEMPT 20           // i32
+#define DDP_BOARD_AT_LOST_RANK 24         // i32, atomic: the rank whose failure ends the job; -1: none
+#define DDP_BOARD_AT_WRITER 28            // i32, atomic: pid of the process that writes what follows; 0: none so far
+#define DDP_BOARD_AT_GROUPS_NOT_SHOWN 32  // u32, atomic
+#define DDP_BOARD_AT_WORKER 64            // the worker block
+#define DDP_BOARD_AT_GROUPS 256           // group blocks, one after the other
+#define DDP_BOARD_GROUPS 8
+#define DDP_BOARD_NO_RANK_LOST (-1)
+
+// From the start of the worker block.
+#define DDP_WORKER_BYTES 192
+#define DDP_WORKER_AT_CHANGES 0           // u32, atomic: odd while the fields that are not atomic are written
+#define DDP_WORKER_AT_PHASE 4             // u32: enum ddp_board_phase
+#define DDP_WORKER_AT_SINCE 8             // u64: CLOCK_MONOTONIC, nanoseconds
+#define DDP_WORKER_AT_LINE 16             // i32: of the program, in the file; 0: unknown
+#define DDP_WORKER_AT_STEPS 24            // u64, atomic
+#define DDP_WORKER_AT_MORE_TIME_UNTIL 32  // u64, atomic: CLOCK_MONOTONIC, nanoseconds
+#define DDP_WORKER_AT_NAME 64             // the start of it, ends with 0
+#define DDP_WORKER_NAME_BYTES 48
+#define DDP_WORKER_AT_FILE 112  // the end of it, ends with 0
+#define DDP_WORKER_FILE_BYTES 80
+
+// From the start of a group block.
+#define DDP_GROUP_BYTES 3200
+#define DDP_GROUP_AT_IN_USE 0  // u32, atomic
+#define DDP_GROUP_AT_RANK 4    // i32
+#define DDP_GROUP_AT_SIZE 8    // i32
+#define DDP_GROUP_AT_NAME 16   // ends with 0
+#define DDP_GROUP_NAME_BYTES 48
+#define DDP_GROUP_AT_CALLED 64              // u64, atomic
+#define DDP_GROUP_AT_STARTED 72             // u64, atomic
+#define DDP_GROUP_AT_FINISHED 80            // u64, atomic
+#define DDP_GROUP_AT_TRANSFERS_CALLED 88    // u64, atomic
+#define DDP_GROUP_AT_TRANSFERS_FINISHED 96  // u64, atomic
+#define DDP_GROUP_AT_CALLS 128              // call blocks, one after the other; call n is in place (n - 1) % 16
+#define DDP_GROUP_CALLS 16
+
+// From the start of a call block.
+#define DDP_CALL_BYTES 192
+#define DDP_CALL_AT_SEQUENCE 0     // u64, atomic: 0 while the rest is written
+#define DDP_CALL_AT_FINGERPRINT 8  // u64
+#define DDP_CALL_AT_CALLED_AT 16   // u64: CLOCK_MONOTONIC, nanoseconds
+#define DDP_CALL_AT_COUNT 24       // u64
+#define DDP_CALL_AT_PEER 32        // i32
+#define DDP_CALL_AT_LINE 36        // i32
+#define DDP_CALL_AT_OPERATION 40   // u8
+#define DDP_CALL_AT_TYPE 41        // u8
+#define DDP_CALL_AT_OP 42          // u8
+#define DDP_CALL_AT_NAME 48        // ends with 0
+#define DDP_CALL_NAME_BYTES 64
+#define DDP_CALL_AT_FILE 112  // the end of it, ends with 0
+#define DDP_CALL_FILE_BYTES 80
+
+// The environment variable that has the board's descriptor.
+#define DDP_BOARD_VARIABLE "DDP_BOARD_FD"
+// ddp_extend() gives no more: 31 years.
+#define DDP_BOARD_MOST_SECONDS 1e9
+
+// In evaluation, checkpoint and data loading a process gets all of --hang-timeout.
+enum ddp_board_phase {
+  DDP_PHASE_STARTING = 0,
+  DDP_PHASE_CONNECTED = 1,
+  DDP_PHASE_RENDEZVOUS = 2,
+  DDP_PHASE_COMMUNICATOR = 3,
+  DDP_PHASE_TRAINING = 4,
+  DDP_PHASE_EVALUATION = 5,
+  DDP_PHASE_CHECKPOINT = 6,
+  DDP_PHASE_DATA_LOADING = 7,
+  DDP_PHASE_FINISHING = 8,
+  DDP_PHASE_DONE = 9
+};
+
+// The board as it lies in memory: DDP_BOARD_BYTES of it.
+typedef struct ddp_board ddp_board;
+
+// ddp_phase() with the place of the call.
+#define DDP_PHASE(board, phase, name) ddp_phase(board, phase, name, __FILE__, __LINE__)
+
+#ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+
+// -std=c11 hides the clock where nobody has asked for POSIX.
+#ifdef CLOCK_MONOTONIC
+#define DDP_BOARD_CLOCK CLOCK_MONOTONIC
+#else
+#define DDP_BOARD_CLOCK 1
+int clock_gettime(int clock, struct timespec* now);
+#endif
+
+static inline void* ddp_board_at(ddp_board* board, size_t offset) {
+  return (char*)board + offset;
+}
+
+static inline uint32_t* ddp_board_u32(ddp_board* board, size_t offset) {
+  return (uint32_t*)ddp_board_at(board, offset);
+}
+
+static inline int32_t* ddp_board_i32(ddp_board* board, size_t offset) {
+  return (int32_t*)ddp_board_at(board, offset);
+}
+
+static inline uint64_t* ddp_board_u64(ddp_board* board, size_t offset) {
+  return (uint64_t*)ddp_board_at(board, offset);
+}
+
+static inline uint64_t ddp_board_now(void) {
+  struct timespec now = {0, 0};
+  clock_gettime(DDP_BOARD_CLOCK, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// False in a forked child, which has the memory too.
+static inline int ddp_board_is_ours(ddp_board* board) {
+  if (board == NULL) return 0;
+  return __atomic_load_n(ddp_board_i32(board, DDP_BOARD_AT_WRITER), __ATOMIC_RELAXED) == (int32_t)getpid();
+}
+
+// A descriptor, as decimal digits and nothing else; -1: there is none.
+static inline int ddp_board_descriptor(const char* text) {
+  int fd = 0;
+  if (text == NULL || *text == '\0' || strlen(text) > 9) return -1;
+  for (; *text != '\0'; ++text) {
+    if (*text < '0' || *text > '9') return -1;
+    fd = fd * 10 + (*text - '0');
+  }
+  return fd;
+}
+
+// This process's board; NULL where there is none, or where it is not ours: another process writes it, or the descriptor
+// is closed or of something else. Once is enough, and again is no error. It stays mapped to the end of the process.
+static inline ddp_board* ddp_board_open(void) {
+  struct stat status;
+  const int fd = ddp_board_descriptor(getenv(DDP_BOARD_VARIABLE));
+  if (fd < 0 || fstat(fd, &status) != 0 || status.st_size != DDP_BOARD_BYTES) return NULL;
+  void* memory = mmap(NULL, DDP_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return NULL;
+  ddp_board* board = (ddp_board*)memory;
+  const int32_t self = (int32_t)getpid();
+  int32_t writer = 0;
+  if (*ddp_board_u32(board, DDP_BOARD_AT_MAGIC) == DDP_BOARD_MAGIC &&
+      *ddp_board_u32(board, DDP_BOARD_AT_VERSION) == DDP_BOARD_VERSION &&
+      (__atomic_compare_exchange_n(ddp_board_i32(board, DDP_BOARD_AT_WRITER), &writer, self, 0, __ATOMIC_SEQ_CST,
+                                   __ATOMIC_SEQ_CST) ||
+       writer == self)) {
+    return board;
+  }
+  munmap(memory, DDP_BOARD_BYTES);
+  return NULL;
+}
+
+// A sign of life, as after each step. Any thread.
+static inline void ddp_heartbeat(ddp_board* board) {
+  if (!ddp_board_is_ours(board)) return;
+  __atomic_fetch_add(ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_STEPS), 1, __ATOMIC_RELAXED);
+}
+
+// From now on this process is in `phase`. `name` says more of it and is cut to 47 bytes; of `file` the last 79 are
+// kept. Both may be NULL; line 0: unknown. One thread at a time.
+static inline void ddp_phase(ddp_board* board, enum ddp_board_phase phase, const char* name, const char* file,
+                             int line) {
+  if (!ddp_board_is_ours(board)) return;
+  const size_t worker = DDP_BOARD_AT_WORKER;
+  const size_t most_name = DDP_WORKER_NAME_BYTES - 1;
+  const size_t most_file = DDP_WORKER_FILE_BYTES - 1;
+  size_t name_length = name == NULL ? 0 : strlen(name);
+  size_t file_length = file == NULL ? 0 : strlen(file);
+  if (name_length > most_name) name_length = most_name;
+  if (file_length > most_file) {
+    file += file_length - most_file;
+    file_length = most_file;
+  }
+  char* name_to = (char*)ddp_board_at(board, worker + DDP_WORKER_AT_NAME);
+  char* file_to = (char*)ddp_board_at(board, worker + DDP_WORKER_AT_FILE);
+
+  uint32_t* changes = ddp_board_u32(board, worker + DDP_WORKER_AT_CHANGES);
+  const uint32_t odd = __atomic_load_n(changes, __ATOMIC_RELAXED) | 1u;
+  __atomic_store_n(changes, odd, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  *ddp_board_u32(board, worker + DDP_WORKER_AT_PHASE) = (uint32_t)phase;
+  *ddp_board_u64(board, worker + DDP_WORKER_AT_SINCE) = ddp_board_now();
+  *ddp_board_i32(board, worker + DDP_WORKER_AT_LINE) = line;
+  memset(name_to, 0, DDP_WORKER_NAME_BYTES);
+  memset(file_to, 0, DDP_WORKER_FILE_BYTES);
+  if (name_length > 0) memcpy(name_to, name, name_length);
+  if (file_length > 0) memcpy(file_to, file, file_length);
+  __atomic_store_n(changes, odd + 1, __ATOMIC_RELEASE);
+}
+
+// This process is about to do something that may take `seconds`: until then ddplaunch does not take it for one that
+// hangs. The latest moment that was asked for counts. A negative number and NaN ask for nothing. Any thread.
+static inline void ddp_extend(ddp_board* board, double seconds) {
+  if (!ddp_board_is_ours(board) || !(seconds >= 0)) return;
+  if (seconds > DDP_BOARD_MOST_SECONDS) seconds = DDP_BOARD_MOST_SECONDS;
+  const uint64_t until = ddp_board_now() + (uint64_t)(seconds * 1e9);
+  uint64_t* place = ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_MORE_TIME_UNTIL);
+  uint64_t now = __atomic_load_n(place, __ATOMIC_RELAXED);
+  while (now < until && !__atomic_compare_exchange_n(place, &now, until, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
+#ifdef __cplusplus
+#pragma GCC diagnostic pop
+#endif
+
+#endif

@@ -1,0 +1,166 @@
+#include "runtime/group/fault_injector.h"
+
+#include <ddp/error.h>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "base/text.h"
+#include "runtime/host/contract.h"
+#include "wire/call_names.h"
+#include "wire/worker_env.h"
+
+namespace ddp {
+namespace {
+
+// Of the same size, so that the memory stays what it is.
+DataType other_type(DataType type) {
+  switch (type) {
+    case DataType::f16:
+    case DataType::bf16:
+      return DataType::i16;
+    case DataType::f32:
+      return DataType::i32;
+    case DataType::f64:
+      return DataType::i64;
+    case DataType::i8:
+      return DataType::u8;
+    case DataType::i16:
+      return DataType::f16;
+    case DataType::i32:
+      return DataType::f32;
+    case DataType::i64:
+      return DataType::f64;
+    case DataType::u8:
+    case DataType::boolean:
+      return DataType::i8;
+  }
+  return type;
+}
+
+template <typename Change>
+void change_buffers(Call& call, const Change& change) {
+  change(call.input);
+  change(call.output);
+  for (ConstBuffer& part : call.input_parts) change(part);
+  for (Buffer& part : call.output_parts) change(part);
+}
+
+// An element less for every rank. Buffers that are a part for each rank are as many times longer.
+void shrink(Call& call, int size) {
+  const std::size_t part = call.operation == Operation::all_gather ? call.input.count : call.output.count;
+  const std::size_t whole = part * static_cast<std::size_t>(size);
+  const bool has_parts = call.operation == Operation::all_gather || call.operation == Operation::reduce_scatter ||
+                         call.operation == Operation::gather || call.operation == Operation::scatter;
+  change_buffers(call, [&](auto& buffer) {
+    const bool is_whole = call.operation == Operation::all_to_all || (has_parts && size > 1 && buffer.count == whole);
+    const std::size_t less = is_whole ? static_cast<std::size_t>(size) : 1;
+    if (buffer.count >= less) buffer.count -= less;
+  });
+}
+
+void retype(Call& call) {
+  change_buffers(call, [](auto& buffer) { buffer.type = other_type(buffer.type); });
+  if (has_reduction(call.operation) && !is_defined(call.op, call.output.type)) call.op = ReduceOp::sum;
+}
+
+[[noreturn]] void wait_for_own_mutex() {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // of the kind that knows no owner
+  ::pthread_mutex_lock(&mutex);
+  while (true) ::pthread_mutex_lock(&mutex);
+}
+
+[[noreturn]] void spin() {
+  for (std::atomic<std::uint64_t> rounds = 0;;) ++rounds;
+}
+
+void say(const wire::Fault& fault, const Call& call) {
+  const std::string_view kind = wire::name_of(wire::kFaultNames, static_cast<std::uint64_t>(fault.kind));
+  const std::string text = "ddp: rank " + std::to_string(fault.rank) + ": injected fault '" + std::string(kind) +
+                           "' at its " + (fault.operation.empty() ? "collective" : fault.operation) + " #" +
+                           std::to_string(fault.number) + ": " + std::string(to_string(call.operation)) + " of " +
+                           describe(subject_of(call)) + (call.name.empty() ? "" : " ('" + call.name + "')") +
+                           place_in_program(call.site.file, call.site.line) + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace
+
+FaultInjector::FaultInjector(const std::vector<wire::Fault>& faults, int attempt) {
+  for (const wire::Fault& fault : faults) {
+    if (fault.attempt == attempt) armed_.emplace_back().fault = fault;
+  }
+}
+
+FaultInjector& FaultInjector::of_process() {
+  static FaultInjector injector = [] {
+    const char* text = std::getenv(wire::env::kInject);      // NOLINT(concurrency-mt-unsafe)
+    const char* attempt = std::getenv(wire::env::kAttempt);  // NOLINT(concurrency-mt-unsafe)
+    const auto faults = wire::parse_faults(text == nullptr ? "" : text);
+    if (!faults) {
+      throw Error(ErrorKind::invalid_argument, std::string(wire::env::kInject) + ": " + faults.error().message);
+    }
+    const auto number = base::parse_integer(attempt == nullptr ? "0" : attempt, 0, 1 << 30);
+    return FaultInjector(faults.value(), static_cast<int>(number.value_or(0)));
+  }();
+  return injector;
+}
+
+std::optional<wire::Fault> FaultInjector::due(int rank, Operation operation) {
+  std::optional<wire::Fault> due;
+  for (Armed& armed : armed_) {
+    const bool is_meant =
+        armed.fault.operation.empty() ? !is_transfer(operation) : armed.fault.operation == to_string(operation);
+    if (armed.fault.rank != rank || !is_meant) continue;
+    if (++armed.calls == armed.fault.number && !due) due = armed.fault;
+  }
+  return due;
+}
+
+FaultOutcome carry_out(const wire::Fault& fault, Call& call, int size) {
+  using wire::FaultKind;
+  const bool needs_data = fault.kind == FaultKind::shape || fault.kind == FaultKind::dtype;
+  if (needs_data && subject_of(call).count == 0) {
+    throw Error(ErrorKind::invalid_argument,
+                "the fault to inject cannot be: " + std::string(to_string(call.operation)) + " #" +
+                    std::to_string(fault.number) + " has no data. Choose another call, or kind=skip or swap.");
+  }
+  say(fault, call);
+  switch (fault.kind) {
+    case FaultKind::stop:
+      ::raise(SIGSTOP);
+      break;
+    case FaultKind::kill:
+      ::raise(SIGKILL);
+      break;
+    case FaultKind::exit0:
+      ::_exit(0);
+    case FaultKind::delay:
+      std::this_thread::sleep_for(fault.delay);
+      break;
+    case FaultKind::mutex:
+      wait_for_own_mutex();
+    case FaultKind::spin:
+      spin();
+    case FaultKind::skip:
+      return FaultOutcome::skip;
+    case FaultKind::swap:
+      return FaultOutcome::call_barrier_first;
+    case FaultKind::shape:
+      shrink(call, size);
+      break;
+    case FaultKind::dtype:
+      retype(call);
+      break;
+  }
+  return FaultOutcome::call;
+}
+
+}  // namespace ddp

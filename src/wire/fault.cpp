@@ -1,0 +1,132 @@
+#include "wire/fault.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "base/text.h"
+#include "wire/call_names.h"
+
+namespace ddp::wire {
+namespace {
+
+using base::Failure;
+using base::Result;
+
+// "allreduce" and "AllReduce" are "all_reduce".
+std::string plain(std::string_view name) {
+  std::string result;
+  for (const char c : name) {
+    if (c != '_' && c != '-') result += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
+  return result;
+}
+
+template <typename Names>
+std::string list(const Names& names) {
+  std::string result;
+  for (const std::string_view name : names) result += (result.empty() ? "" : ", ") + std::string(name);
+  return result;
+}
+
+// "5s", "500ms".
+std::optional<std::chrono::milliseconds> parse_delay(std::string_view text) {
+  double milliseconds = 1000;
+  if (text.ends_with("ms")) {
+    milliseconds = 1;
+    text.remove_suffix(2);
+  } else if (text.ends_with("s")) {
+    text.remove_suffix(1);
+  }
+  const auto number = base::parse_number(text);
+  if (!number || *number * milliseconds > 1e9) return std::nullopt;
+  return std::chrono::milliseconds(std::llround(*number * milliseconds));
+}
+
+std::optional<Failure> set_place(Fault& fault, std::string_view value) {
+  const std::size_t colon = value.find(':');
+  const auto number = colon == std::string_view::npos
+                          ? std::optional<std::int64_t>(1)
+                          : base::parse_integer(value.substr(colon + 1), 1, std::numeric_limits<std::int64_t>::max());
+  const std::string name = plain(value.substr(0, colon));
+  const auto operation = std::find_if(kOperationNames.begin(), kOperationNames.end(),
+                                      [&](std::string_view candidate) { return plain(candidate) == name; });
+  if (!number || (operation == kOperationNames.end() && name != "any")) {
+    return Failure{"'" + std::string(value) +
+                   "' is no place in a program: at=all_reduce:100 is this rank's 100th all_reduce, at=any:100 its "
+                   "100th collective. Operations: " +
+                   list(kOperationNames)};
+  }
+  if (operation != kOperationNames.end()) fault.operation = *operation;
+  fault.number = static_cast<std::uint64_t>(*number);
+  return std::nullopt;
+}
+
+std::optional<Failure> set_kind(Fault& fault, std::string_view value) {
+  const std::string_view name = value.substr(0, value.find('='));
+  const auto kind = std::find(kFaultNames.begin(), kFaultNames.end(), name);
+  const bool is_delay = name == "delay";
+  const auto delay = name == value ? std::nullopt : parse_delay(value.substr(name.size() + 1));
+  if (kind == kFaultNames.end() || is_delay != delay.has_value() || (!is_delay && name != value)) {
+    return Failure{"'" + std::string(value) + "' is no kind of fault; there are " + list(kFaultNames) +
+                   ", of which delay needs a time: kind=delay=5s"};
+  }
+  fault.kind = static_cast<FaultKind>(kind - kFaultNames.begin());
+  fault.delay = delay.value_or(std::chrono::milliseconds(0));
+  return std::nullopt;
+}
+
+std::optional<Failure> set_number(int& number, std::string_view key, std::string_view value) {
+  const auto parsed = base::parse_integer(value, 0, std::numeric_limits<int>::max());
+  if (!parsed) return Failure{std::string(key) + "=" + std::string(value) + " is not a whole number from 0"};
+  number = static_cast<int>(*parsed);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Fault> parse_fault(std::string_view text) {
+  const std::string example = " A fault is written as rank=2,at=all_reduce:100,kind=stop.";
+  Fault fault;
+  std::vector<std::string> given;
+  for (const std::string& field : base::split(text, ',')) {
+    const std::string key = field.substr(0, field.find('='));
+    const std::string value = key.size() < field.size() ? field.substr(key.size() + 1) : "";
+    std::optional<Failure> failure;
+    if (std::find(given.begin(), given.end(), key) != given.end()) {
+      failure = Failure{"'" + key + "' is given twice"};
+    } else if (key == "rank") {
+      failure = set_number(fault.rank, key, value);
+    } else if (key == "attempt") {
+      failure = set_number(fault.attempt, key, value);
+    } else if (key == "at") {
+      failure = set_place(fault, value);
+    } else if (key == "kind") {
+      failure = set_kind(fault, value);
+    } else {
+      failure = Failure{"'" + field + "' is not one of rank=, at=, kind=, attempt="};
+    }
+    if (failure) return Failure{"'" + std::string(text) + "': " + failure->message + "." + example};
+    given.push_back(key);
+  }
+  for (const char* needed : {"rank", "at", "kind"}) {
+    if (std::find(given.begin(), given.end(), needed) == given.end()) {
+      return Failure{"'" + std::string(text) + "' does not say " + needed + "=." + example};
+    }
+  }
+  return fault;
+}
+
+Result<std::vector<Fault>> parse_faults(std::string_view text) {
+  std::vector<Fault> faults;
+  for (const std::string& one : base::split(text, ' ')) {
+    if (one.empty()) continue;
+    const auto fault = parse_fault(one);
+    if (!fault) return fault.error();
+    faults.push_back(fault.value());
+  }
+  return faults;
+}
+
+}  // namespace ddp::wire

@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""board_writers_test.py BIN_DIR: what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a progress board,
+byte by byte, and what they leave alone. With CC and CXX as compilers of C and C++ (cc, c++)."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1])
+BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
+MAGIC, VERSION, BYTES = 0x42504444, 2, 25856
+WORKER = struct.Struct("=IIQi4xQQ24x48s80s")
+WORKER_AT, WRITER_AT, WORKER_END = 64, 28, 256
+
+# Both programs obey the same words. After each "wait" they print a line, and go on when they get one.
+C_PROGRAM = r"""
+#include "ddp_board.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+int main(int count, char **words) {
+  ddp_board *board = ddp_board_open();
+  for (int i = 1; i < count; ++i) {
+    const char *word = words[i];
+    if (strcmp(word, "heartbeat") == 0) ddp_heartbeat(board);
+    if (strcmp(word, "beat-slowly") == 0) {
+      for (int n = 0; n < 20; ++n) {
+        ddp_heartbeat(board);
+        poll(NULL, 0, 200);
+      }
+    }
+    if (strcmp(word, "checkpoint") == 0) DDP_PHASE(board, DDP_PHASE_CHECKPOINT, "weights"); /* the place */
+    if (strcmp(word, "long-name") == 0) ddp_phase(board, DDP_PHASE_DONE, LONG_NAME, LONG_NAME, 7);
+    if (strcmp(word, "extend") == 0) ddp_extend(board, 100.5);
+    if (strcmp(word, "extend-less") == 0) ddp_extend(board, 1);
+    if (strcmp(word, "extend-for-ever") == 0) ddp_extend(board, 1e300);
+    if (strcmp(word, "fork") == 0) {
+      const pid_t child = fork();
+      if (child == 0) {
+        ddp_heartbeat(board);
+        ddp_extend(board, 1000);
+        DDP_PHASE(board, DDP_PHASE_DONE, "child");
+        _exit(ddp_board_open() == NULL ? 0 : 1);
+      }
+      int status = 0;
+      if (waitpid(child, &status, 0) != child || status != 0) return 9;
+    }
+    if (strcmp(word, "wait") == 0) {
+      printf("waits\n");
+      fflush(stdout);
+      if (getchar() == EOF) return 8;
+    }
+  }
+  return 0;
+}
+"""
+PYTHON_PROGRAM = r"""
+import os, sys, time
+import ddp_board
+
+for word in sys.argv[1:]:
+    if word == "heartbeat": ddp_board.heartbeat()
+    if word == "beat-slowly":
+        for _ in range(20):
+            ddp_board.heartbeat()
+            time.sleep(0.2)
+    if word == "checkpoint": ddp_board.phase("checkpoint", "weights")  # the place
+    if word == "long-name": exec(compile("ddp_board.phase('done', LONG_NAME)", LONG_NAME, "exec"))
+    if word == "extend": ddp_board.extend(100.5)
+    if word == "extend-less": ddp_board.extend(1)
+    if word == "extend-for-ever": ddp_board.extend(1e300)
+    if word == "fork":
+        child = os.fork()
+        if child == 0:
+            ddp_board.heartbeat()
+            ddp_board.extend(1000)
+            with ddp_board.phase("done", "child"):
+                pass
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0: sys.exit(9)
+    if word == "wait":
+        print("waits", flush=True)
+        if not sys.stdin.readline(): sys.exit(8)
+"""
+LONG_NAME = "".join(chr(ord("a") + i % 26) for i in range(200))
+
+
+class Board:
+    """As the launcher makes it, or with a fault."""
+
+    def __init__(self, magic: int = MAGIC, version: int = VERSION, size: int = BYTES, writer: int = 0):
+        self.fd = os.memfd_create("board")
+        os.truncate(self.fd, size)
+        os.pwrite(self.fd, struct.pack("=IIIiiiii", magic, version, size, 0, 0, 0, -1, writer), 0)
+
+    def bytes(self) -> bytes:
+        return os.pread(self.fd, 1 << 20, 0)
+
+    def writer(self) -> int:
+        return struct.unpack_from("=i", self.bytes(), WRITER_AT)[0]
+
+    def worker(self) -> tuple:
+        """changes, phase, since, line, steps, more time until, name, file; the texts without the zeros at the end."""
+        *numbers, name, file = WORKER.unpack_from(self.bytes(), WORKER_AT)
+        assert name.endswith(b"\0") and file.endswith(b"\0"), (name, file)
+        return (*numbers, name.rstrip(b"\0").decode(), file.rstrip(b"\0").decode())
+
+
+class Writer:
+    """A program that writes on boards."""
+
+    def __init__(self, name: str, command: list, source: pathlib.Path):
+        self.name, self.command, self.source = name, command, source
+        lines = source.read_text().splitlines()
+        self.place = next(i for i, line in enumerate(lines, 1) if "the place" in line)
+
+    def starts(self, fd: int, *words: str) -> subprocess.Popen:
+        return subprocess.Popen([*self.command, *words], pass_fds=[fd], env=environment(str(fd)), stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, text=True)
+
+    def runs(self, fd: int, *words: str) -> int:
+        """Returns its pid."""
+        process = self.starts(fd, *words)
+        process.communicate(timeout=60)
+        assert process.returncode == 0, (self.name, words, process.returncode)
+        return process.pid
+
+    def runs_with(self, variable: str, *words: str, **options) -> None:
+        subprocess.run([*self.command, *words], env=environment(variable), check=True, timeout=60, **options)
+
+
+def environment(variable: str = "") -> dict:
+    result = {key: value for key, value in os.environ.items() if key != "DDP_BOARD_FD"}
+    result.update(PYTHONPATH=str(BINDINGS / "python"), PYTHONDONTWRITEBYTECODE="1")
+    if variable:
+        result["DDP_BOARD_FD"] = variable
+    return result
+
+
+def writers_in(folder: pathlib.Path) -> list:
+    """Of each language one that writes; and the header compiles without a warning with whatever compiler there is."""
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{BINDINGS}/c", f'-DLONG_NAME="{LONG_NAME}"']
+    result = []
+    for language, standard, usual, others in [("c", "c11", os.environ.get("CC", "cc"), ["gcc", "clang"]),
+                                              ("cpp", "c++17", os.environ.get("CXX", "c++"), ["g++", "clang++"])]:
+        if shutil.which(usual) is None:
+            print(f"there is no {usual}: nothing is tested in {standard}")
+            continue
+        source = folder / f"writer.{language}"
+        source.write_text(C_PROGRAM)
+        program = folder / f"writer_{language}"
+        subprocess.run([usual, f"-std={standard}", "-O2", *strict, source, "-o", program], check=True)
+        for other in filter(shutil.which, others):
+            for level in ["-O0", "-O3"]:
+                subprocess.run([other, f"-std={standard}", level, *strict, source, "-c", "-o", os.devnull], check=True)
+        result.append(Writer(standard, [program], source))
+    source = folder / "writer.py"
+    source.write_text(f'LONG_NAME = "{LONG_NAME}"\n' + PYTHON_PROGRAM)
+    return [*result, Writer("python", [sys.executable, source], source)]
+
+
+def python(code: str, variable: str = "", **options) -> str:
+    done = subprocess.run([sys.executable, "-c", code], env=environment(variable), capture_output=True, text=True,
+                          timeout=60, check=False, **options)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def what_is_written_is_where_the_protocol_says(writer: Writer) -> None:
+    board = Board()
+    before = time.monotonic_ns()
+    pid = writer.runs(board.fd, "heartbeat", "checkpoint", "heartbeat", "extend", "extend-less", "heartbeat")
+    after = time.monotonic_ns()
+    changes, phase, since, line, steps, until, name, file = board.worker()
+    assert board.writer() == pid, (board.writer(), pid)
+    assert (changes, phase, line, steps) == (2, 6, writer.place, 3), board.worker()
+    assert before <= since <= after and before <= until - 100_500_000_000 <= after, (board.worker(), before, after)
+    assert name == "weights" and file == str(writer.source)[-79:], board.worker()
+    # And nowhere else.
+    fresh = Board(writer=pid).bytes()
+    data = board.bytes()
+    assert data[:WORKER_AT] == fresh[:WORKER_AT] and data[WORKER_END:] == fresh[WORKER_END:]
+    assert data[WORKER_AT + 20:WORKER_AT + 24] == bytes(4) and data[WORKER_AT + 40:WORKER_AT + 64] == bytes(24)
+
+
+def a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start(writer: Writer) -> None:
+    board = Board()
+    writer.runs(board.fd, "checkpoint", "long-name")
+    changes, phase, _, _, _, _, name, file = board.worker()
+    assert (changes, phase, name, file) == (4, 9, LONG_NAME[:47], LONG_NAME[-79:]), board.worker()
+
+
+def a_request_for_ever_has_an_end(writer: Writer) -> None:
+    board = Board()
+    writer.runs(board.fd, "extend-for-ever")
+    assert 0 < board.worker()[5] - time.monotonic_ns() <= 1e18, board.worker()
+
+
+def a_forked_child_does_not_write(writer: Writer) -> None:
+    board = Board()
+    pid = writer.runs(board.fd, "heartbeat", "checkpoint", "fork", "heartbeat")
+    changes, phase, _, _, steps, until, name, _ = board.worker()
+    assert (changes, phase, steps, until, name) == (2, 6, 2, 0, "weights"), board.worker()
+    assert board.writer() == pid
+
+
+def what_is_not_its_board_is_left_alone(writer: Writer) -> None:
+    words = ["heartbeat", "checkpoint", "extend", "fork"]
+    for fault in [Board(magic=MAGIC + 1), Board(version=VERSION - 1), Board(version=VERSION + 1), Board(size=BYTES - 1),
+                  Board(size=BYTES + 1), Board(size=2 * BYTES), Board(size=32), Board(writer=os.getpid())]:
+        before = fault.bytes()
+        writer.runs(fault.fd, *words)
+        assert fault.bytes() == before, (writer.name, before[:64])
+    reading, writing = os.pipe()
+    for fd in (reading, writing):
+        writer.runs(fd, *words)
+    folder = os.open("/", os.O_RDONLY)
+    writer.runs(folder, *words)
+    good = Board()
+    read_only = os.open(f"/proc/self/fd/{good.fd}", os.O_RDONLY)
+    writer.runs(read_only, *words)
+    closed = str(good.fd)  # not passed on
+    for variable in ["", closed, "1000000", "x", "-1", f" {good.fd}", f"{good.fd} ", f"+{good.fd}", "9" * 30, "0", "\u0663"]:
+        inherited = [] if variable == closed else [good.fd]
+        writer.runs_with(variable, *words, pass_fds=inherited, stdin=subprocess.DEVNULL)
+    assert good.writer() == 0 and good.worker()[:6] == (0,) * 6, good.worker()
+
+
+def of_two_processes_the_second_is_refused(first: Writer, second: Writer) -> None:
+    board = Board()
+    holder = first.starts(board.fd, "heartbeat", "wait", "heartbeat")
+    assert holder.stdout.readline() == "waits\n"
+    second.runs(board.fd, "heartbeat", "checkpoint", "extend", "fork")
+    assert board.writer() == holder.pid and board.worker()[:6] == (0, 0, 0, 0, 1, 0), board.worker()
+    holder.communicate("go\n", timeout=60)
+    assert holder.returncode == 0 and board.worker()[4] == 2, board.worker()
+
+
+def a_process_may_open_its_board_again_after_exec(writer: Writer) -> None:
+    board = Board()
+    code = "import ddp_board, os, sys; ddp_board.heartbeat(); os.execv(sys.argv[1], sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", code, *map(str, writer.command), "heartbeat"], pass_fds=[board.fd],
+                   env=environment(str(board.fd)), check=True, timeout=60)
+    assert board.worker()[4] == 2, board.worker()
+
+
+def in_python_the_phase_before_comes_back() -> None:
+    board = Board()
+    # As if a runtime in C++ of the same process had been at work.
+    os.pwrite(board.fd, WORKER.pack(8, 4, 1, 55, 10, 0, b"epoch 3", b"train.cpp"), WORKER_AT)
+    code = f"""
+import os, struct, ddp_board
+os.pwrite({board.fd}, struct.pack("=i", os.getpid()), {WRITER_AT})
+def show():
+    fields = struct.unpack("{WORKER.format}", os.pread({board.fd}, {WORKER.size}, {WORKER_AT}))
+    print(fields[0], fields[1], fields[3], fields[6].rstrip(b"\\0").decode(), fields[7].rstrip(b"\\0").decode(), sep=",")
+with ddp_board.phase("evaluation", "validation"):
+    show()
+    try:
+        with ddp_board.phase("data_loading"):
+            show()
+            raise KeyError
+    except KeyError:
+        show()
+show()
+ddp_board.heartbeat()
+"""
+    lines = python(code, str(board.fd), pass_fds=[board.fd]).splitlines()
+    assert lines == ["10,5,7,validation,<string>", "12,7,10,,<string>", "14,5,7,validation,<string>",
+                     "16,4,55,epoch 3,train.cpp"], lines
+    assert board.worker()[4] == 11, board.worker()
+
+
+def in_python_no_beat_of_any_thread_is_lost() -> None:
+    board = Board()
+    python("""
+import ddp_board, signal, sys, threading
+sys.setswitchinterval(1e-6)
+signal.signal(signal.SIGALRM, lambda *_: ddp_board.phase("training"))  # amid anything
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+def beat():
+    for _ in range(5000): ddp_board.heartbeat()
+threads = [threading.Thread(target=beat) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+for _ in range(1000):
+    with ddp_board.phase("evaluation"): pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+""", str(board.fd), pass_fds=[board.fd])
+    changes, _, _, _, steps, *_ = board.worker()
+    assert steps == 20000 and changes % 2 == 0, board.worker()
+
+
+def in_python_children_of_multiprocessing_do_not_write(folder: pathlib.Path) -> None:
+    script = folder / "loader.py"
+    script.write_text("""
+import multiprocessing, sys
+import ddp_board
+
+def load(_):
+    ddp_board.heartbeat()
+    ddp_board.extend(1000)
+    with ddp_board.phase("data_loading"): pass
+
+if __name__ == "__main__":
+    # The children are first: the board is the main program's even before it has used it.
+    for method in ["fork", "spawn", "forkserver"]:
+        with multiprocessing.get_context(method).Pool(2) as pool: pool.map(load, range(4))
+    ddp_board.heartbeat()
+    for method in ["fork", "spawn", "forkserver"]:
+        with multiprocessing.get_context(method).Pool(2) as pool: pool.map(load, range(4))
+""")
+    board = Board()
+    subprocess.run([sys.executable, script], pass_fds=[board.fd], env=environment(str(board.fd)), check=True, timeout=120)
+    assert board.worker()[:6] == (0, 0, 0, 0, 1, 0) and board.writer() != 0, board.worker()
+
+
+def in_python_a_child_does_not_wait_for_a_lock_of_its_parent() -> None:
+    board = Board()
+    python("""
+import ddp_board, os, signal, threading
+ddp_board.heartbeat()
+held = threading.Event()
+def hold():
+    with ddp_board._lock:
+        held.set()
+        threading.Event().wait()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    ddp_board.heartbeat(); ddp_board.phase("done"); ddp_board.extend(1)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+""", str(board.fd), pass_fds=[board.fd])
+    assert board.worker()[:6] == (0, 0, 0, 0, 1, 0), board.worker()
+
+
+def in_python_wrong_words_are_told_with_and_without_a_board() -> None:
+    board = Board()
+    code = """
+import ddp_board
+def refuses(action, *words):
+    try: action()
+    except ValueError as error: assert all(word in str(error) for word in words), error
+    else: raise AssertionError("it was taken")
+for name in ["", "lunch", None, 4, "Training"]:
+    refuses(lambda: ddp_board.phase(name), *ddp_board.PHASES)
+for time in [-1, -0.001, float("nan"), float("inf"), -float("inf")]:
+    refuses(lambda: ddp_board.extend(time), str(float(time)))
+for name in ddp_board.PHASES: ddp_board.phase(name)
+ddp_board.extend(0)
+ddp_board.phase("done", "\\udcff\\ud800" + 30 * "\\u4e2d")
+"""
+    python(code)
+    python(code, str(board.fd), pass_fds=[board.fd])
+    assert board.worker()[1] == 9 and board.worker()[6] == "??" + 15 * "\u4e2d", board.bytes()[:256]
+
+
+def ddplaunch_understands_them(writers: list, folder: pathlib.Path) -> None:
+    """They beat for longer than the limit; then they are silent in a phase, and ddplaunch says in which and where."""
+    log = folder / "events"
+    script = "case $RANK in " + " ".join(
+        f'{rank}) exec {" ".join(map(str, writer.command))} beat-slowly checkpoint wait ;;'
+        for rank, writer in enumerate(writers)) + " esac"
+    hold, hand = os.pipe()
+    done = subprocess.run([BIN / "ddplaunch", f"--nproc-per-node={len(writers)}", "--hang-timeout=2", f"--event-log={log}",
+                           "/bin/sh", "-c", script], stdin=hold, capture_output=True, text=True, timeout=120,
+                          env=environment(), check=False)
+    os.close(hold)
+    os.close(hand)
+    assert done.returncode == 124, done
+    for rank, writer in enumerate(writers):
+        place = re.escape(f"{writer.source.name}:{writer.place}")
+        assert re.search(rf"rank {rank} \(pid \d+\): checkpoint 'weights' for .* at {place}", done.stderr), done.stderr
+    news = [json.loads(line) for line in log.read_text().splitlines()]
+    hung = next(event["stall"] for event in news if event["event"] == "hang" and event["state"] == "hung")
+    assert hung["code"] == "DDP-H08", hung
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        writers = writers_in(folder)
+        for check in [what_is_written_is_where_the_protocol_says, a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start,
+                      a_request_for_ever_has_an_end, a_forked_child_does_not_write, what_is_not_its_board_is_left_alone,
+                      a_process_may_open_its_board_again_after_exec]:
+            for writer in writers:
+                check(writer)
+            print(f"ok: {check.__name__.replace('_', ' ')}", flush=True)
+        for first, second in zip(writers, writers[1:] + writers[:1]):
+            of_two_processes_the_second_is_refused(first, second)
+        print("ok: of two processes the second is refused")
+        in_python_the_phase_before_comes_back()
+        in_python_no_beat_of_any_thread_is_lost()
+        in_python_children_of_multiprocessing_do_not_write(folder)
+        in_python_a_child_does_not_wait_for_a_lock_of_its_parent()
+        in_python_wrong_words_are_told_with_and_without_a_board()
+        print("ok: Python", flush=True)
+        ddplaunch_understands_them(writers, folder)
+        print("ok: ddplaunch understands them")
+
+
+if __name__ == "__main__":
+    main()

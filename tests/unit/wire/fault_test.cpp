@@ -1,0 +1,53 @@
+#include "wire/fault.h"
+
+#include <catch2/catch.hpp>
+
+namespace ddp::wire {
+namespace {
+
+using Catch::Contains;
+using std::chrono::milliseconds;
+
+TEST_CASE("a fault is a rank, a place and a kind") {
+  CHECK(parse_fault("rank=2,at=allreduce:100,kind=stop").value() ==
+        Fault{2, "all_reduce", 100, FaultKind::stop, milliseconds(0), 0});
+  CHECK(parse_fault("kind=spin,at=All-Gather,rank=0,attempt=1").value() ==
+        Fault{0, "all_gather", 1, FaultKind::spin, milliseconds(0), 1});
+  CHECK(parse_fault("rank=1,at=any:7,kind=skip").value() == Fault{1, "", 7, FaultKind::skip, milliseconds(0), 0});
+}
+
+TEST_CASE("a delay says how long") {
+  CHECK(parse_fault("rank=1,at=any,kind=delay=5s").value().delay == milliseconds(5000));
+  CHECK(parse_fault("rank=1,at=any,kind=delay=250ms").value().delay == milliseconds(250));
+  CHECK(parse_fault("rank=1,at=any,kind=delay=0.5").value().delay == milliseconds(500));
+}
+
+TEST_CASE("what is no fault is told with what can stand there") {
+  const auto says = [](const char* text, const char* what) {
+    CAPTURE(text);
+    const auto fault = parse_fault(text);
+    REQUIRE_FALSE(fault);
+    CHECK_THAT(fault.error().message, Contains(what) && Contains("rank=2,at=all_reduce:100"));
+  };
+  says("", "is not one of rank=, at=, kind=");
+  says("rank=1,at=any:3", "does not say kind=");
+  says("at=any:3,kind=stop", "does not say rank=");
+  says("rank=-1,at=any:3,kind=stop", "rank=-1 is not a whole number");
+  says("rank=1,at=reduce_all:3,kind=stop", "reduce_scatter");
+  says("rank=1,at=any:0,kind=stop", "'any:0'");
+  says("rank=1,at=any:x,kind=stop", "'any:x'");
+  says("rank=1,at=any:3,kind=explode", "stop, skip, swap");
+  says("rank=1,at=any:3,kind=delay", "delay needs a time");
+  says("rank=1,at=any:3,kind=delay=soon", "delay needs a time");
+  says("rank=1,at=any:3,kind=stop=5s", "no kind of fault");
+  says("rank=1,rank=2,at=any:3,kind=stop", "twice");
+}
+
+TEST_CASE("several faults are separated by spaces") {
+  CHECK(parse_faults("").value().empty());
+  CHECK(parse_faults(" rank=0,at=any:1,kind=kill  rank=1,at=any:2,kind=stop").value().size() == 2);
+  CHECK_FALSE(parse_faults("rank=0,at=any:1,kind=kill oops"));
+}
+
+}  // namespace
+}  // namespace ddp::wire
