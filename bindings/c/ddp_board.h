@@ -100,7 +100,7 @@
 // ddp_extend() gives no more: 31 years.
 #define DDP_BOARD_MOST_SECONDS 1e9
 
-// In evaluation, checkpoint and data loading a process gets all of --hang-timeout.
+// ddplaunch gives more time in evaluation, checkpoint and data loading.
 enum ddp_board_phase {
   DDP_PHASE_STARTING = 0,
   DDP_PHASE_CONNECTED = 1,
@@ -124,6 +124,7 @@ typedef struct ddp_board ddp_board;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"
 #endif
+// NOLINTBEGIN(modernize-use-nullptr,bugprone-not-null-terminated-result): it is C, and its texts are filled with 0
 
 // -std=c11 hides the clock where nobody has asked for POSIX.
 #ifdef CLOCK_MONOTONIC
@@ -244,6 +245,7 @@ static inline void ddp_extend(ddp_board* board, double seconds) {
   }
 }
 
+// NOLINTEND(modernize-use-nullptr,bugprone-not-null-terminated-result)
 #ifdef __cplusplus
 #pragma GCC diagnostic pop
 #endif

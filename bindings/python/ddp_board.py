@@ -41,7 +41,7 @@ _TEXTS = slice(_WORKER + 64, _WORKER + 64 + _NAME_BYTES + _FILE_BYTES)  # name, 
 
 _MOST_SECONDS = 1e9  # 31 years
 
-# The number of a phase is its place. In evaluation, checkpoint and data_loading a process gets all of --hang-timeout.
+# The number of a phase is its place. ddplaunch gives more time in evaluation, checkpoint and data_loading.
 PHASES = ("starting", "connected", "rendezvous", "communicator", "training", "evaluation", "checkpoint", "data_loading",
           "finishing", "done")
 _NUMBERS = {name: number for number, name in enumerate(PHASES)}
@@ -93,21 +93,32 @@ def _open():
         return None
 
 
+def _forget():
+    """In a forked child: the board is its parent's."""
+    global _board, _is_open
+    _board = None
+    _is_open = True
+
+
 def _mine():
     """The board if this process is to write it, else None."""
     global _board, _is_open
-    if os.getpid() != _process:  # a forked child
+    if _is_open:
+        return _board
+    if os.getpid() != _process:  # a child forked before the first use
+        _forget()
         return None
-    if not _is_open:
-        with _lock:
-            if not _is_open:
-                _board = _open()
-                _is_open = True
+    with _lock:
+        if not _is_open:
+            _board = _open()
+            if _board is not None:
+                os.register_at_fork(after_in_child=_forget)
+            _is_open = True
     return _board
 
 
 def heartbeat():
-    """A sign of life, as after each step. Costs less than a microsecond."""
+    """A sign of life, as after each step. Costs a fraction of a microsecond."""
     board = _mine()
     if board is not None:
         # A runtime in C++ in this process may count at the same moment, and one of the two be lost: it is as well.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""board_writers_test.py BIN_DIR: what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a progress board,
-byte by byte, and what they leave alone. With CC and CXX as compilers of C and C++ (cc, c++)."""
+"""board_writers_test.py BIN_DIR: what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a progress
+board, byte by byte, and what they leave alone. With CC and CXX as compilers of C and C++ (cc, c++)."""
 import json
 import os
 import pathlib
@@ -37,7 +37,7 @@ int main(int count, char **words) {
         poll(NULL, 0, 200);
       }
     }
-    if (strcmp(word, "checkpoint") == 0) DDP_PHASE(board, DDP_PHASE_CHECKPOINT, "weights"); /* the place */
+    if (strcmp(word, "train") == 0) DDP_PHASE(board, DDP_PHASE_TRAINING, "epoch 1"); /* the place */
     if (strcmp(word, "long-name") == 0) ddp_phase(board, DDP_PHASE_DONE, LONG_NAME, LONG_NAME, 7);
     if (strcmp(word, "extend") == 0) ddp_extend(board, 100.5);
     if (strcmp(word, "extend-less") == 0) ddp_extend(board, 1);
@@ -53,6 +53,7 @@ int main(int count, char **words) {
       int status = 0;
       if (waitpid(child, &status, 0) != child || status != 0) return 9;
     }
+    if (strcmp(word, "sleep") == 0) poll(NULL, 0, 1000 * 1000);
     if (strcmp(word, "wait") == 0) {
       printf("waits\n");
       fflush(stdout);
@@ -72,7 +73,7 @@ for word in sys.argv[1:]:
         for _ in range(20):
             ddp_board.heartbeat()
             time.sleep(0.2)
-    if word == "checkpoint": ddp_board.phase("checkpoint", "weights")  # the place
+    if word == "train": ddp_board.phase("training", "epoch 1")  # the place
     if word == "long-name": exec(compile("ddp_board.phase('done', LONG_NAME)", LONG_NAME, "exec"))
     if word == "extend": ddp_board.extend(100.5)
     if word == "extend-less": ddp_board.extend(1)
@@ -86,6 +87,7 @@ for word in sys.argv[1:]:
                 pass
             os._exit(0)
         if os.waitpid(child, 0)[1] != 0: sys.exit(9)
+    if word == "sleep": time.sleep(1000)
     if word == "wait":
         print("waits", flush=True)
         if not sys.stdin.readline(): sys.exit(8)
@@ -177,13 +179,13 @@ def python(code: str, variable: str = "", **options) -> str:
 def what_is_written_is_where_the_protocol_says(writer: Writer) -> None:
     board = Board()
     before = time.monotonic_ns()
-    pid = writer.runs(board.fd, "heartbeat", "checkpoint", "heartbeat", "extend", "extend-less", "heartbeat")
+    pid = writer.runs(board.fd, "heartbeat", "train", "heartbeat", "extend", "extend-less", "heartbeat")
     after = time.monotonic_ns()
     changes, phase, since, line, steps, until, name, file = board.worker()
     assert board.writer() == pid, (board.writer(), pid)
-    assert (changes, phase, line, steps) == (2, 6, writer.place, 3), board.worker()
+    assert (changes, phase, line, steps) == (2, 4, writer.place, 3), board.worker()
     assert before <= since <= after and before <= until - 100_500_000_000 <= after, (board.worker(), before, after)
-    assert name == "weights" and file == str(writer.source)[-79:], board.worker()
+    assert name == "epoch 1" and file == str(writer.source)[-79:], board.worker()
     # And nowhere else.
     fresh = Board(writer=pid).bytes()
     data = board.bytes()
@@ -193,7 +195,7 @@ def what_is_written_is_where_the_protocol_says(writer: Writer) -> None:
 
 def a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start(writer: Writer) -> None:
     board = Board()
-    writer.runs(board.fd, "checkpoint", "long-name")
+    writer.runs(board.fd, "train", "long-name")
     changes, phase, _, _, _, _, name, file = board.worker()
     assert (changes, phase, name, file) == (4, 9, LONG_NAME[:47], LONG_NAME[-79:]), board.worker()
 
@@ -206,14 +208,14 @@ def a_request_for_ever_has_an_end(writer: Writer) -> None:
 
 def a_forked_child_does_not_write(writer: Writer) -> None:
     board = Board()
-    pid = writer.runs(board.fd, "heartbeat", "checkpoint", "fork", "heartbeat")
+    pid = writer.runs(board.fd, "heartbeat", "train", "fork", "heartbeat")
     changes, phase, _, _, steps, until, name, _ = board.worker()
-    assert (changes, phase, steps, until, name) == (2, 6, 2, 0, "weights"), board.worker()
+    assert (changes, phase, steps, until, name) == (2, 4, 2, 0, "epoch 1"), board.worker()
     assert board.writer() == pid
 
 
 def what_is_not_its_board_is_left_alone(writer: Writer) -> None:
-    words = ["heartbeat", "checkpoint", "extend", "fork"]
+    words = ["heartbeat", "train", "extend", "fork"]
     for fault in [Board(magic=MAGIC + 1), Board(version=VERSION - 1), Board(version=VERSION + 1), Board(size=BYTES - 1),
                   Board(size=BYTES + 1), Board(size=2 * BYTES), Board(size=32), Board(writer=os.getpid())]:
         before = fault.bytes()
@@ -228,7 +230,8 @@ def what_is_not_its_board_is_left_alone(writer: Writer) -> None:
     read_only = os.open(f"/proc/self/fd/{good.fd}", os.O_RDONLY)
     writer.runs(read_only, *words)
     closed = str(good.fd)  # not passed on
-    for variable in ["", closed, "1000000", "x", "-1", f" {good.fd}", f"{good.fd} ", f"+{good.fd}", "9" * 30, "0", "\u0663"]:
+    for variable in ["", closed, "1000000", "x", "-1", f" {good.fd}", f"{good.fd} ", f"+{good.fd}", "9" * 30, "0",
+                     "\u0663"]:
         inherited = [] if variable == closed else [good.fd]
         writer.runs_with(variable, *words, pass_fds=inherited, stdin=subprocess.DEVNULL)
     assert good.writer() == 0 and good.worker()[:6] == (0,) * 6, good.worker()
@@ -238,7 +241,7 @@ def of_two_processes_the_second_is_refused(first: Writer, second: Writer) -> Non
     board = Board()
     holder = first.starts(board.fd, "heartbeat", "wait", "heartbeat")
     assert holder.stdout.readline() == "waits\n"
-    second.runs(board.fd, "heartbeat", "checkpoint", "extend", "fork")
+    second.runs(board.fd, "heartbeat", "train", "extend", "fork")
     assert board.writer() == holder.pid and board.worker()[:6] == (0, 0, 0, 0, 1, 0), board.worker()
     holder.communicate("go\n", timeout=60)
     assert holder.returncode == 0 and board.worker()[4] == 2, board.worker()
@@ -261,7 +264,8 @@ import os, struct, ddp_board
 os.pwrite({board.fd}, struct.pack("=i", os.getpid()), {WRITER_AT})
 def show():
     fields = struct.unpack("{WORKER.format}", os.pread({board.fd}, {WORKER.size}, {WORKER_AT}))
-    print(fields[0], fields[1], fields[3], fields[6].rstrip(b"\\0").decode(), fields[7].rstrip(b"\\0").decode(), sep=",")
+    texts = [text.rstrip(b"\\0").decode() for text in fields[6:]]
+    print(fields[0], fields[1], fields[3], *texts, sep=",")
 with ddp_board.phase("evaluation", "validation"):
     show()
     try:
@@ -274,7 +278,7 @@ show()
 ddp_board.heartbeat()
 """
     lines = python(code, str(board.fd), pass_fds=[board.fd]).splitlines()
-    assert lines == ["10,5,7,validation,<string>", "12,7,10,,<string>", "14,5,7,validation,<string>",
+    assert lines == ["10,5,8,validation,<string>", "12,7,11,,<string>", "14,5,8,validation,<string>",
                      "16,4,55,epoch 3,train.cpp"], lines
     assert board.worker()[4] == 11, board.worker()
 
@@ -319,7 +323,8 @@ if __name__ == "__main__":
         with multiprocessing.get_context(method).Pool(2) as pool: pool.map(load, range(4))
 """)
     board = Board()
-    subprocess.run([sys.executable, script], pass_fds=[board.fd], env=environment(str(board.fd)), check=True, timeout=120)
+    subprocess.run([sys.executable, script], pass_fds=[board.fd], env=environment(str(board.fd)), check=True,
+                   timeout=120)
     assert board.worker()[:6] == (0, 0, 0, 0, 1, 0) and board.writer() != 0, board.worker()
 
 
@@ -370,29 +375,27 @@ def ddplaunch_understands_them(writers: list, folder: pathlib.Path) -> None:
     """They beat for longer than the limit; then they are silent in a phase, and ddplaunch says in which and where."""
     log = folder / "events"
     script = "case $RANK in " + " ".join(
-        f'{rank}) exec {" ".join(map(str, writer.command))} beat-slowly checkpoint wait ;;'
+        f'{rank}) exec {" ".join(map(str, writer.command))} beat-slowly train sleep ;;'
         for rank, writer in enumerate(writers)) + " esac"
-    hold, hand = os.pipe()
-    done = subprocess.run([BIN / "ddplaunch", f"--nproc-per-node={len(writers)}", "--hang-timeout=2", f"--event-log={log}",
-                           "/bin/sh", "-c", script], stdin=hold, capture_output=True, text=True, timeout=120,
-                          env=environment(), check=False)
-    os.close(hold)
-    os.close(hand)
+    done = subprocess.run([BIN / "ddplaunch", f"--nproc-per-node={len(writers)}", "--hang-timeout=2",
+                           f"--event-log={log}", "/bin/sh", "-c", script],
+                          capture_output=True, text=True, timeout=120, env=environment(), check=False)
     assert done.returncode == 124, done
     for rank, writer in enumerate(writers):
         place = re.escape(f"{writer.source.name}:{writer.place}")
-        assert re.search(rf"rank {rank} \(pid \d+\): checkpoint 'weights' for .* at {place}", done.stderr), done.stderr
+        assert re.search(rf"rank {rank} \(pid \d+\): training 'epoch 1'.* at {place}", done.stderr), done.stderr
     news = [json.loads(line) for line in log.read_text().splitlines()]
     hung = next(event["stall"] for event in news if event["event"] == "hang" and event["state"] == "hung")
-    assert hung["code"] == "DDP-H08", hung
+    assert hung["code"] == "DDP-H08" and [rank["steps"] for rank in hung["ranks"]] == [20] * len(writers), hung
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         writers = writers_in(folder)
-        for check in [what_is_written_is_where_the_protocol_says, a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start,
-                      a_request_for_ever_has_an_end, a_forked_child_does_not_write, what_is_not_its_board_is_left_alone,
+        for check in [what_is_written_is_where_the_protocol_says,
+                      a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start, a_request_for_ever_has_an_end,
+                      a_forked_child_does_not_write, what_is_not_its_board_is_left_alone,
                       a_process_may_open_its_board_again_after_exec]:
             for writer in writers:
                 check(writer)

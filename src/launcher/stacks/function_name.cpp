@@ -166,13 +166,14 @@ std::string short_function_name(std::string_view function, std::size_t most) {
   std::string name = frame_text(function, kMostBytes);
   if (name.size() <= most) return name;
   name = without_parameters(name);
-  for (const std::size_t arguments : {std::size_t{16}, std::size_t{0}}) {
+  for (const std::size_t arguments : {std::size_t{16}, std::size_t{3}}) {
     if (name.size() <= most) return name;
     name = without_template_arguments(name, arguments);
   }
   if (name.size() <= most) return name;
-  for (std::size_t at = 0; (at = name.find("::", at)) != kNone; at += 2) {
-    if (name.size() - at + 3 <= most) return "..." + name.substr(at);
+  const std::vector<std::size_t> ends = closing_brackets(name);
+  for (std::size_t i = 0; i < name.size(); i = ends[i] == kNone ? i + 1 : ends[i]) {
+    if (name.compare(i, 2, "::") == 0 && name.size() - i + 3 <= most) return "..." + name.substr(i);
   }
   return frame_text(name, most);
 }

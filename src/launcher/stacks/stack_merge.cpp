@@ -140,10 +140,12 @@ std::vector<Link> chain_of(const std::vector<std::string>& frames) {
   return chain;
 }
 
-std::vector<std::string> words_of(const std::vector<Link>& chain, bool with_places) {
+// With the places of the first `places` links.
+std::vector<std::string> words_of(const std::vector<Link>& chain, std::size_t places) {
   std::vector<std::string> words;
   for (const Link& link : chain) {
-    words.push_back(link.name + (with_places && !link.place.empty() ? " (" + link.place + ")" : ""));
+    const bool with_place = words.size() < places && !link.place.empty();
+    words.push_back(link.name + (with_place ? " (" + link.place + ")" : ""));
   }
   return words;
 }
@@ -157,7 +159,7 @@ std::size_t columns(std::string_view text) {
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string list = base::rank_list(ranks);
   if (list.size() > kRanksColumns) {
-    list = list.substr(0, list.rfind(", ", kRanksColumns)) + ", ... (" + std::to_string(ranks.size()) + ")";
+    list = list.substr(0, list.rfind(", ", kRanksColumns)) + ", ... (" + std::to_string(ranks.size()) + " in all)";
   }
   return (ranks.size() == 1 ? "rank " : "ranks ") + list;
 }
@@ -189,6 +191,14 @@ Wrapped wrap(const std::string& prefix, const std::vector<std::string>& words, s
   return wrapped;
 }
 
+// With as many places, those of the innermost links, as there is room for.
+std::vector<std::string> tell(const std::string& prefix, const std::vector<Link>& chain, std::size_t most_lines) {
+  for (std::size_t places = chain.size(); places > 0; --places) {
+    if (Wrapped told = wrap(prefix, words_of(chain, places), most_lines); told.is_whole) return std::move(told.lines);
+  }
+  return wrap(prefix, words_of(chain, 0), most_lines).lines;
+}
+
 }  // namespace
 
 std::vector<MergedStack> merge_stacks(std::span<const RankStacks> ranks) {
@@ -218,7 +228,7 @@ std::vector<std::string> essence(std::span<const MergedStack> stacks, std::size_
   for (const MergedStack& stack : stacks) {
     if (stack.ranks.empty() || stack.frames.empty()) continue;
     std::vector<std::string> key;
-    for (const std::string& word : words_of(chain_of(stack.frames), true)) key.push_back(without_hex(word));
+    for (const std::string& word : words_of(chain_of(stack.frames), kNone)) key.push_back(without_hex(word));
     const auto [place, is_new] = places.emplace(std::move(key), groups.size());
     if (is_new) groups.push_back({{}, stack.thread, stack.frames});
     add_ranks(groups[place->second], stack.ranks);
@@ -230,10 +240,8 @@ std::vector<std::string> essence(std::span<const MergedStack> stacks, std::size_
   const std::size_t shown = all ? groups.size() : most_lines - 1;  // the last line counts the others
   const std::size_t each = all ? std::min(most_lines / groups.size(), kLinesOfStack) : 1;
   for (const MergedStack& group : std::span(groups).first(shown)) {
-    const std::vector<Link> chain = chain_of(group.frames);
-    Wrapped wrapped = wrap(ranks_text(group.ranks), words_of(chain, true), each);
-    if (!wrapped.is_whole) wrapped = wrap(ranks_text(group.ranks), words_of(chain, false), each);
-    lines.insert(lines.end(), wrapped.lines.begin(), wrapped.lines.end());
+    const std::vector<std::string> told = tell(ranks_text(group.ranks), chain_of(group.frames), each);
+    lines.insert(lines.end(), told.begin(), told.end());
   }
   if (!all) {
     MergedStack others;

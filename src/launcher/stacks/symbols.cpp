@@ -60,9 +60,14 @@ std::optional<MappedFile> parse_mapping(std::string_view line) {
   // The only character that the kernel writes otherwise.
   constexpr std::string_view kNewline = "\\012";
   for (std::size_t at = 0; (at = mapping.path.find(kNewline, at)) != std::string::npos; ++at) {
-    mapping.path.replace(at, kNewline.size(), "\n");
+    mapping.path.replace(at, kNewline.size(), 1, '\n');
   }
   return mapping;
+}
+
+std::string to_hex(std::uint64_t value) {
+  std::array<char, 2 + 16> digits = {'0', 'x'};
+  return {digits.data(), std::to_chars(digits.data() + 2, digits.data() + digits.size(), value, 16).ptr};
 }
 
 std::string demangled(const std::string& name) {
@@ -254,14 +259,9 @@ const ElfSymbols* SymbolFiles::find(const std::string& path) {
 }
 
 std::string Symbolizer::describe(std::uint64_t address, bool is_return_address) {
-  const auto hex = [](std::uint64_t value) {
-    std::array<char, 16> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
-    return "0x" + std::string(digits.data(), end);
-  };
   const std::uint64_t place = is_return_address && address > 0 ? address - 1 : address;
   const auto behind = std::ranges::upper_bound(mappings_, place, {}, &MappedFile::begin);
-  if (behind == mappings_.begin() || place >= std::prev(behind)->end) return "?? (" + hex(address) + ")";
+  if (behind == mappings_.begin() || place >= std::prev(behind)->end) return "?? (" + to_hex(address) + ")";
   const MappedFile& mapping = *std::prev(behind);
   const std::uint64_t offset = place - mapping.begin + mapping.offset;
   const bool is_there = mapping.path.starts_with('/') && !mapping.is_deleted;
@@ -269,7 +269,7 @@ std::string Symbolizer::describe(std::uint64_t address, bool is_return_address) 
   const auto found = elf == nullptr ? std::nullopt : elf->at(offset);
   const std::uint64_t shown = elf == nullptr ? offset : elf->address_of(offset).value_or(offset);
   const std::string file = frame_text(std::string_view(mapping.path).substr(mapping.path.rfind('/') + 1));
-  return (found ? short_function_name(found->name) : "??") + " (" + file + "+" + hex(shown) + ")";
+  return (found ? short_function_name(found->name) : "??") + " (" + file + "+" + to_hex(shown) + ")";
 }
 
 }  // namespace ddp::launcher

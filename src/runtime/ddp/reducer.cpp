@@ -92,7 +92,9 @@ void Reducer::adopt(std::vector<Bucket> plan) {
 
 GradientBucket Reducer::view(std::size_t bucket, std::optional<void*> stream) const {
   const BucketViews& views = views_[bucket];
-  return {bucket, views.name, views.gradients, views.ranges, step_.factor, stream};
+  // Part of what ranks compare: one that has left a step out is found at its next bucket.
+  const std::string name = views.name + ", step " + std::to_string(steps_done_ + 1);
+  return {bucket, name, views.gradients, views.ranges, step_.factor, stream};
 }
 
 void Reducer::broadcast_values(std::span<const Tensor> parameters) {
@@ -179,6 +181,7 @@ void Reducer::finish() {
     count(entered, left);
     if (!rebuilt_) rebuild();
     step_began_ = Clock::now();
+    ++steps_done_;
     count_step();
   }
   const std::lock_guard lock(mutex_);

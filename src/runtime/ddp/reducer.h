@@ -134,6 +134,7 @@ class Reducer {
   bool rebuilt_ = false;
 
   StepPlan step_;
+  std::uint64_t steps_done_ = 0;  // synchronised ones
   enum Use : std::uint8_t { none, kept, used };
   std::vector<std::uint8_t> used_;  // by parameter: on this rank since the last synchronised step
   std::vector<std::size_t> unused_;

@@ -54,7 +54,7 @@ TEST_CASE("bash completes the options of ddplaunch store after that word, and on
   CHECK(offered("store --store_l") == "--store_limit ");
   CHECK(offered("store --auth-token-file j") == "job.toml ");
   CHECK(offered("store --max") == " ");
-  CHECK(offered("--in") == " ");
+  CHECK(offered("--ins") == " ");
   CHECK(offered("sto").find("store ") != std::string::npos);
   CHECK(offered("-q store --in") == " ");
 }

@@ -80,11 +80,35 @@ TEST_CASE("different calls stand side by side") {
   news.verdict.kind = VerdictKind::different_arguments;
   news.verdict.sides = {{0, {7, 1, 1, "all_reduce sum f32[8]", "head", "train.cpp:88"}},
                         {1, {7, 2, 1, "all_reduce sum f32[9]", "head", ""}}};
+  news.verdict.around = {{0, {6, 1, 1, "barrier", "", ""}}, {0, {8, 1, 1, "barrier", "", ""}}};
   const auto lines = hang_report(news, 0);
   CHECK(lines[0].find("rank 1 called all_reduce sum f32[8] ('bucket 0') (#7 of world) with other arguments") == 0);
-  CHECK(lines[1] == "  rank 0: #7 all_reduce sum f32[8] ('head') at train.cpp:88");
-  CHECK(lines[2] == "  rank 1: #7 all_reduce sum f32[9] ('head')");
-  CHECK(lines[3] == "  they agreed up to #6");
+  CHECK(lines[1] == "  what they called:");
+  CHECK(lines[2] == "    #6  both    barrier");
+  CHECK(lines[3] == "    #7  rank 0  all_reduce sum f32[8] ('head') at train.cpp:88");
+  CHECK(lines[4] == "    #7  rank 1  all_reduce sum f32[9] ('head')");
+  CHECK(lines[5] == "    #8  rank 0  barrier");
+}
+
+TEST_CASE("where nobody knows who is wrong all are named") {
+  Verdict verdict = stall(HangNews::Kind::hung).verdict;
+  verdict.kind = VerdictKind::different_call;
+  verdict.culprits = {0, 1};
+  verdict.sides = {{0, {7, 1, 1, "barrier", "", ""}}, {1, {7, 2, 1, "broadcast f32[8]", "", ""}}};
+  CHECK(hang_headline(verdict) ==
+        "ranks 0, 1 called different collectives as #7 of world  [DDP-H04 different collective]");
+}
+
+TEST_CASE("ranks that ended are told with what they left") {
+  Verdict verdict;
+  verdict.kind = VerdictKind::ended;
+  verdict.culprits = {2};
+  verdict.waiting = {0, 1};
+  CHECK(hang_headline(verdict) == "rank 2 has ended, and ranks 0, 1 wait for it  [DDP-H01 ended]");
+  verdict.waiting.clear();
+  verdict.group = "world";
+  verdict.sequence = 4;
+  CHECK(hang_headline(verdict) == "rank 2 has ended without having finished collective (#4 of world)  [DDP-H01 ended]");
 }
 
 TEST_CASE("every verdict has a headline with its code") {

@@ -1,6 +1,7 @@
 #include "launcher/stacks/function_name.h"
 
 #include <catch2/catch.hpp>
+
 #include <random>
 #include <string>
 #include <vector>
@@ -10,10 +11,10 @@ using namespace ddp::launcher;
 TEST_CASE("text of others becomes printable UTF-8") {
   CHECK(frame_text("a\x1b[31m\nb\x7f") == "a?[31m?b?");
   CHECK(frame_text("mod\xc3\xa8le \xe2\x86\x90 \xf0\x9f\x98\x80") == "mod\xc3\xa8le \xe2\x86\x90 \xf0\x9f\x98\x80");
-  CHECK(frame_text("\xc2\x9b") == "??");          // a control character of one terminal or another
-  CHECK(frame_text("\xff\xc3") == "??");          // no UTF-8
-  CHECK(frame_text("\xe0\x80\xaf") == "???");     // a longer form of '/'
-  CHECK(frame_text("\xed\xa0\x80") == "???");     // a surrogate
+  CHECK(frame_text("\xc2\x9b") == "??");       // a control character of one terminal or another
+  CHECK(frame_text("\xff\xc3") == "??");       // no UTF-8
+  CHECK(frame_text("\xe0\x80\xaf") == "???");  // a longer form of '/'
+  CHECK(frame_text("\xed\xa0\x80") == "???");  // a surrogate
   CHECK(frame_text("\xf4\x90\x80\x80") == "????");
   CHECK(frame_text(std::string_view("\0", 1)) == "?");
   CHECK(frame_text("") == "");
@@ -52,7 +53,8 @@ TEST_CASE("of a function its name") {
        "ddp::ProcessGroup::all_reduce"},
       {"bool ddp::ready<int>(int) const", "ddp::ready<int>"},
       {"std::vector<int, std::allocator<int> >& ddp::values<int>()", "ddp::values<int>"},
-      {"model::Group<float>::all_reduce(std::function<float (float, float)> const&)", "model::Group<float>::all_reduce"},
+      {"model::Group<float>::all_reduce(std::function<float (float, float)> const&)",
+       "model::Group<float>::all_reduce"},
       {"ddp::(anonymous namespace)::wait(int)", "ddp::(anonymous namespace)::wait"},
       {"(anonymous namespace)::wait(int)", "(anonymous namespace)::wait"},
       {"main::{lambda()#1}::operator()() const", "main::{lambda()#1}::operator()"},
@@ -82,25 +84,44 @@ TEST_CASE("of a function its name") {
 TEST_CASE("a name is shortened step by step") {
   CHECK(short_function_name("train_epoch(Model&)") == "train_epoch(Model&)");
   CHECK(short_function_name("train_epoch(Model&)", 15) == "train_epoch");
-  CHECK(short_function_name("std::thread::_State_impl<std::thread::_Invoker<std::tuple<main::{lambda()#1}> > >::_M_run()") ==
+  CHECK(short_function_name(
+            "std::thread::_State_impl<std::thread::_Invoker<std::tuple<main::{lambda()#1}> > >::_M_run()") ==
         "std::thread::_State_impl<...>::_M_run");
-  CHECK(short_function_name("A<int>::B<std::map<std::string, std::vector<int> > >::reduce(int, int, int, int)") ==
+  CHECK(short_function_name("A<int>::B<std::map<std::string, std::vector<int> > >::reduce(int)", 40) ==
         "A<int>::B<...>::reduce");
-  CHECK(short_function_name("A<int>::reduce<float>", 18) == "A<...>::reduce<...>" + std::string() ||
-        short_function_name("A<int>::reduce<float>", 18).size() <= 18);
+  CHECK(short_function_name("A<int>::reduce<float>", 18) == "...::reduce<...>");
   const std::string space = "a_namespace_with_quite_a_long_name::";
-  CHECK(short_function_name(space + space + "wait(int)") == "..." + space.substr(space.size() - 2) + space + "wait");
+  CHECK(short_function_name(space + space + "wait(int)") == "...::" + space + "wait");
   CHECK(short_function_name(std::string(100, 'f')) == std::string(57, 'f') + "...");
   CHECK(short_function_name("f\x1b(int)") == "f?(int)");
 }
 
 TEST_CASE("no name is too strange") {
   std::mt19937 random(4711);
-  constexpr std::string_view kParts[] = {"(", ")", "<", ">", "{", "}", "[", "]", " ", "::", "operator", "->", "\"", "'",
-                                         "\\", "const", "a", "~", "(anonymous namespace)", "\xc3", "\n"};
+  constexpr std::string_view kParts[] = {"(",
+                                         ")",
+                                         "<",
+                                         ">",
+                                         "{",
+                                         "}",
+                                         "[",
+                                         "]",
+                                         " ",
+                                         "::",
+                                         "operator",
+                                         "->",
+                                         "\"",
+                                         "'",
+                                         "\\",
+                                         "const",
+                                         "a",
+                                         "~",
+                                         "(anonymous namespace)",
+                                         "\xc3",
+                                         "\n"};
   for (int i = 0; i < 20'000; ++i) {
     std::string name;
-    for (std::uint32_t size = random() % 30; size > 0; --size) name += kParts[random() % std::size(kParts)];
+    for (std::size_t size = random() % 30; size > 0; --size) name += kParts[random() % std::size(kParts)];
     CAPTURE(name);
     const std::string text = short_function_name(name, 20);
     if (text.size() > 20 || frame_text(text) != text) FAIL(text);

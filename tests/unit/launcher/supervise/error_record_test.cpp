@@ -30,6 +30,14 @@ TEST_CASE("a record of a lost peer is that of a victim") {
         ErrorRecord{"m", false});
 }
 
+TEST_CASE("a record may name the rank that was lost or differs") {
+  CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "mismatch", "ddp_peer": 3}}})") ==
+        ErrorRecord{"m", false, true, 3});
+  CHECK(
+      parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "peer_lost", "ddp_peer": "3"}}})") ==
+      ErrorRecord{"m", true, false, std::nullopt});
+}
+
 TEST_CASE("an endless error file is read only up to its limit") {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/error.json";

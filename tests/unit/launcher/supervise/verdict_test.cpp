@@ -175,3 +175,60 @@ TEST_CASE("boards without calls give a verdict without words") {
   CHECK(ranks.verdict()->kind == VerdictKind::not_called);
   CHECK(ranks.verdict()->call.empty());
 }
+
+TEST_CASE("where as many ranks called one thing as the other all of them are culprits") {
+  Ranks ranks(4);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 6, 6);
+  ranks.views[2].calls[0][3] = call_number(7, 9, "broadcast f32[8]");
+  auto verdict = find_difference(ranks.views);
+  REQUIRE(verdict);
+  CHECK(verdict->culprits == std::vector<int>{0, 2});
+  CHECK(verdict->is_open);  // 1 and 3 may show who is wrong
+  ranks.at(1, 7, 6);
+  verdict = find_difference(ranks.views);
+  CHECK(verdict->culprits == std::vector<int>{2});
+  CHECK_FALSE(verdict->is_open);
+
+  Ranks two(2);
+  two.at(0, 7, 6).at(1, 7, 6);
+  two.views[1].calls[0][3] = call_number(7, 9, "broadcast f32[8]");
+  verdict = find_difference(two.views);
+  REQUIRE(verdict);
+  CHECK(verdict->culprits == std::vector<int>{0, 1});
+  CHECK_FALSE(verdict->is_open);
+}
+
+TEST_CASE("a difference is found after the end of those that called too") {
+  Ranks ranks(3);
+  ranks.at(0, 8, 6).at(1, 7, 6).at(2, 9, 6);
+  ranks.views[2].calls[0][1] = call_number(7, 9, "all_reduce f32[4]");
+  for (std::uint64_t number : {8, 9}) ranks.views[2].calls[0][number - 6] = call_number(number, number + 5);
+  for (RankView& view : ranks.views) {
+    view.has_ended = true;
+    view.board.groups[0].is_left = true;
+  }
+  CHECK_FALSE(ranks.verdict());
+  const auto verdict = find_difference(ranks.views);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::different_arguments);
+  CHECK(verdict->sequence == 7);
+  CHECK(verdict->culprits == std::vector<int>{2});
+  CHECK(verdict->waiting.empty());
+  std::vector<std::pair<int, std::uint64_t>> around;
+  for (const RankCall& call : verdict->around) around.emplace_back(call.rank, call.call.sequence);
+  CHECK(around == std::vector<std::pair<int, std::uint64_t>>{{0, 5}, {0, 6}, {0, 8}, {2, 8}, {2, 9}});
+  CHECK_FALSE(find_difference(Ranks(3).at(0, 7, 6).at(1, 6, 6).views));
+}
+
+TEST_CASE("a rank that has ended has not finished what it called last") {
+  Ranks ranks(1);
+  CHECK_FALSE(find_unfinished(ranks.views[0]));
+  CHECK_FALSE(find_unfinished(ranks.at(0, 7, 7).views[0]));
+  const auto verdict = find_unfinished(ranks.at(0, 7, 6).views[0]);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::ended);
+  CHECK(verdict->sequence == 7);
+  CHECK(verdict->culprits == std::vector<int>{0});
+  ranks.views[0].board.groups[0].is_left = true;  // it failed, and says so in another way
+  CHECK_FALSE(find_unfinished(ranks.views[0]));
+}

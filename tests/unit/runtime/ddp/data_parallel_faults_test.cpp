@@ -119,7 +119,7 @@ TEST_CASE("what the library calls for the program is shown at the program's own 
       data_parallel.finish();
     });
     require(outcome.kind == ErrorKind::mismatch, outcome.message);
-    for (const char* part : {"all_gather", "'bucket 0: weight'", "data_parallel_faults_test.cpp:"}) {
+    for (const char* part : {"all_gather", "'bucket 0: weight, step 1'", "data_parallel_faults_test.cpp:"}) {
       require(outcome.message.find(part) != std::string::npos, outcome.message);
     }
     for (const char* file : {"agreement.cpp", "mean_hook.cpp"}) {
