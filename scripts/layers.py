@@ -12,7 +12,7 @@ MAX_LINES = 400
 
 # Room (longest prefix wins) -> what its files may include of ours. A room always sees itself.
 LAUNCHER = ["launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/process", "launcher/output",
-            "launcher/supervise", "launcher/report"]
+            "launcher/stacks", "launcher/supervise", "launcher/report"]
 ROOMS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],
@@ -38,7 +38,7 @@ THIRD_PARTIES = {
     "hwloc": ["launcher/plan/cpu_topology.cpp"],
     "sodium": ["store/store_token.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe_json.cpp",
-                  "launcher/supervise/error_record.cpp", "launcher/report/job_json.cpp",
+                  "launcher/supervise/error_record.cpp", "launcher/stacks/stack_text.cpp", "launcher/report/job_json.cpp",
                   "launcher/store_command/inspection_json.cpp", "runtime/error_file.cpp",
                   "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],

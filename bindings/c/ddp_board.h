@@ -33,8 +33,8 @@
 
 // A board of another version or size is left alone.
 #define DDP_BOARD_MAGIC 0x42504444u  // "DDPB"
-#define DDP_BOARD_VERSION 2u
-#define DDP_BOARD_BYTES 25856
+#define DDP_BOARD_VERSION 3u
+#define DDP_BOARD_BYTES 42304
 
 // From the start of the board.
 #define DDP_BOARD_AT_MAGIC 0              // u32

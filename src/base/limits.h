@@ -93,6 +93,13 @@ inline constexpr double kHangBusyShare = 0.01;
 inline constexpr double kHangIdleWaits = 0.2;  // a second, of the first thread
 inline constexpr auto kHangConclusive = 1s;
 inline constexpr auto kHangFirstWord = 5s;
+// Stacks of all ranks: all of it; how long tools may take, and how long a signal's handler; how often the answers are
+// looked at; tools at a time.
+inline constexpr auto kStackTime = 5s;
+inline constexpr auto kStackToolTime = 4s;
+inline constexpr auto kStackAnswerTime = 500ms;
+inline constexpr auto kStackPoll = 5ms;
+inline constexpr int kStackTools = 16;
 inline constexpr auto kRestartDelay = 250ms;  // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;
 inline constexpr auto kProgressTime = 10s;  // … which is one that failed within this

@@ -12,9 +12,11 @@
 namespace ddp::wire {
 
 inline constexpr std::uint32_t kBoardMagic = 0x42504444;  // "DDPB"
-inline constexpr std::uint32_t kBoardVersion = 2;
+inline constexpr std::uint32_t kBoardVersion = 3;
 inline constexpr std::size_t kBoardGroups = 8;
 inline constexpr std::size_t kBoardCalls = 16;
+inline constexpr std::size_t kBoardStacks = 32;
+inline constexpr std::size_t kBoardFrames = 62;
 // The worker inherits the board as this descriptor: far from those that programs and shells take.
 inline constexpr int kBoardDescriptor = 197;
 inline constexpr std::int32_t kNoRankLost = -1;
@@ -81,6 +83,27 @@ struct alignas(64) BoardGroup {
 };
 static_assert(sizeof(BoardGroup) == 128 + kBoardCalls * 192);
 
+// Where one thread of the worker is.
+struct BoardStack {
+  std::atomic<std::uint32_t> answers;  // the request to which the rest belongs; written last
+  std::int32_t thread;                 // as gettid() says it
+  std::uint32_t depth;                 // frames that follow, the innermost first
+  std::uint32_t unused;
+  std::array<std::uint64_t, kBoardFrames> addresses;  // the first: what it executes; the others: where it returns to
+};
+static_assert(sizeof(BoardStack) == 16 + kBoardFrames * 8);
+
+// The launcher clears `taken`, raises `request` and sends `signal` to the worker's threads, each of which takes the
+// next place.
+struct alignas(64) BoardStacks {
+  std::atomic<std::int32_t> signal;    // by the worker: its handler writes stacks here; 0: it has none
+  std::atomic<std::uint32_t> request;  // by the launcher
+  std::atomic<std::uint32_t> taken;    // places, of this request; may exceed their number
+  std::array<std::uint32_t, 13> unused;
+  std::array<BoardStack, kBoardStacks> stacks;
+};
+static_assert(sizeof(BoardStacks) == 64 + kBoardStacks * sizeof(BoardStack));
+
 struct alignas(64) ProgressBoard {
   // By the launcher, before the worker starts.
   std::uint32_t magic;
@@ -97,7 +120,8 @@ struct alignas(64) ProgressBoard {
   std::array<std::uint32_t, 7> reserved;
   BoardWorker worker;
   std::array<BoardGroup, kBoardGroups> groups;
+  BoardStacks stacks;
 };
-static_assert(sizeof(ProgressBoard) == 256 + kBoardGroups * sizeof(BoardGroup));
+static_assert(sizeof(ProgressBoard) == 256 + kBoardGroups * sizeof(BoardGroup) + sizeof(BoardStacks));
 
 }  // namespace ddp::wire

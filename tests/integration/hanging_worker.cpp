@@ -1,11 +1,11 @@
 // hanging_worker KIND [STEP]: ranks all-reduce again and again; from STEP on rank 1 does what KIND says. For
-// integration/hang_test.py.
+// integration/hang_test.py and stacks_test.py.
 #include <ddp/ddp.h>
 
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): masks are POSIX
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -15,10 +15,17 @@
 
 namespace {
 
-void misbehave(const std::string& kind) {
+[[gnu::noinline]] void misbehave(const std::string& kind) {
   if (kind == "pause") ::pause();
+  if (kind == "deaf") {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  }
+  // Goes on waiting after a signal.
+  while (kind == "wait" || kind == "deaf") ::pause();
   if (kind == "stop") {
-    std::raise(SIGSTOP);
+    ::raise(SIGSTOP);
     std::this_thread::sleep_for(std::chrono::seconds(3));  // the launcher looks once a second
   }
   if (kind == "spin") {

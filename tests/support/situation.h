@@ -37,6 +37,8 @@ struct Situation {
   }
   Situation& manner(ddp::launcher::Manner manner, const std::string& script = "train.py") {
     options.manner = manner;
+    options.ending_signals = ddp::launcher::Options().ending_signals;
+    if (manner != ddp::launcher::Manner::native) options.ending_signals.push_back(SIGQUIT);
     options.command = {script, "--epochs", "3"};
     facts.program.path = script;
     facts.program.executable = facts.program.execute_bits = false;

@@ -114,7 +114,8 @@ const OptionTable kOptions = {
      .help = "Something goes wrong on purpose, as rank=2,at=all_reduce:100,kind=stop, to prove what is done about it. "
              "Kinds: stop, skip, swap, shape, dtype, kill, exit0, delay=5s, mutex, spin."},
     {.name = "signals-to-handle", .value_name = "NAMES", .group = supervision, .of_torchrun = true,
-     .help = "Signals to ddplaunch that end the job, separated by commas. Default: SIGTERM,SIGINT,SIGHUP,SIGQUIT."},
+     .help = "Signals to ddplaunch that end the job, separated by commas. Default: SIGTERM,SIGINT,SIGHUP; as "
+             "torchrun SIGQUIT, too, which else tells what all ranks are at."},
     {.name = "core", .value_name = "LIMIT", .choices = "inherit off unlimited", .group = supervision,
      .help = "Core dumps of the workers (RLIMIT_CORE). Default: inherit."},
     {.name = "monitor-interval", .value_name = "SECONDS", .group = supervision, .of_torchrun = true,

@@ -86,8 +86,8 @@ struct Options {
   std::optional<std::chrono::milliseconds> hang_timeout;                 // 0: off; nothing: limits::kDefaultHangTimeout
   std::string hang_action = "kill";                                      // or "dump", "warn"
   std::vector<std::string> faults;                                       // --inject, as written; wire/fault.h
-  std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};  // --signals-to-handle
-  std::string core = "inherit";                                          // RLIMIT_CORE: "inherit", "off", "unlimited"
+  std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP};  // --signals-to-handle; as torchrun SIGQUIT, too
+  std::string core = "inherit";                                 // RLIMIT_CORE: "inherit", "off", "unlimited"
 
   // Output.
   StreamSelection redirects;                // to the file instead of the console

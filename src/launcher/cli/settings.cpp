@@ -291,7 +291,10 @@ Mistake check_together(Options& options) {
 base::Result<Options> make_options(std::span<const Setting> settings, Manner manner) {
   Options options;
   options.manner = manner;
-  if (manner != Manner::native) options.grace = kTorchrunGrace;
+  if (manner != Manner::native) {
+    options.grace = kTorchrunGrace;
+    options.ending_signals.push_back(SIGQUIT);
+  }
   options.local_rank_argument = manner == Manner::torch_launch;
   for (std::size_t i = 0; i < settings.size(); ++i) {
     const OptionSpec* option = settings[i].option;

@@ -82,6 +82,17 @@ BoardView read_board(const wire::ProgressBoard& board) {
   return view;
 }
 
+std::vector<RawStack> read_stacks(const wire::ProgressBoard& board) {
+  std::vector<RawStack> stacks;
+  const std::uint32_t request = board.stacks.request.load();
+  for (const wire::BoardStack& stack : board.stacks.stacks) {
+    if (request == 0 || stack.answers.load(std::memory_order_acquire) != request) continue;
+    const std::size_t depth = std::min<std::size_t>(stack.depth, stack.addresses.size());
+    stacks.push_back({stack.thread, {stack.addresses.begin(), stack.addresses.begin() + static_cast<long>(depth)}});
+  }
+  return stacks;
+}
+
 std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place) {
   std::vector<CallView> calls;
   for (const wire::BoardCall& call : board.groups.at(static_cast<std::size_t>(place)).calls) {

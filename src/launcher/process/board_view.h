@@ -59,4 +59,13 @@ BoardView read_board(const wire::ProgressBoard& board);
 // The calls that the board still has of the group at `place`, oldest first.
 std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place);
 
+// Where a thread of the worker is, as it says itself: addresses in its memory, the innermost first.
+struct RawStack {
+  int tid = 0;
+  std::vector<std::uint64_t> addresses;
+};
+
+// The answers to the latest request.
+std::vector<RawStack> read_stacks(const wire::ProgressBoard& board);
+
 }  // namespace ddp::launcher

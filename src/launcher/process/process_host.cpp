@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +107,37 @@ class LinuxProcessHost : public ProcessHost {
     RankView view = view_of(remains->second, depth);
     view.has_ended = true;
     return view;
+  }
+
+  StackRequest ask_for_stacks(int local_rank) override {
+    const auto child = children_.find(local_rank);
+    if (child == children_.end()) return {"it has ended", 0, {}};
+    const BoardView board = child->second.board.view();
+    StackRequest request{"", program_of(child->second.pid), {}};
+    const int signal = child->second.board.stack_signal();
+    if (signal == 0) {
+      request.obstacle = board.is_written ? "it answers no signal for stacks" : "it does not use the runtime";
+      return request;
+    }
+    // What the board says is not to be trusted with a signal.
+    const std::vector<pid_t> tree = descendants(child->second.pid, {});
+    const bool is_ours =
+        board.writer == child->second.pid || std::find(tree.begin(), tree.end(), board.writer) != tree.end();
+    if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(board.writer, signal)) {
+      request.obstacle = "its handler for stacks is not there any more";
+      return request;
+    }
+    request.pid = board.writer;
+    child->second.board.request_stacks();
+    for (const ThreadLook& thread : look_at_threads(request.pid, wire::kBoardStacks)) {
+      if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) == 0) request.threads.push_back(thread.tid);
+    }
+    return request;
+  }
+
+  std::vector<RawStack> stacks(int local_rank) override {
+    const auto child = children_.find(local_rank);
+    return child == children_.end() ? std::vector<RawStack>() : child->second.board.stacks();
   }
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }

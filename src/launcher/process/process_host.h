@@ -45,6 +45,10 @@ class ProcessHost {
   // What the worker is at, or was at its end; no pid if it was never started.
   virtual RankView look(int /*local_rank*/, LookDepth /*depth*/) { return {}; }
 
+  // Asks all threads of the worker's program where they are; and the answers so far.
+  virtual StackRequest ask_for_stacks(int /*local_rank*/) { return {"", 0, {}}; }
+  virtual std::vector<RawStack> stacks(int /*local_rank*/) { return {}; }
+
   // Kills what the workers left behind. Blocks for at most limits::kLeftoverWait. Returns what could not be killed.
   virtual std::vector<pid_t> end_leftovers() = 0;
 };

@@ -1,10 +1,17 @@
 #include "launcher/process/process_look.h"
 
+#include <dirent.h>
+
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
 
@@ -36,6 +43,64 @@ std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits) {
   const std::string function = base::read_file(folder + "/wchan");
   if (function != "0") look->waits_in = function;  // it runs, or we may not know
   return look;
+}
+
+std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  std::vector<pid_t> tids;
+  if (DIR* directory = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
+      if (const auto tid = base::parse_integer(entry->d_name, 1, 1 << 30)) tids.push_back(static_cast<pid_t>(*tid));
+    }
+    ::closedir(directory);
+  }
+  std::sort(tids.begin(), tids.end(),
+            [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  if (tids.size() > most) tids.resize(most);
+  std::vector<ThreadLook> threads;
+  for (const pid_t tid : tids) {
+    const std::string thread = folder + "/" + std::to_string(tid);
+    const auto look = parse_process_stat(base::read_file(thread + "/stat"));
+    if (!look) continue;
+    std::string name = base::read_file(thread + "/comm");
+    if (name.ends_with('\n')) name.pop_back();
+    const std::string function = base::read_file(thread + "/wchan");
+    threads.push_back({tid, std::move(name), look->state, function == "0" ? "" : function});
+  }
+  return threads;
+}
+
+bool catches_signal(pid_t pid, int signal) {
+  constexpr std::string_view kCaught = "\nSigCgt:\t";
+  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status.find(kCaught);
+  if (at == std::string::npos || signal < 1 || signal > 64) return false;
+  const unsigned long long mask = std::strtoull(status.c_str() + at + kCaught.size(), nullptr, 16);
+  return ((mask >> static_cast<unsigned>(signal - 1)) & 1) != 0;
+}
+
+namespace {
+
+std::string executable_name(pid_t pid) {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename();
+}
+
+}  // namespace
+
+pid_t program_of(pid_t worker) {
+  constexpr std::array<std::string_view, 6> kShells = {"sh", "bash", "dash", "zsh", "ksh", "busybox"};
+  for (int depth = 0; depth < 8; ++depth) {
+    if (std::find(kShells.begin(), kShells.end(), executable_name(worker)) == kShells.end()) return worker;
+    const std::vector<pid_t> children = children_of(worker);
+    if (children.size() != 1) return worker;
+    worker = children.front();
+  }
+  return worker;
+}
+
+bool is_python(pid_t pid) {
+  return executable_name(pid).starts_with("python");
 }
 
 }  // namespace ddp::launcher

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddp::launcher {
 
@@ -26,5 +27,26 @@ std::optional<ProcessLook> parse_process_stat(std::string_view stat);
 
 // Nothing if there is no such process. `with_waits`: `waits` and `waits_in`, too, each of which is a file of its own.
 std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits);
+
+struct ThreadLook {
+  pid_t tid = 0;
+  std::string name;
+  char state = '?';
+  std::string waits_in;
+
+  friend bool operator==(const ThreadLook&, const ThreadLook&) = default;
+};
+
+// The threads of a process, the first one first; at most `most`.
+std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most);
+
+// Whether the process has a handler of its own for this signal.
+bool catches_signal(pid_t pid, int signal);
+
+// The process that is the program, where a worker is a shell around it: as long as a shell has one child, that one.
+pid_t program_of(pid_t worker);
+
+// Whether its executable is a Python interpreter.
+bool is_python(pid_t pid);
 
 }  // namespace ddp::launcher

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "launcher/process/board_view.h"
@@ -25,6 +26,13 @@ struct RankView {
   std::optional<ProcessLook> process;        // nothing if it is gone, or only boards are looked at
   std::uint64_t tree_ticks = 0;              // of processor time, its children's too; `all`
   std::vector<std::vector<CallView>> calls;  // by group of the board; `calls` and `all`
+};
+
+// A worker's program was asked for its stacks.
+struct StackRequest {
+  std::string obstacle;  // why it cannot be; empty: it was
+  pid_t pid = 0;         // the program
+  std::vector<pid_t> threads;
 };
 
 }  // namespace ddp::launcher

@@ -106,6 +106,8 @@ int become_worker(void* argument) {
   // have adopted us.
   if (::getppid() != work.launcher) fail(work, Stage::orphaned);
   ::setsid();
+  // Where only ancestors may look into a process: the tools that we start for its stacks, too.
+  ::prctl(PR_SET_PTRACER, work.launcher);
   if (work.streams.cgroup_procs >= 0 && ::write(work.streams.cgroup_procs, "0", 1) != 1) fail(work, Stage::cgroup);
   ::setrlimit(RLIMIT_NOFILE, &work.descriptors);
   if (work.limits_core) ::setrlimit(RLIMIT_CORE, &work.core);

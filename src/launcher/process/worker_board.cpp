@@ -28,6 +28,12 @@ WorkerBoard::~WorkerBoard() {
   if (board_ != nullptr) ::munmap(board_, sizeof(wire::ProgressBoard));
 }
 
+void WorkerBoard::request_stacks() const {
+  if (board_ == nullptr) return;
+  board_->stacks.taken = 0;
+  ++board_->stacks.request;
+}
+
 void WorkerBoard::say_lost(int rank) const {
   std::int32_t none = wire::kNoRankLost;
   if (board_ != nullptr) board_->lost_rank.compare_exchange_strong(none, rank);

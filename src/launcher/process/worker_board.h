@@ -6,6 +6,7 @@
 
 #include "base/unique_fd.h"
 #include "launcher/process/board_view.h"
+#include "launcher/process/rank_view.h"
 #include "wire/progress_board.h"
 
 namespace ddp::launcher {
@@ -29,6 +30,11 @@ class WorkerBoard {
   std::vector<CallView> calls(int place) const {
     return board_ == nullptr ? std::vector<CallView>() : read_calls(*board_, place);
   }
+
+  // The signal that asks the worker for its stacks, and a new request for them; the answers to the latest one. 0: none.
+  int stack_signal() const { return board_ == nullptr ? 0 : board_->stacks.signal.load(); }
+  void request_stacks() const;
+  std::vector<RawStack> stacks() const { return board_ == nullptr ? std::vector<RawStack>() : read_stacks(*board_); }
 
   // Tells the worker whose failure ends the job. The first one counts.
   void say_lost(int rank) const;

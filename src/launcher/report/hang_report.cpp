@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/text.h"
+#include "launcher/stacks/stack_merge.h"
 
 namespace ddp::launcher {
 namespace {
 
-constexpr std::size_t kMostRanks = 18;  // with a line each
+constexpr std::size_t kMostRanks = 18;  // with a line each, if there is nothing else to tell
+constexpr std::size_t kMostStackLines = 8;
 
 std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
@@ -66,7 +69,8 @@ std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
   if (rank.board.is_written) {
     text += rank.board.phase;
     if (!rank.board.section.empty()) text += " '" + rank.board.section + "'";
-    if (rank.board.phase != "training") text += " for " + since(rank.board.phase_since, now);
+    if (rank.board.phase != "training" && rank.board.phase_since > 0)
+      text += " for " + since(rank.board.phase_since, now);
     if (!rank.board.section_place.empty()) text += " at " + rank.board.section_place;
     text += "; ";
   }
@@ -74,7 +78,8 @@ std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
   if (!rank.process) return text + "; its process cannot be looked at";
   text += "; " + std::string(state_name(rank.process->state));
   if (!rank.process->waits_in.empty()) text += " in " + rank.process->waits_in;
-  return text + ", CPU " + std::to_string(std::lround(100 * evidence.cpu_share)) + " %";
+  if (!evidence.cpu_share) return text;
+  return text + ", CPU " + std::to_string(std::lround(100 * *evidence.cpu_share)) + " %";
 }
 
 // Of different calls: those of one side are as many as those of the other.
@@ -83,6 +88,25 @@ bool nobody_knows(const Verdict& verdict) {
     return std::find(verdict.culprits.begin(), verdict.culprits.end(), side.rank) != verdict.culprits.end();
   };
   return std::all_of(verdict.sides.begin(), verdict.sides.end(), is_culprit);
+}
+
+// Where the threads are, and why some do not say it.
+std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
+  if (stacks.empty()) return {};
+  std::vector<std::string> lines;
+  const std::vector<MergedStack> merged = merge_stacks(stacks);
+  for (const std::string& line : essence(merged, kMostStackLines)) lines.push_back("  " + line);
+  if (!lines.empty()) lines.insert(lines.begin(), "  stacks of their first threads, the inner functions first:");
+  std::map<std::string, std::vector<int>> without;
+  for (const RankStacks& rank : stacks) {
+    if (rank.threads.empty()) without[base::join(rank.missing, "; ")].push_back(rank.rank);
+  }
+  std::size_t told = 0;
+  for (const auto& [why, ranks] : without) {
+    if (++told > 2) break;
+    lines.push_back("  no stack of " + ranks_text(ranks) + ": " + why);
+  }
+  return lines;
 }
 
 std::string stop_text(const HangNews& news) {
@@ -154,9 +178,14 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
     return {"it goes on: " + (news.verdict.group.empty() ? std::string("the ranks are at work again")
                                                          : call_text(news.verdict) + " is done")};
   }
-  std::vector<std::string> lines = {hang_headline(news.verdict) + ", for " + base::human_duration(news.age)};
+  const bool nobody_waits = news.kind == Kind::asked && news.verdict.kind == VerdictKind::silent;
+  std::vector<std::string> lines = {nobody_waits
+                                        ? "what the ranks are at:"
+                                        : hang_headline(news.verdict) + ", for " + base::human_duration(news.age)};
   const std::vector<std::string> difference = difference_lines(news.verdict);
   lines.insert(lines.end(), difference.begin(), difference.end());
+  const std::vector<std::string> stacks = stack_lines(news.stacks);
+  const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits first, then, when it is over, everybody.
   const auto is_culprit = [&](const RankEvidence& rank) {
     const auto& culprits = news.verdict.culprits;
@@ -165,14 +194,17 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   std::size_t told = 0;
   std::size_t left_out = 0;
   for (const bool culprits : {true, false}) {
-    const bool wanted = culprits || news.kind == Kind::hung || news.verdict.culprits.empty();
+    const bool wanted =
+        culprits || news.kind == Kind::hung || news.kind == Kind::asked || news.verdict.culprits.empty();
     for (const RankEvidence& rank : news.ranks) {
       if (!wanted || is_culprit(rank) != culprits) continue;
-      told < kMostRanks ? lines.push_back(whereabouts(rank, now)) : static_cast<void>(++left_out);
+      told < most_ranks ? lines.push_back(whereabouts(rank, now)) : static_cast<void>(++left_out);
       ++told;
     }
   }
   if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "rank") + " more");
+  lines.insert(lines.end(), stacks.begin(), stacks.end());
+  if (news.kind == Kind::asked) return lines;
   const std::string limit = base::human_duration(news.limit) + " (" + news.why_limit + ")";
   if (news.kind == Kind::hung) {
     lines.push_back(news.ends_job

@@ -64,7 +64,8 @@ Json describe_call(const CallView& call) {
 // What is known of one rank.
 Json describe_rank(const RankEvidence& evidence) {
   const RankView& view = evidence.view;
-  Json json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}, {"cpu_share", evidence.cpu_share}};
+  Json json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
+  if (evidence.cpu_share) json["cpu_share"] = *evidence.cpu_share;
   if (view.process) json["state"] = std::string(1, view.process->state);
   if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
   if (!view.board.is_written) return json;
@@ -87,6 +88,14 @@ Json describe_rank(const RankEvidence& evidence) {
                               {"calls", calls}});
   }
   return json;
+}
+
+Json describe_stacks(const RankStacks& rank) {
+  Json threads = Json::array();
+  for (const ThreadStack& thread : rank.threads) {
+    threads.push_back({{"thread", thread.tid}, {"name", thread.name}, {"frames", thread.frames}});
+  }
+  return {{"rank", rank.rank}, {"source", rank.source}, {"threads", threads}, {"missing", rank.missing}};
 }
 
 Json describe_verdict(const Verdict& verdict) {
@@ -116,6 +125,8 @@ Json describe_stall(const HangNews& news) {
   json["ends_job"] = news.ends_job;
   json["ranks"] = Json::array();
   for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
+  if (!news.stacks.empty()) json["stacks"] = Json::array();
+  for (const RankStacks& rank : news.stacks) json["stacks"].push_back(describe_stacks(rank));
   return json;
 }
 
@@ -180,7 +191,7 @@ struct EventToJson {
   Json operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
   Json operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
   Json operator()(const HangNews& event) const {
-    constexpr std::array kStates = {"stalled", "goes_on", "stopped", "resumed", "hung"};
+    constexpr std::array kStates = {"stalled", "half_over", "goes_on", "stopped", "resumed", "hung", "asked"};
     Json json = begin("hang", plan, now);
     json["attempt"] = assignment.attempt;
     json["state"] = kStates[static_cast<std::size_t>(event.kind)];
@@ -229,6 +240,11 @@ std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& a
 std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now) {
   const Json json = std::visit(EventToJson{plan, assignment, now}, event);
   return json.is_null() ? "" : dump(json);
+}
+
+std::string dump_document(const LaunchPlan& plan, const NodeAssignment& assignment, const HangNews& news,
+                          WallTime now) {
+  return dump(EventToJson{plan, assignment, now}(news), 2) + "\n";
 }
 
 std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& assignment, const JobOutcome& outcome,

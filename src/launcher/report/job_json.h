@@ -18,6 +18,8 @@ using WallTime = std::chrono::system_clock::time_point;
 std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now);
 std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now);
 std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now);
+// What a dump's file holds: the event, for people.
+std::string dump_document(const LaunchPlan& plan, const NodeAssignment& assignment, const HangNews& news, WallTime now);
 std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& assignment, const JobOutcome& outcome,
                                const std::string& next, WallTime now);
 

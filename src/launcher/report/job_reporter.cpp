@@ -54,6 +54,7 @@ JobObserver JobReporter::observer() {
 
 void JobReporter::attempt_began(const NodeAssignment& assignment) {
   assignment_ = assignment;
+  dumps_ = 0;
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
     log_.info(start_line(plan_, assignment) + (logs.empty() ? "" : ", logs " + logs));
@@ -78,6 +79,10 @@ void JobReporter::tell(const HangNews& news) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
   for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) log_.error(line);
+  if (news.stacks.empty() || directory_.temporary()) return;
+  const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
+  const auto failure = write_report(file, dump_document(plan_, assignment_, news, wall_now()), file);
+  log_.error(failure ? failure->message : "  all threads of all ranks: " + file);
 }
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {

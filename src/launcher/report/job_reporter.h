@@ -52,6 +52,7 @@ class JobReporter {
   LastLines last_lines_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int attempts_ = 0;               // that have begun
+  int dumps_ = 0;                  // of the current attempt
   bool stopped_ = false;           // by SIGTSTP, and not continued since
   NodeAssignment assignment_;      // of the current attempt
   FailureEvidence evidence_;       // of the last one that has ended

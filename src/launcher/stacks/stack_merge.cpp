@@ -122,21 +122,48 @@ bool starts_a_program(const Link& link) {
   return link.name.starts_with("__libc_start") || std::ranges::find(kNames, link.name) != kNames.end();
 }
 
+// Of CPython itself; what it runs is not among a C stack's names.
+bool is_interpreter(const Link& link) {
+  constexpr std::array<std::string_view, 15> kBeginnings = {
+      "_PyEval", "_PyObject",     "_PyFunction", "_PyRun_", "PyEval_",           "PyObject_",
+      "PyRun_",  "PyVectorcall_", "cfunction_",  "pymain_", "method_vectorcall", "run_eval_code_obj",
+      "run_mod", "pyrun_",        "do_call_core"};
+  return link.name == "Py_RunMain" || link.name == "Py_BytesMain" || link.name == "Py_Main" ||
+         std::ranges::any_of(kBeginnings, [&](std::string_view beginning) { return link.name.starts_with(beginning); });
+}
+
+// "time_sleep ← Python" for a hundred functions of the interpreter.
+void shorten_interpreter(std::vector<Link>& chain) {
+  for (Link& link : chain) {
+    if (is_interpreter(link)) link = {"Python", ""};
+  }
+  const auto both_python = [](const Link& one, const Link& other) {
+    return one.name == "Python" && other.name == "Python" && one.place.empty() && other.place.empty();
+  };
+  chain.erase(std::unique(chain.begin(), chain.end(), both_python), chain.end());
+}
+
 std::vector<Link> chain_of(const std::vector<std::string>& frames) {
   std::vector<Link> chain;
   for (const std::string& frame : frames) chain.push_back(to_link(frame));
-  const auto is_said = [](const Link& link) {
-    return !is_unknown(link) && !only_waits(link) && !starts_a_program(link);
-  };
+  // What called this may be without a name.
+  const auto start =
+      std::ranges::find_if(chain, [](const Link& link) { return link.name.starts_with("__libc_start"); });
+  if (start != chain.begin()) chain.erase(start, chain.end());
+  while (chain.size() > 1 && starts_a_program(chain.back())) chain.pop_back();
+  const auto is_said = [](const Link& link) { return !is_unknown(link) && !only_waits(link); };
   if (std::ranges::none_of(chain, is_said)) {
+    // Then how it waits is worth a word, and who does.
+    const auto unknown = std::ranges::find_if(chain, is_unknown);
+    if (unknown != chain.begin()) chain.erase(chain.begin(), std::prev(unknown));
     if (chain.size() > kLinksOfWait) chain.resize(kLinksOfWait);
     return chain;
   }
   chain.erase(chain.begin(), std::ranges::find_if(chain, is_said));
   std::erase_if(chain, is_unknown);
   const auto main = std::ranges::find(chain, "main", &Link::name);
-  if (main != chain.end()) chain.erase(main + 1, chain.end());
-  while (starts_a_program(chain.back())) chain.pop_back();
+  if (main != chain.end()) chain.erase(std::next(main), chain.end());
+  shorten_interpreter(chain);
   return chain;
 }
 

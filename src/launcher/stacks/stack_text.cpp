@@ -164,7 +164,7 @@ std::string_view source_place(std::string_view line) {
 }
 
 void put_first(std::vector<ThreadStack>& threads, int pid) {
-  std::ranges::stable_partition(threads, [&](const ThreadStack& thread) { return thread.tid == pid; });
+  std::stable_partition(threads.begin(), threads.end(), [&](const ThreadStack& thread) { return thread.tid == pid; });
   if (threads.size() > kStackThreads) threads.resize(kStackThreads);
 }
 

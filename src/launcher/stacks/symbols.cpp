@@ -160,7 +160,7 @@ std::optional<ElfSymbols> ElfSymbols::open(const std::string& path) {
     elf.segments_.push_back({segment.p_offset, segment.p_filesz, segment.p_vaddr});
   }
   const auto sections = read_sections(file, header);
-  for (const std::uint32_t type : {SHT_SYMTAB, SHT_DYNSYM}) {
+  for (const Elf64_Word type : {Elf64_Word{SHT_SYMTAB}, Elf64_Word{SHT_DYNSYM}}) {
     for (const Elf64_Shdr& table : sections) {
       if (table.sh_type != type || table.sh_entsize != sizeof(Elf64_Sym) || table.sh_link >= sections.size()) continue;
       const Elf64_Shdr& names = sections[table.sh_link];

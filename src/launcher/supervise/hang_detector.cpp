@@ -40,11 +40,12 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   if (depth == LookDepth::all && !verdict) verdict = silent(ranks);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const Limit& limit) {
     const bool ends_job = plan_.action == HangAction::kill && (of.kind != VerdictKind::silent || plan_.is_users);
-    news.push_back({kind, of, age, limit.time, limit.why, ends_job, evidence(ranks)});
+    news.push_back({kind, of, age, limit.time, limit.why, ends_job, evidence(ranks), {}});
   };
   if (told_ && !(verdict && verdict->is_of(*told_))) {
     add(HangNews::Kind::goes_on, *told_, Nanoseconds(0), {Nanoseconds(0), ""});
     told_.reset();
+    half_told_ = false;
     times_over_ = 0;
   }
   if (!verdict) return news;
@@ -60,7 +61,22 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   } else if (!told_ && age >= std::max<Nanoseconds>(limit.time / 4, limits::kHangFirstWord)) {
     add(HangNews::Kind::stalled, *verdict, age, limit);
     told_ = verdict;
+  } else if (told_ && !half_told_ && plan_.action != HangAction::warn && age >= limit.time / 2) {
+    add(HangNews::Kind::half_over, *verdict, age, limit);
+    half_told_ = true;
   }
+  return news;
+}
+
+HangNews HangDetector::describe(std::span<const RankView> ranks) const {
+  HangNews news;
+  news.kind = HangNews::Kind::asked;
+  if (const auto verdict = find_verdict(ranks)) {
+    news.verdict = *verdict;
+    const auto group = groups_.find({verdict->group, verdict->group_size});
+    if (group != groups_.end()) news.age = group->second.age;
+  }
+  news.ranks = evidence(ranks);
   return news;
 }
 
@@ -145,9 +161,10 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
   stopped_ = now_stopped;
 }
 
-double HangDetector::cpu_share(const RankView& rank) const {
+std::optional<double> HangDetector::cpu_share(const RankView& rank) const {
   const auto clock = ranks_.find(rank.rank);
-  if (clock == ranks_.end() || !clock->second.before || clock->second.before_age.count() == 0) return 0;
+  const bool is_measured = clock != ranks_.end() && clock->second.before && clock->second.before_age.count() > 0;
+  if (!is_measured) return std::nullopt;
   static const double ticks_a_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
   const double seconds = std::chrono::duration<double>(clock->second.before_age).count();
   // A child that has ended takes its time with it.
@@ -162,7 +179,7 @@ bool HangDetector::is_idle(const RankView& rank) const {
   const RankClock& clock = found->second;
   const double seconds = std::chrono::duration<double>(clock.before_age).count();
   const std::uint64_t waits = clock.before->process ? rank.process->waits - clock.before->process->waits : 0;
-  return seconds > 0 && cpu_share(rank) < limits::kHangBusyShare &&
+  return seconds > 0 && cpu_share(rank).value_or(0) < limits::kHangBusyShare &&
          static_cast<double>(waits) <= limits::kHangIdleWaits * seconds;
 }
 
@@ -174,9 +191,8 @@ std::vector<RankEvidence> HangDetector::evidence(std::span<const RankView> ranks
 
 // Nobody waits in a collective: a hang only if nobody does anything else either.
 std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) const {
-  const bool all_idle = std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
-    return rank.has_ended || (is_idle(rank) && !is_in_section(rank.board));
-  });
+  const bool all_idle =
+      std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) { return rank.has_ended || is_idle(rank); });
   if (!all_idle || !silence_concerns_us_ || silence_ < limits::kHangFirstWord) return std::nullopt;
   return Verdict{};
 }
@@ -211,7 +227,9 @@ HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<con
   std::uint64_t until = 0;
   for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
   if (until > now) {
-    limit = {std::max(limit.time, longest_wait() + Nanoseconds(until - now)), "a rank asked for more time"};
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the board may say anything
+    const auto more = Nanoseconds(static_cast<std::int64_t>(std::min(until - now, kMost)));
+    limit = {std::max(limit.time, longest_wait() + more), "a rank asked for more time"};
   }
   return limit;
 }

@@ -14,6 +14,7 @@
 
 #include "base/limits.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/stacks/stack_text.h"
 #include "launcher/supervise/verdict.h"
 
 namespace ddp::launcher {
@@ -21,16 +22,18 @@ namespace ddp::launcher {
 // One rank, for the report.
 struct RankEvidence {
   RankView view;
-  double cpu_share = 0;  // of one processor, since it was last seen to go on
+  std::optional<double> cpu_share;  // of one processor, since it was last seen to go on; nothing: not measured
 };
 
 struct HangNews {
   enum class Kind : std::uint8_t {
-    stalled,  // for a quarter of the limit
-    goes_on,  // after it was told that it does not
-    stopped,  // a rank: nobody's clock runs meanwhile
+    stalled,    // for a quarter of the limit
+    half_over,  // half of the limit is over: stacks are taken
+    goes_on,    // after it was told that it does not
+    stopped,    // a rank: nobody's clock runs meanwhile
     resumed,
-    hung,  // the limit is over
+    hung,   // the limit is over
+    asked,  // by SIGQUIT: the verdict is `silent` where nobody waits
   };
   Kind kind = Kind::stalled;
   Verdict verdict;  // of stopped and resumed: the ranks are the culprits
@@ -39,6 +42,7 @@ struct HangNews {
   std::string why_limit;  // "20 times the longest pause so far"
   bool ends_job = false;  // else nothing but words will follow
   std::vector<RankEvidence> ranks;
+  std::vector<RankStacks> stacks;  // where they were taken
 };
 
 class HangDetector {
@@ -49,6 +53,9 @@ class HangDetector {
   // have seen nothing. `now`: CLOCK_MONOTONIC in nanoseconds, as on the boards. It should be as deep as depth()
   // says.
   std::vector<HangNews> look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
+
+  // What all ranks are at now, for somebody who asks.
+  HangNews describe(std::span<const RankView> ranks) const;
 
   // How deep the next look should be: once a second deeper than the boards, and all where something seems to wait.
   LookDepth depth() const;
@@ -81,7 +88,7 @@ class HangDetector {
   Nanoseconds longest_wait() const;
   void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
   Limit limit_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;
-  double cpu_share(const RankView& rank) const;
+  std::optional<double> cpu_share(const RankView& rank) const;
   bool is_idle(const RankView& rank) const;
   std::vector<RankEvidence> evidence(std::span<const RankView> ranks) const;
   std::optional<Verdict> silent(std::span<const RankView> ranks) const;
@@ -96,6 +103,7 @@ class HangDetector {
   std::set<int> stopped_;
   std::map<int, ProcessLook> traced_;  // at the last look at processes
   std::optional<Verdict> told_;
+  bool half_told_ = false;
   int times_over_ = 0;  // that the limit of this stall was told to be over
   bool is_over_ = false;
 };

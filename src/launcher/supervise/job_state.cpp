@@ -81,6 +81,7 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
   if (event.signal == SIGCONT) return resume(now, actions);
   const auto& ending = options_.ending_signals;
   if (std::find(ending.begin(), ending.end(), event.signal) == ending.end()) {
+    if (event.signal == SIGQUIT) return;  // a question of what all are at, which is not the workers' to answer
     return signal_workers(event.signal, SignalTarget::leader, actions);
   }
   if (phase_ == Phase::running) {

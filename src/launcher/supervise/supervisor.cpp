@@ -1,9 +1,13 @@
 #include "launcher/supervise/supervisor.h"
 
+#include <algorithm>
+#include <csignal>
 #include <deque>
+#include <optional>
 
 #include "base/exit_code.h"
 #include "base/limits.h"
+#include "launcher/stacks/stack_taker.h"
 
 namespace ddp::launcher {
 namespace {
@@ -15,10 +19,14 @@ class Supervisor {
         state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace, parts.plan.exit_timeout,
                 parts.plan.ending_signals},
                Clock::now()),
-        hangs_(parts.plan.hang) {}
+        hangs_(parts.plan.hang),
+        stacks_(parts.loop, parts.processes) {}
 
   JobOutcome run() {
-    parts_.inbox = [this](const Event& event) { step(event); };
+    parts_.inbox = [this](const Event& event) {
+      step(event);
+      if (asks_for_state(event)) tell_state();
+    };
     parts_.processes.on_exit([this](int local_rank, const WorkerExit& exit) { step(describe_end(local_rank, exit)); });
     for (int i = 0; i < parts_.plan.workers && !state_.ending(); ++i) {
       start(i);
@@ -51,7 +59,7 @@ class Supervisor {
       }
       const std::vector<RankView> ranks = look_at_all(hangs_.depth());
       const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-      for (const HangNews& news : hangs_.look(ranks, elapsed, static_cast<std::uint64_t>(now))) step(news);
+      for (const HangNews& news : hangs_.look(ranks, elapsed, static_cast<std::uint64_t>(now))) consider(news);
     }
     if (!state_.finished()) look_later();
   }
@@ -63,6 +71,49 @@ class Supervisor {
       if (view.pid != 0) ranks.push_back(std::move(view));
     }
     return ranks;
+  }
+
+  bool asks_for_state(const Event& event) const {
+    const auto* signal = std::get_if<SignalArrived>(&event);
+    const auto& ending = parts_.plan.ending_signals;
+    return signal != nullptr && signal->signal == SIGQUIT && !state_.ending() &&
+           std::find(ending.begin(), ending.end(), SIGQUIT) == ending.end();
+  }
+
+  void tell_state() {
+    if (waiting_for_stacks_) return;
+    take_stacks(hangs_.describe(look_at_all(LookDepth::all)));
+  }
+
+  // What ends the job, or is half way there, is told with stacks: they are gone when the processes are.
+  void consider(const HangNews& news) {
+    using Kind = HangNews::Kind;
+    if (news.kind == Kind::goes_on) taken_.clear();
+    const bool wants_stacks = (news.kind == Kind::half_over || news.kind == Kind::hung) &&
+                              news.verdict.kind != VerdictKind::stopped && parts_.plan.hang.action != HangAction::warn;
+    if (!wants_stacks) return step(news);
+    if (waiting_for_stacks_) {
+      waiting_for_stacks_ = news;  // what was to be told is told with this
+      return;
+    }
+    if (taken_.empty()) return take_stacks(news);
+    // Those of half the time are those of now: nothing has gone on.
+    HangNews told = news;
+    told.stacks = taken_;
+    step(told);
+  }
+
+  void take_stacks(const HangNews& news) {
+    waiting_for_stacks_ = news;
+    std::vector<StackTarget> targets;
+    for (int i = 0; i < parts_.plan.workers; ++i) targets.push_back({parts_.assignment.first_rank + i, i});
+    stacks_.take(targets, [this](std::vector<RankStacks> stacks) {
+      HangNews told = std::move(*waiting_for_stacks_);
+      waiting_for_stacks_.reset();
+      told.stacks = std::move(stacks);
+      if (told.kind != HangNews::Kind::asked) taken_ = told.stacks;
+      step(told);
+    });
   }
 
   void start(int local_rank) {
@@ -115,6 +166,9 @@ class Supervisor {
   const SupervisorParts& parts_;
   JobState state_;
   HangDetector hangs_;
+  StackTaker stacks_;
+  std::optional<HangNews> waiting_for_stacks_;  // to be told with them
+  std::vector<RankStacks> taken_;               // of the stall that there is
   Clock::time_point looked_at_;
   std::unique_ptr<net::Watch> look_;
   std::uint64_t bytes_seen_ = 0;

@@ -24,6 +24,8 @@
 #include "runtime/group/group_core.h"
 #include "runtime/group/reach_store.h"
 #include "runtime/host/host_group.h"
+#include "runtime/progress/board.h"
+#include "runtime/progress/stack_signal.h"
 #include "runtime/progress/worker_progress.h"
 #include "wire/worker_env.h"
 
@@ -163,6 +165,7 @@ void show_lines_at_once() {
 ProcessGroup init(const InitOptions& options) {
   show_lines_at_once();
   FaultInjector::of_process();  // whose list may be wrong
+  answer_stack_requests(process_board());
   Environment environment = options.environment ? *options.environment : Environment::from_process();
   try {
     const InitMethod method = parse_init_method(options.init_method);

@@ -1,9 +1,17 @@
 #include "launcher/process/process_look.h"
 
 #include <catch2/catch.hpp>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): real-time signals are POSIX
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
+
+#include "support/deadline.h"
 
 using namespace ddp::launcher;
 
@@ -32,4 +40,39 @@ TEST_CASE("a process can be looked at while it is there") {
   REQUIRE(self);
   CHECK(self->state == 'R');
   CHECK_FALSE(look_at_process(1 << 30, false));
+}
+
+TEST_CASE("the threads of a process, the first one first") {
+  std::atomic<bool> is_over = false;
+  std::thread other([&] {
+    ::prctl(PR_SET_NAME, "a (thread)");
+    while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  std::vector<ThreadLook> threads;
+  const auto is_named = [&] {
+    threads = look_at_threads(::getpid(), 64);
+    return threads.size() > 1 && std::any_of(threads.begin(), threads.end(),
+                                             [](const ThreadLook& thread) { return thread.name == "a (thread)"; });
+  };
+  CHECK(ddp::test::eventually(is_named));
+  CHECK(threads.front().tid == ::getpid());
+  CHECK(look_at_threads(::getpid(), 1).size() == 1);
+  is_over = true;
+  other.join();
+  CHECK(look_at_threads(-1, 64).empty());
+}
+
+TEST_CASE("whether a process has a handler for a signal") {
+  CHECK_FALSE(catches_signal(::getpid(), SIGRTMIN + 11));
+  ::signal(SIGRTMIN + 11, [](int) {});
+  CHECK(catches_signal(::getpid(), SIGRTMIN + 11));
+  ::signal(SIGRTMIN + 11, SIG_DFL);
+  CHECK_FALSE(catches_signal(-1, SIGTERM));
+  CHECK_FALSE(catches_signal(::getpid(), 0));
+  CHECK_FALSE(catches_signal(::getpid(), 1000));
+}
+
+TEST_CASE("what is no shell is the program itself") {
+  CHECK(program_of(::getpid()) == ::getpid());
+  CHECK_FALSE(is_python(::getpid()));
 }

@@ -188,8 +188,10 @@ std::vector<OptionSet> torchrun_sets() {
       {"--no-python",
        1,
        [](Situation& s) {
+         const auto torchrun = s.options;
          s = Situation();
          s.options.manner = Manner::torchrun, s.options.no_python = true;
+         s.options.ending_signals = torchrun.ending_signals;
        },
        {},
        {},
@@ -272,14 +274,20 @@ std::vector<OptionSet> device_and_inheritance_sets() {
        4,
        [](Situation& s) { s = Situation(); },
        {},
-       {{"CUDA_VISIBLE_DEVICES", "{r}"}, {"MASTER_ADDR", "127.0.0.1"}, {"TORCHELASTIC_RUN_ID", "0123456789abcdef"}},
-       "each native worker sees its own GPU; nothing needs to resolve localhost; a shorter name"},
+       {{"CUDA_VISIBLE_DEVICES", "{r}"},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"TORCHELASTIC_RUN_ID", "0123456789abcdef"},
+        {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP"}},
+       "each native worker sees its own GPU; nothing needs to resolve localhost; a shorter name; SIGQUIT asks how it "
+       "goes"},
       {"a script under our own name",
        2,
        [](Situation& s) { nproc(s.manner(Manner::native), "2"); },
        {},
-       {{"MASTER_ADDR", "127.0.0.1"}, {"TORCHELASTIC_RUN_ID", "0123456789abcdef"}},
-       "nothing needs to resolve localhost; a shorter name"},
+       {{"MASTER_ADDR", "127.0.0.1"},
+        {"TORCHELASTIC_RUN_ID", "0123456789abcdef"},
+        {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP"}},
+       "nothing needs to resolve localhost; a shorter name; SIGQUIT asks how it goes"},
   };
 }
 

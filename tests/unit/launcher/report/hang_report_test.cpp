@@ -13,6 +13,7 @@ namespace {
 
 RankEvidence rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
   RankEvidence evidence;
+  evidence.cpu_share = 0;
   RankView& view = evidence.view;
   view.rank = rank;
   view.pid = 4000 + rank;
@@ -146,4 +147,28 @@ TEST_CASE("ranks of which little is known are told as they are") {
   CHECK(lines[2].find("its process cannot be looked at") != std::string::npos);
   news.ranks[1].view.has_ended = true;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; does not show its collectives");
+}
+
+TEST_CASE("stacks are told with those that have none and why") {
+  HangNews news = stall(HangNews::Kind::hung);
+  news.stacks = {{0, "signal handler", {{1, "train", {"wait (libddp.so)", "main (train)"}}}, {}},
+                 {1, "signal handler", {{2, "train", {"load (data.py:8)", "main (train)"}}}, {}},
+                 {2, "", {}, {"gdb: not found in PATH"}}};
+  const auto lines = hang_report(news, 0);
+  const auto has = [&](const std::string& text) {
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  CHECK(has("rank 1: load"));
+  CHECK(has("rank 0: wait"));
+  CHECK(has("no stack of rank 2: gdb: not found in PATH"));
+}
+
+TEST_CASE("who asks is told what all ranks are at") {
+  HangNews news = stall(HangNews::Kind::asked);
+  CHECK(hang_report(news, 0).front() == hang_headline(news.verdict) + ", for 12.0 s");
+  news.verdict = {};
+  const auto lines = hang_report(news, 0);
+  CHECK(lines.front() == "what the ranks are at:");
+  CHECK(lines.size() == 1 + news.ranks.size());
 }

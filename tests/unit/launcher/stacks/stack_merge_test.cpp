@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -94,10 +95,23 @@ TEST_CASE("what says nothing is left out") {
   CHECK(line_of({"<signal handler called>", "train (a.cpp:1)"}) == "rank 1: <signal handler called> ← train (a.cpp:1)");
 }
 
+TEST_CASE("the interpreter is one word") {
+  CHECK(line_of({"__GI___clock_nanosleep (clock_nanosleep.c:48)", "time_sleep (timemodule.c:383)",
+                 "cfunction_vectorcall_O (methodobject.c:514)", "_PyEval_EvalFrameDefault (ceval.c:4769)",
+                 "call_back (native.cpp:3)", "PyObject_Vectorcall (call.c:299)", "_PyEval_Vector (ceval.c:6434)",
+                 "pymain_run_file (main.c:379)", "Py_RunMain (main.c:680)", "Py_BytesMain (main.c:734)",
+                 "__libc_start_call_main (a.h:58)", "__libc_start_main_impl (libc-start.c:360)", "_start"}) ==
+        "rank 1: time_sleep (timemodule.c:383) ← Python ← call_back (native.cpp:3) ← Python");
+}
+
 TEST_CASE("something is said where nothing is known") {
   CHECK(line_of({"?? (libfoo.so+0x12)"}) == "rank 1: ?? (libfoo.so+0x12)");
-  CHECK(line_of({"syscall (libc.so.6)", "?? (train)", "?? (train)", "_start (train)"}) ==
-        "rank 1: syscall ← ?? (train) ← ?? (train)");
+  CHECK(line_of({"futex_wait (libc.so.6)", "syscall (libc.so.6)", "?? (train)", "?? (libfoo.so)", "?? (train)",
+                 "__libc_start_main (libc.so.6)", "?? (train)"}) == "rank 1: syscall ← ?? (train) ← ?? (libfoo.so)");
+  CHECK(line_of({"futex_wait (libc.so.6)", "syscall (libc.so.6)", "?? (train)", "?? (libfoo.so)", "?? (train)",
+                 "_start (train)"}) == "rank 1: syscall ← ?? (train) ← ?? (libfoo.so)");
+  CHECK(line_of({"futex_wait (libc.so.6)", "syscall (libc.so.6)"}) == "rank 1: syscall");
+  CHECK(line_of({"_start (train)"}) == "rank 1: _start");
   CHECK(line_of({"main (a.cpp:1)"}) == "rank 1: main (a.cpp:1)");
   CHECK(line_of({""}) == "rank 1: ");
 }
@@ -119,7 +133,7 @@ TEST_CASE("a long stack takes several lines, where there are some") {
     return std::count_if(line.begin(), line.end(),
                          [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
   };
-  for (const std::size_t most : {1, 2, 3, 10}) {
+  for (const std::size_t most : {1u, 2u, 3u, 10u}) {
     const Lines lines = lines_of({rank_at(0, frames)}, most);
     CHECK(lines.size() == std::min<std::size_t>(most, 3));
     CHECK(lines[0].starts_with("rank 0: a_function_of_thirty_bytes_100 ← a_function"));  // without places
@@ -135,9 +149,9 @@ TEST_CASE("a long stack takes several lines, where there are some") {
 TEST_CASE("many places, and many ranks, are counted") {
   std::vector<RankStacks> ranks;
   for (int rank = 0; rank < 100; ++rank) {
-    ranks.push_back(rank_at(rank, {rank < 5        ? "f" + std::string(1, static_cast<char>('a' + rank))
-                                   : rank % 2 == 0 ? "even"
-                                                   : "odd"}));
+    std::string function = rank % 2 == 0 ? "even" : "odd";
+    if (rank < 5) function = {'f', static_cast<char>('a' + rank)};
+    ranks.push_back(rank_at(rank, {function}));
   }
   CHECK(lines_of(ranks, 3) == Lines{"rank 0: fa", "rank 1: fb", "ranks 2-99: 5 other stacks"});
   CHECK(lines_of(ranks, 1) == Lines{"ranks 0-99: 7 other stacks"});

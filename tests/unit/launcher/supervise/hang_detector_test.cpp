@@ -46,7 +46,12 @@ class Job {
       if (depth != LookDepth::all) view.calls.clear();
     }
     for (HangNews& item : detector_.look(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
-      news.push_back({now_, std::move(item)});
+      // Apart, since what it is for has a test of its own.
+      if (item.kind == Kind::half_over) {
+        halves.push_back(now_);
+      } else {
+        news.push_back({now_, std::move(item)});
+      }
     }
   }
   // Both call and finish; `pause` before each call.
@@ -90,6 +95,7 @@ class Job {
   int busy_rank = -1;    // uses a processor
   int waking_rank = -1;  // its first thread goes to sleep ten times a second
   std::vector<std::pair<std::chrono::nanoseconds, HangNews>> news;
+  std::vector<std::chrono::nanoseconds> halves;  // of limits
 
  private:
   HangDetector detector_;
@@ -307,4 +313,55 @@ TEST_CASE("an old group that nobody uses is no reason for deep looks") {
     detector.look(ranks, limits::kHangLook, 0);
   }
   CHECK(deep == 0);
+}
+
+TEST_CASE("half of the limit is told once a stall, where somebody wants stacks") {
+  Job job({600s, true, HangAction::kill});
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(35s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  REQUIRE(job.halves.size() == 1);
+  CHECK(std::chrono::duration<double>(job.halves[0] - began).count() == Approx(15).margin(1.1));
+
+  Job again({600s, true, HangAction::dump});
+  again.warm().call(0).passes(20s).call(1).finish(0).finish(1).passes(2s).call(0).passes(220s);
+  CHECK(again.halves.size() == 2);
+
+  Job warns({600s, true, HangAction::warn});
+  warns.warm().call(0).passes(35s);
+  CHECK(warns.halves.empty());
+}
+
+TEST_CASE("who asks is told what all are at, whatever the timeout") {
+  Job job({0s, false, HangAction::kill});
+  const HangDetector detector({0s, false, HangAction::kill});
+  HangNews news = detector.describe(job.ranks);
+  CHECK(news.kind == Kind::asked);
+  CHECK(news.verdict.kind == VerdictKind::silent);
+  CHECK(news.ranks.size() == 2);
+  CHECK_FALSE(news.ranks[0].cpu_share);
+  CHECK_FALSE(news.ends_job);
+  job.call(0);
+  news = detector.describe(job.ranks);
+  CHECK(news.verdict.kind == VerdictKind::not_called);
+  CHECK(news.verdict.culprits == std::vector<int>{1});
+}
+
+TEST_CASE("a rank may ask for more time than there is") {
+  Job job({60s, true, HangAction::kill});
+  job.warm().call(0);
+  job.ranks[1].board.more_time_until = ~std::uint64_t{0};
+  job.passes(10min);
+  CHECK(job.kinds() == std::vector<Kind>{});
+}
+
+TEST_CASE("a section without collectives may be as silent as long as the timeout") {
+  Job job({60s, true, HangAction::kill});
+  job.warm();
+  for (RankView& view : job.ranks) view.board.phase = "checkpoint";
+  const auto began = job.now();
+  job.passes(70s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(60).margin(1.2));
 }

@@ -1,0 +1,42 @@
+// ToolRun: a program of the machine that looks into a worker, for a bounded time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+// Where PATH has this program; nothing: nowhere.
+std::optional<std::string> find_tool(const std::string& name);
+
+class ToolRun {
+ public:
+  // Starts it, with nothing to read and its standard error thrown away. `done` is called once, with its standard
+  // output, when that ends; never if the run is destroyed before, which kills the tool.
+  ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
+          std::function<void(std::string output)> done);
+  ~ToolRun();
+  ToolRun(const ToolRun&) = delete;
+  ToolRun& operator=(const ToolRun&) = delete;
+
+  // It could not be started: `done` will not be called.
+  bool has_failed() const { return !output_; }
+
+ private:
+  void read_some();
+
+  net::EventLoop& loop_;
+  std::function<void(std::string output)> done_;
+  base::UniqueFd output_;
+  base::UniqueFd pidfd_;
+  std::string text_;
+  std::unique_ptr<net::Watch> watch_;  // destroyed before the descriptor
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,90 @@
+// The handler runs anywhere, also within malloc and with locks held: it calls nothing but backtrace(), which with the
+// compiler and C library that we require takes no lock and no memory once it has been called, and it writes into memory
+// that is there. Names are found by the launcher.
+#include "runtime/progress/stack_signal.h"
+
+#include <execinfo.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigaction is POSIX
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "wire/worker_env.h"
+
+namespace ddp {
+namespace {
+
+std::atomic<wire::ProgressBoard*> answering_board = nullptr;
+
+// What the thread executed when the signal came; 0: not known on this processor.
+std::uintptr_t interrupted_at([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  return static_cast<std::uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return static_cast<std::uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);
+#else
+  return 0;
+#endif
+}
+
+void write_stack(int /*signal*/, siginfo_t* /*info*/, void* context) {
+  const int error = errno;
+  wire::ProgressBoard* board = answering_board.load();
+  if (board != nullptr && board->writer.load(std::memory_order_relaxed) == ::getpid()) {
+    wire::BoardStacks& all = board->stacks;
+    const std::uint32_t request = all.request.load(std::memory_order_acquire);
+    const std::uint32_t place = all.taken.fetch_add(1);
+    if (place < wire::kBoardStacks) {
+      wire::BoardStack& stack = all.stacks[place];
+      stack.thread = static_cast<std::int32_t>(::syscall(SYS_gettid));
+      std::array<void*, wire::kBoardFrames + 8> frames;
+      const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+      // Without the handler's own frames.
+      const auto* end = frames.data() + std::max(count, 0);
+      const auto* first =
+          std::find(frames.data(), const_cast<void**>(end), reinterpret_cast<void*>(interrupted_at(context)));
+      if (first == end) first = frames.data();
+      std::uint32_t depth = 0;
+      for (; first != end && depth < wire::kBoardFrames; ++first) {
+        stack.addresses[depth++] = reinterpret_cast<std::uintptr_t>(*first);
+      }
+      stack.depth = depth;
+      stack.answers.store(request, std::memory_order_release);
+    }
+  }
+  errno = error;
+}
+
+}  // namespace
+
+int stack_signal() {
+  constexpr int kOfOurs = 10;
+  const char* text = std::getenv(wire::env::kStackSignal);  // NOLINT(concurrency-mt-unsafe)
+  if (text == nullptr || *text == '\0') return SIGRTMIN + kOfOurs;
+  return static_cast<int>(base::parse_integer(text, 0, SIGRTMAX).value_or(0));
+}
+
+void answer_stack_requests(wire::ProgressBoard* board) {
+  const int signal = stack_signal();
+  if (board == nullptr || signal == 0 || answering_board.load() != nullptr) return;
+  struct sigaction action {};
+  if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  // Loads what it needs, now.
+  std::array<void*, 4> frames;
+  ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  action = {};
+  action.sa_sigaction = write_stack;
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  ::sigemptyset(&action.sa_mask);
+  answering_board = board;
+  if (::sigaction(signal, &action, nullptr) == 0) board->stacks.signal = signal;
+}
+
+}  // namespace ddp

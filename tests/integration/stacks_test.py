@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""stacks_test.py BIN_DIR: what is told of all ranks, with their stacks: upon SIGQUIT, half way to a limit, before a job
+that hangs is ended; of programs with the runtime, of Python, of a stopped rank, of one whose signals are blocked."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1])
+
+
+class Run:
+    def __init__(self, *options: str, program: tuple, ranks: int = 3, environment: dict | None = None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.log = pathlib.Path(self.folder.name) / "events"
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--log-dir={self.folder.name}/logs",
+             f"--event-log={self.log}", *options, *program],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+
+    def events(self, name: str) -> list[dict]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def until(self, condition) -> None:
+        while not condition():
+            assert time.monotonic() < self.began + 60 and self.process.poll() is None, self.process.communicate(timeout=20)
+            time.sleep(0.02)
+
+    def state(self, state: str) -> dict:
+        matching = lambda: [event["stall"] for event in self.events("hang") if event["state"] == state]
+        self.until(matching)
+        return matching()[-1]
+
+    def pids(self) -> dict[int, int]:
+        return {event["rank"]: event["pid"] for event in self.events("worker_started")}
+
+    def end(self) -> str:
+        _, err = self.process.communicate(timeout=60)
+        return err
+
+    def dumps(self) -> list[dict]:
+        return [json.loads(path.read_text()) for path in sorted(pathlib.Path(self.folder.name).rglob("dump_*.json"))]
+
+
+def frames(stall: dict, rank: int, thread: int = 0) -> str:
+    entry = next(entry for entry in stall["stacks"] if entry["rank"] == rank)
+    return " ".join(entry["threads"][thread]["frames"]) if entry["threads"] else ""
+
+
+def missing(stall: dict, rank: int) -> str:
+    return "; ".join(next(entry for entry in stall["stacks"] if entry["rank"] == rank)["missing"])
+
+
+def who_asks_is_told_and_the_job_goes_on() -> None:
+    run = Run(program=(BIN / "hanging_worker", "wait"))
+    run.until(lambda: len(run.pids()) == 3)
+    time.sleep(1.5)  # until rank 1 waits
+    run.process.send_signal(signal.SIGQUIT)
+    stall = run.state("asked")
+    assert stall["code"] == "DDP-H03" and stall["culprits"] == [1], stall
+    assert "misbehave" in frames(stall, 1) and "main" in frames(stall, 1), stall["stacks"]
+    assert "all_reduce" in frames(stall, 0), stall["stacks"]
+    assert all(entry["source"] == "signal handler" for entry in stall["stacks"])
+    assert all(len(entry["threads"]) > 1 for entry in stall["stacks"]), "the queue's thread, too"
+    time.sleep(0.5)
+    assert run.process.poll() is None
+    for pid in run.pids().values():
+        assert os.path.exists(f"/proc/{pid}")
+    run.process.send_signal(signal.SIGQUIT)
+    run.until(lambda: len(run.events("hang")) == 2)
+    run.process.terminate()
+    err = run.end()
+    assert run.process.returncode == -signal.SIGTERM, err
+    assert "rank 1 has not called all_reduce" in err and "misbehave" in err and "rank 1:" in err, err
+    assert [dump["state"] for dump in run.dumps()] == ["asked", "asked"], run.dumps()
+    assert "dump_2.json" in err, err
+
+
+def a_job_that_hangs_is_dumped_before_its_end() -> None:
+    run = Run("--hang-timeout=14", program=(BIN / "hanging_worker", "wait", "20"))
+    err = run.end()
+    assert run.process.returncode == 124, err
+    states = [event["state"] for event in run.events("hang")]
+    assert states == ["stalled", "half_over", "hung"], states
+    for event in run.events("hang")[1:]:
+        assert "misbehave" in frames(event["stall"], 1), event
+    assert len(run.dumps()) == 2 and run.dumps()[1]["stall"]["ends_job"], run.dumps()
+    report = err[err.rindex("[DDP-H03 not called], for "):]
+    assert report.count("\n") <= 25 and "misbehave" in report, report
+
+
+def a_dump_may_be_all_that_is_wanted() -> None:
+    run = Run("--hang-timeout=6", "--hang-action=dump", program=(BIN / "hanging_worker", "wait", "20"))
+    assert "misbehave" in frames(run.state("hung"), 1)
+    assert run.process.poll() is None
+    run.process.terminate()
+    assert "the job is left alone" in run.end()
+
+
+def ranks_that_cannot_answer_are_told_with_the_reason() -> None:
+    run = Run(program=(BIN / "hanging_worker", "deaf"))
+    run.until(lambda: len(run.pids()) == 3)
+    time.sleep(1.5)
+    os.kill(run.pids()[2], signal.SIGSTOP)
+    run.process.send_signal(signal.SIGQUIT)
+    stall = run.state("asked")
+    assert "no answer" in missing(stall, 1), stall["stacks"]
+    assert "no answer" in missing(stall, 2), stall["stacks"]
+    assert "all_reduce" in frames(stall, 0), stall["stacks"]
+    run.process.terminate()
+    run.end()
+
+
+def without_the_handler_the_reason_is_told() -> None:
+    run = Run(program=(BIN / "hanging_worker", "wait"), environment={"DDP_STACK_SIGNAL": "0", "PATH": "/nonexistent"})
+    run.until(lambda: len(run.pids()) == 3)
+    time.sleep(1)
+    run.process.send_signal(signal.SIGQUIT)
+    stall = run.state("asked")
+    assert "answers no signal" in missing(stall, 1) and "gdb: not found" in missing(stall, 1), stall["stacks"]
+    run.process.terminate()
+    err = run.end()
+    assert "no stack of ranks 0-2" in err, err
+
+
+def tools_look_into_programs_without_the_runtime() -> None:
+    tools = [tool for tool in ("eu-stack", "gdb") if shutil.which(tool)]
+    if not tools:
+        print("no eu-stack and no gdb: programs without the runtime are not looked into", flush=True)
+        return
+    run = Run(program=("sh", "-c", "true; sleep 100; true"), ranks=2)
+    run.until(lambda: len(run.pids()) == 2)
+    time.sleep(0.5)
+    began = time.monotonic()
+    run.process.send_signal(signal.SIGQUIT)
+    stall = run.state("asked")
+    assert time.monotonic() - began < 8, "it is to take 5 s at most"
+    entry = stall["stacks"][0]
+    assert entry["source"] in tools and "nanosleep" in frames(stall, 0), entry
+    run.process.terminate()
+    run.end()
+
+
+def tools_that_never_end_hold_nothing_up() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("eu-stack", "gdb", "py-spy"):
+            tool = pathlib.Path(folder) / name
+            tool.write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
+            tool.chmod(0o755)
+        run = Run(program=("/bin/sleep", "100"), ranks=2, environment={"PATH": folder})
+        run.until(lambda: len(run.pids()) == 2)
+        began = time.monotonic()
+        run.process.send_signal(signal.SIGQUIT)
+        stall = run.state("asked")
+        assert 3 < time.monotonic() - began < 8
+        assert "took too long" in missing(stall, 0), stall["stacks"]
+        run.process.terminate()
+        run.end()
+
+
+TESTS = [who_asks_is_told_and_the_job_goes_on, a_job_that_hangs_is_dumped_before_its_end, a_dump_may_be_all_that_is_wanted,
+         ranks_that_cannot_answer_are_told_with_the_reason, without_the_handler_the_reason_is_told,
+         tools_look_into_programs_without_the_runtime, tools_that_never_end_hold_nothing_up]
+with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    running = {pool.submit(test): test.__name__ for test in TESTS}
+    for done in concurrent.futures.as_completed(running):
+        done.result()
+        print(f"{running[done]}: well", flush=True)

@@ -1,0 +1,100 @@
+#include "runtime/progress/stack_signal.h"
+
+#include <catch2/catch.hpp>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): pthread_kill is POSIX
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "support/deadline.h"
+
+using namespace ddp;
+
+namespace {
+
+// The process has one handler, and it has one board.
+wire::ProgressBoard& board() {
+  static const auto the_board = [] {
+    auto made = std::make_unique<wire::ProgressBoard>();
+    made->writer = ::getpid();
+    return made;
+  }();
+  return *the_board;
+}
+
+const wire::BoardStack* stack_of(pid_t thread) {
+  for (const wire::BoardStack& stack : board().stacks.stacks) {
+    if (stack.answers == board().stacks.request && stack.thread == thread) return &stack;
+  }
+  return nullptr;
+}
+
+std::atomic<bool> is_over = false;
+std::atomic<std::uint64_t> rounds = 0;
+
+[[gnu::noinline]] void go_round_and_round() {
+  while (!is_over) ++rounds;
+}
+
+}  // namespace
+
+TEST_CASE("every thread that is asked says where it is") {
+  answer_stack_requests(&board());
+  const int signal = board().stacks.signal;
+  REQUIRE(signal == stack_signal());
+  answer_stack_requests(&board());  // changes nothing
+
+  std::atomic<pid_t> tid = 0;
+  std::thread other([&] {
+    tid = static_cast<pid_t>(::syscall(SYS_gettid));
+    go_round_and_round();
+  });
+  while (rounds == 0) std::this_thread::yield();
+  for (std::uint32_t request = 1; request <= 3; ++request) {
+    board().stacks.taken = 0;
+    board().stacks.request = request;
+    CHECK(stack_of(::getpid()) == nullptr);  // the answers before are none to this
+    ::pthread_kill(other.native_handle(), signal);
+    ::pthread_kill(::pthread_self(), signal);
+    test::eventually([&] { return stack_of(tid) != nullptr; });
+    const wire::BoardStack* theirs = stack_of(tid);
+    const wire::BoardStack* ours = stack_of(static_cast<pid_t>(::syscall(SYS_gettid)));
+    REQUIRE(theirs != nullptr);
+    REQUIRE(ours != nullptr);
+    CHECK(ours->depth > 2);
+    // Where it is, not the handler: within a few bytes of the function's beginning.
+    const auto begin = reinterpret_cast<std::uintptr_t>(&go_round_and_round);
+    const bool in_function = theirs->addresses[0] >= begin && theirs->addresses[0] < begin + 256;
+    const bool in_caller = theirs->addresses[0] != 0;  // inlined all the same
+    CHECK((in_function || in_caller));
+    CHECK(board().stacks.taken == 2);
+  }
+  is_over = true;
+  other.join();
+}
+
+TEST_CASE("more threads than places are counted and write nowhere") {
+  answer_stack_requests(&board());
+  board().stacks.request = 9;
+  board().stacks.taken = wire::kBoardStacks;
+  ::raise(board().stacks.signal);
+  CHECK(board().stacks.taken == wire::kBoardStacks + 1);
+  CHECK(stack_of(::getpid()) == nullptr);
+}
+
+TEST_CASE("the signal can be chosen or done without") {
+  CHECK(stack_signal() == SIGRTMIN + 10);
+  ::setenv("DDP_STACK_SIGNAL", "40", 1);
+  CHECK(stack_signal() == 40);
+  ::setenv("DDP_STACK_SIGNAL", "0", 1);
+  CHECK(stack_signal() == 0);
+  ::setenv("DDP_STACK_SIGNAL", "often", 1);
+  CHECK(stack_signal() == 0);
+  ::unsetenv("DDP_STACK_SIGNAL");
+}
