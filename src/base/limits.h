@@ -90,6 +90,7 @@ inline constexpr int kHangFactor = 20;
 inline constexpr std::uint64_t kHangWarmCalls = 8;
 inline constexpr int kHangFirstSteps = 6;
 inline constexpr double kHangBusyShare = 0.01;
+inline constexpr auto kHangWindow = 2s;  // in which it is measured, where nobody waits
 inline constexpr double kHangIdleWaits = 0.2;  // a second, of the first thread
 inline constexpr auto kHangConclusive = 1s;
 inline constexpr auto kHangFirstWord = 5s;

@@ -78,7 +78,7 @@ def collectives_are_seen_from_outside() -> None:
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
         for rank, pid in pids.items():
             board = read(pid)
-            assert board.magic == 0x42504444 and board.version == 2, board[:9]
+            assert board.magic == 0x42504444 and board.version == 3, board[:9]
             assert board.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, board[:9]
             assert board.writer == pid and board.lost_rank == -1 and board.attempt == 0, board[:9]
             world = board.groups[0]

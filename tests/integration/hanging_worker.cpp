@@ -15,15 +15,18 @@
 
 namespace {
 
+// A signal's handler, such as that for stacks, ends one pause().
+void wait_for_ever() {
+  while (true) ::pause();
+}
+
 [[gnu::noinline]] void misbehave(const std::string& kind) {
-  if (kind == "pause") ::pause();
   if (kind == "deaf") {
     sigset_t all;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   }
-  // Goes on waiting after a signal.
-  while (kind == "wait" || kind == "deaf") ::pause();
+  if (kind == "pause" || kind == "deaf") wait_for_ever();
   if (kind == "stop") {
     ::raise(SIGSTOP);
     std::this_thread::sleep_for(std::chrono::seconds(3));  // the launcher looks once a second
@@ -34,11 +37,11 @@ namespace {
   }
   if (kind == "section") {
     const ddp::Section section(ddp::Phase::evaluation, "validation set");
-    ::pause();
+    wait_for_ever();
   }
   if (kind == "extend") {
     ddp::extend(std::chrono::seconds(1000));
-    ::pause();
+    wait_for_ever();
   }
   if (kind == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(8500));
 }
@@ -55,7 +58,7 @@ int main(int argc, char** argv) {
   std::vector<float> values(1024);
   for (int step = 0; step < 40; ++step) {
     if (step == step_of_fault && world.rank() == 1) misbehave(kind);
-    if (step == step_of_fault && kind == "everybody") ::pause();
+    if (step == step_of_fault && kind == "everybody") wait_for_ever();
     // Long enough for the launcher to see that it goes on.
     if (step == step_of_fault + 10 && kind == "slow") std::this_thread::sleep_for(std::chrono::seconds(2));
     // Rank 0 waits for rank 1 in one group, and rank 1 for rank 0 in the other.

@@ -60,7 +60,7 @@ def missing(stall: dict, rank: int) -> str:
 
 
 def who_asks_is_told_and_the_job_goes_on() -> None:
-    run = Run(program=(BIN / "hanging_worker", "wait"))
+    run = Run(program=(BIN / "hanging_worker", "pause"))
     run.until(lambda: len(run.pids()) == 3)
     time.sleep(1.5)  # until rank 1 waits
     run.process.send_signal(signal.SIGQUIT)
@@ -85,7 +85,7 @@ def who_asks_is_told_and_the_job_goes_on() -> None:
 
 
 def a_job_that_hangs_is_dumped_before_its_end() -> None:
-    run = Run("--hang-timeout=14", program=(BIN / "hanging_worker", "wait", "20"))
+    run = Run("--hang-timeout=14", program=(BIN / "hanging_worker", "pause", "20"))
     err = run.end()
     assert run.process.returncode == 124, err
     states = [event["state"] for event in run.events("hang")]
@@ -98,7 +98,7 @@ def a_job_that_hangs_is_dumped_before_its_end() -> None:
 
 
 def a_dump_may_be_all_that_is_wanted() -> None:
-    run = Run("--hang-timeout=6", "--hang-action=dump", program=(BIN / "hanging_worker", "wait", "20"))
+    run = Run("--hang-timeout=6", "--hang-action=dump", program=(BIN / "hanging_worker", "pause", "20"))
     assert "misbehave" in frames(run.state("hung"), 1)
     assert run.process.poll() is None
     run.process.terminate()
@@ -120,7 +120,7 @@ def ranks_that_cannot_answer_are_told_with_the_reason() -> None:
 
 
 def without_the_handler_the_reason_is_told() -> None:
-    run = Run(program=(BIN / "hanging_worker", "wait"), environment={"DDP_STACK_SIGNAL": "0", "PATH": "/nonexistent"})
+    run = Run(program=(BIN / "hanging_worker", "pause"), environment={"DDP_STACK_SIGNAL": "0", "PATH": "/nonexistent"})
     run.until(lambda: len(run.pids()) == 3)
     time.sleep(1)
     run.process.send_signal(signal.SIGQUIT)

@@ -82,6 +82,18 @@ BoardView read_board(const wire::ProgressBoard& board) {
   return view;
 }
 
+std::vector<Arrival> read_arrivals(const wire::ProgressBoard& board, int place) {
+  std::vector<Arrival> arrivals;
+  arrivals.reserve(wire::kBoardCalls);
+  for (const wire::BoardCall& call : board.groups.at(static_cast<std::size_t>(place)).calls) {
+    const std::uint64_t sequence = call.sequence.load(std::memory_order_acquire);
+    const std::uint64_t called_at = call.called_at;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (sequence != 0 && call.sequence.load(kRelaxed) == sequence) arrivals.push_back({sequence, called_at});
+  }
+  return arrivals;
+}
+
 std::vector<RawStack> read_stacks(const wire::ProgressBoard& board) {
   std::vector<RawStack> stacks;
   const std::uint32_t request = board.stacks.request.load();

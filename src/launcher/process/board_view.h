@@ -59,6 +59,15 @@ BoardView read_board(const wire::ProgressBoard& board);
 // The calls that the board still has of the group at `place`, oldest first.
 std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place);
 
+// When the rank called a collective.
+struct Arrival {
+  std::uint64_t sequence = 0;
+  std::uint64_t called_at = 0;  // CLOCK_MONOTONIC, nanoseconds
+};
+
+// Of the calls that the board still has of the group at `place`, in no order: much cheaper than the calls.
+std::vector<Arrival> read_arrivals(const wire::ProgressBoard& board, int place);
+
 // Where a thread of the worker is, as it says itself: addresses in its memory, the innermost first.
 struct RawStack {
   int tid = 0;

@@ -166,7 +166,8 @@ class LinuxProcessHost : public ProcessHost {
  private:
   template <typename Worker>
   static RankView view_of(const Worker& worker, LookDepth depth) {
-    RankView view{worker.rank, worker.pid, false, worker.board.view(), std::nullopt, 0, {}};
+    RankView view{worker.rank, worker.pid, false, worker.board.view(), std::nullopt, 0, {}, {}};
+    for (const GroupView& group : view.board.groups) view.arrivals.push_back(worker.board.arrivals(group.place));
     if (depth != LookDepth::calls && depth != LookDepth::all) return view;
     for (const GroupView& group : view.board.groups) view.calls.push_back(worker.board.calls(group.place));
     return view;

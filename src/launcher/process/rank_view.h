@@ -23,9 +23,10 @@ struct RankView {
   pid_t pid = 0;
   bool has_ended = false;
   BoardView board;
-  std::optional<ProcessLook> process;        // nothing if it is gone, or only boards are looked at
-  std::uint64_t tree_ticks = 0;              // of processor time, its children's too; `all`
-  std::vector<std::vector<CallView>> calls;  // by group of the board; `calls` and `all`
+  std::optional<ProcessLook> process;          // nothing if it is gone, or only boards are looked at
+  std::uint64_t tree_ticks = 0;                // of processor time, its children's too; `all`
+  std::vector<std::vector<Arrival>> arrivals;  // by group of the board
+  std::vector<std::vector<CallView>> calls;    // by group of the board; `calls` and `all`
 };
 
 // A worker's program was asked for its stacks.

@@ -31,6 +31,10 @@ class WorkerBoard {
     return board_ == nullptr ? std::vector<CallView>() : read_calls(*board_, place);
   }
 
+  std::vector<Arrival> arrivals(int place) const {
+    return board_ == nullptr ? std::vector<Arrival>() : read_arrivals(*board_, place);
+  }
+
   // The signal that asks the worker for its stacks, and a new request for them; the answers to the latest one. 0: none.
   int stack_signal() const { return board_ == nullptr ? 0 : board_->stacks.signal.load(); }
   void request_stacks() const;

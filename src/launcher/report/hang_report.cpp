@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "launcher/report/straggler_report.h"
 #include "launcher/stacks/stack_merge.h"
 
 namespace ddp::launcher {
@@ -56,6 +57,9 @@ std::string last_call(const RankView& rank) {
     last = &call;
     finished = rank.board.groups[i].finished >= call.sequence;
   }
+  if (last == nullptr && rank.board.groups.empty() && rank.board.steps > 0) {
+    return base::counted(static_cast<std::int64_t>(rank.board.steps), "heartbeat");
+  }
   if (last == nullptr) return rank.board.is_written ? "no collective called yet" : "does not show its collectives";
   return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
@@ -66,7 +70,8 @@ std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
   const RankView& rank = evidence.view;
   std::string text = "  rank " + std::to_string(rank.rank) + " (pid " + std::to_string(rank.pid) + "): ";
   if (rank.has_ended) return text + "has ended; " + last_call(rank);
-  if (rank.board.is_written) {
+  const bool has_phase = rank.board.phase_since > 0 || rank.board.phase != "starting";
+  if (rank.board.is_written && has_phase) {
     text += rank.board.phase;
     if (!rank.board.section.empty()) text += " '" + rank.board.section + "'";
     if (rank.board.phase != "training" && rank.board.phase_since > 0)
@@ -105,6 +110,27 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   for (const auto& [why, ranks] : without) {
     if (++told > 2) break;
     lines.push_back("  no stack of " + ranks_text(ranks) + ": " + why);
+  }
+  return lines;
+}
+
+// What can be said of programs whose collectives are not known, and why it is no more.
+std::vector<std::string> evidence_lines(const HangNews& news) {
+  if (news.verdict.kind != VerdictKind::silent && news.verdict.kind != VerdictKind::behind) return {};
+  std::vector<RankView> views;
+  std::vector<int> without;
+  for (const RankEvidence& rank : news.ranks) {
+    views.push_back(rank.view);
+    if (!rank.view.board.is_written && !rank.view.has_ended) without.push_back(rank.view.rank);
+  }
+  std::vector<std::string> lines;
+  if (const std::vector<int> odd = find_odd_ranks(views); !odd.empty()) {
+    lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
+                    " for something else than the others: for no message and no other thread");
+  }
+  if (!without.empty()) {
+    lines.push_back("  " + ranks_text(without) + (without.size() == 1 ? " shows" : " show") +
+                    " nothing of what it does: no collectives, no heartbeats (ddp_board.py, ddp_board.h)");
   }
   return lines;
 }
@@ -149,6 +175,9 @@ std::string hang_headline(const Verdict& verdict) {
         return "all ranks are in " + call_text(verdict) + ", and it does not go on";
       case VerdictKind::silent:
         return "no rank does anything, and none waits in a collective that is known";
+      case VerdictKind::behind:
+        return culprits + (one ? " has" : " have") + " sent no heartbeat; " + waiting + ", or " +
+               (verdict.waiting.size() == 1 ? "goes on" : "go on");
     }
     return "";
   };
@@ -203,8 +232,13 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
     }
   }
   if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "rank") + " more");
+  for (const std::string& line : evidence_lines(news)) lines.push_back(line);
   lines.insert(lines.end(), stacks.begin(), stacks.end());
-  if (news.kind == Kind::asked) return lines;
+  if (news.kind == Kind::asked) {
+    const std::vector<std::string> stragglers = straggler_table_lines(news.stragglers);
+    lines.insert(lines.end(), stragglers.begin(), stragglers.end());
+    return lines;
+  }
   const std::string limit = base::human_duration(news.limit) + " (" + news.why_limit + ")";
   if (news.kind == Kind::hung) {
     lines.push_back(news.ends_job

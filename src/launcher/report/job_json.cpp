@@ -9,6 +9,7 @@
 
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/report/stall_json.h"
 
 namespace ddp::launcher {
 namespace {
@@ -18,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it changes
 
 double seconds(std::chrono::nanoseconds duration) {
-  return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
+  return seconds_json(duration);
 }
 
 // Workers' words may be any bytes; JSON is UTF-8.
@@ -57,85 +58,12 @@ Json describe_end(const WorkerEnd& end) {
   return json;
 }
 
-Json describe_call(const CallView& call) {
-  return {{"number", call.sequence}, {"call", call.what}, {"name", call.name}, {"place", call.place}};
-}
-
-// What is known of one rank.
-Json describe_rank(const RankEvidence& evidence) {
-  const RankView& view = evidence.view;
-  Json json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
-  if (evidence.cpu_share) json["cpu_share"] = *evidence.cpu_share;
-  if (view.process) json["state"] = std::string(1, view.process->state);
-  if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
-  if (!view.board.is_written) return json;
-  json["phase"] = view.board.phase;
-  if (!view.board.section.empty()) json["section"] = view.board.section;
-  if (!view.board.section_place.empty()) json["section_place"] = view.board.section_place;
-  json["steps"] = view.board.steps;
-  json["groups"] = Json::array();
-  for (std::size_t i = 0; i < view.board.groups.size(); ++i) {
-    const GroupView& group = view.board.groups[i];
-    Json calls = Json::array();
-    for (const CallView& call : i < view.calls.size() ? view.calls[i] : std::vector<CallView>()) {
-      calls.push_back(describe_call(call));
-    }
-    json["groups"].push_back({{"name", group.name},
-                              {"size", group.size},
-                              {"called", group.called},
-                              {"started", group.started},
-                              {"finished", group.finished},
-                              {"calls", calls}});
-  }
-  return json;
-}
-
-Json describe_stacks(const RankStacks& rank) {
-  Json threads = Json::array();
-  for (const ThreadStack& thread : rank.threads) {
-    threads.push_back({{"thread", thread.tid}, {"name", thread.name}, {"frames", thread.frames}});
-  }
-  return {{"rank", rank.rank}, {"source", rank.source}, {"threads", threads}, {"missing", rank.missing}};
-}
-
-Json describe_verdict(const Verdict& verdict) {
-  Json json = {{"code", code_of(verdict.kind)},
-               {"verdict", title_of(verdict.kind)},
-               {"culprits", verdict.culprits},
-               {"waiting", verdict.waiting}};
-  if (!verdict.group.empty()) {
-    json["group"] = verdict.group;
-    json["number"] = verdict.sequence;
-    json["call"] = verdict.call;
-  }
-  if (!verdict.sides.empty()) json["sides"] = Json::array();
-  for (const RankCall& side : verdict.sides) {
-    Json call = {{"rank", side.rank}};
-    call.update(describe_call(side.call));
-    json["sides"].push_back(call);
-  }
-  return json;
-}
-
-Json describe_stall(const HangNews& news) {
-  Json json = describe_verdict(news.verdict);
-  json["age_seconds"] = seconds(news.age);
-  json["limit_seconds"] = seconds(news.limit);
-  json["why_limit"] = news.why_limit;
-  json["ends_job"] = news.ends_job;
-  json["ranks"] = Json::array();
-  for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
-  if (!news.stacks.empty()) json["stacks"] = Json::array();
-  for (const RankStacks& rank : news.stacks) json["stacks"].push_back(describe_stacks(rank));
-  return json;
-}
-
 Json describe_cause(const JobOutcome& outcome) {
   Json cause = nullptr;
   if (outcome.culprit) {
     cause = {{"kind", "worker_failed"}};
     cause.update(describe_end(*outcome.culprit));
-    if (outcome.verdict) cause["verdict"] = describe_verdict(*outcome.verdict);
+    if (outcome.verdict) cause["verdict"] = verdict_json(*outcome.verdict);
   } else if (outcome.signal) {
     cause = {{"kind", "signal"}, {"signal", base::signal_name(*outcome.signal)}};
   } else if (outcome.spawn_failure) {
@@ -144,7 +72,7 @@ Json describe_cause(const JobOutcome& outcome) {
   } else if (outcome.guardian_lost) {
     cause = {{"kind", "launcher_killed"}};
   } else if (outcome.hang) {
-    cause = {{"kind", "hang"}, {"stall", describe_stall(*outcome.hang)}};
+    cause = {{"kind", "hang"}, {"stall", stall_json(*outcome.hang)}};
   } else if (outcome.exit_timed_out) {
     cause = {{"kind", "exit_timeout"}, {"ended", outcome.left_early}, {"waited_for", outcome.ended_ranks}};
   }
@@ -195,7 +123,7 @@ struct EventToJson {
     Json json = begin("hang", plan, now);
     json["attempt"] = assignment.attempt;
     json["state"] = kStates[static_cast<std::size_t>(event.kind)];
-    json["stall"] = describe_stall(event);
+    json["stall"] = stall_json(event);
     return json;
   }
   Json operator()(const AlarmRang&) const { return nullptr; }
@@ -299,6 +227,7 @@ std::string summary_document(const SummaryInput& input) {
     json["unkillable"].push_back(Json{{"rank", worker.rank}, {"pid", worker.pid}});
   }
   json["leftovers"] = outcome.leftovers;
+  json["stragglers"] = stragglers_json(outcome.stragglers);
   json["workers_ended"] = Json::array();
   for (const WorkerEnd& worker : outcome.ends) json["workers_ended"].push_back(describe_end(worker));
   json["text"] = input.text;

@@ -10,6 +10,7 @@
 #include "launcher/report/failure_summary.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
+#include "launcher/report/straggler_report.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -104,6 +105,7 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   text_ = failure_summary(outcome, plan_, evidence_);
   if (!next.empty()) text_.push_back("  " + next);
   for (const std::string& line : text_) log_.error(line);
+  if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) log_.info(remark);
   events_.write(attempt_ended_line(plan_, assignment_, outcome, next, wall_now()));
 }
 

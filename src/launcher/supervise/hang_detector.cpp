@@ -19,6 +19,15 @@ bool is_difference(VerdictKind kind) {
   return kind == VerdictKind::different_call || kind == VerdictKind::different_arguments;
 }
 
+bool is_without_calls(VerdictKind kind) {
+  return kind == VerdictKind::silent || kind == VerdictKind::behind;
+}
+
+// It shows that it lives, and nothing else.
+bool beats(const RankView& rank) {
+  return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
+}
+
 const RankView& view_of(std::span<const RankView> ranks, int rank) {
   return *std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == rank; });
 }
@@ -37,10 +46,10 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
 
   std::optional<Verdict> verdict;
   if (depth == LookDepth::all) verdict = find_verdict(ranks);
-  if (depth == LookDepth::all && !verdict) verdict = silent(ranks);
+  if (depth == LookDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const Limit& limit) {
-    const bool ends_job = plan_.action == HangAction::kill && (of.kind != VerdictKind::silent || plan_.is_users);
-    news.push_back({kind, of, age, limit.time, limit.why, ends_job, evidence(ranks), {}});
+    const bool ends_job = plan_.action == HangAction::kill && (!is_without_calls(of.kind) || plan_.is_users);
+    news.push_back({kind, of, age, limit.time, limit.why, ends_job, evidence(ranks), {}, {}});
   };
   if (told_ && !(verdict && verdict->is_of(*told_))) {
     add(HangNews::Kind::goes_on, *told_, Nanoseconds(0), {Nanoseconds(0), ""});
@@ -51,7 +60,7 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   if (!verdict) return news;
   const Limit limit = limit_of(*verdict, ranks, now);
   Nanoseconds age = silence_;
-  if (verdict->kind != VerdictKind::silent) age = groups_[{verdict->group, verdict->group_size}].age;
+  if (!is_without_calls(verdict->kind)) age = groups_[{verdict->group, verdict->group_size}].age;
   // Who only warns says it again after as long a time.
   if (age >= (times_over_ + 1) * limit.time) {
     ++times_over_;
@@ -116,7 +125,11 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed, 
   // Programs without the runtime that sleep are none of our business, unless somebody asked.
   silence_concerns_us_ = plan_.is_users || std::any_of(ranks.begin(), ranks.end(),
                                                        [](const RankView& rank) { return rank.board.is_written; });
-  silence_ = any_life ? Nanoseconds(0) : silence_ + elapsed;
+  they_beat_ =
+      std::all_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return rank.has_ended || beats(rank); }) &&
+      std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return !rank.has_ended; });
+  silence_ = any_life && !they_beat_ ? Nanoseconds(0) : silence_ + elapsed;
+  if (they_beat_) silence_ = longest_silence(ranks);
   for (auto& [key, seen] : groups) {
     GroupClock& clock = groups_[key];
     if (clock.seen == seen) {
@@ -189,12 +202,73 @@ std::vector<RankEvidence> HangDetector::evidence(std::span<const RankView> ranks
   return result;
 }
 
-// Nobody waits in a collective: a hang only if nobody does anything else either.
-std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) const {
-  const bool all_idle =
-      std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) { return rank.has_ended || is_idle(rank); });
-  if (!all_idle || !silence_concerns_us_ || silence_ < limits::kHangFirstWord) return std::nullopt;
-  return Verdict{};
+// Nobody waits in a collective: a hang only if nobody does anything else either. Work is a sign of life, too: time
+// counts from the last window in which there was some.
+std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
+  if (!silence_concerns_us_ || silence_ < limits::kHangFirstWord) return std::nullopt;
+  bool is_measured = true;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended) continue;
+    RankClock& clock = ranks_.at(rank.rank);
+    if (clock.before_age < limits::kHangWindow) {
+      is_measured = false;
+    } else if (!is_idle(rank)) {
+      silence_ = Nanoseconds(0);
+      clock.before = rank;
+      clock.before_age = Nanoseconds(0);
+    }
+  }
+  if (silence_.count() == 0) return std::nullopt;
+  // Until it is measured again it is what it was.
+  const bool was_silent = told_ && is_without_calls(told_->kind);
+  return is_measured || was_silent ? std::optional(Verdict{}) : std::nullopt;
+}
+
+void HangDetector::looked_into() {
+  for (auto& [rank, clock] : ranks_) {
+    clock.before.reset();
+    clock.before_age = Nanoseconds(0);
+  }
+}
+
+// Of the ranks that run: how long the one that has been still for longest has been.
+HangDetector::Nanoseconds HangDetector::longest_silence(std::span<const RankView> ranks) const {
+  Nanoseconds longest{0};
+  for (const RankView& rank : ranks) {
+    const auto clock = ranks_.find(rank.rank);
+    if (!rank.has_ended && clock != ranks_.end()) longest = std::max(longest, clock->second.age);
+  }
+  return longest;
+}
+
+// Ranks that send heartbeats are held to them, whatever else they do.
+std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) const {
+  if (silence_ < limits::kHangFirstWord) return std::nullopt;
+  Verdict verdict;
+  verdict.kind = VerdictKind::behind;
+  std::uint64_t fewest = ~std::uint64_t{0};
+  std::uint64_t most = 0;
+  std::vector<int> still;
+  std::vector<int> fewest_beats;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended) continue;
+    if (ranks_.at(rank.rank).age >= limits::kHangFirstWord) still.push_back(rank.rank);
+    if (rank.board.steps < fewest) fewest_beats.clear();
+    fewest = std::min(fewest, rank.board.steps);
+    most = std::max(most, rank.board.steps);
+    if (rank.board.steps == fewest) fewest_beats.push_back(rank.rank);
+  }
+  const bool others_go_on = std::any_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
+    return !rank.has_ended && std::find(still.begin(), still.end(), rank.rank) == still.end();
+  });
+  verdict.culprits = others_go_on ? still : fewest < most ? fewest_beats : find_odd_ranks(ranks);
+  for (const RankView& rank : ranks) {
+    const auto& culprits = verdict.culprits;
+    const bool is_culprit = std::find(culprits.begin(), culprits.end(), rank.rank) != culprits.end();
+    if (!rank.has_ended && !is_culprit) verdict.waiting.push_back(rank.rank);
+  }
+  if (verdict.culprits.empty()) verdict.kind = VerdictKind::silent;
+  return verdict;
 }
 
 HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<const RankView> ranks,
@@ -213,7 +287,7 @@ HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<con
   if (verdict.kind == VerdictKind::not_called && !is_warm) {
     limit = {limits::kHangFirstSteps * plan_.timeout,
              std::to_string(limits::kHangFirstSteps) + " times --hang-timeout before the first steps are done"};
-  } else if (is_warm && verdict.kind != VerdictKind::silent) {
+  } else if (is_warm && !is_without_calls(verdict.kind)) {
     const bool may_take_time =
         any_culprit([&](const RankView& rank) { return is_in_section(rank.board) || !is_idle(rank); });
     const auto learnt = std::max<Nanoseconds>(limits::kHangFloor, limits::kHangFactor * longest_pause_);

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/stacks/stack_text.h"
+#include "launcher/supervise/straggler_table.h"
 #include "launcher/supervise/verdict.h"
 
 namespace ddp::launcher {
@@ -43,6 +44,7 @@ struct HangNews {
   bool ends_job = false;  // else nothing but words will follow
   std::vector<RankEvidence> ranks;
   std::vector<RankStacks> stacks;  // where they were taken
+  StragglerReport stragglers;      // of `asked`
 };
 
 class HangDetector {
@@ -57,11 +59,16 @@ class HangDetector {
   // What all ranks are at now, for somebody who asks.
   HangNews describe(std::span<const RankView> ranks) const;
 
+  // Stacks were taken, for which the ranks had to work: that is no sign of life.
+  void looked_into();
+
   // How deep the next look should be: once a second deeper than the boards, and all where something seems to wait.
   LookDepth depth() const;
 
   // The worker printed something: a sign of life.
-  void output_seen() { silence_ = std::chrono::nanoseconds(0); }
+  void output_seen() {
+    if (!they_beat_) silence_ = std::chrono::nanoseconds(0);
+  }
 
  private:
   using Nanoseconds = std::chrono::nanoseconds;
@@ -86,12 +93,14 @@ class HangDetector {
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed, LookDepth depth);
   Nanoseconds longest_wait() const;
+  Nanoseconds longest_silence(std::span<const RankView> ranks) const;
   void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
   Limit limit_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;
   std::optional<double> cpu_share(const RankView& rank) const;
   bool is_idle(const RankView& rank) const;
   std::vector<RankEvidence> evidence(std::span<const RankView> ranks) const;
-  std::optional<Verdict> silent(std::span<const RankView> ranks) const;
+  std::optional<Verdict> silent(std::span<const RankView> ranks);
+  std::optional<Verdict> behind(std::span<const RankView> ranks) const;
 
   const HangPlan plan_;
   std::map<GroupKey, GroupClock> groups_;
@@ -99,6 +108,7 @@ class HangDetector {
   Nanoseconds longest_pause_{0};
   Nanoseconds silence_{0};
   bool silence_concerns_us_ = false;
+  bool they_beat_ = false;  // all ranks that run show heartbeats, and no collectives
   Nanoseconds since_evidence_ = limits::kHangEvidence;
   std::set<int> stopped_;
   std::map<int, ProcessLook> traced_;  // at the last look at processes

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/supervise/event.h"
+#include "launcher/supervise/straggler_table.h"
 
 namespace ddp::launcher {
 
@@ -62,6 +63,7 @@ struct JobOutcome {
   std::chrono::nanoseconds run_time{0};     // start to the first cause, or to the end
   std::chrono::nanoseconds ending_time{0};  // first cause to the end
   std::vector<WorkerEnd> ends;              // of all workers, in the order in which they were seen
+  StragglerReport stragglers;               // for whom the others waited
 };
 
 // The cause in a few words: "rank 1: killed by SIGSEGV". Empty after success.

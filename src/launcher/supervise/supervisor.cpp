@@ -38,7 +38,9 @@ class Supervisor {
     look_.reset();
     parts_.inbox = nullptr;
     parts_.processes.on_exit(nullptr);
-    return state_.outcome();
+    JobOutcome outcome = state_.outcome();
+    outcome.stragglers = stragglers_.report();
+    return outcome;
   }
 
  private:
@@ -58,6 +60,7 @@ class Supervisor {
         hangs_.output_seen();
       }
       const std::vector<RankView> ranks = look_at_all(hangs_.depth());
+      stragglers_.look(ranks, std::min<std::chrono::nanoseconds>(elapsed, limits::kHangLongestLook));
       const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
       for (const HangNews& news : hangs_.look(ranks, elapsed, static_cast<std::uint64_t>(now))) consider(news);
     }
@@ -82,7 +85,9 @@ class Supervisor {
 
   void tell_state() {
     if (waiting_for_stacks_) return;
-    take_stacks(hangs_.describe(look_at_all(LookDepth::all)));
+    HangNews news = hangs_.describe(look_at_all(LookDepth::all));
+    news.stragglers = stragglers_.report();
+    take_stacks(news);
   }
 
   // What ends the job, or is half way there, is told with stacks: they are gone when the processes are.
@@ -111,6 +116,7 @@ class Supervisor {
       HangNews told = std::move(*waiting_for_stacks_);
       waiting_for_stacks_.reset();
       told.stacks = std::move(stacks);
+      hangs_.looked_into();
       if (told.kind != HangNews::Kind::asked) taken_ = told.stacks;
       step(told);
     });
@@ -166,6 +172,7 @@ class Supervisor {
   const SupervisorParts& parts_;
   JobState state_;
   HangDetector hangs_;
+  StragglerTable stragglers_;
   StackTaker stacks_;
   std::optional<HangNews> waiting_for_stacks_;  // to be told with them
   std::vector<RankStacks> taken_;               // of the stall that there is

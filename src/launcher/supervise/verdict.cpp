@@ -13,11 +13,16 @@ struct Text {
   std::string_view code;
   std::string_view title;
 };
-constexpr std::array<Text, 8> kTexts = {
-    Text{"DDP-H01", "ended"},           {"DDP-H02", "stopped"},
-    {"DDP-H03", "not called"},          {"DDP-H04", "different collective"},
-    {"DDP-H05", "different arguments"}, {"DDP-H06", "wait for each other"},
-    {"DDP-H07", "transport"},           {"DDP-H08", "no sign of life"},
+constexpr std::array<Text, 9> kTexts = {
+    Text{"DDP-H01", "ended"},
+    {"DDP-H02", "stopped"},
+    {"DDP-H03", "not called"},
+    {"DDP-H04", "different collective"},
+    {"DDP-H05", "different arguments"},
+    {"DDP-H06", "wait for each other"},
+    {"DDP-H07", "transport"},
+    {"DDP-H08", "no sign of life"},
+    {"DDP-H09", "behind"},
 };
 
 // A rank in a group.
@@ -212,6 +217,32 @@ std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
     return verdict;
   }
   return std::nullopt;
+}
+
+std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
+  // Kernel functions in which a thread waits that does not wait for other ranks, by a part of their names.
+  constexpr std::array<std::string_view, 6> kOwnDoing = {"nanosleep",  "sys_pause", "sigtimedwait",
+                                                         "sigsuspend", "pipe_read", "do_wait"};
+  // Those of messages, and of threads that wait for them.
+  constexpr std::array<std::string_view, 9> kForOthers = {
+      "futex", "ep_poll", "do_epoll", "poll_schedule", "do_select", "sk_wait", "tcp_", "unix_stream", "skb_wait"};
+  const auto is_in = [](const auto& names, const std::string& function) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](std::string_view name) { return function.find(name) != std::string::npos; });
+  };
+  std::vector<int> odd;
+  std::size_t alive = 0;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended) continue;
+    ++alive;
+    if (!rank.process) return {};
+    const std::string& waits_in = rank.process->waits_in;
+    // A rank that waits for a GPU is busy, and waits nowhere.
+    if (waits_in.empty() || is_in(kForOthers, waits_in)) continue;
+    if (!is_in(kOwnDoing, waits_in)) return {};
+    odd.push_back(rank.rank);
+  }
+  return odd.size() < alive ? odd : std::vector<int>();
 }
 
 std::optional<Verdict> find_unfinished(const RankView& rank) {

@@ -23,6 +23,7 @@ enum class VerdictKind : std::uint8_t {
   each_other,           // H06: ranks wait for each other in different groups
   transport,            // H07: all ranks have called, and it does not go on
   silent,               // H08: nobody waits in a collective, and nobody does anything
+  behind,               // H09: ranks that show heartbeats only: some have stopped, or do something else
 };
 
 std::string_view code_of(VerdictKind kind);   // "DDP-H03"
@@ -66,6 +67,10 @@ std::optional<Verdict> find_difference(std::span<const RankView> ranks);
 
 // Of a rank that has ended: a collective that it called and that is not finished.
 std::optional<Verdict> find_unfinished(const RankView& rank);
+
+// Of ranks that show no collectives: those whose first thread waits for something of its own (it sleeps) while that of
+// the others waits for messages or other threads. Empty where they all do the same, or that is not known.
+std::vector<int> find_odd_ranks(std::span<const RankView> ranks);
 
 // Of two ranks' calls of the same number that differ: different_call or different_arguments.
 VerdictKind compare_calls(const CallView& one, const CallView& other);

@@ -77,6 +77,13 @@ class Job {
     group.finished = group.called;
     return *this;
   }
+  // Programs that send heartbeats and show nothing else.
+  Job& beat(int rank, int times) {
+    RankView& view = ranks[static_cast<std::size_t>(rank)];
+    view.board.groups.clear();
+    view.board.steps += static_cast<std::uint64_t>(times);
+    return *this;
+  }
   Job& warm() { return does_steps(10, 100ms); }
 
   std::vector<Kind> kinds() const {
@@ -89,6 +96,7 @@ class Job {
     return std::chrono::duration<double>(news.back().first - moment).count();
   }
   std::chrono::nanoseconds now() const { return now_; }
+  void looked_into() { detector_.looked_into(); }
   void output() { detector_.output_seen(); }
 
   std::vector<RankView> ranks;
@@ -364,4 +372,62 @@ TEST_CASE("a section without collectives may be as silent as long as the timeout
   job.passes(70s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(job.last_news_after(began) == Approx(60).margin(1.2));
+}
+
+TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
+  Job job({20s, true, HangAction::kill});
+  job.beat(0, 5).beat(1, 4);
+  job.busy_rank = 0;  // as one that waits for a GPU
+  const auto began = job.now();
+  job.passes(22s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.news.back().second.verdict.kind == VerdictKind::behind);
+  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
+  CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
+}
+
+TEST_CASE("of ranks with as many heartbeats the odd one is behind, if there is one") {
+  Job job({20s, true, HangAction::kill});
+  job.beat(0, 5).beat(1, 5);
+  job.ranks[0].process->waits_in = "hrtimer_nanosleep";
+  job.ranks[1].process->waits_in = "futex_do_wait";
+  job.passes(22s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{0});
+  Job alike({20s, true, HangAction::kill});
+  alike.beat(0, 5).beat(1, 5).passes(22s);
+  REQUIRE(alike.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(alike.news.back().second.verdict.kind == VerdictKind::silent);
+}
+
+TEST_CASE("a rank without heartbeats is behind while others go on, and only a time that was asked for ends the job") {
+  for (const bool is_users : {true, false}) {
+    Job job({20s, is_users, HangAction::kill});
+    job.beat(0, 5).beat(1, 5);
+    for (int i = 0; i < 30; ++i) {
+      job.beat(0, 1);
+      job.output();
+      job.passes(1s);
+    }
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+    CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
+    CHECK(job.news.back().second.ends_job == is_users);
+  }
+}
+
+TEST_CASE("heartbeats of all are life") {
+  Job job({20s, true, HangAction::kill});
+  for (int i = 0; i < 100; ++i) job.beat(0, 1).beat(1, 1).passes(4s);
+  CHECK(job.news.empty());
+}
+
+TEST_CASE("work that taking stacks takes is no sign of life") {
+  Job job({20s, true, HangAction::kill});
+  job.warm();
+  const auto began = job.now();
+  job.passes(10s);
+  job.looked_into();
+  job.passes(15s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
 }

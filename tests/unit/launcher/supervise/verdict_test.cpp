@@ -232,3 +232,21 @@ TEST_CASE("a rank that has ended has not finished what it called last") {
   ranks.views[0].board.groups[0].is_left = true;  // it failed, and says so in another way
   CHECK_FALSE(find_unfinished(ranks.views[0]));
 }
+
+TEST_CASE("a rank that waits for something of its own is the odd one") {
+  Ranks ranks(3);
+  const auto wait_in = [&](const std::vector<std::string>& functions) {
+    for (std::size_t i = 0; i < functions.size(); ++i) ranks.views[i].process->waits_in = functions[i];
+    return find_odd_ranks(ranks.views);
+  };
+  CHECK(wait_in({"futex_do_wait", "hrtimer_nanosleep", "futex_wait_queue"}) == std::vector<int>{1});
+  CHECK(wait_in({"ep_poll", "__do_sys_pause", "poll_schedule_timeout"}) == std::vector<int>{1});
+  CHECK(wait_in({"", "do_nanosleep", ""}) == std::vector<int>{1});  // the others wait for a GPU
+  CHECK(wait_in({"ep_poll", "futex_do_wait", "ep_poll"}).empty());
+  CHECK(wait_in({"do_nanosleep", "do_nanosleep", "do_nanosleep"}).empty());
+  CHECK(wait_in({"ep_poll", "do_nanosleep", "some_driver"}).empty());  // who knows
+  ranks.views[2].has_ended = true;
+  CHECK(wait_in({"ep_poll", "do_nanosleep", "some_driver"}) == std::vector<int>{1});
+  ranks.views[0].process.reset();
+  CHECK(find_odd_ranks(ranks.views).empty());
+}

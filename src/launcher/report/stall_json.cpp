@@ -1,0 +1,103 @@
+#include "launcher/report/stall_json.h"
+
+#include <string>
+#include <vector>
+
+namespace ddp::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json describe_call(const CallView& call) {
+  return {{"number", call.sequence}, {"call", call.what}, {"name", call.name}, {"place", call.place}};
+}
+
+// What is known of one rank.
+Json describe_rank(const RankEvidence& evidence) {
+  const RankView& view = evidence.view;
+  Json json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
+  if (evidence.cpu_share) json["cpu_share"] = *evidence.cpu_share;
+  if (view.process) json["state"] = std::string(1, view.process->state);
+  if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
+  if (!view.board.is_written) return json;
+  json["phase"] = view.board.phase;
+  if (!view.board.section.empty()) json["section"] = view.board.section;
+  if (!view.board.section_place.empty()) json["section_place"] = view.board.section_place;
+  json["steps"] = view.board.steps;
+  json["groups"] = Json::array();
+  for (std::size_t i = 0; i < view.board.groups.size(); ++i) {
+    const GroupView& group = view.board.groups[i];
+    Json calls = Json::array();
+    for (const CallView& call : i < view.calls.size() ? view.calls[i] : std::vector<CallView>()) {
+      calls.push_back(describe_call(call));
+    }
+    json["groups"].push_back({{"name", group.name},
+                              {"size", group.size},
+                              {"called", group.called},
+                              {"started", group.started},
+                              {"finished", group.finished},
+                              {"calls", calls}});
+  }
+  return json;
+}
+
+Json describe_stacks(const RankStacks& rank) {
+  Json threads = Json::array();
+  for (const ThreadStack& thread : rank.threads) {
+    threads.push_back({{"thread", thread.tid}, {"name", thread.name}, {"frames", thread.frames}});
+  }
+  return {{"rank", rank.rank}, {"source", rank.source}, {"threads", threads}, {"missing", rank.missing}};
+}
+
+}  // namespace
+
+double seconds_json(std::chrono::nanoseconds duration) {
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
+}
+
+Json verdict_json(const Verdict& verdict) {
+  Json json = {{"code", code_of(verdict.kind)},
+               {"verdict", title_of(verdict.kind)},
+               {"culprits", verdict.culprits},
+               {"waiting", verdict.waiting}};
+  if (!verdict.group.empty()) {
+    json["group"] = verdict.group;
+    json["number"] = verdict.sequence;
+    json["call"] = verdict.call;
+  }
+  if (!verdict.sides.empty()) json["sides"] = Json::array();
+  for (const RankCall& side : verdict.sides) {
+    Json call = {{"rank", side.rank}};
+    call.update(describe_call(side.call));
+    json["sides"].push_back(call);
+  }
+  return json;
+}
+
+Json stall_json(const HangNews& news) {
+  Json json = verdict_json(news.verdict);
+  json["age_seconds"] = seconds_json(news.age);
+  json["limit_seconds"] = seconds_json(news.limit);
+  json["why_limit"] = news.why_limit;
+  json["ends_job"] = news.ends_job;
+  json["ranks"] = Json::array();
+  for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
+  if (!news.stacks.empty()) json["stacks"] = Json::array();
+  for (const RankStacks& rank : news.stacks) json["stacks"].push_back(describe_stacks(rank));
+  if (news.kind == HangNews::Kind::asked) json["stragglers"] = stragglers_json(news.stragglers);
+  return json;
+}
+
+Json stragglers_json(const StragglerReport& report) {
+  Json json = {{"collectives", report.collectives}, {"seconds", seconds_json(report.time)}, {"ranks", Json::array()}};
+  for (const Straggler& rank : report.ranks) {
+    json["ranks"].push_back(Json{{"rank", rank.rank},
+                                 {"waited_for_seconds", seconds_json(rank.waited_for)},
+                                 {"longest_wait_seconds", seconds_json(rank.longest_wait)},
+                                 {"last", rank.last},
+                                 {"late_seconds", seconds_json(rank.late)}});
+  }
+  return json;
+}
+
+}  // namespace ddp::launcher

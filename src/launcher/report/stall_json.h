@@ -1,0 +1,21 @@
+// What is known of ranks that do not go on, as JSON: docs/reference/event-log.md.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+
+#include "launcher/supervise/hang_detector.h"
+#include "launcher/supervise/straggler_table.h"
+#include "launcher/supervise/verdict.h"
+
+namespace ddp::launcher {
+
+// To the microsecond.
+double seconds_json(std::chrono::nanoseconds duration);
+
+nlohmann::ordered_json verdict_json(const Verdict& verdict);
+nlohmann::ordered_json stall_json(const HangNews& news);
+nlohmann::ordered_json stragglers_json(const StragglerReport& report);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,53 @@
+// StragglerTable: for whom the other ranks wait, from what the boards show anyway. Pure: looks in, a table out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/process/rank_view.h"
+
+namespace ddp::launcher {
+
+struct Straggler {
+  int rank = 0;
+  std::uint64_t last = 0;                    // collectives, of those seen, to which it came last
+  std::chrono::nanoseconds late{0};          // how much later than the median of the ranks, over those
+  std::chrono::nanoseconds waited_for{0};    // others had called what it had not
+  std::chrono::nanoseconds longest_wait{0};  // of these, without a pause
+
+  friend bool operator==(const Straggler&, const Straggler&) = default;
+};
+
+struct StragglerReport {
+  std::uint64_t collectives = 0;     // whose arrivals were seen: a sample, where there are many a second
+  std::chrono::nanoseconds time{0};  // that was looked at
+  std::vector<Straggler> ranks;      // whoever was waited for most comes first
+};
+
+class StragglerTable {
+ public:
+  // All ranks of a group must be among them for it to count. `elapsed`: since the last look.
+  void look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed);
+
+  StragglerReport report() const;
+
+ private:
+  using GroupKey = std::pair<std::string, int>;
+
+  void count_arrivals(std::uint64_t& newest, std::span<const std::pair<const RankView*, std::size_t>> members);
+  void count_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members,
+                   std::chrono::nanoseconds elapsed);
+
+  std::map<GroupKey, std::uint64_t> newest_;  // collective that has been counted
+  std::map<int, Straggler> ranks_;
+  std::map<std::pair<GroupKey, int>, std::chrono::nanoseconds> waits_now_;  // of a group's ranks
+  std::uint64_t collectives_ = 0;
+  std::chrono::nanoseconds time_{0};
+};
+
+}  // namespace ddp::launcher
