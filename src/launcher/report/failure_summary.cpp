@@ -69,11 +69,17 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const F
                       std::vector<std::string>& lines) {
   const WorkerEnd& end = *outcome.culprit;
   const std::string when = base::human_duration(outcome.run_time) + " after the start";
-  lines.push_back("rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) + ") " +
-                  (end.status.success() ? "ended too early, with exit code 0, " + when
-                                        : "failed: " + end.status.describe() + ", " + when));
+  const bool is_witness =
+      outcome.verdict && std::find(outcome.verdict->culprits.begin(), outcome.verdict->culprits.end(), end.rank) ==
+                             outcome.verdict->culprits.end();
+  if (is_witness) lines.push_back(hang_headline(*outcome.verdict));
+  lines.push_back((is_witness ? "  found by rank " : "rank ") + std::to_string(end.rank) + " (pid " +
+                  std::to_string(end.pid) + ") " +
+                  (is_witness             ? "which ended: " + end.status.describe() + ", " + when
+                   : end.status.success() ? "ended too early, with exit code 0, " + when
+                                          : "failed: " + end.status.describe() + ", " + when));
   if (outcome.verdict) {
-    lines.push_back("  " + hang_headline(*outcome.verdict));
+    if (!is_witness) lines.push_back("  " + hang_headline(*outcome.verdict));
     const std::vector<std::string> difference = difference_lines(*outcome.verdict);
     lines.insert(lines.end(), difference.begin(), difference.end());
   }

@@ -55,6 +55,18 @@ void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Actio
   finish_if_done(now, actions);
 }
 
+namespace {
+
+// It lost a rank that may say why; or ranks differ, and those that have not failed yet may show who is wrong, or are.
+bool others_know_more(const WorkerEnd& end) {
+  if (end.error && end.error->is_victim) return true;
+  if (!end.verdict || end.verdict->sides.empty()) return false;
+  const std::vector<int>& culprits = end.verdict->culprits;
+  return end.verdict->is_open || std::find(culprits.begin(), culprits.end(), end.rank) == culprits.end();
+}
+
+}  // namespace
+
 void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(worker.alive, event.local_rank);
@@ -66,8 +78,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
     left_alone_at_ = now + options_.exit_timeout;
   }
   if (phase_ == Phase::running && !is_done) {
-    const bool others_know_more = (event.error && event.error->is_victim) || (event.verdict && event.verdict->is_open);
-    if (!others_know_more) {
+    if (!others_know_more(ends_.back())) {
       begin_ending(now, actions);
     } else if (!settle_at_) {
       settle_at_ = now + limits::kSettleTime;
