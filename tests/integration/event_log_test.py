@@ -26,7 +26,13 @@ UNSEEN = {
     ("oom", "cgroup"): "needs a memory limit",
     ("oom", "limit_bytes"): "needs a memory limit",
     ("oom", "peak_bytes"): "needs a memory limit",
-    **{("stall", name): "needs a worker with the runtime" for name in ("group", "number", "call")},
+    **{("stall", name): "needs a worker with the runtime" for name in ("group", "number", "call", "sides")},
+    ("cause worker_failed", "verdict"): "needs a worker with the runtime",
+    **{("verdict", name): "needs a worker with the runtime"
+       for name in ("code", "verdict", "culprits", "waiting", "group", "number", "call", "sides")},
+    **{("side", name): "needs a worker with the runtime" for name in ("rank", "number", "call", "name", "place")},
+    **{("straggler", name): "needs a worker with the runtime"
+       for name in ("rank", "waited_for_seconds", "longest_wait_seconds", "last", "late_seconds")},
     **{("rank_at", name): "needs a worker with the runtime"
        for name in ("waits_in", "phase", "section", "section_place", "steps", "groups")},
     **{("group_at", name): "needs a worker with the runtime"
@@ -267,8 +273,13 @@ def a_rank_that_does_not_end(folder: pathlib.Path) -> None:
 
 
 def a_job_that_hangs(folder: pathlib.Path) -> None:
-    run = Run(folder, "--hang-timeout=6", *shell("exec sleep 1000")).finish(124)
-    assert [event["state"] for event in run.named("hang")] == ["stalled", "hung"], run.named("hang")
+    run = Run(folder, "--hang-timeout=6", *shell("exec sleep 1000"))
+    wait_until(lambda: run.count("worker_started") == 2, "no workers")
+    run.process.send_signal(signal.SIGQUIT)
+    assert run.wait_for("hang")["state"] == "asked"
+    run.finish(124)
+    states = [event["state"] for event in run.named("hang")]
+    assert states in (["asked", "stalled", "hung"], ["asked", "stalled", "half_over", "hung"]), run.named("hang")
     cause = run.summary["cause"]
     assert cause["kind"] == "hang" and cause["stall"]["code"] == "DDP-H08", cause
     same_cause(run)

@@ -108,7 +108,8 @@ def workers_get_what_is_documented() -> None:
     page = (REFERENCE / "environment.md").read_text()
     table = page[page.index("## Given to workers"):page.index("## Read by the runtime")]
     documented = set(re.findall(r"^\| `([A-Z_]+)`", table, re.MULTILINE))
-    command = [sys.argv[1], "-q", "--nproc-per-node=2", "--backend=gloo", "--tag=", "--no-collapse", "env"]
+    command = [sys.argv[1], "-q", "--nproc-per-node=2", "--backend=gloo", "--tag=", "--no-collapse",
+               "--inject=rank=0,at=any,kind=kill", "env"]
     clean = {"PATH": "/usr/bin:/bin"}
     lines = subprocess.run(command, capture_output=True, text=True, check=True, env=clean).stdout.splitlines()
     given = {line.split("=")[0] for line in lines} - {"PATH", "PWD", "SHLVL", "_"}
