@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <span>
 
-#include "base/hash.h"
 #include "base/text.h"
 #include "wire/worker_env.h"
 
@@ -93,11 +92,9 @@ void GroupProgress::called(const Call& call) {
     group_->transfers_called.fetch_add(1, kRelaxed);
     return;
   }
-  base::Fnv1a64 hash;
-  hash.update(std::as_bytes(std::span(&fingerprint_, 1)));
-  hash.update(std::as_bytes(std::span(&call.fingerprint, 1)));
-  hash.update(call.name);
-  fingerprint_ = hash.value();
+  // As FNV-1a does it, a whole word at a time.
+  constexpr std::uint64_t kPrime = 0x100000001b3;
+  fingerprint_ = (std::rotl(fingerprint_, 23) ^ call.fingerprint) * kPrime;
 
   wire::BoardCall& entry = group_->calls[(call.sequence - 1) % wire::kBoardCalls];
   entry.sequence.store(0, kRelaxed);

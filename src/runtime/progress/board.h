@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -19,12 +20,12 @@ namespace ddp {
 wire::ProgressBoard* map_board(const char* descriptor);
 wire::ProgressBoard* process_board();
 
-// As much of the end of `text` as fits, and zeros: the end of a path says more than its beginning.
+// As much of the end of `text` as fits, and a zero: the end of a path says more than its beginning.
 template <std::size_t N>
 void write_end_of(std::array<char, N>& to, std::string_view text) {
-  to.fill('\0');
   text.remove_prefix(text.size() - std::min(text.size(), N - 1));
-  std::copy(text.begin(), text.end(), to.begin());
+  std::memcpy(to.data(), text.data(), text.size());
+  to[text.size()] = '\0';
 }
 
 // A process group's place on the board. called() by one thread at a time, the others by any.
