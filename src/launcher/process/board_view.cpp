@@ -1,6 +1,7 @@
 #include "launcher/process/board_view.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "wire/call_names.h"
@@ -80,6 +81,25 @@ BoardView read_board(const wire::ProgressBoard& board) {
                            group.transfers_called.load(kRelaxed), transfers_finished, use == wire::kBoardLeft});
   }
   return view;
+}
+
+std::uint64_t board_stamp(const wire::ProgressBoard& board) {
+  std::uint64_t stamp = 1;  // 0 is nobody's
+  const auto add = [&](std::uint64_t value) { stamp = (std::rotl(stamp, 23) ^ value) * 0x100000001b3; };
+  add(static_cast<std::uint64_t>(board.writer.load(kRelaxed)));
+  add(board.worker.changes.load(kRelaxed));
+  add(board.worker.steps.load(kRelaxed));
+  add(board.worker.more_time_until.load(kRelaxed));
+  for (const wire::BoardGroup& group : board.groups) {
+    const std::uint32_t use = group.in_use.load(kRelaxed);
+    add(use);
+    if (use == wire::kBoardFree) continue;
+    for (const auto* number :
+         {&group.called, &group.started, &group.finished, &group.transfers_called, &group.transfers_finished}) {
+      add(number->load(kRelaxed));
+    }
+  }
+  return stamp;
 }
 
 std::vector<Arrival> read_arrivals(const wire::ProgressBoard& board, int place) {

@@ -56,6 +56,9 @@ struct BoardView {
 // The memory is untrusted: numbers out of range and text without an end make nothing worse than a strange view.
 BoardView read_board(const wire::ProgressBoard& board);
 
+// A number that is another one whenever the view would be, as good as surely: for those who look often.
+std::uint64_t board_stamp(const wire::ProgressBoard& board);
+
 // The calls that the board still has of the group at `place`, oldest first.
 std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place);
 

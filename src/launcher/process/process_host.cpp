@@ -95,18 +95,25 @@ class LinuxProcessHost : public ProcessHost {
     for (const auto& [local_rank, child] : children_) child.board.say_lost(rank);
   }
 
-  RankView look(int local_rank, LookDepth depth) override {
+  bool look(int local_rank, LookDepth depth, RankView& view) override {
     const auto child = children_.find(local_rank);
-    if (child != children_.end()) {
-      RankView view = view_of(child->second, depth);
-      if (depth == LookDepth::states || depth == LookDepth::all) look_at_processes(view, depth);
-      return view;
-    }
     const auto remains = ended_.find(local_rank);
-    if (remains == ended_.end()) return {};
-    RankView view = view_of(remains->second, depth);
-    view.has_ended = true;
-    return view;
+    const bool has_ended = child == children_.end();
+    if (has_ended && remains == ended_.end()) return false;
+    const WorkerBoard& board = has_ended ? remains->second.board : child->second.board;
+    const pid_t pid = has_ended ? remains->second.pid : child->second.pid;
+    const std::uint64_t stamp = board.stamp();
+    const bool is_same = view.pid == pid && view.has_ended == has_ended && view.stamp == stamp;
+    if (is_same && depth == LookDepth::boards) {
+      view.process.reset();
+      view.calls.clear();
+      return false;
+    }
+    view = view_of(has_ended ? remains->second.rank : child->second.rank, pid, board, depth);
+    view.has_ended = has_ended;
+    view.stamp = stamp;
+    if (!has_ended && (depth == LookDepth::states || depth == LookDepth::all)) look_at_processes(view, depth);
+    return true;
   }
 
   StackRequest ask_for_stacks(int local_rank) override {
@@ -164,12 +171,14 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
-  template <typename Worker>
-  static RankView view_of(const Worker& worker, LookDepth depth) {
-    RankView view{worker.rank, worker.pid, false, worker.board.view(), std::nullopt, 0, {}, {}};
-    for (const GroupView& group : view.board.groups) view.arrivals.push_back(worker.board.arrivals(group.place));
+  static RankView view_of(int rank, pid_t pid, const WorkerBoard& board, LookDepth depth) {
+    RankView view;
+    view.rank = rank;
+    view.pid = pid;
+    view.board = board.view();
+    for (const GroupView& group : view.board.groups) view.arrivals.push_back(board.arrivals(group.place));
     if (depth != LookDepth::calls && depth != LookDepth::all) return view;
-    for (const GroupView& group : view.board.groups) view.calls.push_back(worker.board.calls(group.place));
+    for (const GroupView& group : view.board.groups) view.calls.push_back(board.calls(group.place));
     return view;
   }
 

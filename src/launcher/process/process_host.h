@@ -42,8 +42,9 @@ class ProcessHost {
   // Tells all workers by their boards that the failure of this rank ends the job.
   virtual void say_lost(int /*rank*/) {}
 
-  // What the worker is at, or was at its end; no pid if it was never started.
-  virtual RankView look(int /*local_rank*/, LookDepth /*depth*/) { return {}; }
+  // Brings up to date what the worker is at, or was at its end; no pid if it was never started. False if nothing has
+  // changed since `view` was brought up to date for the last time, and only boards are looked at.
+  virtual bool look(int /*local_rank*/, LookDepth /*depth*/, RankView& /*view*/) { return false; }
 
   // Asks all threads of the worker's program where they are; and the answers so far.
   virtual StackRequest ask_for_stacks(int /*local_rank*/) { return {"", 0, {}}; }

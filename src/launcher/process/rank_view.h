@@ -22,6 +22,7 @@ struct RankView {
   int rank = 0;
   pid_t pid = 0;
   bool has_ended = false;
+  std::uint64_t stamp = 0;  // of the board; 0: it has not been looked at
   BoardView board;
   std::optional<ProcessLook> process;          // nothing if it is gone, or only boards are looked at
   std::uint64_t tree_ticks = 0;                // of processor time, its children's too; `all`

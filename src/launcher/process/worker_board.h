@@ -26,6 +26,7 @@ class WorkerBoard {
   // To be inherited; -1: none.
   int descriptor() const { return descriptor_.get(); }
 
+  std::uint64_t stamp() const { return board_ == nullptr ? 1 : board_stamp(*board_); }
   BoardView view() const { return board_ == nullptr ? BoardView() : read_board(*board_); }
   std::vector<CallView> calls(int place) const {
     return board_ == nullptr ? std::vector<CallView>() : read_calls(*board_, place);

@@ -224,6 +224,19 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   return is_measured || was_silent ? std::optional(Verdict{}) : std::nullopt;
 }
 
+void HangDetector::nothing_new(Nanoseconds elapsed) {
+  if (plan_.timeout.count() == 0 || is_over_) return;
+  elapsed = std::min<Nanoseconds>(elapsed, limits::kHangLongestLook);
+  since_evidence_ += elapsed;
+  if (!stopped_.empty()) return;
+  silence_ += elapsed;
+  for (auto& [key, clock] : groups_) clock.age += elapsed;
+  for (auto& [rank, clock] : ranks_) {
+    clock.age += elapsed;
+    if (clock.before) clock.before_age += elapsed;
+  }
+}
+
 void HangDetector::looked_into() {
   for (auto& [rank, clock] : ranks_) {
     clock.before.reset();

@@ -59,6 +59,9 @@ class HangDetector {
   // What all ranks are at now, for somebody who asks.
   HangNews describe(std::span<const RankView> ranks) const;
 
+  // As a look at boards in which nothing has changed.
+  void nothing_new(std::chrono::nanoseconds elapsed);
+
   // Stacks were taken, for which the ranks had to work: that is no sign of life.
   void looked_into();
 

@@ -62,17 +62,25 @@ void StragglerTable::count_waits(const GroupKey& key, std::span<const std::pair<
   for (const auto& member : members) furthest = std::max(furthest, group_of(member).called);
   for (const auto& member : members) {
     const int rank = member.first->rank;
-    Straggler& straggler = ranks_[rank];
-    straggler.rank = rank;
-    std::chrono::nanoseconds& now = waits_now_[{key, rank}];
+    ranks_[rank].rank = rank;
     if (group_of(member).called == furthest) {
-      now = std::chrono::nanoseconds(0);
-      continue;
+      waits_now_.erase({key, rank});
+    } else {
+      add_wait(rank, waits_now_[{key, rank}], elapsed);
     }
-    now += elapsed;
-    straggler.waited_for += elapsed;
-    straggler.longest_wait = std::max(straggler.longest_wait, now);
   }
+}
+
+void StragglerTable::add_wait(int rank, std::chrono::nanoseconds& now, std::chrono::nanoseconds elapsed) {
+  Straggler& straggler = ranks_[rank];
+  now += elapsed;
+  straggler.waited_for += elapsed;
+  straggler.longest_wait = std::max(straggler.longest_wait, now);
+}
+
+void StragglerTable::nothing_new(std::chrono::nanoseconds elapsed) {
+  time_ += elapsed;
+  for (auto& [key, now] : waits_now_) add_wait(key.second, now, elapsed);
 }
 
 StragglerReport StragglerTable::report() const {

@@ -34,18 +34,23 @@ class StragglerTable {
   // All ranks of a group must be among them for it to count. `elapsed`: since the last look.
   void look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed);
 
+  // As a look in which nothing has changed.
+  void nothing_new(std::chrono::nanoseconds elapsed);
+
   StragglerReport report() const;
 
  private:
   using GroupKey = std::pair<std::string, int>;
 
+  void add_wait(int rank, std::chrono::nanoseconds& now, std::chrono::nanoseconds elapsed);
   void count_arrivals(std::uint64_t& newest, std::span<const std::pair<const RankView*, std::size_t>> members);
   void count_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members,
                    std::chrono::nanoseconds elapsed);
 
   std::map<GroupKey, std::uint64_t> newest_;  // collective that has been counted
   std::map<int, Straggler> ranks_;
-  std::map<std::pair<GroupKey, int>, std::chrono::nanoseconds> waits_now_;  // of a group's ranks
+  // Of a group's ranks, those for which others wait, and how long already.
+  std::map<std::pair<GroupKey, int>, std::chrono::nanoseconds> waits_now_;
   std::uint64_t collectives_ = 0;
   std::chrono::nanoseconds time_{0};
 };

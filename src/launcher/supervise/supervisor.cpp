@@ -59,21 +59,40 @@ class Supervisor {
         bytes_seen_ = bytes;
         hangs_.output_seen();
       }
-      const std::vector<RankView> ranks = look_at_all(hangs_.depth());
-      stragglers_.look(ranks, std::min<std::chrono::nanoseconds>(elapsed, limits::kHangLongestLook));
+      const auto counted = std::min<std::chrono::nanoseconds>(elapsed, limits::kHangLongestLook);
+      // Most looks see nothing new, and are to cost nothing.
+      if (!look_at_all(hangs_.depth(), ranks_)) {
+        hangs_.nothing_new(counted);
+        stragglers_.nothing_new(counted);
+        return look_later();
+      }
+      stragglers_.look(ranks_, counted);
       const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-      for (const HangNews& news : hangs_.look(ranks, elapsed, static_cast<std::uint64_t>(now))) consider(news);
+      for (const HangNews& news : hangs_.look(ranks_, elapsed, static_cast<std::uint64_t>(now))) consider(news);
     }
     if (!state_.finished()) look_later();
   }
 
+  // The ranks that have been started. False if nothing is new in them.
+  bool look_at_all(LookDepth depth, std::vector<RankView>& ranks) {
+    bool is_new = depth != LookDepth::boards;
+    ranks.resize(static_cast<std::size_t>(parts_.plan.workers));
+    for (int i = 0; i < parts_.plan.workers; ++i) {
+      is_new = parts_.processes.look(i, depth, ranks[static_cast<std::size_t>(i)]) || is_new;
+    }
+    std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });
+    return is_new;
+  }
   std::vector<RankView> look_at_all(LookDepth depth) {
     std::vector<RankView> ranks;
-    for (int i = 0; i < parts_.plan.workers; ++i) {
-      RankView view = parts_.processes.look(i, depth);
-      if (view.pid != 0) ranks.push_back(std::move(view));
-    }
+    look_at_all(depth, ranks);
     return ranks;
+  }
+
+  RankView look_at(int local_rank, LookDepth depth) {
+    RankView view;
+    parts_.processes.look(local_rank, depth, view);
+    return view;
   }
 
   bool asks_for_state(const Event& event) const {
@@ -140,7 +159,7 @@ class Supervisor {
   WorkerEnded describe_end(int local_rank, const WorkerExit& exit) {
     WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
     if (exit.status.success()) {
-      event.verdict = find_unfinished(parts_.processes.look(local_rank, LookDepth::calls));
+      event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls));
       return event;
     }
     // Before any of them is asked to end.
@@ -172,6 +191,7 @@ class Supervisor {
   const SupervisorParts& parts_;
   JobState state_;
   HangDetector hangs_;
+  std::vector<RankView> ranks_;  // as they were seen last
   StragglerTable stragglers_;
   StackTaker stacks_;
   std::optional<HangNews> waiting_for_stacks_;  // to be told with them

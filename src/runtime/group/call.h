@@ -55,8 +55,9 @@ struct Call {
   std::chrono::milliseconds timeout{0};  // 0: the backend's own
   std::string name;
   CallSite site;
-  std::uint64_t sequence = 0;     // from 1; given by the group
-  std::uint64_t fingerprint = 0;  // see fingerprint_of; given by the group
+  std::uint64_t sequence = 0;                       // from 1; given by the group
+  std::chrono::steady_clock::time_point called_at;  // given by the group
+  std::uint64_t fingerprint = 0;                    // see fingerprint_of; given by the group
 };
 
 // The element count that stands in messages, and the type.

@@ -11,6 +11,7 @@ namespace ddp {
 std::shared_ptr<WorkState> QueueState::push(Call call) {
   Lock lock(mutex_);
   call.sequence = next_sequence_++;
+  call.called_at = std::chrono::steady_clock::now();
   runner_->called(call);
   auto work = std::make_shared<WorkState>(shared_from_this(), std::move(call));
   work->batch_ = holds_ > 0 ? last_batch_ : ++last_batch_;
@@ -169,7 +170,7 @@ void QueueState::wait_a_little(Lock& lock) {
     progress_.wait(lock);
     return;
   }
-  const bool prompt = std::chrono::steady_clock::now() - waiting_.front()->called_ < limits::kPromptWait;
+  const bool prompt = std::chrono::steady_clock::now() - waiting_.front()->call_.called_at < limits::kPromptWait;
   prompt_waits_ = prompt ? prompt_waits_ + 1 : 0;
   run_front(lock);
 }
@@ -250,7 +251,7 @@ void QueueState::serve() {
       attention_.wait(lock);
     } else if (attention_.wait_for(lock, limits::kQueueLook) == std::cv_status::timeout) {
       const bool left_alone = !waiting_.empty() && (!waiting_.front()->begun_ || waiting_.front()->call_.stream) &&
-                              std::chrono::steady_clock::now() - waiting_.front()->called_ >= limits::kQueueLook / 2;
+                              std::chrono::steady_clock::now() - waiting_.front()->call_.called_at >= limits::kQueueLook / 2;
       needs_thread_ = left_alone;
     }
     thread_asleep_ = false;

@@ -32,7 +32,6 @@ class WorkState {
 
   const std::shared_ptr<QueueState> queue_;
   const Call call_;
-  const std::chrono::steady_clock::time_point called_ = std::chrono::steady_clock::now();
   std::uint64_t batch_ = 0;  // operations that were held together have the same one
   bool begun_ = false;
   std::atomic<bool> done_ = false;

@@ -102,8 +102,7 @@ void GroupProgress::called(const Call& call) {
   const ConstBuffer subject = subject_of(call);
   entry.fingerprint = fingerprint_;
   entry.called_at = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(call.called_at.time_since_epoch()).count());
   entry.count = subject.count;
   entry.peer = call.peer;
   entry.line = call.site.line;
@@ -125,7 +124,7 @@ void GroupProgress::finished(const Call& call) {
   if (is_transfer(call.operation)) {
     group_->transfers_finished.fetch_add(1, kRelaxed);
   } else {
-    raise(group_->finished, call.sequence);
+    group_->finished.store(call.sequence, std::memory_order_release);
   }
 }
 

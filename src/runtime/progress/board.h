@@ -28,7 +28,7 @@ void write_end_of(std::array<char, N>& to, std::string_view text) {
   to[text.size()] = '\0';
 }
 
-// A process group's place on the board. called() by one thread at a time, the others by any.
+// A process group's place on the board. called() by one thread at a time and in order, finished() too; started() by any.
 class GroupProgress {
  public:
   GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size);

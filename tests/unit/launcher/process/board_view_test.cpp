@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 
 using namespace ddp::launcher;
@@ -115,4 +116,51 @@ TEST_CASE("whatever the memory holds the view is harmless") {
       }
     }
   }
+}
+
+TEST_CASE("a board's stamp is another one whenever the board is") {
+  const auto board = std::make_unique<ddp::wire::ProgressBoard>();
+  std::set<std::uint64_t> stamps = {board_stamp(*board)};
+  const auto changes = [&](auto& number) {
+    ++number;
+    CHECK(stamps.insert(board_stamp(*board)).second);
+  };
+  CHECK(board_stamp(*board) == *stamps.begin());
+  changes(board->writer);
+  changes(board->worker.changes);
+  changes(board->worker.steps);
+  changes(board->worker.more_time_until);
+  for (auto& group : board->groups) {
+    changes(group.in_use);
+    changes(group.called);
+    changes(group.started);
+    changes(group.finished);
+    changes(group.transfers_called);
+    changes(group.transfers_finished);
+  }
+}
+
+TEST_CASE("stacks are those of the latest request") {
+  const auto board = std::make_unique<ddp::wire::ProgressBoard>();
+  CHECK(read_stacks(*board).empty());
+  board->stacks.request = 2;
+  board->stacks.stacks[0].answers = 1;
+  board->stacks.stacks[3].answers = 2;
+  board->stacks.stacks[3].thread = 7;
+  board->stacks.stacks[3].depth = 1000;  // more than there can be
+  const auto stacks = read_stacks(*board);
+  REQUIRE(stacks.size() == 1);
+  CHECK(stacks[0].tid == 7);
+  CHECK(stacks[0].addresses.size() == ddp::wire::kBoardFrames);
+}
+
+TEST_CASE("arrivals are those of whole calls") {
+  const auto board = std::make_unique<ddp::wire::ProgressBoard>();
+  CHECK(read_arrivals(*board, 0).empty());
+  board->groups[0].calls[2].sequence = 3;
+  board->groups[0].calls[2].called_at = 99;
+  const auto arrivals = read_arrivals(*board, 0);
+  REQUIRE(arrivals.size() == 1);
+  CHECK(arrivals[0].sequence == 3);
+  CHECK(arrivals[0].called_at == 99);
 }

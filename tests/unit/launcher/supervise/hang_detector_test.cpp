@@ -45,6 +45,11 @@ class Job {
       if (depth == LookDepth::boards) view.process.reset();
       if (depth != LookDepth::all) view.calls.clear();
     }
+    // As the driver does it: a look that sees nothing new is none.
+    std::vector<std::pair<bool, BoardView>> shown;
+    for (const RankView& view : seen) shown.emplace_back(view.has_ended, view.board);
+    if (depth == LookDepth::boards && shown == last_shown_) return detector_.nothing_new(elapsed);
+    last_shown_ = std::move(shown);
     for (HangNews& item : detector_.look(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
       // Apart, since what it is for has a test of its own.
       if (item.kind == Kind::half_over) {
@@ -107,6 +112,7 @@ class Job {
 
  private:
   HangDetector detector_;
+  std::vector<std::pair<bool, BoardView>> last_shown_;
   std::chrono::nanoseconds now_ = 1h;
 };
 
