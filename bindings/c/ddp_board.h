@@ -46,6 +46,7 @@
 #define DDP_BOARD_AT_LOST_RANK 24         // i32, atomic: the rank whose failure ends the job; -1: none
 #define DDP_BOARD_AT_WRITER 28            // i32, atomic: pid of the process that writes what follows; 0: none so far
 #define DDP_BOARD_AT_GROUPS_NOT_SHOWN 32  // u32, atomic
+#define DDP_BOARD_AT_PLACES 36            // u32, atomic
 #define DDP_BOARD_AT_WORKER 64            // the worker block
 #define DDP_BOARD_AT_GROUPS 256           // group blocks, one after the other
 #define DDP_BOARD_GROUPS 8

@@ -117,7 +117,8 @@ struct alignas(64) ProgressBoard {
   // By the worker: the process that writes all below; 0: none has yet.
   std::atomic<std::int32_t> writer;
   std::atomic<std::uint32_t> groups_not_shown;
-  std::array<std::uint32_t, 7> reserved;
+  std::atomic<std::uint32_t> places;  // of `groups`, that have been used so far: those after them are free
+  std::array<std::uint32_t, 6> reserved;
   BoardWorker worker;
   std::array<BoardGroup, kBoardGroups> groups;
   BoardStacks stacks;

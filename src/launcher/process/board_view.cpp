@@ -38,6 +38,11 @@ std::string what_of(const wire::BoardCall& call) {
   return text + " " + std::string(wire::name_of(wire::kTypeNames, call.type)) + "[" + std::to_string(call.count) + "]";
 }
 
+// Those that may be in use: the memory of the others need not be touched.
+std::size_t places_of(const wire::ProgressBoard& board) {
+  return std::min<std::size_t>(board.places.load(std::memory_order_acquire), wire::kBoardGroups);
+}
+
 void read_worker(const wire::BoardWorker& worker, BoardView& view) {
   view.steps = worker.steps.load(kRelaxed);
   view.more_time_until = worker.more_time_until.load(kRelaxed);
@@ -65,7 +70,8 @@ BoardView read_board(const wire::ProgressBoard& board) {
   view.is_written = view.writer != 0;
   if (!view.is_written) return view;
   read_worker(board.worker, view);
-  for (int place = 0; place < static_cast<int>(wire::kBoardGroups); ++place) {
+  const auto places = static_cast<int>(places_of(board));
+  for (int place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[static_cast<std::size_t>(place)];
     const std::uint32_t use = group.in_use.load(std::memory_order_acquire);
     if (use != wire::kBoardInUse && use != wire::kBoardLeft) continue;
@@ -90,7 +96,9 @@ std::uint64_t board_stamp(const wire::ProgressBoard& board) {
   add(board.worker.changes.load(kRelaxed));
   add(board.worker.steps.load(kRelaxed));
   add(board.worker.more_time_until.load(kRelaxed));
-  for (const wire::BoardGroup& group : board.groups) {
+  const std::size_t places = places_of(board);
+  for (std::size_t place = 0; place < places; ++place) {
+    const wire::BoardGroup& group = board.groups[place];
     const std::uint32_t use = group.in_use.load(kRelaxed);
     add(use);
     if (use == wire::kBoardFree) continue;

@@ -97,8 +97,8 @@ class LinuxProcessHost : public ProcessHost {
 
   bool look(int local_rank, LookDepth depth, RankView& view) override {
     const auto child = children_.find(local_rank);
-    const auto remains = ended_.find(local_rank);
     const bool has_ended = child == children_.end();
+    const auto remains = has_ended ? ended_.find(local_rank) : ended_.end();
     if (has_ended && remains == ended_.end()) return false;
     const WorkerBoard& board = has_ended ? remains->second.board : child->second.board;
     const pid_t pid = has_ended ? remains->second.pid : child->second.pid;

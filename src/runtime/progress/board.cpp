@@ -62,15 +62,20 @@ GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name
     for (wire::BoardGroup& group : board->groups) {
       std::uint32_t found = wanted;
       if (!group.in_use.compare_exchange_strong(found, wire::kBoardInUse)) continue;
-      take(group, name, rank, size);
+      take(*board, group, name, rank, size);
       return;
     }
   }
   ++board->groups_not_shown;
 }
 
-void GroupProgress::take(wire::BoardGroup& group, const std::string& name, int rank, int size) {
+void GroupProgress::take(wire::ProgressBoard& board, wire::BoardGroup& group, const std::string& name, int rank,
+                         int size) {
   group_ = &group;
+  const auto place = static_cast<std::uint32_t>(&group - board.groups.data());
+  std::uint32_t places = board.places.load(kRelaxed);
+  while (places <= place && !board.places.compare_exchange_weak(places, place + 1)) {
+  }
   group.rank = rank;
   group.size = size;
   // The end would be that of a list of ranks.

@@ -28,7 +28,8 @@ void write_end_of(std::array<char, N>& to, std::string_view text) {
   to[text.size()] = '\0';
 }
 
-// A process group's place on the board. called() by one thread at a time and in order, finished() too; started() by any.
+// A process group's place on the board. called() by one thread at a time and in order, finished() too; started() by
+// any.
 class GroupProgress {
  public:
   GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size);
@@ -43,7 +44,7 @@ class GroupProgress {
   void failed() { has_failed_ = true; }
 
  private:
-  void take(wire::BoardGroup& group, const std::string& name, int rank, int size);
+  void take(wire::ProgressBoard& board, wire::BoardGroup& group, const std::string& name, int rank, int size);
 
   wire::BoardGroup* group_ = nullptr;
   std::uint64_t fingerprint_ = 0;

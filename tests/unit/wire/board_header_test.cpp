@@ -31,6 +31,7 @@ static_assert(DDP_BOARD_AT_ATTEMPT == offsetof(ProgressBoard, attempt));
 static_assert(DDP_BOARD_AT_LOST_RANK == offsetof(ProgressBoard, lost_rank));
 static_assert(DDP_BOARD_AT_WRITER == offsetof(ProgressBoard, writer));
 static_assert(DDP_BOARD_AT_GROUPS_NOT_SHOWN == offsetof(ProgressBoard, groups_not_shown));
+static_assert(DDP_BOARD_AT_PLACES == offsetof(ProgressBoard, places));
 static_assert(DDP_BOARD_AT_WORKER == offsetof(ProgressBoard, worker));
 static_assert(DDP_BOARD_AT_GROUPS == offsetof(ProgressBoard, groups));
 

@@ -44,6 +44,7 @@ TEST_CASE("a board is read as it is written") {
   put(board->worker.file, "/home/me/train.cpp");
   BoardGroup& group = board->groups[2];
   group.in_use = 1;
+  board->places = ddp::wire::kBoardGroups;
   group.rank = 1;
   group.size = 4;
   put(group.name, "world");
@@ -130,6 +131,7 @@ TEST_CASE("a board's stamp is another one whenever the board is") {
   changes(board->worker.changes);
   changes(board->worker.steps);
   changes(board->worker.more_time_until);
+  board->places = ddp::wire::kBoardGroups;
   for (auto& group : board->groups) {
     changes(group.in_use);
     changes(group.called);
