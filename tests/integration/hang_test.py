@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,28 @@ def a_launcher_that_was_stopped_has_seen_nothing() -> None:
     run.end(0)
 
 
+def a_job_that_was_stopped_is_not_looked_at() -> None:
+    run = Run("slow", timeout=9)
+    run.until("stalled")
+    run.process.send_signal(signal.SIGTSTP)  # Ctrl-Z
+    time.sleep(12)
+    assert not run.events("hung")
+    run.process.send_signal(signal.SIGCONT)
+    run.end(0)
+
+
+def a_rank_in_a_debugger_is_left_alone() -> None:
+    if shutil.which("gdb") is None:
+        print("no gdb here: a rank in a debugger is not tried", flush=True)
+        return
+    run = Run("slow", timeout=9)
+    run.until("stalled")
+    subprocess.run(["gdb", "-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", str(run.pids()[1]),
+                    "-ex", "shell sleep 12"], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60)
+    assert len(run.events("stopped")) == 1 and not run.events("hung")
+    run.end(0)
+
+
 def slow_is_told_and_goes_on() -> None:
     run = Run("slow", timeout=60)
     err = run.end(0)
@@ -134,7 +157,7 @@ def off_is_off() -> None:
     assert "DDP-H" not in err, err
 
 
-TESTS = [before_the_first_step_there_is_more_time, a_stopped_rank_is_told_and_left_alone,
+TESTS = [a_job_that_was_stopped_is_not_looked_at, a_rank_in_a_debugger_is_left_alone, before_the_first_step_there_is_more_time, a_stopped_rank_is_told_and_left_alone,
          a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing,
          a_silent_program_is_ended_only_if_somebody_asked, off_is_off]
 # They wait, most of the time.
