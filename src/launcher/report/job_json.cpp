@@ -18,10 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it changes
 
-double seconds(std::chrono::nanoseconds duration) {
-  return seconds_json(duration);
-}
-
 // Workers' words may be any bytes; JSON is UTF-8.
 std::string dump(const Json& document, int indent = -1) {
   return document.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -182,8 +178,8 @@ std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& ass
   json["exit_code"] = outcome.exit_code;
   json["cause"] = describe_cause(outcome);
   json["ended_ranks"] = outcome.ended_ranks;
-  json["run_seconds"] = seconds(outcome.run_time);
-  json["ending_seconds"] = seconds(outcome.ending_time);
+  json["run_seconds"] = seconds_json(outcome.run_time);
+  json["ending_seconds"] = seconds_json(outcome.ending_time);
   if (!next.empty()) json["next"] = next;
   return dump(json);
 }
@@ -192,7 +188,7 @@ std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime n
   Json json = begin("job_ended", plan, now);
   json["exit_code"] = end.exit_code;
   json["attempts"] = end.attempts;
-  json["run_seconds"] = seconds(end.run_time);
+  json["run_seconds"] = seconds_json(end.run_time);
   if (!end.launcher_failure.empty()) json["message"] = end.launcher_failure;
   return dump(json);
 }
@@ -212,9 +208,9 @@ std::string summary_document(const SummaryInput& input) {
                {"attempts", end.attempts}};
   json["cause"] =
       own_fault ? Json{{"kind", "launcher_failed"}, {"message", end.launcher_failure}} : describe_cause(outcome);
-  json["run_seconds"] = seconds(end.run_time);
-  json["last_attempt_seconds"] = seconds(outcome.run_time);
-  json["ending_seconds"] = seconds(outcome.ending_time);
+  json["run_seconds"] = seconds_json(end.run_time);
+  json["last_attempt_seconds"] = seconds_json(outcome.run_time);
+  json["ending_seconds"] = seconds_json(outcome.ending_time);
   if (!input.core.empty()) json["core"] = input.core;
   if (!input.log_directory.empty()) json["log_directory"] = input.log_directory;
   json["last_lines"] = input.last_lines;

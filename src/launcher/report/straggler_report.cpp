@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMostLines = 10;
 constexpr double kWorthAWord = 0.01;
-constexpr auto kShortJob = std::chrono::seconds(2);  // in which nothing can be said
+constexpr auto kWorthAtLeast = std::chrono::seconds(1);
 
 std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
@@ -42,7 +42,7 @@ std::vector<std::string> straggler_table_lines(const StragglerReport& report) {
 }
 
 std::string straggler_remark(const StragglerReport& report) {
-  if (report.ranks.size() < 2 || report.time < kShortJob) return "";
+  if (report.ranks.size() < 2 || report.ranks[0].waited_for < kWorthAtLeast) return "";
   const Straggler& first = report.ranks[0];
   const bool is_much =
       std::chrono::duration<double>(first.waited_for) > kWorthAWord * std::chrono::duration<double>(report.time);

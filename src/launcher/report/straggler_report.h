@@ -12,7 +12,7 @@ namespace ddp::launcher {
 std::vector<std::string> straggler_table_lines(const StragglerReport& report);
 
 // For the end of a job: a sentence on the rank for which the others waited most, if that is worth one: a hundredth of
-// the time, and twice as long as for the next one. Else empty.
+// the time, a second at least, and twice as long as for the next one. Else empty.
 std::string straggler_remark(const StragglerReport& report);
 
 }  // namespace ddp::launcher
