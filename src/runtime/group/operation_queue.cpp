@@ -250,8 +250,9 @@ void QueueState::serve() {
       idle_looks = 0;
       attention_.wait(lock);
     } else if (attention_.wait_for(lock, limits::kQueueLook) == std::cv_status::timeout) {
-      const bool left_alone = !waiting_.empty() && (!waiting_.front()->begun_ || waiting_.front()->call_.stream) &&
-                              std::chrono::steady_clock::now() - waiting_.front()->call_.called_at >= limits::kQueueLook / 2;
+      const bool left_alone =
+          !waiting_.empty() && (!waiting_.front()->begun_ || waiting_.front()->call_.stream) &&
+          std::chrono::steady_clock::now() - waiting_.front()->call_.called_at >= limits::kQueueLook / 2;
       needs_thread_ = left_alone;
     }
     thread_asleep_ = false;

@@ -6,117 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "support/hanging_job.h"
+
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 namespace limits = ddp::limits;
-
-namespace {
-
 using Kind = HangNews::Kind;
-
-// Two ranks in one group, on a clock that does not exist.
-class Job {
- public:
-  explicit Job(HangPlan plan = {600s, true, HangAction::kill}) : detector_(plan) {
-    for (int rank = 0; rank < 2; ++rank) {
-      RankView view;
-      view.rank = rank;
-      view.pid = 100 + rank;
-      view.process = ProcessLook{'S', 0, 0, ""};
-      view.board.is_written = true;
-      view.board.phase = "training";
-      view.board.groups.push_back({"world", rank, 2, 0, 0, 0, 0, 0, 0});
-      ranks.push_back(view);
-    }
-  }
-
-  // Looks on for so long; news are kept with their times.
-  Job& passes(std::chrono::nanoseconds time) {
-    for (const auto end = now_ + time; now_ < end;) look(limits::kHangLook);
-    return *this;
-  }
-  void look(std::chrono::nanoseconds elapsed) {
-    now_ += elapsed;
-    const LookDepth depth = detector_.depth();
-    std::vector<RankView> seen = ranks;
-    for (RankView& view : seen) {
-      if (view.rank == busy_rank) view.tree_ticks = static_cast<std::uint64_t>(now_ / 10ms);
-      if (view.rank == waking_rank) view.process->waits = static_cast<std::uint64_t>(now_ / 100ms);
-      if (depth == LookDepth::boards) view.process.reset();
-      if (depth != LookDepth::all) view.calls.clear();
-    }
-    // As the driver does it: a look that sees nothing new is none.
-    std::vector<std::pair<bool, BoardView>> shown;
-    for (const RankView& view : seen) shown.emplace_back(view.has_ended, view.board);
-    if (depth == LookDepth::boards && shown == last_shown_) return detector_.nothing_new(elapsed);
-    last_shown_ = std::move(shown);
-    for (HangNews& item : detector_.look(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
-      // Apart, since what it is for has a test of its own.
-      if (item.kind == Kind::half_over) {
-        halves.push_back(now_);
-      } else {
-        news.push_back({now_, std::move(item)});
-      }
-    }
-  }
-  // Both call and finish; `pause` before each call.
-  Job& does_steps(int count, std::chrono::nanoseconds pause) {
-    for (int i = 0; i < count; ++i) {
-      passes(pause);
-      call(0);
-      call(1);
-      look(limits::kHangLook);
-      for (RankView& view : ranks) view.board.groups[0].finished = view.board.groups[0].called;
-      look(limits::kHangLook);
-    }
-    return *this;
-  }
-  Job& call(int rank) {
-    GroupView& group = ranks[static_cast<std::size_t>(rank)].board.groups[0];
-    ++group.called;
-    ++group.started;
-    return *this;
-  }
-  Job& finish(int rank) {
-    GroupView& group = ranks[static_cast<std::size_t>(rank)].board.groups[0];
-    group.finished = group.called;
-    return *this;
-  }
-  // Programs that send heartbeats and show nothing else.
-  Job& beat(int rank, int times) {
-    RankView& view = ranks[static_cast<std::size_t>(rank)];
-    view.board.groups.clear();
-    view.board.steps += static_cast<std::uint64_t>(times);
-    return *this;
-  }
-  Job& warm() { return does_steps(10, 100ms); }
-
-  std::vector<Kind> kinds() const {
-    std::vector<Kind> result;
-    for (const auto& [time, item] : news) result.push_back(item.kind);
-    return result;
-  }
-  // From a moment to the last news, in seconds.
-  double last_news_after(std::chrono::nanoseconds moment) const {
-    return std::chrono::duration<double>(news.back().first - moment).count();
-  }
-  std::chrono::nanoseconds now() const { return now_; }
-  void looked_into() { detector_.looked_into(); }
-  void output() { detector_.output_seen(); }
-
-  std::vector<RankView> ranks;
-  int busy_rank = -1;    // uses a processor
-  int waking_rank = -1;  // its first thread goes to sleep ten times a second
-  std::vector<std::pair<std::chrono::nanoseconds, HangNews>> news;
-  std::vector<std::chrono::nanoseconds> halves;  // of limits
-
- private:
-  HangDetector detector_;
-  std::vector<std::pair<bool, BoardView>> last_shown_;
-  std::chrono::nanoseconds now_ = 1h;
-};
-
-}  // namespace
+using Job = HangingJob;
 
 TEST_CASE("a rank that does nothing while another waits ends the job at the floor") {
   Job job;
@@ -378,62 +274,4 @@ TEST_CASE("a section without collectives may be as silent as long as the timeout
   job.passes(70s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(job.last_news_after(began) == Approx(60).margin(1.2));
-}
-
-TEST_CASE("of ranks that send heartbeats the one with the fewest is behind") {
-  Job job({20s, true, HangAction::kill});
-  job.beat(0, 5).beat(1, 4);
-  job.busy_rank = 0;  // as one that waits for a GPU
-  const auto began = job.now();
-  job.passes(22s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(job.news.back().second.verdict.kind == VerdictKind::behind);
-  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
-  CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
-}
-
-TEST_CASE("of ranks with as many heartbeats the odd one is behind, if there is one") {
-  Job job({20s, true, HangAction::kill});
-  job.beat(0, 5).beat(1, 5);
-  job.ranks[0].process->waits_in = "hrtimer_nanosleep";
-  job.ranks[1].process->waits_in = "futex_do_wait";
-  job.passes(22s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{0});
-  Job alike({20s, true, HangAction::kill});
-  alike.beat(0, 5).beat(1, 5).passes(22s);
-  REQUIRE(alike.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(alike.news.back().second.verdict.kind == VerdictKind::silent);
-}
-
-TEST_CASE("a rank without heartbeats is behind while others go on, and only a time that was asked for ends the job") {
-  for (const bool is_users : {true, false}) {
-    Job job({20s, is_users, HangAction::kill});
-    job.beat(0, 5).beat(1, 5);
-    for (int i = 0; i < 30; ++i) {
-      job.beat(0, 1);
-      job.output();
-      job.passes(1s);
-    }
-    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-    CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
-    CHECK(job.news.back().second.ends_job == is_users);
-  }
-}
-
-TEST_CASE("heartbeats of all are life") {
-  Job job({20s, true, HangAction::kill});
-  for (int i = 0; i < 100; ++i) job.beat(0, 1).beat(1, 1).passes(4s);
-  CHECK(job.news.empty());
-}
-
-TEST_CASE("work that taking stacks takes is no sign of life") {
-  Job job({20s, true, HangAction::kill});
-  job.warm();
-  const auto began = job.now();
-  job.passes(10s);
-  job.looked_into();
-  job.passes(15s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
 }

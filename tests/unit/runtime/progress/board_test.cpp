@@ -39,6 +39,7 @@ Call call_number(std::uint64_t sequence, std::uint64_t fingerprint, const std::s
   call.input = {nullptr, 10 * sequence, DataType::f32};
   call.output = {nullptr, 10 * sequence, DataType::f32};
   call.sequence = sequence;
+  call.called_at = std::chrono::steady_clock::now();
   call.fingerprint = fingerprint;
   call.name = name;
   call.site = {"train.cpp", 88};
