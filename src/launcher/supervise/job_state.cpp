@@ -73,7 +73,9 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   worker.alive = false;
   ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
                    worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
-  const bool is_done = event.status.success() && !event.verdict;
+  // Who is asked to end may do so in the middle of anything.
+  if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
+  const bool is_done = event.status.success() && !ends_.back().verdict;
   if (phase_ == Phase::running && is_done && options_.exit_timeout.count() > 0) {
     left_alone_at_ = now + options_.exit_timeout;
   }

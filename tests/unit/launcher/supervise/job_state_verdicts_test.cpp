@@ -1,0 +1,117 @@
+// What the ranks' calls say of the cause.
+#include <catch2/catch.hpp>
+
+#include <csignal>
+
+#include "launcher/supervise/job_state.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Ranks = std::vector<int>;
+
+namespace {
+
+WorkerEnded ended(int rank, int code) {
+  return {rank, ddp::base::ExitStatus::exited(code)};
+}
+
+// Of three ranks.
+WorkerEnded ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open) {
+  WorkerEnded event = ended(rank, 1);
+  event.error = ErrorRecord{"different", false, true};
+  Verdict verdict;
+  verdict.kind = VerdictKind::different_call;
+  verdict.culprits = std::move(culprits);
+  verdict.sides = {{0, {}}, {2, {}}};
+  verdict.is_open = is_open;
+  event.verdict = verdict;
+  return event;
+}
+
+JobState three_ranks() {
+  JobState state({3, 0, 5s, 300s, {SIGTERM}}, {});
+  for (int rank = 0; rank < 3; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
+  return state;
+}
+
+const TimePoint kBegin{};
+
+}  // namespace
+
+TEST_CASE("of ranks that called different things those that differ from most are the cause") {
+  JobState state = three_ranks();
+  state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
+  CHECK_FALSE(state.ending());  // who is right is not known yet
+  state.step(ended_by_mismatch(2, {2}, false), kBegin + 10ms);
+  CHECK(state.ending());
+  state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 20ms);
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.exit_code == 1);
+  REQUIRE(outcome.culprit);
+  CHECK(outcome.culprit->rank == 2);
+  REQUIRE(outcome.verdict);
+  CHECK(outcome.verdict->culprits == Ranks{2});
+}
+
+TEST_CASE("ranks that never call hold the end of a job with different calls for a moment only") {
+  JobState state = three_ranks();
+  state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
+  state.step(AlarmRang{}, kBegin + 499ms);
+  CHECK_FALSE(state.ending());
+  state.step(AlarmRang{}, kBegin + 500ms);
+  CHECK(state.ending());
+}
+
+TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
+  JobState state = three_ranks();
+  state.step(ended(1, 0), kBegin);
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{"lost", true, false, 1};
+  state.step(victim, kBegin + 1s);
+  victim.local_rank = 2;
+  state.step(victim, kBegin + 1s);
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.exit_code == 124);
+  REQUIRE(outcome.culprit);
+  CHECK(outcome.culprit->rank == 1);
+  REQUIRE(outcome.verdict);
+  CHECK(outcome.verdict->kind == VerdictKind::ended);
+  CHECK(outcome.verdict->waiting == Ranks{0, 2});
+  CHECK(outcome.also_failed.size() == 2);
+  CHECK(outcome.left_early.empty());
+  CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");
+}
+
+TEST_CASE("a rank that ends with 0 within a collective has failed") {
+  JobState state = three_ranks();
+  WorkerEnded event = ended(1, 0);
+  event.verdict.emplace();
+  event.verdict->kind = VerdictKind::ended;
+  event.verdict->culprits = {1};
+  state.step(event, kBegin + 1s);
+  CHECK(state.ending());
+  for (const int rank : {0, 2}) {
+    state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
+  }
+  CHECK(state.outcome().exit_code == 124);
+  CHECK(state.outcome().culprit->rank == 1);
+  CHECK(state.outcome().ended_ranks == Ranks{0, 2});
+}
+
+TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
+  JobState state = three_ranks();
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{"lost", true};
+  state.step(victim, kBegin);
+  state.step(AlarmRang{}, kBegin + 500ms);
+  REQUIRE(state.ending());
+  WorkerEnded event = ended(1, 0);
+  event.verdict.emplace();
+  event.verdict->kind = VerdictKind::ended;
+  event.verdict->culprits = {1};
+  state.step(event, kBegin + 500ms);
+  state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 500ms);
+  CHECK(state.outcome().exit_code == 1);
+  CHECK(state.outcome().culprit->rank == 0);
+  CHECK(state.outcome().ended_ranks == Ranks{1, 2});
+}
