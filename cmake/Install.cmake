@@ -44,6 +44,9 @@ if(TARGET ddp_torch)
   install(EXPORT ddplaunchTorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
 endif()
 install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+# Heartbeats of programs without the runtime.
+install(FILES bindings/c/ddp_board.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES bindings/python/ddp_board.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python)
 install(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/ddplaunchConfig.cmake.in ${CMAKE_BINARY_DIR}/ddplaunchConfig.cmake
