@@ -33,7 +33,8 @@ struct WorkerEnded {
   std::optional<ErrorRecord> error;
   std::uint64_t peak_rss_bytes = 0;
   std::optional<OomKill> oom;  // the kernel killed something for want of memory
-  // What its calls, or all ranks', say: it ended with 0 and has not finished a collective, or ranks differ.
+  // What its calls, or all ranks', say: it ended with 0 and has not finished a collective; it waited in one for a rank
+  // that it lost; or ranks differ.
   std::optional<Verdict> verdict;
 };
 

@@ -277,13 +277,16 @@ std::optional<Verdict> JobState::verdict_on(const WorkerEnd& culprit) const {
   const auto seen =
       std::find_if(ends_.rbegin(), ends_.rend(), [](const auto& end) { return is_difference(end.verdict); });
   if (is_difference(culprit.verdict) && seen != ends_.rend()) return seen->verdict;
-  if (!culprit.status.success() || culprit.verdict) return culprit.verdict;
+  if (!culprit.status.success()) return std::nullopt;
+  if (culprit.verdict) return culprit.verdict;
   Verdict verdict;
+  for (const WorkerEnd& end : ends_) {
+    if (!is_victim(end) || end.error->peer != culprit.rank) continue;
+    if (verdict.waiting.empty() && end.verdict) verdict = *end.verdict;  // the collective in which it waited
+    verdict.waiting.push_back(end.rank);
+  }
   verdict.kind = VerdictKind::ended;
   verdict.culprits = {culprit.rank};
-  for (const WorkerEnd& end : ends_) {
-    if (is_victim(end) && end.error->peer == culprit.rank) verdict.waiting.push_back(end.rank);
-  }
   std::sort(verdict.waiting.begin(), verdict.waiting.end());
   return verdict;
 }

@@ -159,12 +159,15 @@ class Supervisor {
   WorkerEnded describe_end(int local_rank, const WorkerExit& exit) {
     WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
     if (exit.status.success()) {
-      event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls));
+      event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls), /*failed_too=*/false);
       return event;
     }
     // Before any of them is asked to end.
     parts_.processes.say_lost(parts_.assignment.first_rank + local_rank);
     event.error = read_error_record(parts_.directory.file(local_rank, "error.json"));
+    if (event.error && event.error->is_victim) {
+      event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls), /*failed_too=*/true);
+    }
     if (event.error && event.error->is_mismatch) event.verdict = find_difference(look_at_all(LookDepth::calls));
     if (exit.status.was_killed_by(SIGKILL)) event.oom = oom_.new_kill();
     return event;

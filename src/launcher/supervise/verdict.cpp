@@ -245,10 +245,10 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
   return odd.size() < alive ? odd : std::vector<int>();
 }
 
-std::optional<Verdict> find_unfinished(const RankView& rank) {
+std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
     const GroupView& group = rank.board.groups[i];
-    if (group.is_left || group.called <= group.finished) continue;
+    if ((group.is_left && !failed_too) || group.called <= group.finished) continue;
     Verdict verdict;
     verdict.kind = VerdictKind::ended;
     verdict.group = group.name;

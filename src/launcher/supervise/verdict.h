@@ -65,8 +65,9 @@ std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
 // Where ranks called different things, whether they still wait, or failed, or ended. Nothing: nowhere.
 std::optional<Verdict> find_difference(std::span<const RankView> ranks);
 
-// Of a rank that has ended: a collective that it called and that is not finished.
-std::optional<Verdict> find_unfinished(const RankView& rank);
+// Of a rank that has ended: a collective that it called and that is not finished, also of groups that failed if
+// `failed_too`.
+std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too);
 
 // Of ranks that show no collectives: those whose first thread waits for something of its own (it sleeps) while that of
 // the others waits for messages or other threads. Empty where they all do the same, or that is not known.

@@ -67,6 +67,9 @@ TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
   state.step(ended(1, 0), kBegin);
   WorkerEnded victim = ended(0, 1);
   victim.error = ErrorRecord{"lost", true, false, 1};
+  victim.verdict.emplace();
+  victim.verdict->group = "world";
+  victim.verdict->sequence = 7;
   state.step(victim, kBegin + 1s);
   victim.local_rank = 2;
   state.step(victim, kBegin + 1s);
@@ -77,6 +80,7 @@ TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
   REQUIRE(outcome.verdict);
   CHECK(outcome.verdict->kind == VerdictKind::ended);
   CHECK(outcome.verdict->waiting == Ranks{0, 2});
+  CHECK(outcome.verdict->sequence == 7);
   CHECK(outcome.also_failed.size() == 2);
   CHECK(outcome.left_early.empty());
   CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");

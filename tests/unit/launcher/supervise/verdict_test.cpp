@@ -222,15 +222,16 @@ TEST_CASE("a difference is found after the end of those that called too") {
 
 TEST_CASE("a rank that has ended has not finished what it called last") {
   Ranks ranks(1);
-  CHECK_FALSE(find_unfinished(ranks.views[0]));
-  CHECK_FALSE(find_unfinished(ranks.at(0, 7, 7).views[0]));
-  const auto verdict = find_unfinished(ranks.at(0, 7, 6).views[0]);
+  CHECK_FALSE(find_unfinished(ranks.views[0], false));
+  CHECK_FALSE(find_unfinished(ranks.at(0, 7, 7).views[0], false));
+  const auto verdict = find_unfinished(ranks.at(0, 7, 6).views[0], false);
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::ended);
   CHECK(verdict->sequence == 7);
   CHECK(verdict->culprits == std::vector<int>{0});
   ranks.views[0].board.groups[0].is_left = true;  // it failed, and says so in another way
-  CHECK_FALSE(find_unfinished(ranks.views[0]));
+  CHECK_FALSE(find_unfinished(ranks.views[0], false));
+  CHECK(find_unfinished(ranks.views[0], true)->sequence == 7);
 }
 
 TEST_CASE("a rank that waits for something of its own is the odd one") {
