@@ -64,7 +64,7 @@ int main(int count, char **words) {
 }
 """
 PYTHON_PROGRAM = r"""
-import os, sys, time
+import os, select, sys, time
 import ddp_board
 
 for word in sys.argv[1:]:
@@ -87,7 +87,7 @@ for word in sys.argv[1:]:
                 pass
             os._exit(0)
         if os.waitpid(child, 0)[1] != 0: sys.exit(9)
-    if word == "sleep": time.sleep(1000)
+    if word == "sleep": select.select([], [], [], 1000)
     if word == "wait":
         print("waits", flush=True)
         if not sys.stdin.readline(): sys.exit(8)

@@ -265,7 +265,8 @@ std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) con
   std::vector<int> fewest_beats;
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
-    if (ranks_.at(rank.rank).age >= limits::kHangFirstWord) still.push_back(rank.rank);
+    // Who was silent a step later than the others does not go on.
+    if (ranks_.at(rank.rank).age > silence_ / 2) still.push_back(rank.rank);
     if (rank.board.steps < fewest) fewest_beats.clear();
     fewest = std::min(fewest, rank.board.steps);
     most = std::max(most, rank.board.steps);

@@ -70,3 +70,15 @@ TEST_CASE("work that taking stacks takes is no sign of life") {
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
 }
+
+TEST_CASE("a rank that was silent a little later than the others does not go on") {
+  Job job({20s, true, HangAction::kill});
+  job.beat(0, 5).beat(1, 4);
+  job.passes(1s);
+  job.beat(1, 1);
+  job.ranks[0].process->waits_in = "ep_poll";
+  job.ranks[1].process->waits_in = "hrtimer_nanosleep";
+  job.passes(22s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  for (const auto& [when, news] : job.news) CHECK(news.verdict.culprits == std::vector<int>{1});
+}
