@@ -14,6 +14,15 @@
 #include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
+namespace {
+
+// In which a process or thread sleeps; empty: it runs, or we may not know.
+std::string kernel_function(const std::string& folder) {
+  const std::string function = base::read_file(folder + "/wchan");
+  return function == "0" ? "" : function;
+}
+
+}  // namespace
 
 std::optional<ProcessLook> parse_process_stat(std::string_view stat) {
   const std::size_t name_end = stat.rfind(") ");
@@ -40,8 +49,7 @@ std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits) {
   if (const std::size_t at = status.find(kWaits); at != std::string::npos) {
     look->waits = std::strtoull(status.c_str() + at + kWaits.size(), nullptr, 10);
   }
-  const std::string function = base::read_file(folder + "/wchan");
-  if (function != "0") look->waits_in = function;  // it runs, or we may not know
+  look->waits_in = kernel_function(folder);
   return look;
 }
 
@@ -64,8 +72,7 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
     if (!look) continue;
     std::string name = base::read_file(thread + "/comm");
     if (name.ends_with('\n')) name.pop_back();
-    const std::string function = base::read_file(thread + "/wchan");
-    threads.push_back({tid, std::move(name), look->state, function == "0" ? "" : function});
+    threads.push_back({tid, std::move(name), look->state, kernel_function(thread)});
   }
   return threads;
 }

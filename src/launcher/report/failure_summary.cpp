@@ -69,9 +69,7 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const F
                       std::vector<std::string>& lines) {
   const WorkerEnd& end = *outcome.culprit;
   const std::string when = base::human_duration(outcome.run_time) + " after the start";
-  const bool is_witness =
-      outcome.verdict && std::find(outcome.verdict->culprits.begin(), outcome.verdict->culprits.end(), end.rank) ==
-                             outcome.verdict->culprits.end();
+  const bool is_witness = outcome.verdict && !outcome.verdict->blames(end.rank);
   if (is_witness) lines.push_back(hang_headline(*outcome.verdict));
   lines.push_back((is_witness ? "  found by rank " : "rank ") + std::to_string(end.rank) + " (pid " +
                   std::to_string(end.pid) + ") " +

@@ -89,10 +89,8 @@ std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
 
 // Of different calls: those of one side are as many as those of the other.
 bool nobody_knows(const Verdict& verdict) {
-  const auto is_culprit = [&](const RankCall& side) {
-    return std::find(verdict.culprits.begin(), verdict.culprits.end(), side.rank) != verdict.culprits.end();
-  };
-  return std::all_of(verdict.sides.begin(), verdict.sides.end(), is_culprit);
+  return std::all_of(verdict.sides.begin(), verdict.sides.end(),
+                     [&](const RankCall& side) { return verdict.blames(side.rank); });
 }
 
 // Where the threads are, and why some do not say it.
@@ -216,17 +214,13 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   const std::vector<std::string> stacks = stack_lines(news.stacks);
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits first, then, when it is over, everybody.
-  const auto is_culprit = [&](const RankEvidence& rank) {
-    const auto& culprits = news.verdict.culprits;
-    return std::find(culprits.begin(), culprits.end(), rank.view.rank) != culprits.end();
-  };
   std::size_t told = 0;
   std::size_t left_out = 0;
   for (const bool culprits : {true, false}) {
     const bool wanted =
         culprits || news.kind == Kind::hung || news.kind == Kind::asked || news.verdict.culprits.empty();
     for (const RankEvidence& rank : news.ranks) {
-      if (!wanted || is_culprit(rank) != culprits) continue;
+      if (!wanted || news.verdict.blames(rank.view.rank) != culprits) continue;
       told < most_ranks ? lines.push_back(whereabouts(rank, now)) : static_cast<void>(++left_out);
       ++told;
     }

@@ -277,9 +277,7 @@ std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) con
   });
   verdict.culprits = others_go_on ? still : fewest < most ? fewest_beats : find_odd_ranks(ranks);
   for (const RankView& rank : ranks) {
-    const auto& culprits = verdict.culprits;
-    const bool is_culprit = std::find(culprits.begin(), culprits.end(), rank.rank) != culprits.end();
-    if (!rank.has_ended && !is_culprit) verdict.waiting.push_back(rank.rank);
+    if (!rank.has_ended && !verdict.blames(rank.rank)) verdict.waiting.push_back(rank.rank);
   }
   if (verdict.culprits.empty()) verdict.kind = VerdictKind::silent;
   return verdict;

@@ -61,8 +61,7 @@ namespace {
 bool others_know_more(const WorkerEnd& end) {
   if (end.error && end.error->is_victim) return true;
   if (!end.verdict || end.verdict->sides.empty()) return false;
-  const std::vector<int>& culprits = end.verdict->culprits;
-  return end.verdict->is_open || std::find(culprits.begin(), culprits.end(), end.rank) == culprits.end();
+  return end.verdict->is_open || !end.verdict->blames(end.rank);
 }
 
 }  // namespace
@@ -257,9 +256,8 @@ const WorkerEnd* JobState::culprit() const {
   const auto seen =
       std::find_if(ends_.rbegin(), ends_.rend(), [](const auto& end) { return is_difference(end.verdict); });
   if (is_difference(first->verdict) && seen != ends_.rend()) {
-    const std::vector<int>& differ = seen->verdict->culprits;
     const auto culprit = std::find_if(first, ends_.end(), [&](const WorkerEnd& end) {
-      return failed_by_itself(end) && std::find(differ.begin(), differ.end(), end.rank) != differ.end();
+      return failed_by_itself(end) && seen->verdict->blames(end.rank);
     });
     return culprit == ends_.end() ? &*first : &*culprit;
   }

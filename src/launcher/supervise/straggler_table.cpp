@@ -1,7 +1,6 @@
 #include "launcher/supervise/straggler_table.h"
 
 #include <algorithm>
-#include <set>
 
 namespace ddp::launcher {
 namespace {
@@ -85,10 +84,7 @@ void StragglerTable::nothing_new(std::chrono::nanoseconds elapsed) {
 
 StragglerReport StragglerTable::report() const {
   StragglerReport report{collectives_, time_, {}};
-  for (const auto& [rank, straggler] : ranks_) {
-    report.ranks.push_back(straggler);
-    report.ranks.back().rank = rank;
-  }
+  for (const auto& [rank, straggler] : ranks_) report.ranks.push_back(straggler);
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const Straggler& a, const Straggler& b) {
     return std::pair(a.waited_for, a.late) > std::pair(b.waited_for, b.late);
   });

@@ -2,6 +2,7 @@
 // docs/reference/hangs.md explains each kind to users.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -50,6 +51,8 @@ struct Verdict {
   std::vector<RankCall> sides;
   bool is_open = false;          // ranks that have not called yet may show who is wrong
   std::vector<RankCall> around;  // their calls before, which are the same, and after that; in order
+
+  bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
 
   // Whether it is still the same stall: evidence may change its kind.
   bool is_of(const Verdict& other) const {
