@@ -77,6 +77,9 @@
 #define DDP_GROUP_AT_FINISHED 80            // u64, atomic
 #define DDP_GROUP_AT_TRANSFERS_CALLED 88    // u64, atomic
 #define DDP_GROUP_AT_TRANSFERS_FINISHED 96  // u64, atomic
+#define DDP_GROUP_AT_GPU_QUEUED 104         // u64, atomic
+#define DDP_GROUP_AT_GPU_STARTED 112        // u64, atomic
+#define DDP_GROUP_AT_GPU_FINISHED 120       // u64, atomic
 #define DDP_GROUP_AT_CALLS 128              // call blocks, one after the other; call n is in place (n - 1) % 16
 #define DDP_GROUP_CALLS 16
 

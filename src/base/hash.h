@@ -2,6 +2,7 @@
 // Source: Fowler, Noll, Vo; https://datatracker.ietf.org/doc/html/draft-eastlake-fnv
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,6 +26,11 @@ class Fnv1a64 {
  private:
   std::uint64_t state_ = 0xcbf29ce484222325ULL;
 };
+
+// The same idea, a word at a time: a step of a rolling number that is hardly ever the same after a difference.
+constexpr std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
+  return (std::rotl(state, 23) ^ word) * 0x100000001b3ULL;
+}
 
 // 16 lower-case hexadecimal digits.
 std::string hex64(std::uint64_t value);

@@ -78,7 +78,11 @@ struct alignas(64) BoardGroup {
   // Sends and receives.
   std::atomic<std::uint64_t> transfers_called;
   std::atomic<std::uint64_t> transfers_finished;
-  std::array<std::uint64_t, 3> reserved;
+  // Collectives, by number: put on the GPU's stream by the worker; begun and done by the GPU, whose stream writes these
+  // itself. 0: it does not.
+  std::atomic<std::uint64_t> gpu_queued;
+  std::atomic<std::uint64_t> gpu_started;
+  std::atomic<std::uint64_t> gpu_finished;
   std::array<BoardCall, kBoardCalls> calls;  // call n lies at (n - 1) % kBoardCalls
 };
 static_assert(sizeof(BoardGroup) == 128 + kBoardCalls * 192);

@@ -36,6 +36,7 @@ inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 inline constexpr const char* kDebug = "DDP_DEBUG";
 inline constexpr const char* kBoard = "DDP_BOARD_FD";
 inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";
+inline constexpr const char* kGpuMarks = "DDP_GPU_MARKS";
 inline constexpr const char* kInject = "DDP_INJECT";
 
 // Set by mpirun; read when RANK is absent.

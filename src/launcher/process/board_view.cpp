@@ -1,9 +1,9 @@
 #include "launcher/process/board_view.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
+#include "base/hash.h"
 #include "wire/call_names.h"
 
 namespace ddp::launcher {
@@ -79,19 +79,28 @@ BoardView read_board(const wire::ProgressBoard& board) {
     const int rank = group.rank;
     if (size < 1 || rank < 0 || rank >= size) continue;
     // Later numbers first: what is finished was called.
+    const std::uint64_t gpu_finished = group.gpu_finished.load(std::memory_order_acquire);
+    const std::uint64_t gpu_started = group.gpu_started.load(std::memory_order_acquire);
+    const std::uint64_t gpu_queued = group.gpu_queued.load(std::memory_order_acquire);
     const std::uint64_t finished = group.finished.load(std::memory_order_acquire);
     const std::uint64_t started = group.started.load(std::memory_order_acquire);
     const std::uint64_t called = group.called.load(std::memory_order_acquire);
     const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished,
                            group.transfers_called.load(kRelaxed), transfers_finished, use == wire::kBoardLeft});
+    // A GPU that had hung may write what belongs to a group that was here before.
+    if (gpu_finished > gpu_started || gpu_started > gpu_queued || gpu_queued > called) continue;
+    GroupView& seen = view.groups.back();
+    seen.gpu_queued = gpu_queued;
+    seen.gpu_started = gpu_started;
+    seen.gpu_finished = gpu_finished;
   }
   return view;
 }
 
 std::uint64_t board_stamp(const wire::ProgressBoard& board) {
   std::uint64_t stamp = 1;  // 0 is nobody's
-  const auto add = [&](std::uint64_t value) { stamp = (std::rotl(stamp, 23) ^ value) * 0x100000001b3; };
+  const auto add = [&](std::uint64_t value) { stamp = base::mix(stamp, value); };
   add(static_cast<std::uint64_t>(board.writer.load(kRelaxed)));
   add(board.worker.changes.load(kRelaxed));
   add(board.worker.steps.load(kRelaxed));
@@ -102,8 +111,8 @@ std::uint64_t board_stamp(const wire::ProgressBoard& board) {
     const std::uint32_t use = group.in_use.load(kRelaxed);
     add(use);
     if (use == wire::kBoardFree) continue;
-    for (const auto* number :
-         {&group.called, &group.started, &group.finished, &group.transfers_called, &group.transfers_finished}) {
+    for (const auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
+                               &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
       add(number->load(kRelaxed));
     }
   }

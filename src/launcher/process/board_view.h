@@ -35,6 +35,10 @@ struct GroupView {
   std::uint64_t transfers_called = 0;
   std::uint64_t transfers_finished = 0;
   bool is_left = false;  // it failed, and its worker has left it: nobody waits in it any more
+  // Collectives that the worker has put on its GPU's stream, and that the GPU has begun and done; 0: it does not say.
+  std::uint64_t gpu_queued = 0;
+  std::uint64_t gpu_started = 0;
+  std::uint64_t gpu_finished = 0;
 
   friend bool operator==(const GroupView&, const GroupView&) = default;
 };

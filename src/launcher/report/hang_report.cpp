@@ -65,8 +65,21 @@ std::string last_call(const RankView& rank) {
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
 }
 
+// How far its GPU is with the collective of the verdict; empty: not known.
+std::string gpu_text(const RankView& rank, const Verdict& verdict) {
+  for (const GroupView& group : rank.board.groups) {
+    const std::uint64_t number = verdict.sequence;
+    if (group.name != verdict.group || group.size != verdict.group_size || group.gpu_queued < number) continue;
+    const std::string what = group.gpu_finished >= number  ? " is done with #"
+                             : group.gpu_started >= number ? " is at #"
+                                                           : " has not begun #";
+    return "; its GPU" + what + std::to_string(number);
+  }
+  return "";
+}
+
 // What a rank is at, from all that is known of it.
-std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
+std::string whereabouts(const RankEvidence& evidence, const Verdict& verdict, std::uint64_t now) {
   const RankView& rank = evidence.view;
   std::string text = "  rank " + std::to_string(rank.rank) + " (pid " + std::to_string(rank.pid) + "): ";
   if (rank.has_ended) return text + "has ended; " + last_call(rank);
@@ -74,12 +87,14 @@ std::string whereabouts(const RankEvidence& evidence, std::uint64_t now) {
   if (rank.board.is_written && has_phase) {
     text += rank.board.phase;
     if (!rank.board.section.empty()) text += " '" + rank.board.section + "'";
+    if (rank.board.phase == "training" && rank.board.steps > 0 && !rank.board.groups.empty())
+      text += ", " + base::counted(static_cast<std::int64_t>(rank.board.steps), "step") + " done";
     if (rank.board.phase != "training" && rank.board.phase_since > 0)
       text += " for " + since(rank.board.phase_since, now);
     if (!rank.board.section_place.empty()) text += " at " + rank.board.section_place;
     text += "; ";
   }
-  text += last_call(rank);
+  text += last_call(rank) + gpu_text(rank, verdict);
   if (!rank.process) return text + "; its process cannot be looked at";
   text += "; " + std::string(state_name(rank.process->state));
   if (!rank.process->waits_in.empty()) text += " in " + rank.process->waits_in;
@@ -171,6 +186,11 @@ std::string hang_headline(const Verdict& verdict) {
         return waiting + " in " + call_text(verdict) + " for ranks that wait for them in other groups";
       case VerdictKind::transport:
         return "all ranks are in " + call_text(verdict) + ", and it does not go on";
+      case VerdictKind::gpu_behind:
+        return (one ? "the GPU of " : "the GPUs of ") + culprits + (one ? " has" : " have") + " not begun " +
+               call_text(verdict) + ", in which all ranks are: " +
+               (one ? "what its stream holds before it does not end"
+                    : "what their streams hold before it does not end");
       case VerdictKind::silent:
         return "no rank does anything, and none waits in a collective that is known";
       case VerdictKind::behind:
@@ -221,7 +241,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
         culprits || news.kind == Kind::hung || news.kind == Kind::asked || news.verdict.culprits.empty();
     for (const RankEvidence& rank : news.ranks) {
       if (!wanted || news.verdict.blames(rank.view.rank) != culprits) continue;
-      told < most_ranks ? lines.push_back(whereabouts(rank, now)) : static_cast<void>(++left_out);
+      told < most_ranks ? lines.push_back(whereabouts(rank, news.verdict, now)) : static_cast<void>(++left_out);
       ++told;
     }
   }

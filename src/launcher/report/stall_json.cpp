@@ -37,6 +37,9 @@ Json describe_rank(const RankEvidence& evidence) {
                               {"started", group.started},
                               {"finished", group.finished},
                               {"calls", calls}});
+    if (group.gpu_queued == 0) continue;
+    json["groups"].back()["gpu"] = {
+        {"queued", group.gpu_queued}, {"started", group.gpu_started}, {"finished", group.gpu_finished}};
   }
   return json;
 }

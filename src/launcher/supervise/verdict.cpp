@@ -13,7 +13,7 @@ struct Text {
   std::string_view code;
   std::string_view title;
 };
-constexpr std::array<Text, 9> kTexts = {
+constexpr std::array<Text, 10> kTexts = {
     Text{"DDP-H01", "ended"},
     {"DDP-H02", "stopped"},
     {"DDP-H03", "not called"},
@@ -23,6 +23,7 @@ constexpr std::array<Text, 9> kTexts = {
     {"DDP-H07", "transport"},
     {"DDP-H08", "no sign of life"},
     {"DDP-H09", "behind"},
+    {"DDP-H10", "GPU behind"},
 };
 
 // A rank in a group.
@@ -191,7 +192,11 @@ std::optional<Verdict> verdict_of(const GroupKey& key, const std::vector<Member>
     return verdict;
   }
   verdict.kind = VerdictKind::transport;
-  find_first_difference(members, verdict);
+  if (find_first_difference(members, verdict)) return verdict;
+  verdict.culprits = ranks_that(members, [&](const Member& m) {
+    return waits(m) && m.group->gpu_queued >= sequence && m.group->gpu_started < sequence;
+  });
+  if (!verdict.culprits.empty()) verdict.kind = VerdictKind::gpu_behind;
   return verdict;
 }
 

@@ -25,6 +25,7 @@ enum class VerdictKind : std::uint8_t {
   transport,            // H07: all ranks have called, and it does not go on
   silent,               // H08: nobody waits in a collective, and nobody does anything
   behind,               // H09: ranks that show heartbeats only: some have stopped, or do something else
+  gpu_behind,           // H10: all ranks have called, and the GPUs of some have not begun it
 };
 
 std::string_view code_of(VerdictKind kind);   // "DDP-H03"

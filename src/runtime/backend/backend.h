@@ -20,6 +20,11 @@ namespace ddp {
 class HostGroup;
 class LostRank;
 
+namespace wire {
+struct BoardGroup;
+struct ProgressBoard;
+}  // namespace wire
+
 struct BackendOptions {
   int rank = 0;
   int size = 1;
@@ -79,6 +84,10 @@ class Backend {
 
   // Blocks until the operation is complete on this rank.
   virtual void run(const Call& call) = 0;
+
+  // The GPU itself is to write into the group's place, on this process's board, how far its collectives are. Before the
+  // first of them; where it cannot nothing is written.
+  virtual void mark_on(wire::ProgressBoard& /*board*/, wire::BoardGroup& /*place*/) {}
 
   // What is put on the call's stream from now on waits for the operation, which has begun. Does not block.
   virtual void join_stream(const Call& /*call*/) {}

@@ -10,7 +10,7 @@
 namespace ddp {
 
 // Raised with every change of Backend, BackendOptions, Call, Store, Buffer or this table.
-inline constexpr int kBackendPluginAbi = 4;
+inline constexpr int kBackendPluginAbi = 5;
 
 // Whether a backend can work in this process.
 struct ProbeResult {

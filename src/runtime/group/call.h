@@ -40,6 +40,9 @@ constexpr bool has_reduction(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
 }
 
+// Numbers from here on are of calls that the library adds to the program's.
+inline constexpr std::uint64_t kOwnCalls = std::uint64_t{1} << 61;
+
 struct Call {
   Operation operation = Operation::barrier;
   // all_reduce, reduce and broadcast work in place: both are the same memory.

@@ -38,7 +38,9 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
       progress_(std::make_shared<GroupProgress>(process_board(), description_.name, rank(), size())),
-      collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {}
+      collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {
+  if (progress_->place() != nullptr) backend_->mark_on(*process_board(), *progress_->place());
+}
 
 GroupCore::~GroupCore() {
   if (std::uncaught_exceptions() == 0) return;

@@ -125,7 +125,7 @@ void GroupRunner::compare_all(const Call& call) {
   question.input = {&own, sizeof own, DataType::u8};
   question.output = {all.data(), all.size() * sizeof own, DataType::u8};
   question.timeout = call.timeout;
-  question.sequence = call.sequence | std::uint64_t{1} << 61;
+  question.sequence = call.sequence | kOwnCalls;
   question.fingerprint = fingerprint_of(question, size_);
   backend_->run(question);
   for (int other = 0; other < size_; ++other) {

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "wire/worker_env.h"
 
@@ -80,8 +80,8 @@ void GroupProgress::take(wire::ProgressBoard& board, wire::BoardGroup& group, co
   group.size = size;
   // The end would be that of a list of ranks.
   write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
-  for (auto* number :
-       {&group.called, &group.started, &group.finished, &group.transfers_called, &group.transfers_finished}) {
+  for (auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
+                       &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
     number->store(0, kRelaxed);
   }
   for (wire::BoardCall& call : group.calls) call.sequence.store(0, kRelaxed);
@@ -97,9 +97,7 @@ void GroupProgress::called(const Call& call) {
     group_->transfers_called.fetch_add(1, kRelaxed);
     return;
   }
-  // As FNV-1a does it, a whole word at a time.
-  constexpr std::uint64_t kPrime = 0x100000001b3;
-  fingerprint_ = (std::rotl(fingerprint_, 23) ^ call.fingerprint) * kPrime;
+  fingerprint_ = base::mix(fingerprint_, call.fingerprint);
 
   wire::BoardCall& entry = group_->calls[(call.sequence - 1) % wire::kBoardCalls];
   entry.sequence.store(0, kRelaxed);

@@ -43,6 +43,9 @@ class GroupProgress {
   // A collective of the group: what it was at stays on the board after its end.
   void failed() { has_failed_ = true; }
 
+  // Null: the group has no place.
+  wire::BoardGroup* place() { return group_; }
+
  private:
   void take(wire::ProgressBoard& board, wire::BoardGroup& group, const std::string& name, int rank, int size);
 

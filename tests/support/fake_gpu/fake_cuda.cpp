@@ -1,11 +1,14 @@
 // libcuda.so.1, as far as the runtime uses it.
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <map>
+#include <set>
 #include <string>
 
 #include "support/fake_gpu/fake_gpu.h"
@@ -249,6 +252,22 @@ EXPORT int cuMemcpyAsync(unsigned long long to, unsigned long long from, std::si
 }
 EXPORT int cuMemsetD8Async(unsigned long long pointer, unsigned char value, std::size_t bytes, void* stream) {
   stream_of(stream).push([=] { std::memset(reinterpret_cast<void*>(pointer), value, bytes); });
+  return kSuccess;
+}
+EXPORT int cuMemHostRegister_v2(void* block, std::size_t, unsigned) {
+  static std::mutex mutex;
+  static std::set<void*> registered;
+  constexpr int kAlreadyRegistered = 712;
+  if (current_device < 0) return kInvalidContext;
+  const std::lock_guard lock(mutex);
+  return registered.insert(block).second ? kSuccess : kAlreadyRegistered;
+}
+EXPORT int cuMemHostGetDevicePointer_v2(unsigned long long* pointer, void* block, unsigned) {
+  *pointer = reinterpret_cast<unsigned long long>(block);
+  return kSuccess;
+}
+EXPORT int cuStreamWriteValue64_v2(void* stream, unsigned long long place, std::uint64_t value, unsigned) {
+  stream_of(stream).push([=] { reinterpret_cast<std::atomic<std::uint64_t>*>(place)->store(value); });
   return kSuccess;
 }
 EXPORT int cuGetErrorName(int status, const char** name) {

@@ -58,6 +58,9 @@ static_assert(DDP_GROUP_AT_STARTED == offsetof(BoardGroup, started));
 static_assert(DDP_GROUP_AT_FINISHED == offsetof(BoardGroup, finished));
 static_assert(DDP_GROUP_AT_TRANSFERS_CALLED == offsetof(BoardGroup, transfers_called));
 static_assert(DDP_GROUP_AT_TRANSFERS_FINISHED == offsetof(BoardGroup, transfers_finished));
+static_assert(DDP_GROUP_AT_GPU_QUEUED == offsetof(BoardGroup, gpu_queued));
+static_assert(DDP_GROUP_AT_GPU_STARTED == offsetof(BoardGroup, gpu_started));
+static_assert(DDP_GROUP_AT_GPU_FINISHED == offsetof(BoardGroup, gpu_finished));
 static_assert(DDP_GROUP_AT_CALLS == offsetof(BoardGroup, calls));
 
 static_assert(DDP_CALL_BYTES == sizeof(BoardCall));

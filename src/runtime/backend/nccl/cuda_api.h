@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -49,6 +50,13 @@ struct CudaApi {
   // Between any two kinds of memory. With ordinary host memory it may block until the copy is done.
   std::function<CudaStatus(void* to, const void* from, std::size_t bytes, CudaStreamHandle stream)> copy_async;
   std::function<CudaStatus(void* memory, std::size_t bytes, CudaStreamHandle stream)> zero_async;
+
+  // Ordinary host memory that GPUs may write from now on, until the process ends, and where they see it. It may have
+  // been mapped before.
+  std::function<CudaStatus(void* memory, std::size_t bytes, void*& seen_at)> map_host;
+  // In the stream's order, after all that it holds is visible; `place` is one that the GPU sees. Empty: this driver
+  // cannot do it.
+  std::function<CudaStatus(CudaStreamHandle stream, void* place, std::uint64_t number)> write_number;
 
   // "CUDA_ERROR_OUT_OF_MEMORY" and the like.
   std::function<std::string(CudaStatus status)> error_name;

@@ -2,6 +2,7 @@
 #include "runtime/backend/nccl/cuda_library.h"
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <mutex>
 
@@ -17,6 +18,8 @@ using Handle = void*;                // CUcontext, CUstream, CUevent
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr unsigned kHostPortable = 1;  // for every context of the process
+constexpr unsigned kHostMapped = 2;
+constexpr CudaStatus kAlreadyRegistered = 712;
 constexpr int kAttributeDeviceOrdinal = 9;
 constexpr CudaStatus kInvalidValue = 1;
 
@@ -42,6 +45,9 @@ struct Functions {
   CudaStatus (*host_free)(void* memory);
   CudaStatus (*memory_copy_async)(Address to, Address from, std::size_t bytes, Handle stream);
   CudaStatus (*memory_set_async)(Address memory, unsigned char value, std::size_t bytes, Handle stream);
+  CudaStatus (*host_register)(void* memory, std::size_t bytes, unsigned flags);
+  CudaStatus (*host_get_device_pointer)(Address* seen_at, void* memory, unsigned flags);
+  CudaStatus (*stream_write_value)(Handle stream, Address place, std::uint64_t value, unsigned flags);
   CudaStatus (*get_error_name)(CudaStatus status, const char** name);
 };
 
@@ -68,6 +74,9 @@ Functions look_up(SharedLibrary& library) {
   library.require("cuMemFreeHost", f.host_free);
   library.require("cuMemcpyAsync", f.memory_copy_async);
   library.require("cuMemsetD8Async", f.memory_set_async);
+  library.require("cuMemHostRegister_v2", f.host_register);
+  library.require("cuMemHostGetDevicePointer_v2", f.host_get_device_pointer);
+  library.find("cuStreamWriteValue64_v2", f.stream_write_value);  // since CUDA 11.7
   library.require("cuGetErrorName", f.get_error_name);
   return f;
 }
@@ -148,6 +157,19 @@ CudaApi table_of(const Functions& f) {
   api.zero_async = [f](void* memory, std::size_t bytes, CudaStreamHandle stream) {
     return f.memory_set_async(address(memory), 0, bytes, stream);
   };
+  api.map_host = [f](void* memory, std::size_t bytes, void*& seen_at) {
+    const CudaStatus status = f.host_register(memory, bytes, kHostPortable | kHostMapped);
+    if (status != kCudaSuccess && status != kAlreadyRegistered) return status;
+    Address made = 0;
+    const CudaStatus found = f.host_get_device_pointer(&made, memory, 0);
+    seen_at = reinterpret_cast<void*>(made);  // NOLINT(performance-no-int-to-ptr): CUDA's addresses are integers
+    return found;
+  };
+  if (f.stream_write_value != nullptr) {
+    api.write_number = [f](CudaStreamHandle stream, void* place, std::uint64_t number) {
+      return f.stream_write_value(stream, address(place), number, 0);
+    };
+  }
   api.error_name = [f](CudaStatus status) { return name_of(f, status); };
   return api;
 }

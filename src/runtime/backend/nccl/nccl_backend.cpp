@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "runtime/host/host_group.h"
 #include "runtime/host/peer_watch.h"
 #include "runtime/reduction/reduction.h"
+#include "wire/worker_env.h"
 
 namespace ddp {
 namespace {
@@ -188,6 +190,13 @@ void NcclBackend::run(const Call& call) {
 void NcclBackend::join_stream(const Call& call) {
   enter();
   if (NcclLane* lane = lane_of(call); lane != nullptr) lane->join_stream(call);
+}
+
+void NcclBackend::mark_on(wire::ProgressBoard& board, wire::BoardGroup& place) {
+  const char* wanted = std::getenv(wire::env::kGpuMarks);  // NOLINT(concurrency-mt-unsafe)
+  if (wanted != nullptr && std::string_view(wanted) == "0") return;
+  enter();
+  collectives_->mark_with(std::make_unique<GpuMarks>(cuda_, board, place));
 }
 
 void NcclBackend::try_out(std::chrono::milliseconds timeout) {

@@ -53,7 +53,10 @@ void NcclLane::begin(std::span<const Call* const> calls) {
     wait_for_stream_of(*call);
     for (NcclStep& step : nccl_steps(*call, rank_, size_, token_.reserve(1))) steps.push_back(step);
   }
+  const std::uint64_t last = calls.back()->sequence;
+  if (marks_) marks_->before(last, stream_.handle());
   if (!steps.empty()) communicator_->start(steps, stream_.handle(), calls.front()->timeout);
+  if (marks_) marks_->after(last, stream_.handle());
   for (const Call* call : calls) {
     const CudaEventHandle done = events_.record(stream_.handle());
     const std::lock_guard lock(mutex_);

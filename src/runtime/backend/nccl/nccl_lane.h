@@ -9,6 +9,7 @@
 #include <span>
 
 #include "runtime/backend/nccl/cuda_resources.h"
+#include "runtime/backend/nccl/gpu_marks.h"
 #include "runtime/backend/nccl/nccl_communicator.h"
 
 namespace ddp {
@@ -27,6 +28,9 @@ class NcclLane {
   NcclLane& operator=(const NcclLane&) = delete;
 
   NcclCommunicator& communicator() { return *communicator_; }
+
+  // From now on the stream says which operations it has begun and done. Nothing is unfinished.
+  void mark_with(std::unique_ptr<GpuMarks> marks) { marks_ = std::move(marks); }
 
   // Puts operations on GPU memory on the stream, as one group, after what their own streams hold now.
   void begin(std::span<const Call* const> calls);
@@ -56,6 +60,7 @@ class NcclLane {
   DeviceScratch scratch_;
   CudaStream stream_;
   const std::unique_ptr<NcclCommunicator> communicator_;
+  std::unique_ptr<GpuMarks> marks_;  // may be null
   std::mutex mutex_;
   std::map<std::uint64_t, CudaEventHandle> begun_;  // by sequence: when the operation is done
 };

@@ -139,7 +139,32 @@ TEST_CASE("a board's stamp is another one whenever the board is") {
     changes(group.finished);
     changes(group.transfers_called);
     changes(group.transfers_finished);
+    changes(group.gpu_queued);
+    changes(group.gpu_started);
+    changes(group.gpu_finished);
   }
+}
+
+TEST_CASE("what a gpu says is taken for true only if it can be") {
+  const auto board = std::make_unique<ddp::wire::ProgressBoard>();
+  board->writer = 7;
+  board->places = 1;
+  BoardGroup& group = board->groups[0];
+  group.in_use = ddp::wire::kBoardInUse;
+  group.size = 1;
+  group.called = 9;
+  const auto seen = [&](std::uint64_t queued, std::uint64_t started, std::uint64_t finished) {
+    group.gpu_queued = queued;
+    group.gpu_started = started;
+    group.gpu_finished = finished;
+    const GroupView view = read_board(*board).groups.at(0);
+    return std::array{view.gpu_queued, view.gpu_started, view.gpu_finished};
+  };
+  using Numbers = std::array<std::uint64_t, 3>;
+  CHECK(seen(9, 8, 7) == Numbers{9, 8, 7});
+  CHECK(seen(10, 8, 7) == Numbers{});
+  CHECK(seen(8, 9, 7) == Numbers{});
+  CHECK(seen(9, 8, 9) == Numbers{});
 }
 
 TEST_CASE("stacks are those of the latest request") {

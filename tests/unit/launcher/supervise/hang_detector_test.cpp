@@ -82,6 +82,24 @@ TEST_CASE("before the first steps a program may be compiled for twenty minutes")
   CHECK(stuck.last_news_after(began) == Approx(600).margin(1.1));
 }
 
+TEST_CASE("a gpu that computes before a collective has all of the time that there is") {
+  for (const bool computes : {true, false}) {
+    Job job({600s, false, HangAction::kill});
+    job.warm().call(0).call(1);
+    for (RankView& view : job.ranks) {
+      GroupView& group = view.board.groups[0];
+      group.gpu_queued = group.called;
+      group.gpu_started = computes && view.rank == 1 ? group.finished : group.called;
+      group.gpu_finished = group.finished;
+    }
+    const auto began = job.now();
+    job.passes(20min);
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+    CHECK(job.news.back().second.verdict.kind == (computes ? VerdictKind::gpu_behind : VerdictKind::transport));
+    CHECK(job.last_news_after(began) == Approx(computes ? 600 : 30).margin(1.1));
+  }
+}
+
 TEST_CASE("time in which nobody looked does not count") {
   Job job;
   job.warm().call(0).passes(3s);

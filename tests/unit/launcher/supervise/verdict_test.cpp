@@ -40,6 +40,13 @@ class Ranks {
       views[rank].calls[0].push_back(call_number(i));
     return *this;
   }
+  Ranks& gpu(int rank, std::uint64_t queued, std::uint64_t started, std::uint64_t finished) {
+    GroupView& group = views[rank].board.groups[0];
+    group.gpu_queued = queued;
+    group.gpu_started = started;
+    group.gpu_finished = finished;
+    return *this;
+  }
   Ranks& also_in(const std::string& name, int rank, int group_rank, int size, std::uint64_t called,
                  std::uint64_t finished) {
     views[rank].board.groups.push_back({name, group_rank, size, 1, called, called, finished, 0, 0});
@@ -86,6 +93,24 @@ TEST_CASE("all ranks have called and it does not go on") {
   CHECK(verdict->kind == VerdictKind::transport);
   CHECK(verdict->culprits.empty());
   CHECK(verdict->waiting == std::vector<int>{0, 1});
+}
+
+TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 9, 6).at(2, 7, 6).gpu(0, 7, 7, 6).gpu(1, 9, 6, 6).gpu(2, 7, 7, 7);
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::gpu_behind);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{0, 1, 2});
+  // All are in it.
+  CHECK(ranks.gpu(1, 9, 7, 6).verdict()->kind == VerdictKind::transport);
+  // A GPU that says nothing is not behind, nor is what has not been put on its stream.
+  CHECK(ranks.gpu(1, 0, 0, 0).verdict()->kind == VerdictKind::transport);
+  CHECK(ranks.gpu(1, 6, 6, 6).verdict()->kind == VerdictKind::transport);
+  // Nearer causes come first.
+  ranks.gpu(1, 9, 6, 6).at(2, 6, 6);
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
 }
 
 TEST_CASE("what has ended or is stopped comes before what has not been called") {

@@ -1,0 +1,42 @@
+#include "runtime/backend/nccl/gpu_marks.h"
+
+#include "runtime/group/call.h"
+
+namespace ddp {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+}  // namespace
+
+GpuMarks::GpuMarks(const CudaApi& cuda, wire::ProgressBoard& board, wire::BoardGroup& place)
+    : cuda_(cuda), place_(place) {
+  void* seen_at = nullptr;
+  if (!cuda_.write_number || cuda_.map_host(&board, sizeof board, seen_at) != kCudaSuccess) return;
+  const auto offset = reinterpret_cast<const std::byte*>(&place) - reinterpret_cast<const std::byte*>(&board);
+  seen_at_ = static_cast<std::byte*>(seen_at) + offset;
+}
+
+bool GpuMarks::marks(std::uint64_t last) const {
+  return seen_at_ != nullptr && last > 0 && last < kOwnCalls;
+}
+
+void GpuMarks::before(std::uint64_t last, CudaStreamHandle stream) {
+  if (!marks(last)) return;
+  place_.gpu_queued.store(last, kRelaxed);
+  write(offsetof(wire::BoardGroup, gpu_started), last, stream);
+}
+
+void GpuMarks::after(std::uint64_t last, CudaStreamHandle stream) {
+  if (!marks(last)) return;
+  write(offsetof(wire::BoardGroup, gpu_finished), last, stream);
+}
+
+// A stream that does not take a mark leaves the collective alone: what is wrong with it shows there.
+void GpuMarks::write(std::size_t offset, std::uint64_t number, CudaStreamHandle stream) {
+  if (cuda_.write_number(stream, seen_at_ + offset, number) == kCudaSuccess) return;
+  seen_at_ = nullptr;
+  place_.gpu_queued.store(0, kRelaxed);
+}
+
+}  // namespace ddp

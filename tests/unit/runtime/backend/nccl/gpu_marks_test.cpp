@@ -1,0 +1,121 @@
+#include "runtime/backend/nccl/gpu_marks.h"
+
+#include <catch2/catch.hpp>
+
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "runtime/group/call.h"
+#include "support/gpu_ranks.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// A board, and a stream of GPU 0.
+struct Marked {
+  CudaApi cuda = gpu_libraries()->cuda;
+  std::unique_ptr<wire::ProgressBoard> board = std::make_unique<wire::ProgressBoard>();
+  wire::BoardGroup& place = board->groups[3];
+  std::optional<CudaStream> stream;
+
+  Marked() {
+    cuda.set_device(0);
+    stream.emplace(cuda);
+  }
+  void mark(GpuMarks& marks, std::uint64_t number) {
+    marks.before(number, stream->handle());
+    marks.after(number, stream->handle());
+    CudaEvents(cuda).finish(stream->handle(), kPatience);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the stream itself writes which collectives it has begun and done") {
+  Marked on;
+  GpuMarks marks(on.cuda, *on.board, on.place);
+  marks.before(7, on.stream->handle());
+  CudaEvents(on.cuda).finish(on.stream->handle(), kPatience);
+  CHECK(on.place.gpu_queued == 7);
+  CHECK(on.place.gpu_started == 7);
+  CHECK(on.place.gpu_finished == 0);
+  marks.after(7, on.stream->handle());
+  CudaEvents(on.cuda).finish(on.stream->handle(), kPatience);
+  CHECK(on.place.gpu_finished == 7);
+  CHECK(on.place.called == 0);
+  // Another group of the process, on the same board.
+  GpuMarks others(on.cuda, *on.board, on.board->groups[4]);
+  on.mark(others, 2);
+  CHECK(on.board->groups[4].gpu_finished == 2);
+}
+
+TEST_CASE("what is no collective of the program's is not marked") {
+  Marked on;
+  GpuMarks marks(on.cuda, *on.board, on.place);
+  on.mark(marks, 0);
+  on.mark(marks, 5 | kOwnCalls);
+  CHECK(on.place.gpu_queued == 0);
+  CHECK(on.place.gpu_finished == 0);
+}
+
+TEST_CASE("a gpu that cannot see the board or a driver that cannot write marks nothing") {
+  Marked on;
+  CudaApi blind = on.cuda;
+  blind.map_host = [](void*, std::size_t, void*&) { return 801; };
+  GpuMarks not_mapped(blind, *on.board, on.place);
+  on.mark(not_mapped, 7);
+  CudaApi old = on.cuda;
+  old.write_number = nullptr;
+  GpuMarks not_written(old, *on.board, on.place);
+  on.mark(not_written, 7);
+  CHECK(on.place.gpu_queued == 0);
+  CHECK(on.place.gpu_started == 0);
+}
+
+TEST_CASE("a stream that takes no mark is not asked again and nothing is said of it") {
+  Marked on;
+  int asked = 0;
+  CudaApi failing = on.cuda;
+  failing.write_number = [&](CudaStreamHandle stream, void* place, std::uint64_t number) {
+    return ++asked > 2 ? 801 : on.cuda.write_number(stream, place, number);
+  };
+  GpuMarks marks(failing, *on.board, on.place);
+  on.mark(marks, 1);
+  CHECK(on.place.gpu_queued == 1);
+  on.mark(marks, 2);
+  on.mark(marks, 3);
+  CHECK(asked == 3);
+  CHECK(on.place.gpu_queued == 0);
+}
+
+TEST_CASE("a collective that waits for a rank is begun on the gpus of the others and not done") {
+  const auto board = std::make_unique<wire::ProgressBoard>();
+  const Libraries libraries = gpu_libraries();
+  const auto make = [&](const BackendOptions& options,
+                        const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
+    auto backend = std::make_unique<NcclBackend>(options, store, libraries);
+    backend->mark_on(*board, board->groups[static_cast<std::size_t>(options.rank)]);
+    return backend;
+  };
+  const wire::BoardGroup& place_0 = board->groups[0];
+  const auto until = [](const auto& condition) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!condition() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    CHECK(condition());
+  };
+  RankThreads(make, 2, kPatience).all_succeed([&](RankThreads::Rank& self) {
+    const GpuFloats values(self.group(), {1});
+    self.group().all_reduce(values.memory, ReduceOp::max).wait();  // #1
+    if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
+    CHECK(place_0.gpu_finished <= 1);
+    CudaStream stream(values.cuda);
+    Work work = self.group().all_reduce(values.memory, ReduceOp::max, {.stream = stream.handle()});
+    CHECK(work.wait_for(kPatience));
+    const wire::BoardGroup& own = board->groups[static_cast<std::size_t>(self.rank())];
+    CHECK(own.gpu_queued == 2);
+    CHECK(own.gpu_finished == 2);
+  });
+}
