@@ -12,7 +12,7 @@ MAX_LINES = 400
 
 # Room (longest prefix wins) -> what its files may include of ours. A room always sees itself.
 LAUNCHER = ["launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/process", "launcher/output",
-            "launcher/stacks", "launcher/supervise", "launcher/report"]
+            "launcher/stacks", "launcher/evidence", "launcher/supervise", "launcher/report"]
 ROOMS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],

@@ -94,8 +94,8 @@ inline constexpr auto kHangWindow = 2s;        // in which it is measured, where
 inline constexpr double kHangIdleWaits = 0.2;  // a second, of the first thread
 inline constexpr auto kHangConclusive = 1s;
 inline constexpr auto kHangFirstWord = 5s;
-// Stacks of all ranks: all of it; how long tools may take, and how long a signal's handler; how often the answers are
-// looked at; tools at a time.
+// Stacks of all ranks: all of it; how long tools, and NCCL and PyTorch, may take, and how long a signal's handler; how
+// often the answers are looked at; tools at a time.
 inline constexpr auto kStackTime = 5s;
 inline constexpr auto kStackToolTime = 4s;
 inline constexpr auto kStackAnswerTime = 500ms;

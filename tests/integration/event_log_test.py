@@ -36,7 +36,8 @@ UNSEEN = {
     **{("rank_at", name): "needs a worker with the runtime"
        for name in ("waits_in", "phase", "section", "section_place", "steps", "groups")},
     **{("group_at", name): "needs a worker with the runtime"
-       for name in ("name", "size", "called", "started", "finished", "calls")},
+       for name in ("name", "size", "called", "started", "finished", "gpu", "calls")},
+    **{("gpu_at", name): "needs a GPU" for name in ("queued", "started", "finished")},
     **{("call_at", name): "needs a worker with the runtime" for name in ("number", "call", "name", "place")},
     ("process", "rank"): "needs a worker that survives SIGKILL",
     ("process", "pid"): "needs a worker that survives SIGKILL",
@@ -273,7 +274,7 @@ def a_rank_that_does_not_end(folder: pathlib.Path) -> None:
 
 
 def a_job_that_hangs(folder: pathlib.Path) -> None:
-    run = Run(folder, "--hang-timeout=6", *shell("exec sleep 1000"))
+    run = Run(folder, "--hang-timeout=6", *shell("exec sleep 1000"), env={"NCCL_RAS_ADDR": "127.0.0.1:1"})
     wait_until(lambda: run.count("worker_started") == 2, "no workers")
     run.process.send_signal(signal.SIGQUIT)
     assert run.wait_for("hang")["state"] == "asked"

@@ -124,6 +124,7 @@ std::string environment_rows(const LaunchPlan& plan) {
   const auto first = worker_variables(plan, position);
   std::set<std::string> differing = {wire::env::kErrorFile};
   if (plan.store.port == 0) differing.insert(wire::env::kMasterPort);
+  if (plan.store.port == 0 && first.contains(wire::env::kNcclRasAddress)) differing.insert(wire::env::kNcclRasAddress);
   // These are a worker's own even if there is but one.
   differing.insert({wire::env::kRank, wire::env::kRoleRank});
   for (position.local_rank = 1; position.local_rank < plan.workers; ++position.local_rank) {

@@ -19,7 +19,7 @@ Json stream(const StreamPlan& plan) {
   return {{"console", plan.to_console}, {"file", plan.to_file}, {"tagged", plan.tagged}};
 }
 
-// What is known only once the job runs is null: the port that the kernel chooses, the error file.
+// What is known only once the job runs is null: the port that the kernel chooses, what follows from it, the error file.
 Json environment(const LaunchPlan& plan, int local_rank) {
   WorkerPosition position;
   position.local_rank = local_rank;
@@ -28,7 +28,10 @@ Json environment(const LaunchPlan& plan, int local_rank) {
   position.master_port = plan.store.port;
   Json variables = Json::object();
   for (const auto& [name, value] : worker_variables(plan, position)) variables[name] = value;
-  if (plan.store.port == 0) variables[wire::env::kMasterPort] = nullptr;
+  if (plan.store.port == 0) {
+    variables[wire::env::kMasterPort] = nullptr;
+    if (variables.contains(wire::env::kNcclRasAddress)) variables[wire::env::kNcclRasAddress] = nullptr;
+  }
   if (plan.log_dir != "/dev/null") variables[wire::env::kErrorFile] = nullptr;
   return variables;
 }

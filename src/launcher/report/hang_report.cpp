@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMostRanks = 18;  // with a line each, if there is nothing else to tell
 constexpr std::size_t kMostStackLines = 8;
+constexpr std::size_t kMostWitnessLines = 4;  // of each
 
 std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
@@ -127,6 +128,21 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   return lines;
 }
 
+// What others than the ranks say, or why they do not.
+std::vector<std::string> witness_lines(const std::vector<Witness>& witnesses) {
+  std::vector<std::string> lines;
+  for (const Witness& witness : witnesses) {
+    std::vector<std::string> said = witness.essence;
+    said.insert(said.end(), witness.missing.begin(), witness.missing.end());
+    for (std::size_t i = 0; i < said.size() && i < kMostWitnessLines; ++i) {
+      lines.push_back("  " + witness.name + ": " + said[i]);
+    }
+    if (said.size() > kMostWitnessLines) lines.back() = "  " + witness.name + ": … (all of it is in the dump)";
+    if (said.empty()) lines.push_back("  " + witness.name + ": no errors, no warnings (all of it is in the dump)");
+  }
+  return lines;
+}
+
 // What can be said of programs whose collectives are not known, and why it is no more.
 std::vector<std::string> evidence_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::silent && news.verdict.kind != VerdictKind::behind) return {};
@@ -231,7 +247,8 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
                                         : hang_headline(news.verdict) + ", for " + base::human_duration(news.age)};
   const std::vector<std::string> difference = difference_lines(news.verdict);
   lines.insert(lines.end(), difference.begin(), difference.end());
-  const std::vector<std::string> stacks = stack_lines(news.stacks);
+  std::vector<std::string> stacks = stack_lines(news.evidence.stacks);
+  for (const std::string& line : witness_lines(news.evidence.witnesses)) stacks.push_back(line);
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits first, then, when it is over, everybody.
   std::size_t told = 0;

@@ -85,8 +85,12 @@ Json stall_json(const HangNews& news) {
   json["ends_job"] = news.ends_job;
   json["ranks"] = Json::array();
   for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
-  if (!news.stacks.empty()) json["stacks"] = Json::array();
-  for (const RankStacks& rank : news.stacks) json["stacks"].push_back(describe_stacks(rank));
+  if (!news.evidence.stacks.empty()) json["stacks"] = Json::array();
+  for (const RankStacks& rank : news.evidence.stacks) json["stacks"].push_back(describe_stacks(rank));
+  if (!news.evidence.witnesses.empty()) json["witnesses"] = Json::array();
+  for (const Witness& witness : news.evidence.witnesses) {
+    json["witnesses"].push_back({{"name", witness.name}, {"text", witness.text}, {"missing", witness.missing}});
+  }
   if (news.kind == HangNews::Kind::asked) json["stragglers"] = stragglers_json(news.stragglers);
   return json;
 }

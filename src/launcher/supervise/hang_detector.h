@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "launcher/evidence/evidence_taker.h"
 #include "launcher/plan/launch_plan.h"
-#include "launcher/stacks/stack_text.h"
 #include "launcher/supervise/straggler_table.h"
 #include "launcher/supervise/verdict.h"
 
@@ -43,8 +43,8 @@ struct HangNews {
   std::string why_limit;  // "20 times the longest pause so far"
   bool ends_job = false;  // else nothing but words will follow
   std::vector<RankEvidence> ranks;
-  std::vector<RankStacks> stacks;  // where they were taken
-  StragglerReport stragglers;      // of `asked`
+  Evidence evidence;           // where it was taken
+  StragglerReport stragglers;  // of `asked`
 };
 
 class HangDetector {

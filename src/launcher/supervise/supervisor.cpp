@@ -7,7 +7,7 @@
 
 #include "base/exit_code.h"
 #include "base/limits.h"
-#include "launcher/stacks/stack_taker.h"
+#include "launcher/evidence/evidence_taker.h"
 
 namespace ddp::launcher {
 namespace {
@@ -20,7 +20,7 @@ class Supervisor {
                 parts.plan.ending_signals},
                Clock::now()),
         hangs_(parts.plan.hang),
-        stacks_(parts.loop, parts.processes) {}
+        taker_(parts.loop, parts.processes) {}
 
   JobOutcome run() {
     parts_.inbox = [this](const Event& event) {
@@ -103,40 +103,45 @@ class Supervisor {
   }
 
   void tell_state() {
-    if (waiting_for_stacks_) return;
+    if (waiting_for_evidence_) return;
     HangNews news = hangs_.describe(look_at_all(LookDepth::all));
     news.stragglers = stragglers_.report();
-    take_stacks(news);
+    take_evidence(news);
   }
 
-  // What ends the job, or is half way there, is told with stacks: they are gone when the processes are.
+  // What ends the job, or is half way there, is told with stacks and all: they are gone when the processes are.
   void consider(const HangNews& news) {
     using Kind = HangNews::Kind;
-    if (news.kind == Kind::goes_on) taken_.clear();
-    const bool wants_stacks = (news.kind == Kind::half_over || news.kind == Kind::hung) &&
-                              news.verdict.kind != VerdictKind::stopped && parts_.plan.hang.action != HangAction::warn;
-    if (!wants_stacks) return step(news);
-    if (waiting_for_stacks_) {
-      waiting_for_stacks_ = news;  // what was to be told is told with this
+    if (news.kind == Kind::goes_on) taken_ = {};
+    const bool wants_evidence = (news.kind == Kind::half_over || news.kind == Kind::hung) &&
+                                news.verdict.kind != VerdictKind::stopped &&
+                                parts_.plan.hang.action != HangAction::warn;
+    if (!wants_evidence) return step(news);
+    if (waiting_for_evidence_) {
+      waiting_for_evidence_ = news;  // what was to be told is told with this
       return;
     }
-    if (taken_.empty()) return take_stacks(news);
-    // Those of half the time are those of now: nothing has gone on.
+    if (taken_.empty()) return take_evidence(news);
+    // That of half the time is that of now: nothing has gone on.
     HangNews told = news;
-    told.stacks = taken_;
+    told.evidence = taken_;
     step(told);
   }
 
-  void take_stacks(const HangNews& news) {
-    waiting_for_stacks_ = news;
+  void take_evidence(const HangNews& news) {
+    waiting_for_evidence_ = news;
     std::vector<StackTarget> targets;
-    for (int i = 0; i < parts_.plan.workers; ++i) targets.push_back({parts_.assignment.first_rank + i, i});
-    stacks_.take(targets, [this](std::vector<RankStacks> stacks) {
-      HangNews told = std::move(*waiting_for_stacks_);
-      waiting_for_stacks_.reset();
-      told.stacks = std::move(stacks);
+    std::vector<int> ranks;
+    for (int i = 0; i < parts_.plan.workers; ++i) {
+      ranks.push_back(parts_.assignment.first_rank + i);
+      targets.push_back({ranks.back(), i});
+    }
+    taker_.take(targets, questions_for(environment_, ranks), [this](Evidence evidence) {
+      HangNews told = std::move(*waiting_for_evidence_);
+      waiting_for_evidence_.reset();
+      told.evidence = std::move(evidence);
       hangs_.looked_into();
-      if (told.kind != HangNews::Kind::asked) taken_ = told.stacks;
+      if (told.kind != HangNews::Kind::asked) taken_ = told.evidence;
       step(told);
     });
   }
@@ -145,6 +150,7 @@ class Supervisor {
     const WorkerSpec spec = make_worker_spec(
         parts_.plan, parts_.assignment,
         {local_rank, parts_.directory.file(local_rank, "error.json"), parts_.assignment.attempt, parts_.last_failure});
+    environment_ = spec.environment;
     const auto& file = [&](const char* name) { return parts_.directory.file(local_rank, name); };
     const auto streams = parts_.output.open(
         {local_rank, parts_.assignment.first_rank + local_rank},
@@ -196,9 +202,10 @@ class Supervisor {
   HangDetector hangs_;
   std::vector<RankView> ranks_;  // as they were seen last
   StragglerTable stragglers_;
-  StackTaker stacks_;
-  std::optional<HangNews> waiting_for_stacks_;  // to be told with them
-  std::vector<RankStacks> taken_;               // of the stall that there is
+  EvidenceTaker taker_;
+  std::vector<std::string> environment_;          // of a worker
+  std::optional<HangNews> waiting_for_evidence_;  // to be told with it
+  Evidence taken_;                                // of the stall that there is
   Clock::time_point looked_at_;
   std::unique_ptr<net::Watch> look_;
   std::uint64_t bytes_seen_ = 0;

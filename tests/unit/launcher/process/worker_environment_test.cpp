@@ -2,10 +2,12 @@
 // those that are listed here. `torchrun` is what torchrun of PyTorch 2.12 gives; `ours` is where we differ on purpose.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <functional>
 #include <map>
 
+#include "launcher/plan/host_facts.h"
 #include "launcher/process/worker_spec.h"
 #include "support/situation.h"
 
@@ -87,6 +89,9 @@ Variables given(const OptionSet& set, const LaunchPlan& plan, int local_rank) {
     variables.emplace(line.substr(0, equals), line.substr(equals + 1));
   }
   CHECK(variables.erase("PATH") == 1);
+  // Ours, where there are GPUs: it has a test of its own.
+  const bool has_gpus = std::any_of(plan.devices.begin(), plan.devices.end(), [](const auto& gpu) { return gpu; });
+  CHECK(variables.erase("NCCL_RAS_ADDR") == (has_gpus ? 1 : 0));
   return variables;
 }
 
@@ -316,4 +321,23 @@ TEST_CASE("for each option of torchrun each worker has torchrun's environment") 
 
 TEST_CASE("for GPUs and inherited variables each worker has torchrun's environment but where that is said") {
   for (const OptionSet& set : device_and_inheritance_sets()) check(set);
+}
+
+TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
+  const auto address = [](const std::function<void(Situation&)>& change, std::uint16_t port = 29500) {
+    Situation situation;
+    change(situation);
+    NodeAssignment assignment;
+    assignment.master_addr = "127.0.0.1";
+    assignment.master_port = port;
+    const WorkerSpec spec = make_worker_spec(situation.plan(), assignment, {});
+    return find_variable(spec.environment, "NCCL_RAS_ADDR").value_or("");
+  };
+  const auto nothing = [](Situation&) {};
+  CHECK_THAT(address(nothing), Catch::Matches(R"(127(\.[1-9][0-9]*){3}:28028)"));
+  CHECK(address(nothing) == address(nothing));
+  CHECK(address(nothing) != address(nothing, 29501));
+  CHECK(address([](Situation& s) { s.facts.random_id = "another"; }) != address(nothing));
+  CHECK(address([](Situation& s) { s.without_gpus().options.nproc_per_node = "2"; }).empty());
+  CHECK(address([](Situation& s) { inherit(s, "NCCL_RAS_ADDR=localhost:1"); }) == "localhost:1");
 }

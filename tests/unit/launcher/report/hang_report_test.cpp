@@ -151,9 +151,9 @@ TEST_CASE("ranks of which little is known are told as they are") {
 
 TEST_CASE("stacks are told with those that have none and why") {
   HangNews news = stall(HangNews::Kind::hung);
-  news.stacks = {{0, "signal handler", {{1, "train", {"wait (libddp.so)", "main (train)"}}}, {}},
-                 {1, "signal handler", {{2, "train", {"load (data.py:8)", "main (train)"}}}, {}},
-                 {2, "", {}, {"gdb: not found in PATH"}}};
+  news.evidence.stacks = {{0, "signal handler", {{1, "train", {"wait (libddp.so)", "main (train)"}}}, {}},
+                          {1, "signal handler", {{2, "train", {"load (data.py:8)", "main (train)"}}}, {}},
+                          {2, "", {}, {"gdb: not found in PATH"}}};
   const auto lines = hang_report(news, 0);
   const auto has = [&](const std::string& text) {
     return std::any_of(lines.begin(), lines.end(),
@@ -162,6 +162,45 @@ TEST_CASE("stacks are told with those that have none and why") {
   CHECK(has("rank 1: load"));
   CHECK(has("rank 0: wait"));
   CHECK(has("no stack of rank 2: gdb: not found in PATH"));
+}
+
+TEST_CASE("what others than the ranks say is told in a few lines") {
+  HangNews news = stall(HangNews::Kind::half_over);
+  const auto lines_of = [&] {
+    std::vector<std::string> lines = hang_report(news, 0);
+    std::erase_if(lines, [](const std::string& line) { return line.find("NCCL RAS") == std::string::npos; });
+    return lines;
+  };
+  news.evidence.witnesses = {{"NCCL RAS", "…", {"one", "two"}, {"it was cut"}}};
+  CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: one", "  NCCL RAS: two", "  NCCL RAS: it was cut"});
+  news.evidence.witnesses[0].essence = {"one", "two", "three", "four"};
+  CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: one", "  NCCL RAS: two", "  NCCL RAS: three",
+                                               "  NCCL RAS: … (all of it is in the dump)"});
+  news.evidence.witnesses[0] = {"NCCL RAS", "all is well", {}, {}};
+  CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: no errors, no warnings (all of it is in the dump)"});
+}
+
+TEST_CASE("a rank's gpu is told where it says how far it is") {
+  HangNews news = stall(HangNews::Kind::hung);
+  news.verdict.kind = VerdictKind::gpu_behind;
+  const auto has = [&](const std::string& text) {
+    for (const std::string& line : hang_report(news, 0)) {
+      if (line.find(text) != std::string::npos) return true;
+    }
+    return false;
+  };
+  CHECK(has("the GPU of rank 1 has not begun all_reduce"));
+  CHECK_FALSE(has("its GPU"));
+  for (RankEvidence& rank : news.ranks) rank.view.board.groups[0].gpu_queued = 7;
+  CHECK(has("its GPU has not begun #7"));
+  news.ranks[0].view.board.groups[0].gpu_started = 7;
+  CHECK(
+      has("rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; its GPU is at "
+          "#7; sleeping"));
+  news.ranks[0].view.board.groups[0].gpu_finished = 7;
+  CHECK(has("its GPU is done with #7"));
+  news.ranks[0].view.board.steps = 3;
+  CHECK(has("rank 0 (pid 4000): training, 3 steps done; waits"));
 }
 
 TEST_CASE("who asks is told what all ranks are at") {
