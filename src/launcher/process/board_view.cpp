@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "wire/call_names.h"
 
 namespace ddp::launcher {
@@ -58,6 +59,13 @@ void read_worker(const wire::BoardWorker& worker, BoardView& view) {
   }
 }
 
+// Before its first steps are done a rank may compile, allocate, and connect.
+bool is_at_first_step(const BoardView& view) {
+  const bool has_worked = std::any_of(view.groups.begin(), view.groups.end(),
+                                      [](const GroupView& group) { return group.finished >= limits::kHangWarmCalls; });
+  return view.phase == "training" && view.steps == 0 && !has_worked;
+}
+
 }  // namespace
 
 std::string describe(const CallView& call) {
@@ -95,6 +103,7 @@ BoardView read_board(const wire::ProgressBoard& board) {
     seen.gpu_started = gpu_started;
     seen.gpu_finished = gpu_finished;
   }
+  if (is_at_first_step(view)) view.phase = "first step";
   return view;
 }
 

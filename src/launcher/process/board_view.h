@@ -44,9 +44,9 @@ struct GroupView {
 };
 
 struct BoardView {
-  bool is_written = false;  // the worker has the runtime, or another writer
-  int writer = 0;           // the pid that it gives itself: for reading only
-  std::string phase;
+  bool is_written = false;        // the worker has the runtime, or another writer
+  int writer = 0;                 // the pid that it gives itself: for reading only
+  std::string phase;              // of wire::kPhaseNames, or "first step": training before it has shown any
   std::string section;            // what the program says of the phase; may be empty
   std::string section_place;      // "train.cpp:171"; may be empty
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds

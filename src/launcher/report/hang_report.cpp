@@ -143,6 +143,22 @@ std::vector<std::string> witness_lines(const std::vector<Witness>& witnesses) {
   return lines;
 }
 
+// Whatever moves data between ranks that all have called.
+std::vector<std::string> hint_lines(const HangNews& news) {
+  if (news.verdict.kind != VerdictKind::transport) return {};
+  const bool on_gpus = std::any_of(news.ranks.begin(), news.ranks.end(), [&](const RankEvidence& rank) {
+    return !gpu_text(rank.view, news.verdict).empty();
+  });
+  if (!on_gpus) {
+    return {
+        "  try: GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME=<the interface that reaches the other machines>; GPUs: "
+        "NCCL_P2P_DISABLE=1; NCCL_DEBUG=INFO"};
+  }
+  return {
+      "  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU keeps GPUs from each other's memory; turn them off, "
+      "or iommu=pt. NCCL_DEBUG=INFO says what NCCL does"};
+}
+
 // What can be said of programs whose collectives are not known, and why it is no more.
 std::vector<std::string> evidence_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::silent && news.verdict.kind != VerdictKind::behind) return {};
@@ -263,7 +279,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
     }
   }
   if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "rank") + " more");
-  for (const std::string& line : evidence_lines(news)) lines.push_back(line);
+  for (const auto& more : {hint_lines(news), evidence_lines(news)}) lines.insert(lines.end(), more.begin(), more.end());
   lines.insert(lines.end(), stacks.begin(), stacks.end());
   if (news.kind == Kind::asked) {
     const std::vector<std::string> stragglers = straggler_table_lines(news.stragglers);

@@ -167,6 +167,26 @@ TEST_CASE("what a gpu says is taken for true only if it can be") {
   CHECK(seen(9, 8, 9) == Numbers{});
 }
 
+TEST_CASE("training is the first step until some are done") {
+  const auto board = std::make_unique<ddp::wire::ProgressBoard>();
+  board->writer = 7;
+  board->worker.phase = 4;
+  CHECK(read_board(*board).phase == "first step");
+  board->worker.steps = 1;
+  CHECK(read_board(*board).phase == "training");
+  // Programs that synchronise by themselves count no steps.
+  board->worker.steps = 0;
+  board->places = 1;
+  board->groups[0].in_use = ddp::wire::kBoardInUse;
+  board->groups[0].size = 1;
+  board->groups[0].finished = 7;
+  CHECK(read_board(*board).phase == "first step");
+  board->groups[0].finished = 8;
+  CHECK(read_board(*board).phase == "training");
+  board->worker.phase = 6;
+  CHECK(read_board(*board).phase == "checkpoint");
+}
+
 TEST_CASE("stacks are those of the latest request") {
   const auto board = std::make_unique<ddp::wire::ProgressBoard>();
   CHECK(read_stacks(*board).empty());

@@ -203,6 +203,21 @@ TEST_CASE("a rank's gpu is told where it says how far it is") {
   CHECK(has("rank 0 (pid 4000): training, 3 steps done; waits"));
 }
 
+TEST_CASE("where all ranks have called what to try is told") {
+  HangNews news = stall(HangNews::Kind::stalled);
+  const auto has = [&](const std::string& text) {
+    for (const std::string& line : hang_report(news, 0)) {
+      if (line.find(text) != std::string::npos) return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(has("  try"));
+  news.verdict.kind = VerdictKind::transport;
+  CHECK(has("  try: GLOO_SOCKET_IFNAME"));
+  news.ranks[0].view.board.groups[0].gpu_queued = 7;
+  CHECK(has("  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU"));
+}
+
 TEST_CASE("who asks is told what all ranks are at") {
   HangNews news = stall(HangNews::Kind::asked);
   CHECK(hang_report(news, 0).front() == hang_headline(news.verdict) + ", for 12.0 s");
