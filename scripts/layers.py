@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_LINES = 400
 
 # Room (longest prefix wins) -> what its files may include of ours. A room always sees itself.
-LAUNCHER = ["launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/process", "launcher/output",
+LAUNCHER = ["launcher/cluster", "launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/nodes", "launcher/process", "launcher/output",
             "launcher/stacks", "launcher/evidence", "launcher/supervise", "launcher/report"]
 ROOMS = {
     "base": ["ddp/error.h", "ddp/version.h"],
@@ -39,7 +39,7 @@ THIRD_PARTIES = {
     "sodium": ["store/store_token.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe_json.cpp",
                   "launcher/supervise/error_record.cpp", "launcher/stacks/stack_text.cpp", "launcher/report/job_json.cpp",
-                  "launcher/report/stall_json.h",
+                  "launcher/report/stall_json.h", "wire/control_message.cpp",
                   "launcher/store_command/inspection_json.cpp", "runtime/error_file.cpp",
                   "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
@@ -53,6 +53,11 @@ THIRD_PARTIES = {
 
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
+    "launcher/nodes/nodes.cpp": "integration/nodes_test.py",
+    "launcher/nodes/node_hello.cpp": "integration/nodes_test.py",
+    "launcher/nodes/next_attempt.cpp": "unit/launcher/supervise/restart_policy_test.cpp",
+    "launcher/supervise/attempt.cpp": "integration/launch_test.cpp",
+    "launcher/supervise/node_job.cpp": "integration/nodes_test.py",
     "main.cpp": "integration/launch_test.cpp",
     "runtime/backend/nccl/nccl_memory.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "base/check.cpp": "it aborts; every DDP_CHECK runs it",
@@ -67,6 +72,7 @@ TESTED_ELSEWHERE = {
     "launcher/supervise/job.cpp": "integration/launch_test.cpp",
     "launcher/supervise/supervisor.cpp": "integration/launch_test.cpp",
     "store/served_client.cpp": "unit/store/store_server_test.cpp",
+    "store/rank_search.cpp": "unit/store/store_server_test.cpp",
     "store/store_ranks.cpp": "unit/store/store_requests_test.cpp",
     "store/table_store.cpp": "unit/store/store_contract_test.cpp",
     "runtime/group/bootstrap.cpp": "integration/train_test.cpp",

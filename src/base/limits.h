@@ -101,7 +101,18 @@ inline constexpr auto kStackToolTime = 4s;
 inline constexpr auto kStackAnswerTime = 500ms;
 inline constexpr auto kStackPoll = 5ms;
 inline constexpr int kStackTools = 16;
-inline constexpr auto kRestartDelay = 250ms;  // doubled by each attempt in a row that made no progress …
+// Jobs on several nodes: how often launchers say that they live, and after how long without it one is lost; when, and
+// then how often, those that wait are told who is missing; how long the hub stays for others to hear that the job is
+// over.
+inline constexpr auto kNodeBeat = 1s;
+inline constexpr auto kDefaultNodeTimeout = 10s;
+inline constexpr auto kNodeFirstWord = 3s;
+inline constexpr auto kNodeNextWord = 30s;
+inline constexpr auto kNodeGoodbye = 3s;
+inline constexpr auto kDefaultJoinTimeout = 10min;
+inline constexpr auto kDefaultLastCall = 30s;
+inline constexpr auto kNodeConnectPause = 500ms;  // between two tries to reach the hub
+inline constexpr auto kRestartDelay = 250ms;      // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;
 inline constexpr auto kProgressTime = 10s;  // … which is one that failed within this
 inline constexpr int kAttemptsWithoutProgress = 6;

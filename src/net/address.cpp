@@ -26,10 +26,10 @@ std::optional<Endpoint> endpoint_by(int (*ask)(int, sockaddr*, socklen_t*), int 
   return to_endpoint(address);
 }
 
-// Yes also if that cannot be found out: less is granted to this machine's unknown users than to others.
-bool is_of_an_interface(const IpAddress& address) {
+// The name of the one that has it; "": none. Nothing: that cannot be found out.
+std::optional<std::string> find_interface(const IpAddress& address) {
   ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0) return true;
+  if (::getifaddrs(&first) != 0) return std::nullopt;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
   for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
     if (each->ifa_addr == nullptr) continue;
@@ -37,9 +37,9 @@ bool is_of_an_interface(const IpAddress& address) {
     const bool v6 = each->ifa_addr->sa_family == AF_INET6;
     if (!v6 && each->ifa_addr->sa_family != AF_INET) continue;
     std::memcpy(&copy, each->ifa_addr, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
-    if (const auto endpoint = to_endpoint(copy); endpoint && endpoint->address == address) return true;
+    if (const auto endpoint = to_endpoint(copy); endpoint && endpoint->address == address) return each->ifa_name;
   }
-  return false;
+  return "";
 }
 
 // 0, or the error of binding a socket to it, which takes no privilege.
@@ -122,7 +122,12 @@ bool is_own_address(const IpAddress& address) {
   if (address.is_loopback()) return true;
   const int error = bind_to(address);
   if (error == EADDRNOTAVAIL) return false;
-  return (error == 0 && binding_tells(address.is_v6)) || is_of_an_interface(address);
+  // Yes also if that cannot be found out: less is granted to this machine's unknown users than to others.
+  return (error == 0 && binding_tells(address.is_v6)) || find_interface(address) != "";
+}
+
+std::string interface_of(const IpAddress& address) {
+  return find_interface(address).value_or("");
 }
 
 std::optional<IpAddress> own_address_towards(const std::string& host) {

@@ -43,6 +43,9 @@ std::optional<Endpoint> own_endpoint(int fd);
 // want of descriptors. Some microseconds.
 bool is_own_address(const IpAddress& address);
 
+// The name of the interface that has this address: "eth0". Empty: none, or it cannot be found out.
+std::string interface_of(const IpAddress& address);
+
 // The address under which this machine is seen by `host` (a name or an address), as the routes say; nothing is sent.
 // Nothing if there is no way to it.
 std::optional<IpAddress> own_address_towards(const std::string& host);

@@ -38,6 +38,7 @@ Admission decide_elsewhere(const AdmissionPolicy& policy, const PeerFacts& peer)
     return {Verdict::authenticate,
             "it comes from a machine of which no launcher has proved to know the token of --auth-token-file"};
   }
+  if (policy.open_to_machines) return {Verdict::admit, ""};
   return refuse(
       "it comes from another machine, and the store has no token; start it with --auth-token-file, or with "
       "--store-open to let everybody in");
@@ -55,6 +56,11 @@ std::optional<std::string> admission_warning(const AdmissionPolicy& policy, cons
     return "--store-open: whoever reaches " + address +
            " can read and change what the workers agree on, and so take "
            "over the job";
+  }
+  if (policy.open_to_machines && !policy.has_token) {
+    return "whoever reaches " + address +
+           " from another machine can read and change what the workers agree on: the job has no token "
+           "(--auth-token-file)";
   }
   if (tells_owners(policy)) return std::nullopt;
   return "the kernel does not tell here whose process connects to " + address + " (" +

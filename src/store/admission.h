@@ -15,6 +15,7 @@ struct AdmissionPolicy {
   std::optional<uid_t> unknown_uid;  // net::uid_of_unknown_users(): an owner that may be anybody
   bool tells_owners = true;          // whether net::PeerLookup has a source
   bool has_token = false;            // peers of other machines can authenticate
+  bool open_to_machines = false;     // without a token, a job on several nodes: to whoever comes from another machine
 };
 
 struct PeerFacts {

@@ -15,10 +15,14 @@ bool is_for_strangers(const wire::StoreRequest& request) {
   return asks_for_extensions || std::ranges::find(kOps, request.op) != kOps.end();
 }
 
-Gatekeeper::Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator)
+Gatekeeper::Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator, bool open_to_machines)
     : authenticator_(std::move(authenticator)),
-      policy_{open, ::geteuid(), net::uid_of_unknown_users(), lookup_.source() != net::PeerLookup::Source::none,
-              authenticator_ != nullptr} {}
+      policy_{open,
+              ::geteuid(),
+              net::uid_of_unknown_users(),
+              lookup_.source() != net::PeerLookup::Source::none,
+              authenticator_ != nullptr,
+              open_to_machines} {}
 
 Admission Gatekeeper::decide(int fd, const net::IpAddress& peer) {
   PeerFacts facts;

@@ -24,8 +24,9 @@ bool is_for_strangers(const wire::StoreRequest& request);
 // Not thread-safe.
 class Gatekeeper {
  public:
-  // `open`: everybody is let in. Without an authenticator nobody can prove anything.
-  Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator);
+  // `open`: everybody is let in; `open_to_machines`: see AdmissionPolicy. Without an authenticator nobody can prove
+  // anything.
+  Gatekeeper(bool open, std::shared_ptr<const Authenticator> authenticator, bool open_to_machines = false);
 
   // Whether the peer of the connected socket `fd` is let in now.
   Admission decide(int fd, const net::IpAddress& peer);

@@ -45,6 +45,8 @@ class ServedClient {
   std::size_t counted_bytes = 0;
   std::uint32_t interest = 0;
   bool looked_for_rank = false;
+  bool is_launcher = false;  // it has said CONTROL
+  bool is_to_close = false;  // when its replies have left
 
  private:
   const ConnectionId id_;

@@ -1,9 +1,18 @@
 #include "store/server_poll.h"
 
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace ddp::store {
+
+std::size_t descriptors_for_clients() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return limits::kStoreConnections;
+  return static_cast<std::size_t>(limit.rlim_cur - std::min<rlim_t>(limit.rlim_cur / 2, limits::kStoreSparedFiles));
+}
 
 bool ServerPoll::open(std::uint64_t timer) {
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));

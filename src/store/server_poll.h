@@ -13,6 +13,9 @@
 
 namespace ddp::store {
 
+// Descriptors that clients may take: some are left for whoever runs the server.
+std::size_t descriptors_for_clients();
+
 // Not thread-safe. The descriptors stay the caller's; closing one ends its being watched.
 class ServerPoll {
  public:

@@ -5,8 +5,6 @@
 #include "store/store_server.h"
 
 #include <sched.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -15,9 +13,11 @@
 #include <unordered_map>
 
 #include "base/limits.h"
+#include "base/random.h"
 #include "net/address.h"
 #include "net/listener.h"
 #include "store/gatekeeper.h"
+#include "store/rank_search.h"
 #include "store/served_client.h"
 #include "store/server_poll.h"
 #include "store/store_report_builder.h"
@@ -33,28 +33,12 @@ constexpr ConnectionId kListener = 0;
 constexpr ConnectionId kTimer = 1;
 constexpr ConnectionId kFirstClient = 2;
 
-std::uint64_t random_id() {
-  std::uint64_t id = 0;
-  // 0 has a meaning of its own; without random numbers the clock will do.
-  if (::getrandom(&id, sizeof id, 0) != sizeof id || id == 0) {
-    id = static_cast<std::uint64_t>(TimePoint::clock::now().time_since_epoch().count()) | 1;
-  }
-  return id;
-}
-
-// Descriptors that clients may take: some are left for whoever runs the server.
-std::size_t descriptors_for_clients() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return limits::kStoreConnections;
-  return static_cast<std::size_t>(limit.rlim_cur - std::min<rlim_t>(limit.rlim_cur / 2, limits::kStoreSparedFiles));
-}
-
 class Server : public StoreServer {
  public:
   explicit Server(StoreServerOptions options)
       : options_(std::move(options)),
-        gatekeeper_(options_.open, options_.authenticator),
-        table_(options_.limits, random_id()),
+        gatekeeper_(options_.open, options_.authenticator, options_.open_to_machines),
+        table_(options_.limits, base::random64() | 1),
         most_clients_(std::min(options_.limits.connections, descriptors_for_clients())) {}
 
   base::Result<std::uint16_t> open(const std::string& address, std::uint16_t port) {
@@ -69,6 +53,7 @@ class Server : public StoreServer {
   }
 
   std::uint16_t port() const override { return end_.port; }
+  std::string address() const override { return end_.address.text(); }
   std::optional<std::string> warning() const override { return gatekeeper_.warning(end_.text()); }
   int fd() const override { return poll_.fd(); }
 
@@ -89,6 +74,26 @@ class Server : public StoreServer {
   void add_client(UniqueFd socket, const std::string& name) override {
     now_ = TimePoint::clock::now();
     add(std::move(socket), name, options_.limits.of_requests());
+  }
+
+  void send_control(ConnectionId to, std::string_view message) override {
+    deliver_text(to, message);
+    send_replies();
+  }
+
+  void close_control(ConnectionId to) override {
+    if (ServedClient* session = find(to)) session->is_to_close = true;
+    dirty_.push_back(to);
+    send_replies();
+  }
+
+  void forget_all() override {
+    std::vector<ConnectionId> clients;
+    for (const auto& [id, session] : sessions_) {
+      if (!session->is_launcher && !strangers_.contains(id)) clients.push_back(id);
+    }
+    for (const ConnectionId id : clients) drop(id);
+    table_ = StoreTable(options_.limits, base::random64() | 1);
   }
 
   wire::StoreReport report() const override {
@@ -162,11 +167,9 @@ class Server : public StoreServer {
     poll_.ignore(listener_.get());
     paused_ = true;
     poll_.set_timer(limits::kStoreAcceptPause);
-    if (!told_of_pause_) {
-      const bool no_files = error == EMFILE || error == ENFILE;
-      reject("new clients", no_files ? "out of file descriptors (ulimit -n)" : std::strerror(error));
-    }
-    told_of_pause_ = true;
+    if (std::exchange(told_of_pause_, true)) return;
+    const bool is_full = error == EMFILE || error == ENFILE;
+    reject("new clients", is_full ? "out of file descriptors (ulimit -n)" : std::strerror(error));
   }
 
   void tick() {
@@ -230,12 +233,11 @@ class Server : public StoreServer {
     if (request.op == wire::StoreOp::auth_hello || request.op == wire::StoreOp::auth_proof) {
       return authenticate(from, request);
     }
+    if (request.op == wire::StoreOp::control) return hear_launcher(from, request.values.front());
     if (request.op == wire::StoreOp::explain) look_for_ranks();
     if (request.op == wire::StoreOp::inspect) {
       look_for_ranks();
-      std::string answer;
-      wire::put_bytes(answer, encode(report()));
-      return deliver(from, answer);
+      return deliver_text(from, encode(report()));
     }
     const StoreOutcome outcome = table_.apply(from, request, now_);
     if (outcome.given_up) tell_of(*outcome.given_up, *find(from), "gave up waiting");
@@ -245,6 +247,12 @@ class Server : public StoreServer {
     }
     for (const StoreReply& reply : outcome.replies) deliver(reply.to, reply.bytes);
     if (outcome.violation) expel(from, outcome.violation->reason);
+  }
+
+  void hear_launcher(ConnectionId from, const std::string& message) {
+    if (!options_.on_control) return expel(from, "it is a launcher, and this is no store of a job on several nodes");
+    find(from)->is_launcher = true;
+    options_.on_control(from, find(from)->peer(), message);
   }
 
   // A stranger may be one no longer, because a launcher of its node has proved the token. Expels the others.
@@ -273,6 +281,12 @@ class Server : public StoreServer {
     deliver(from, answer.value());
   }
 
+  void deliver_text(ConnectionId to, std::string_view text) {
+    std::string bytes;
+    wire::put_bytes(bytes, text);
+    deliver(to, bytes);
+  }
+
   void deliver(ConnectionId to, std::string_view bytes) {
     ServedClient* session = find(to);
     if (session == nullptr) return;
@@ -290,7 +304,7 @@ class Server : public StoreServer {
     for (const ConnectionId id : std::exchange(dirty_, {})) {
       ServedClient* session = find(id);
       if (session == nullptr) continue;
-      if (!session->flush()) {
+      if (!session->flush() || (session->is_to_close && session->unsent() == 0)) {
         drop(id);
         continue;
       }
@@ -307,8 +321,8 @@ class Server : public StoreServer {
   }
 
   void count_held(ServedClient& session) {
-    held_bytes_ += session.held_bytes() - session.counted_bytes;
-    session.counted_bytes = session.held_bytes();
+    const std::size_t now = session.held_bytes();
+    held_bytes_ += now - std::exchange(session.counted_bytes, now);
   }
 
   void enforce_budget() {
@@ -336,18 +350,7 @@ class Server : public StoreServer {
 
   // Of those that have not told it.
   void look_for_ranks() {
-    if (!options_.ranked_sockets) return;
-    std::unordered_map<std::uint64_t, ConnectionId> unknown;
-    for (const auto& [id, session] : sessions_) {
-      if (std::exchange(session->looked_for_rank, true) || table_.ranks().find(id) != nullptr) continue;
-      if (const auto socket = gatekeeper_.socket_of_peer(session->fd())) unknown.emplace(*socket, id);
-    }
-    if (unknown.empty()) return;
-    for (RankedSocket& socket : options_.ranked_sockets()) {
-      // A socket that several hold, as after a fork, is the first one's.
-      const auto client = unknown.extract(socket.inode);
-      if (client) table_.introduce(client.mapped(), std::move(socket.rank));
-    }
+    if (options_.ranked_sockets) introduce_ranks(sessions_, gatekeeper_, options_.ranked_sockets, table_);
   }
 
   void expel(ConnectionId id, const std::string& reason) {
@@ -356,13 +359,13 @@ class Server : public StoreServer {
   }
 
   void drop(ConnectionId id) {
-    const auto found = sessions_.find(id);
-    if (found == sessions_.end()) return;
-    held_bytes_ -= found->second->counted_bytes;
-    sessions_.erase(found);
+    const auto gone = sessions_.extract(id);
+    if (gone.empty()) return;
+    held_bytes_ -= gone.mapped()->counted_bytes;
     strangers_.erase(id);
     gatekeeper_.forget(id);
     table_.forget(id);
+    if (gone.mapped()->is_launcher && options_.on_control_lost) options_.on_control_lost(id);
   }
 
   const StoreServerOptions options_;
@@ -371,7 +374,7 @@ class Server : public StoreServer {
   net::Endpoint end_;
   Gatekeeper gatekeeper_;
   StoreTable table_;
-  std::unordered_map<ConnectionId, std::unique_ptr<ServedClient>> sessions_;
+  Clients sessions_;
   std::unordered_map<ConnectionId, TimePoint> strangers_;  // have yet to prove the token, until then
   ConnectionId next_id_ = kFirstClient;
   const std::size_t most_clients_;
@@ -381,8 +384,7 @@ class Server : public StoreServer {
   bool look_is_due_ = false;         // for ranks, at the next tick
   bool paused_ = false;              // no connection is accepted
   bool told_of_pause_ = false;
-  TimePoint now_;
-  TimePoint last_event_;
+  TimePoint now_, last_event_;
   std::array<char, limits::kStoreReadBytes> input_;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/limits.h"
@@ -16,6 +17,7 @@
 #include "store/handshake.h"
 #include "store/store_limits.h"
 #include "store/store_ranks.h"
+#include "store/store_waiters.h"
 #include "wire/store_report.h"
 
 namespace ddp::store {
@@ -25,6 +27,7 @@ struct StoreServerOptions {
   // Who is let in, but for processes of our own user and root: everybody, or whoever proves to know the token (and then
   // all of the same address). docs/reference/security.md.
   bool open = false;
+  bool open_to_machines = false;
   std::shared_ptr<const Authenticator> authenticator;
   // A client that reads nothing of what waits for it within this loses the connection. The kernel looks now and then.
   std::chrono::milliseconds unread_time = limits::kStoreUnreadTime;
@@ -34,6 +37,9 @@ struct StoreServerOptions {
   std::function<void(const std::string& peer, const std::string& reason)> on_rejection;
   // The sockets of this machine's ranks, for the names of clients that do not tell theirs, as PyTorch's.
   std::function<std::vector<RankedSocket>()> ranked_sockets;
+  // A launcher of another node has said something, by CONTROL, or has gone. Empty: nobody listens to launchers here.
+  std::function<void(ConnectionId from, const std::string& peer, const std::string& message)> on_control;
+  std::function<void(ConnectionId from)> on_control_lost;
   // A sentence about a client that gave up a wait of at least limits::kStoreToldWait, or left in the middle of it.
   std::function<void(const std::string& text)> on_given_up;
 };
@@ -48,6 +54,8 @@ class StoreServer {
   virtual ~StoreServer() = default;
 
   virtual std::uint16_t port() const = 0;
+  // Where it listens, as a number: "10.0.0.1", "::".
+  virtual std::string address() const = 0;
 
   // What the user ought to know of the openness of this server, if anything.
   virtual std::optional<std::string> warning() const = 0;
@@ -60,6 +68,14 @@ class StoreServer {
 
   // Serves one more client that is connected already, unchecked. For tests.
   virtual void add_client(base::UniqueFd socket, const std::string& name) = 0;
+
+  // To a launcher that has said something and has not gone. It hears it as soon as it can be sent.
+  virtual void send_control(ConnectionId to, std::string_view message) = 0;
+  // Closes its connection when all that was sent has left.
+  virtual void close_control(ConnectionId to) = 0;
+
+  // Forgets all keys and closes all connections but those of launchers: another attempt begins.
+  virtual void forget_all() = 0;
 
   virtual wire::StoreReport report() const = 0;
 };

@@ -102,6 +102,7 @@ class StoreTable::Turn {
       case StoreOp::inspect:
       case StoreOp::auth_hello:
       case StoreOp::auth_proof:
+      case StoreOp::control:
         return violate(std::string(wire::to_string(request_.op)) + " here");  // the server's business, not the table's
     }
   }

@@ -61,8 +61,8 @@ class StoreTable {
  private:
   class Turn;  // one request being carried out
 
-  const StoreLimits limits_;
-  const std::uint64_t id_;
+  StoreLimits limits_;
+  std::uint64_t id_;
   std::size_t bytes_ = 0;  // of values, queues and watches
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;  // none of them is empty

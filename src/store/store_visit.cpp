@@ -163,6 +163,12 @@ Result<std::string, VisitFailure> StoreVisit::absent_ranks(Deadline until) {
   return last;
 }
 
+Result<net::Done, VisitFailure> StoreVisit::say(std::string_view message, Deadline until) {
+  const auto said = net::send_all(fd(), encode(request(StoreOp::control, {}, {std::string(message)})), until);
+  if (!said) return lost(said.error());
+  return net::Done{};
+}
+
 Result<std::string, SocketFailure> StoreVisit::receive_bytes(Deadline until) {
   const auto length = receive<std::uint64_t>(fd(), until);
   if (!length) return length.error();

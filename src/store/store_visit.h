@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -39,6 +40,9 @@ class StoreVisit {
   // The ranks of the job that are not connected, as a list: "2, 5-7". Empty if there are none, and if no rank has said
   // what it is.
   base::Result<std::string, VisitFailure> absent_ranks(net::Deadline until);
+
+  // By CONTROL: what a launcher says to its hub. What that says comes as a u64 and so many bytes.
+  base::Result<net::Done, VisitFailure> say(std::string_view message, net::Deadline until);
 
   // Readable when the server has closed the connection, or its machine has not answered for some time.
   int fd() const { return fd_.get(); }

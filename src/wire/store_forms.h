@@ -48,6 +48,7 @@ inline constexpr std::array kStoreForms = {
     StoreForm{StoreOp::inspect, "INSPECT", -1, 0xD2, ""},
     StoreForm{StoreOp::auth_hello, "AUTH_HELLO", -1, 0xD3, "v"},
     StoreForm{StoreOp::auth_proof, "AUTH_PROOF", -1, 0xD4, "v"},
+    StoreForm{StoreOp::control, "CONTROL", -1, 0xD5, "v"},
 };
 
 }  // namespace ddp::wire

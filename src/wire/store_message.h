@@ -39,6 +39,7 @@ enum class StoreOp {
   inspect,
   auth_hello,
   auth_proof,
+  control,
 };
 
 // CHECK of this key alone is ready on our server and on no other (PyTorch's keys begin with a slash, but for "init/").

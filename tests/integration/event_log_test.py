@@ -286,6 +286,21 @@ def a_job_that_hangs(folder: pathlib.Path) -> None:
     same_cause(run)
 
 
+def another_node(folder: pathlib.Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{port}", *shell("[ $RANK = 1 ] && exit 3; exec sleep 1000", 1)]
+    run = Run(folder, *words)
+    run.wait_for("job_started")
+    other = subprocess.run([DDPLAUNCH, *words], capture_output=True, text=True, timeout=60)
+    assert other.returncode == 3 and "rank 1" in other.stderr, other
+    run.finish(3)
+    assert run.named("ended_elsewhere")[0]["message"] == "rank 1: exit code 3", run.written()
+    assert run.summary["cause"]["kind"] == "elsewhere", run.summary
+    same_cause(run)
+
+
 def a_console_that_is_closed(folder: pathlib.Path) -> None:
     run = Run(folder, "--on-sigpipe=end", *shell("while echo line; do sleep 0.01; done", 1))
     run.process.stdout.readline()
@@ -410,11 +425,11 @@ def all_that_is_documented_was_seen() -> None:
 
 
 JOBS = [success, a_failing_rank, words_that_are_not_utf8, a_crash, a_restart, a_signal, a_stop, a_signal_between_attempts,
-        a_program_that_cannot_start, a_rank_that_does_not_end, a_job_that_hangs,
+        a_program_that_cannot_start, a_rank_that_does_not_end, a_job_that_hangs, another_node,
         a_console_that_is_closed, a_launcher_that_is_killed,
         a_launcher_that_fails, paths_that_cannot_be_written, standard_error_as_the_place,
         error_files_for_a_launcher_above]
-assert len(EVENTS) == 11 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
+assert len(EVENTS) == 12 and all(SECTIONS[name] for name in EVENTS if name not in ("launcher_killed", "console_closed"))
 for job in JOBS:
     with tempfile.TemporaryDirectory() as name:
         job(pathlib.Path(name))

@@ -150,7 +150,7 @@ def length_bombs(server: Server) -> None:
     huge = [struct.pack("<Q", size) for size in (1 << 63, (1 << 64) - 1, 1 << 40, 1 << 32)]
     for size in huge:
         bombs = [request(opcode, size) for opcode in (SET, 2, GET, ADD, CHECK, WAIT, 8, 9, MULTI_GET, MULTI_SET, 14, 15, 16,
-                                                      18, 0xD1, 0xD3, 0xD4)]
+                                                      18, 0xD1, 0xD3, 0xD4, 0xD5)]
         bombs += [request(SET, text(b"k") + size), request(2, text(b"k") + size), request(2, text(b"k") * 2 + size),
                   request(9, text(b"k") + size), request(14, text(b"k") + size), request(WAIT, struct.pack("<Q", 1) + size),
                   request(MULTI_SET, struct.pack("<Q", 1) + size),

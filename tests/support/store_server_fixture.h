@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,10 @@ class RunningStore {
       watch_.reset();
       server_.reset();
     });
+  }
+  // On the server's thread.
+  void with(const std::function<void(store::StoreServer& server)>& deed) {
+    thread_.run([&] { deed(*server_); });
   }
   wire::StoreReport report() {
     wire::StoreReport report;

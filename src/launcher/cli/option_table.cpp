@@ -32,9 +32,11 @@ const OptionTable kOptions = {
      .help = "Workers: a number, auto, gpu (one a GPU) or cpu (one a CPU). Default: one a visible GPU, 1 without "
              "GPUs; as torchrun: 1."},
     {.name = "nnodes", .value_name = "N|MIN:MAX", .group = workers, .of_torchrun = true,
-     .help = "Nodes of the job; more than one is an error in this version. Default: 1."},
+     .help = "Nodes of the job, the same on all of them. Default: 1."},
     {.name = "node-rank", .value_name = "N", .group = workers, .of_torchrun = true,
-     .help = "Which of the nodes this is, from 0."},
+     .help = "Which of the nodes this is, from 0. Default: as they meet."},
+    {.name = "node-timeout", .value_name = "SECONDS", .group = workers,
+     .help = "A node without a word for so long is lost. Default: 10."},
     {.name = "role", .value_name = "NAME", .group = workers, .of_torchrun = true,
      .help = "Role of the workers (ROLE_NAME). Default: default."},
 

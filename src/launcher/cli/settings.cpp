@@ -94,6 +94,16 @@ Mistake set_nodes(Options& options, const std::string& value) {
   return std::nullopt;
 }
 
+// Beats come once a second.
+Mistake set_node_timeout(Options& options, const std::string& value) {
+  const auto time = parse_seconds(value);
+  if (!time) return time.error().message;
+  if (time.value() < 3 * limits::kNodeBeat)
+    return " is too short: nodes say once a second that they live. Use 3 or more.";
+  options.node_timeout = time.value();
+  return std::nullopt;
+}
+
 Mistake set_run_id(Options& options, const std::string& value) {
   if (value.empty()) return " is empty. Name the run, or leave the option out for a random name.";
   // It becomes part of a folder's name.
@@ -183,6 +193,7 @@ const std::vector<Setter>& setters() {
       {"max-restarts", integer(&Options::max_restarts, 0, kMost)},
       {"grace", parsed(&Options::grace, parse_seconds)},
       {"exit-timeout", parsed(&Options::exit_timeout, parse_seconds)},
+      {"node-timeout", set_node_timeout},
       {"hang-timeout", parsed(&Options::hang_timeout, parse_seconds)},
       {"hang-action", any_text(&Options::hang_action)},
       {"inject", add_fault},

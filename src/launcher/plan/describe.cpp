@@ -148,6 +148,12 @@ std::string describe(const LaunchPlan& plan) {
   text += row("arguments", argument_list(plan));
   if (plan.local_rank_macro) text += row("macros", "$local_rank, ${local_rank} and $$ in arguments");
   text += row("node", plan.host_name);
+  if (plan.nodes.several()) {
+    text += row("nodes", plan.nodes.asked +
+                             (plan.nodes.rank ? ", this is " + std::to_string(*plan.nodes.rank)
+                                              : ", which get their numbers when they meet") +
+                             " (node timeout " + base::human_duration(plan.nodes.node_timeout) + ")");
+  }
   text += row("workers", std::to_string(plan.workers));
   text += worker_rows(plan);
   text += row("backend", plan.backend.empty() ? "chosen by the workers" : plan.backend);

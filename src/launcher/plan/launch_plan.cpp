@@ -195,6 +195,7 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, c
     plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   };
   if (!binding.note.empty()) plan.notes.push_back(binding.note);
+  plan.nodes = rendezvous.value().nodes;
   plan.store = rendezvous.value().store;
   plan.run_id = rendezvous.value().run_id;
   add_notes(rendezvous.value().notes);

@@ -50,6 +50,19 @@ struct HangPlan {
   HangAction action = HangAction::kill;
 };
 
+// The nodes of a job; one: no others.
+struct NodesPlan {
+  int min = 1;
+  int max = 1;
+  std::string asked = "1";                    // --nnodes, as typed
+  std::optional<int> rank;                    // every node says its number
+  std::chrono::milliseconds join_timeout{0};  // for `min` of them to come
+  std::chrono::milliseconds last_call{0};     // for more, up to `max`
+  std::chrono::milliseconds node_timeout{0};  // without a word, after which one is lost
+
+  bool several() const { return max > 1; }
+};
+
 struct LaunchPlan {
   std::string host_name;
   std::string program;                 // resolved path of what is executed (the interpreter for a script)
@@ -65,6 +78,7 @@ struct LaunchPlan {
   bool virtual_local_rank = false;
   std::string backend;             // empty: the workers choose
   std::optional<int> omp_threads;  // set OMP_NUM_THREADS, unless the user did
+  NodesPlan nodes;
   StorePlan store;
   OutputPlan output;
   std::optional<std::string> log_dir;  // nothing: a temporary one for error files only; "/dev/null": no files

@@ -4,6 +4,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "launcher/plan/nodes_plan.h"
 #include "store/admission.h"
 #include "wire/worker_env.h"
 
@@ -43,27 +44,11 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
   return endpoint;
 }
 
-std::optional<PlanFailure> check_nodes(const Options& options) {
-  if (options.max_nodes > 1) {
-    const std::string asked = options.min_nodes == options.max_nodes
-                                  ? std::to_string(options.max_nodes)
-                                  : std::to_string(options.min_nodes) + ":" + std::to_string(options.max_nodes);
-    return PlanFailure{
-        base::kExitUsage,
-        "--nnodes=" + asked + ": jobs over several nodes are not available in this version. Use --nnodes=1."};
-  }
-  if (options.node_rank.value_or(0) > 0) {
-    return PlanFailure{base::kExitUsage, "--node-rank=" + std::to_string(*options.node_rank) +
-                                             ": jobs over several nodes are not available in this version. Use "
-                                             "--node-rank=0 or leave it out."};
-  }
-  return std::nullopt;
-}
-
 // Whether the store's address is settled beforehand, as under torchrun, where that is the backend by default.
 bool is_static(const Options& options) {
   if (!options.rdzv_backend.empty()) return options.rdzv_backend == "static";
-  return options.manner != Manner::native && (!options.rdzv_endpoint.empty() || options.master_port);
+  const bool is_said = !options.rdzv_endpoint.empty() || options.master_port || options.max_nodes > 1;
+  return options.manner != Manner::native && is_said;
 }
 
 // What the options ask for, once --standalone (said or meant) is out of the way.
@@ -87,7 +72,8 @@ base::Result<StorePlan, PlanFailure> plan_store(const Options& options) {
   }
   if (torch && options.rdzv_backend == "c10d") store.advertised = "localhost";
   if (!options.master_addr.empty()) store.advertised = options.master_addr;
-  store.port = options.master_port.value_or(torch && options.rdzv_backend == "static" ? kStaticPort : 0);
+  const bool is_known = options.max_nodes > 1 || (torch && options.rdzv_backend == "static");
+  store.port = options.master_port.value_or(is_known ? kStaticPort : 0);
   return store;
 }
 
@@ -149,12 +135,15 @@ std::vector<std::string> without_effect(const Options& options) {
 }  // namespace
 
 base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options, const HostFacts& facts) {
-  if (auto failure = check_nodes(options)) return *failure;
+  auto nodes = plan_nodes(options, options.manner != Manner::native && is_static(options));
+  if (!nodes) return nodes.error();
   const bool torch = options.manner != Manner::native;
   // torchrun with neither backend, endpoint nor port behaves as with --standalone.
-  const bool meant = torch && options.rdzv_backend.empty() && options.rdzv_endpoint.empty() && !options.master_port;
+  const bool meant = torch && !nodes.value().several() && options.rdzv_backend.empty() &&
+                     options.rdzv_endpoint.empty() && !options.master_port;
 
   RendezvousPlan plan;
+  plan.nodes = std::move(nodes).value();
   plan.notes = without_effect(options);
   if (options.standalone || meant) {
     plan.store.advertised = !options.standalone && !options.master_addr.empty() ? options.master_addr : "localhost";
@@ -164,7 +153,14 @@ base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options
     auto store = plan_store(options);
     if (!store) return store.error();
     plan.store = std::move(store).value();
-    plan.run_id = !options.run_id.empty() ? options.run_id : torch ? "none" : facts.random_id;
+    // Of several nodes each would have a random one of its own.
+    const bool is_common = torch || plan.nodes.several();
+    plan.run_id = !options.run_id.empty() ? options.run_id : is_common ? "none" : facts.random_id;
+  }
+  if (plan.nodes.several() && plan.store.port == 0) {
+    return PlanFailure{base::kExitUsage,
+                       "--nnodes=" + plan.nodes.asked +
+                           ": all nodes must know the port. Give one with --rdzv-endpoint=HOST:PORT or --master-port."};
   }
   const bool settled = !options.standalone && is_static(options);
   if (!options.local_addr.empty() && !settled) plan.store.advertised = options.local_addr;

@@ -11,6 +11,7 @@
 namespace ddp::launcher {
 
 struct RendezvousPlan {
+  NodesPlan nodes;
   StorePlan store;
   std::string run_id;
   std::vector<std::string> notes;

@@ -64,6 +64,10 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
     variables.emplace(env::kNcclAsyncErrorHandling, "1");
   }
+  for (const char* name : {env::kGlooInterface, env::kNcclInterface}) {
+    const bool is_given = find_variable(plan.inherited_environment, name).has_value();
+    if (!position.interface.empty() && !is_given) variables.emplace(name, position.interface);
+  }
   const bool has_gpus = std::any_of(plan.devices.begin(), plan.devices.end(), [](const auto& gpu) { return gpu; });
   if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {
     variables.emplace(env::kNcclRasAddress, ras_address(plan, position));

@@ -19,6 +19,7 @@ struct WorkerPosition {
   int node_count = 1;
   std::string master_addr;
   std::uint16_t master_port = 0;
+  std::string interface;  // that leads to the other nodes; empty: not known, or there are none
   std::string error_file;
   int attempt = 0;           // restarts so far
   std::string last_failure;  // why the attempt before this one ended, in a line; empty in the first

@@ -48,6 +48,7 @@ WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assign
   position.node_count = assignment.node_count;
   position.master_addr = assignment.master_addr;
   position.master_port = assignment.master_port;
+  position.interface = assignment.interface;
   position.error_file = context.error_file;
   position.attempt = context.attempt;
   position.last_failure = context.last_failure;

@@ -24,6 +24,7 @@ struct NodeAssignment {
   int attempt = 0;  // how often the job has been restarted
   std::string master_addr;
   std::uint16_t master_port = 0;
+  std::string interface;  // that leads to the other nodes; empty: there are none, or it is not known
 };
 
 // Holds the store and its port for as long as it lives.

@@ -15,6 +15,10 @@ bool is_number(const std::string& address) {
          ::inet_pton(AF_INET6, address.c_str(), ignored.data()) == 1;
 }
 
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
 // The addresses of a name that the user gave; a number is its own.
 base::Result<std::vector<std::string>> look_up(const std::string& address, const std::string& option) {
   // All interfaces are those of IPv4 on a machine without IPv6.
@@ -43,9 +47,12 @@ base::Result<std::vector<std::string>> look_up(const std::string& address, const
 
 base::Result<std::unique_ptr<store::StoreServer>> listen_at(const std::string& address, std::uint16_t port,
                                                             const store::StoreServerOptions& options,
-                                                            const std::string& option) {
-  const auto addresses = look_up(address, option);
+                                                            const std::string& option, bool for_others) {
+  auto addresses = look_up(address, option);
   if (!addresses) return addresses.error();
+  if (for_others && !is_number(address) && address != "localhost" && is_loopback(addresses.value().front())) {
+    addresses = look_up("::", option);
+  }
   base::Failure first;
   for (const std::string& each : addresses.value()) {
     auto server = store::StoreServer::listen(each, port, options);

@@ -11,10 +11,11 @@
 namespace ddp::launcher {
 
 // An address that is a name is looked up, which may take as long as the resolver takes; the first of its addresses that
-// belongs to this machine is used. `option` is the one by which the user may give another address. The failure is a
-// sentence without a full stop.
+// belongs to this machine is used. `option` is the one by which the user may give another address. `for_others`: other
+// machines have to reach it; a name that stands for a loopback address here, as many machines have it for their own, is
+// another address for them, so that all are listened at. The failure is a sentence without a full stop.
 base::Result<std::unique_ptr<store::StoreServer>> listen_at(const std::string& address, std::uint16_t port,
                                                             const store::StoreServerOptions& options,
-                                                            const std::string& option);
+                                                            const std::string& option, bool for_others = false);
 
 }  // namespace ddp::launcher

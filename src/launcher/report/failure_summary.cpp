@@ -156,6 +156,8 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
     lines.push_back(outcome.spawn_failure->failure.message);
   } else if (outcome.guardian_lost) {
     lines.emplace_back("the first process of ddplaunch was killed; the job was ended");
+  } else if (outcome.elsewhere) {
+    lines.push_back(describe(*outcome.elsewhere) + ", " + base::human_duration(outcome.run_time) + " after the start");
   } else if (outcome.hang) {
     lines.push_back("hung " + base::human_duration(outcome.run_time) +
                     " after the start: " + hang_headline(outcome.hang->verdict));

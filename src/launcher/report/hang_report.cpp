@@ -217,6 +217,9 @@ std::string hang_headline(const Verdict& verdict) {
       case VerdictKind::each_other:
         return waiting + " in " + call_text(verdict) + " for ranks that wait for them in other groups";
       case VerdictKind::transport:
+        if (verdict.is_partial) {
+          return waiting + " in " + call_text(verdict) + ", for ranks of other nodes, or for what connects them";
+        }
         return "all ranks are in " + call_text(verdict) + ", and it does not go on";
       case VerdictKind::gpu_behind:
         return (one ? "the GPU of " : "the GPUs of ") + culprits + (one ? " has" : " have") + " not begun " +

@@ -67,6 +67,9 @@ Json describe_cause(const JobOutcome& outcome) {
     cause = {{"kind", "cannot_start"}, {"local_rank", failed.local_rank}, {"message", failed.failure.message}};
   } else if (outcome.guardian_lost) {
     cause = {{"kind", "launcher_killed"}};
+  } else if (outcome.elsewhere) {
+    const wire::Cause& there = *outcome.elsewhere;
+    cause = {{"kind", "elsewhere"}, {"node", there.node}, {"message", there.text}, {"exit_code", there.exit_code}};
   } else if (outcome.hang) {
     cause = {{"kind", "hang"}, {"stall", stall_json(*outcome.hang)}};
   } else if (outcome.exit_timed_out) {
@@ -105,6 +108,14 @@ struct EventToJson {
     Json json = of_worker("worker_ended", event.local_rank);
     add_status(json, event.status);
     add_evidence(json, event.error, event.peak_rss_bytes, event.oom);
+    return json;
+  }
+  Json operator()(const EndedElsewhere& event) const {
+    Json json = begin("ended_elsewhere", plan, now);
+    json["attempt"] = assignment.attempt;
+    json["other_node"] = event.cause.node;
+    json["message"] = event.cause.text;
+    json["exit_code"] = event.cause.exit_code;
     return json;
   }
   Json operator()(const SignalArrived& event) const {

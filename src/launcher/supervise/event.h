@@ -14,6 +14,7 @@
 #include "launcher/supervise/error_record.h"
 #include "launcher/supervise/hang_detector.h"
 #include "launcher/supervise/verdict.h"
+#include "wire/control_message.h"
 
 namespace ddp::launcher {
 
@@ -52,8 +53,13 @@ struct ConsoleClosed {};
 // The alarm that the state asked for is due.
 struct AlarmRang {};
 
+// Another node of the job has a cause to end it, or is lost.
+struct EndedElsewhere {
+  wire::Cause cause;
+};
+
 using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
-                           ConsoleClosed, HangNews>;
+                           ConsoleClosed, HangNews, EndedElsewhere>;
 
 struct SendSignal {
   int local_rank;

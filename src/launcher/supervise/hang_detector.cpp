@@ -296,12 +296,13 @@ HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<con
   Limit limit{plan_.timeout, "--hang-timeout"};
   const auto group = groups_.find({verdict.group, verdict.group_size});
   const bool is_warm = group != groups_.end() && group->second.is_warm;
-  // What a GPU computes may be long, and cannot be seen.
-  const bool gpu_computes = verdict.kind == VerdictKind::gpu_behind;
-  if ((verdict.kind == VerdictKind::not_called || gpu_computes) && !is_warm) {
+  // What a GPU computes, and what ranks of other nodes do, may take long and cannot be seen.
+  const bool is_elsewhere = verdict.kind == VerdictKind::transport && verdict.is_partial;
+  const bool is_unseen = verdict.kind == VerdictKind::gpu_behind || is_elsewhere;
+  if ((verdict.kind == VerdictKind::not_called || is_unseen) && !is_warm) {
     limit = {limits::kHangFirstSteps * plan_.timeout,
              std::to_string(limits::kHangFirstSteps) + " times --hang-timeout before the first steps are done"};
-  } else if (is_warm && !gpu_computes && !is_without_calls(verdict.kind)) {
+  } else if (is_warm && !is_unseen && !is_without_calls(verdict.kind)) {
     const bool may_take_time =
         any_culprit([&](const RankView& rank) { return is_in_section(rank.board) || !is_idle(rank); });
     const auto learnt = std::max<Nanoseconds>(limits::kHangFloor, limits::kHangFactor * longest_pause_);

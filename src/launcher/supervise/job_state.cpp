@@ -11,12 +11,17 @@
 
 namespace ddp::launcher {
 
+std::string describe(const wire::Cause& cause) {
+  return (cause.node.empty() ? "" : "node " + cause.node + ": ") + cause.text;
+}
+
 std::string describe_failure(const JobOutcome& outcome) {
   if (outcome.signal) return "ended by " + base::signal_name(*outcome.signal);
   if (outcome.spawn_failure) return outcome.spawn_failure->failure.message;
   if (outcome.guardian_lost) return "the launcher's first process was killed";
   if (outcome.hang) return "hung: " + std::string(title_of(outcome.hang->verdict.kind));
   if (outcome.exit_timed_out) return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
+  if (outcome.elsewhere) return describe(*outcome.elsewhere);
   if (!outcome.culprit) return "";
   return "rank " + std::to_string(outcome.culprit->rank) + ": " + outcome.culprit->status.describe() +
          (outcome.culprit->status.success() ? " before its collectives were done" : "");
@@ -130,6 +135,14 @@ void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>&
   begin_ending(now, actions);
 }
 
+// What happened here meanwhile may be a victim's; what is told is the same on all nodes.
+void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running) return;
+  elsewhere_ = event.cause;
+  begin_ending(now, actions);
+  finish_if_done(now, actions);
+}
+
 void JobState::pause(TimePoint now, std::vector<Action>& actions) {
   if (paused_at_) return;
   paused_at_ = now;
@@ -175,6 +188,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
 std::string JobState::describe_cause() const {
   if (signal_) return base::signal_name(*signal_);
   if (guardian_lost_) return "the launcher's first process was killed";
+  if (elsewhere_) return describe(*elsewhere_);
   if (hang_) return "the job hangs";
   if (exit_timed_out_) return "the others have ended long ago";
   const WorkerEnd* cause = culprit();
@@ -318,6 +332,9 @@ JobOutcome JobState::outcome() const {
   } else if (guardian_lost_) {
     outcome.guardian_lost = true;
     outcome.exit_code = base::kExitOwnFault;
+  } else if (elsewhere_) {
+    outcome.elsewhere = elsewhere_;
+    outcome.exit_code = elsewhere_->exit_code;
   } else if (hang_) {
     outcome.hang = hang_;
     outcome.exit_code = base::kExitHung;
@@ -337,7 +354,7 @@ JobOutcome JobState::outcome() const {
       outcome.also_failed.push_back(end);
     } else if (end.after_signal) {
       outcome.ended_ranks.push_back(end.rank);
-    } else if (cause != nullptr || exit_timed_out_ || hang_) {
+    } else if (cause != nullptr || exit_timed_out_ || hang_ || elsewhere_) {
       outcome.left_early.push_back(end.rank);
     }
   }

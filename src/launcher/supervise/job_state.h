@@ -44,13 +44,14 @@ struct RankAndPid {
 
 struct JobOutcome {
   int exit_code = 0;
-  // At most one of the next six is the cause; none: success.
+  // At most one of the next seven is the cause; none: success.
   std::optional<WorkerEnd> culprit;  // it failed, or it ended with 0 before it had finished what others waited for
   std::optional<SpawnFailed> spawn_failure;
   std::optional<int> signal;
   bool guardian_lost = false;
   bool exit_timed_out = false;  // left_early left, ended_ranks did not follow
   std::optional<HangNews> hang;
+  std::optional<wire::Cause> elsewhere;  // on another node
 
   std::optional<Verdict> verdict;      // what the ranks' calls say of the culprit
   std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
@@ -65,6 +66,9 @@ struct JobOutcome {
   std::vector<WorkerEnd> ends;              // of all workers, in the order in which they were seen
   StragglerReport stragglers;               // for whom the others waited
 };
+
+// "node b: rank 5: exit code 3".
+std::string describe(const wire::Cause& cause);
 
 // The cause in a few words: "rank 1: killed by SIGSEGV". Empty after success.
 std::string describe_failure(const JobOutcome& outcome);
@@ -115,6 +119,7 @@ class JobState {
   void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ConsoleClosed& event, TimePoint now, std::vector<Action>& actions);
   void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
 
   void pause(TimePoint now, std::vector<Action>& actions);
   void resume(TimePoint now, std::vector<Action>& actions);
@@ -139,6 +144,7 @@ class JobState {
   bool guardian_lost_ = false;
   bool exit_timed_out_ = false;
   std::optional<HangNews> hang_;
+  std::optional<wire::Cause> elsewhere_;
   bool needed_kill_ = false;
   TimePoint cause_time_;
   TimePoint end_time_;

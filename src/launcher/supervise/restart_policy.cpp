@@ -1,30 +1,16 @@
 #include "launcher/supervise/restart_policy.h"
 
-#include <algorithm>
-
-#include "base/limits.h"
-#include "base/text.h"
-
 namespace ddp::launcher {
+
+bool is_worth_another(const JobOutcome& outcome) {
+  return outcome.culprit || outcome.exit_timed_out || outcome.hang;
+}
 
 RestartDecision decide_restart(const JobOutcome& outcome, const std::vector<std::chrono::nanoseconds>& run_times,
                                int max_restarts) {
-  if (max_restarts == 0 || (!outcome.culprit && !outcome.exit_timed_out && !outcome.hang)) return NoRestart{};
+  if (max_restarts == 0 || !is_worth_another(outcome)) return NoRestart{};
   if (!outcome.unkillable.empty()) return NoRestart{"not restarted: some of its processes cannot be killed"};
-  const auto restarts = static_cast<int>(run_times.size()) - 1;
-  if (restarts >= max_restarts) return NoRestart{"given up after " + base::counted(restarts, "restart")};
-  const auto last_progress = std::find_if(run_times.rbegin(), run_times.rend(),
-                                          [](auto run_time) { return run_time >= limits::kProgressTime; });
-  const auto in_vain = static_cast<int>(last_progress - run_times.rbegin());
-  if (in_vain >= limits::kAttemptsWithoutProgress) {
-    return NoRestart{"given up: " + std::to_string(in_vain) + " attempts in a row failed within " +
-                     base::human_duration(limits::kProgressTime) + " of their start (" +
-                     base::counted(max_restarts - restarts, "restart") + " of --max-restarts left)"};
-  }
-  std::chrono::milliseconds delay = limits::kRestartDelay;
-  for (int i = 1; i < in_vain; ++i)
-    delay = std::min<std::chrono::milliseconds>(2 * delay, limits::kLongestRestartDelay);
-  return RestartAfter{delay};
+  return next_attempt(run_times, max_restarts);
 }
 
 }  // namespace ddp::launcher

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include "base/exit_code.h"
 #include "base/limits.h"
@@ -189,6 +190,10 @@ class Supervisor {
         std::visit([this](const auto& specific) { carry_out(specific); }, action);
       }
     }
+    if (state_.ending() && !std::exchange(told_of_end_, true) && parts_.begins_to_end) {
+      const JobOutcome so_far = state_.outcome();
+      if (!so_far.elsewhere && so_far.exit_code != 0) parts_.begins_to_end(so_far);
+    }
     alarm_.reset();
     if (const auto when = state_.alarm()) alarm_ = parts_.loop.at(*when, [this] { step(AlarmRang{}); });
   }
@@ -210,6 +215,7 @@ class Supervisor {
   std::unique_ptr<net::Watch> look_;
   std::uint64_t bytes_seen_ = 0;
   OomWatch oom_;
+  bool told_of_end_ = false;
   std::deque<Event> waiting_;  // the first one is being worked on
   std::unique_ptr<net::Watch> alarm_;
 };

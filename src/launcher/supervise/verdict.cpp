@@ -159,6 +159,8 @@ std::optional<Verdict> verdict_of(const GroupKey& key, const std::vector<Member>
   Verdict verdict;
   verdict.group = key.first;
   verdict.group_size = key.second;
+  verdict.is_partial =
+      members.size() + missing_ranks(key, members, ranks).size() < static_cast<std::size_t>(key.second);
   const std::uint64_t sequence = verdict.sequence = first->group->finished + 1;
   if (const CallView* call = call_of(*first, sequence)) verdict.call = describe(*call);
   verdict.waiting = ranks_that(members, [&](const Member& m) {

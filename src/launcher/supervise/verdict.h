@@ -52,6 +52,7 @@ struct Verdict {
   std::vector<RankCall> sides;
   bool is_open = false;          // ranks that have not called yet may show who is wrong
   std::vector<RankCall> around;  // their calls before, which are the same, and after that; in order
+  bool is_partial = false;       // the group has ranks on other nodes, of which nothing is known
 
   bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
 

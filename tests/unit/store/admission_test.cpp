@@ -40,6 +40,17 @@ TEST_CASE("on this machine the store is for its own user and root") {
         "it belongs to uid 1001, and the store is for uid 1000 and root; --store-open lets everybody in");
 }
 
+TEST_CASE("a job on several nodes without a token is open to other machines alone") {
+  AdmissionPolicy policy = annas();
+  policy.open_to_machines = true;
+  CHECK(decide(policy, remote()).verdict == Verdict::admit);
+  CHECK(decide(policy, local(kBert)).verdict == Verdict::refuse);
+  CHECK_THAT(*admission_warning(policy, "10.0.0.1:29400"), Catch::Contains("the job has no token"));
+  policy.has_token = true;
+  CHECK(decide(policy, remote()).verdict == Verdict::authenticate);
+  CHECK_FALSE(admission_warning(policy, "10.0.0.1:29400"));
+}
+
 TEST_CASE("root's store is for root") {
   AdmissionPolicy policy;
   CHECK(decide(policy, local(0)).verdict == Verdict::admit);

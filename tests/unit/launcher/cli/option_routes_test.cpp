@@ -19,6 +19,7 @@ const std::map<std::string, std::string> kValues = {
     {"nproc-per-node", "3"},
     {"nnodes", "2:3"},
     {"node-rank", "1"},
+    {"node-timeout", "20"},
     {"role", "trainer"},
     {"start-method", "fork"},
     {"stdin", "1"},

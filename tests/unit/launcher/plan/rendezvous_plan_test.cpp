@@ -133,66 +133,12 @@ TEST_CASE("the static backend takes its address from elsewhere than the local ad
   CHECK(mentions(notes(situation), "--local-addr has no effect with the static backend"));
 }
 
-TEST_CASE("jobs over several nodes are refused as not available yet") {
-  const std::string end = ": jobs over several nodes are not available in this version. Use --nnodes=1.";
-  CHECK(native([](Options& o) { o.min_nodes = o.max_nodes = 2; }) == "2 --nnodes=2" + end);
-  CHECK(torch([](Options& o) { o.max_nodes = 4; }) == "2 --nnodes=1:4" + end);
-  CHECK(native([](Options& o) { o.node_rank = 1; }).starts_with("2 --node-rank=1: jobs over several nodes"));
+TEST_CASE("several nodes meet at an endpoint that all know") {
+  const auto two = [](Options& o) { o.min_nodes = o.max_nodes = 2; };
+  CHECK(native(two).starts_with("2 --nnodes=2: where do the nodes meet?"));
+  CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a"; }) == "a 29400 a none");
+  CHECK(native([](Options& o) { o.max_nodes = 2, o.master_addr = "10.0.0.1"; }) == "10.0.0.1 29500 10.0.0.1 none");
+  CHECK(torch([](Options& o) { o.max_nodes = 2, o.min_nodes = 2, o.master_addr = "a"; }) == "a 29500 a none");
+  CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a:0"; }).starts_with("2 --nnodes=1:2: all nodes "));
   CHECK(native([](Options& o) { o.node_rank = 0; }) == "127.0.0.1 0 127.0.0.1 random");
-}
-
-TEST_CASE("an open store listens everywhere and is warned of") {
-  Situation situation;
-  situation.options.store_open = true;
-  CHECK(planned(situation) == "127.0.0.1 0 :: random");
-  REQUIRE(notes(situation).size() == 1);
-  CHECK_THAT(notes(situation)[0], Catch::StartsWith("--store-open: whoever reaches the store's port can "));
-  situation.facts.auth_token = ddp::test::fake_authenticator("secret");
-  situation.options.auth_token_file = "/t";
-  CHECK(notes(situation).back() == "--auth-token-file=/t has no effect beside --store-open");
-}
-
-TEST_CASE("limits and token arrive at the store") {
-  Situation situation;
-  situation.options.store_limits.keys = 7;
-  situation.options.master_addr = "10.0.0.1";
-  situation.options.auth_token_file = "/t";
-  situation.facts.auth_token = ddp::test::fake_authenticator("secret");
-  const auto plan = plan_rendezvous(situation.options, situation.facts);
-  REQUIRE(plan);
-  CHECK(plan.value().store.limits.keys == 7);
-  CHECK(plan.value().store.token == situation.facts.auth_token);
-  CHECK(plan.value().store.token_source == "--auth-token-file=/t");
-  CHECK(plan.value().notes.empty());
-  CHECK_FALSE(plan.value().store.open);
-}
-
-TEST_CASE("a token for a store that only this machine reaches has no effect, and that is said") {
-  Situation situation;
-  situation.facts.auth_token = ddp::test::fake_authenticator("secret");
-  situation.options.auth_token_file = "/t";
-  CHECK(notes(situation).at(0) ==
-        "--auth-token-file=/t has no effect: the store listens on 127.0.0.1, which no other machine reaches");
-  // A variable may be set for all of a cluster's jobs.
-  situation.options.auth_token_file.clear();
-  situation.facts.environment.emplace_back("DDP_AUTH_TOKEN=secret");
-  CHECK(notes(situation).empty());
-  CHECK(situation.plan().store.token_source == "DDP_AUTH_TOKEN");
-}
-
-TEST_CASE("two tokens, or one that cannot be used, are a usage error") {
-  Situation situation;
-  situation.options.auth_token_file = "/t";
-  situation.facts.environment.emplace_back("DDP_AUTH_TOKEN=");
-  CHECK(planned(situation) ==
-        "2 --auth-token-file=/t and the variable DDP_AUTH_TOKEN both give a token. Leave one out.");
-  situation.options.auth_token_file.clear();
-  situation.facts.auth_token_failure = "DDP_AUTH_TOKEN has 0 bytes.";
-  CHECK(planned(situation) == "2 DDP_AUTH_TOKEN has 0 bytes.");
-}
-
-TEST_CASE("workers do not inherit the token") {
-  Situation situation;
-  situation.facts.environment = {"DDP_AUTH_TOKEN=secret", "DDP_AUTH_TOKENS=kept", "PATH=/bin"};
-  CHECK(situation.plan().inherited_environment == std::vector<std::string>{"DDP_AUTH_TOKENS=kept", "PATH=/bin"});
 }

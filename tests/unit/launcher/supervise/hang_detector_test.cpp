@@ -100,6 +100,16 @@ TEST_CASE("a gpu that computes before a collective has all of the time that ther
   }
 }
 
+TEST_CASE("ranks of other nodes have all of the time that there is") {
+  Job job({600s, false, HangAction::kill});
+  for (RankView& view : job.ranks) view.board.groups[0].size = 4;
+  job.warm().call(0).call(1);
+  const auto began = job.now();
+  job.passes(20min);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(600).margin(1.1));
+}
+
 TEST_CASE("time in which nobody looked does not count") {
   Job job;
   job.warm().call(0).passes(3s);

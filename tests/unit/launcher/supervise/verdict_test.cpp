@@ -95,6 +95,15 @@ TEST_CASE("all ranks have called and it does not go on") {
   CHECK(verdict->waiting == std::vector<int>{0, 1});
 }
 
+TEST_CASE("of a group with ranks on other nodes it is said that not all is known") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 7);
+  CHECK_FALSE(ranks.verdict()->is_partial);
+  for (RankView& view : ranks.views) view.board.groups[0].size = 6;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  CHECK(ranks.verdict()->is_partial);
+}
+
 TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 9, 6).at(2, 7, 6).gpu(0, 7, 7, 6).gpu(1, 9, 6, 6).gpu(2, 7, 7, 7);

@@ -1,0 +1,335 @@
+#include "launcher/nodes/hub.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/exit_code.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "launcher/nodes/next_attempt.h"
+
+namespace ddp::launcher {
+namespace {
+
+using wire::Cause;
+using wire::NodeHello;
+
+// "gives program b0a1… (here: 77c2…)"; empty: all is the same.
+std::string difference(const std::map<std::string, std::string>& theirs,
+                       const std::map<std::string, std::string>& ours) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : ours) {
+    const auto found = theirs.find(name);
+    const std::string their = found == theirs.end() ? "nothing" : found->second;
+    if (their != value) parts.push_back(name + ": " + their + " there, " + value + " here");
+  }
+  return base::join(parts, "; ");
+}
+
+std::string ranks_text(int first, int count) {
+  return count == 1 ? "rank " + std::to_string(first)
+                    : "ranks " + std::to_string(first) + "-" + std::to_string(first + count - 1);
+}
+
+}  // namespace
+
+Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
+    : options_(options), own_(std::move(own)), next_beat_(now + limits::kNodeBeat) {
+  nodes_[kOwnNode] = {own_, "", next_order_++, now, false, false, 0};
+}
+
+std::vector<HubAction> Hub::begin(TimePoint now) {
+  gather(now);
+  return take();
+}
+
+std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
+                                  TimePoint now) {
+  const auto found = nodes_.find(from);
+  if (found == nodes_.end()) {
+    const auto* hello = std::get_if<NodeHello>(&message);
+    // What a node says that was refused, or lost.
+    if (hello != nullptr) greet(from, address, *hello, now);
+    return take();
+  }
+  Node& node = found->second;
+  node.heard_at = now;
+  if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
+    const bool is_asked_to_end = from == kOwnNode && (phase_ == Phase::gathering || phase_ == Phase::pausing);
+    if (is_asked_to_end) {
+      Cause cause = failed->cause;
+      cause.node = node.hello.host;
+      finish(cause, now);
+    } else if (failed->attempt == attempt_ && node.takes_part) {
+      blame(node, failed->cause, now);
+    }
+  }
+  if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
+    node.has_ended = true;
+    go_on_if_all_have_ended(now);
+  }
+  return take();
+}
+
+void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
+  const std::string who = hello.host + " (" + address + ")";
+  if (const std::string why = objection(hello); !why.empty()) {
+    actions_.emplace_back(TellUser{"node " + who + " was sent away: " + why});
+    send(from, wire::HubRefuses{why});
+    actions_.emplace_back(CloseNode{from});
+    return;
+  }
+  warn_of_differences(hello);
+  nodes_[from] = {hello, address, next_order_++, now, false, false, 0};
+  if (phase_ == Phase::gathering) return gather_more(now);
+  send(from, wire::HubWaits{"the job runs; this node waits for a place in it"});
+}
+
+std::string Hub::objection(const NodeHello& hello) const {
+  if (phase_ == Phase::over) return "the job is over";
+  if (hello.version != wire::kControlVersion) return "it is another version of ddplaunch";
+  if (hello.job != own_.job) {
+    return "it belongs to job '" + hello.job + "', and this is job '" + own_.job + "' (--rdzv-id)";
+  }
+  if (hello.nodes != own_.nodes) return "it has --nnodes=" + hello.nodes + ", and here it is " + own_.nodes;
+  const std::string different = difference(hello.same, own_.same);
+  if (!different.empty()) return "it would run something else (" + different + ")";
+  if (!options_.is_static) {
+    if (hello.node_rank == wire::kAnyNodeRank) return "";
+    return "it has --node-rank=" + std::to_string(hello.node_rank) + ", and here nodes get their numbers";
+  }
+  if (hello.node_rank == wire::kAnyNodeRank) return "it has no --node-rank, and here nodes have one";
+  if (hello.node_rank >= options_.max_nodes) {
+    return "--node-rank=" + std::to_string(hello.node_rank) + " is none of " + std::to_string(options_.max_nodes) +
+           " nodes";
+  }
+  for (const auto& [id, node] : nodes_) {
+    if (node.hello.node_rank != hello.node_rank) continue;
+    return "node " + node.hello.host + " has --node-rank=" + std::to_string(hello.node_rank) + " already";
+  }
+  return "";
+}
+
+void Hub::warn_of_differences(const NodeHello& hello) {
+  const auto value_of = [](const NodeHello& node, const std::string& name) {
+    const auto found = node.alike.find(name);
+    return found == node.alike.end() ? "" : found->second;
+  };
+  std::map<std::string, std::string> all = own_.alike;
+  all.insert(hello.alike.begin(), hello.alike.end());
+  for (const auto& [name, value] : all) {
+    const std::string there = value_of(hello, name);
+    const std::string here = value_of(own_, name);
+    if (there == here || !warned_of_.insert(name).second) continue;
+    actions_.emplace_back(TellUser{"nodes differ: " + name + " is '" + there + "' on " + hello.host + " and '" + here +
+                                   "' on " + own_.host});
+  }
+}
+
+void Hub::gather(TimePoint now) {
+  phase_ = Phase::gathering;
+  gathering_since_ = now;
+  next_word_ = now + limits::kNodeFirstWord;
+  is_enough_ = false;
+  cause_.reset();
+  settle_at_.reset();
+  for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
+  gather_more(now);
+}
+
+void Hub::gather_more(TimePoint now) {
+  const auto count = static_cast<int>(nodes_.size());
+  if (count >= options_.max_nodes) return start(now);
+  const bool was_enough = std::exchange(is_enough_, count >= options_.min_nodes);
+  // Who comes late is waited for again.
+  if (is_enough_) enough_since_ = now;
+  if (is_enough_ && !was_enough && options_.last_call.count() == 0) return start(now);
+}
+
+void Hub::tell_who_is_missing(TimePoint now) {
+  const auto have = static_cast<int>(nodes_.size());
+  const auto wanted = is_enough_ ? options_.max_nodes : options_.min_nodes;
+  const auto limit = is_enough_ ? options_.last_call : options_.join_timeout;
+  const auto since = is_enough_ ? enough_since_ : gathering_since_;
+  const std::string text = "waiting for " + std::to_string(wanted - have) + " of " + std::to_string(wanted) +
+                           " nodes (have: " + here() + "; " + base::human_duration(now - since) + " of " +
+                           base::human_duration(limit) + ")";
+  actions_.emplace_back(TellUser{text});
+  for (const auto& [id, node] : nodes_) {
+    if (id != kOwnNode) send(id, wire::HubWaits{text});
+  }
+  next_word_ = now + limits::kNodeNextWord;
+}
+
+std::string Hub::here() const {
+  std::vector<std::string> names;
+  for (const NodeId id : in_order()) names.push_back(nodes_.at(id).hello.host);
+  return base::join(names, ", ");
+}
+
+// By number where they have one, else by arrival; the hub's own node is the first in both.
+std::vector<NodeId> Hub::in_order() const {
+  std::vector<NodeId> ids;
+  for (const auto& [id, node] : nodes_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end(), [&](NodeId a, NodeId b) {
+    const Node& one = nodes_.at(a);
+    const Node& other = nodes_.at(b);
+    return std::pair(one.hello.node_rank, one.order) < std::pair(other.hello.node_rank, other.order);
+  });
+  return ids;
+}
+
+void Hub::start(TimePoint now) {
+  std::vector<NodeId> ids = in_order();
+  const auto count = std::min(ids.size(), static_cast<std::size_t>(options_.max_nodes));
+  int ranks = 0;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) {
+    Node& node = nodes_.at(ids[i]);
+    node.takes_part = true;
+    node.has_ended = false;
+    node.first_rank = ranks;
+    ranks += node.hello.workers;
+    names.push_back(node.hello.host + " (" + ranks_text(node.first_rank, node.hello.workers) +
+                    (node.address.empty() ? "" : ", " + node.address) + ")");
+  }
+  phase_ = Phase::running;
+  started_at_ = now;
+  actions_.emplace_back(EmptyStore{});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i >= count) {
+      send(ids[i], wire::HubWaits{"the job has all of its nodes; this one waits for a place in it"});
+      continue;
+    }
+    send(ids[i], wire::HubBegins{attempt_, static_cast<int>(i), static_cast<int>(count), nodes_.at(ids[i]).first_rank,
+                                 ranks, base::join(names, ", ")});
+  }
+}
+
+void Hub::blame(const Node& node, Cause cause, TimePoint now) {
+  if (phase_ != Phase::running) return;
+  if (cause_ && !cause_->is_victim) return;
+  if (cause_ && cause.is_victim) return;
+  cause.node = node.hello.host;
+  cause_ = std::move(cause);
+  if (!cause_->is_victim) return end_attempt(now);
+  settle_at_ = now + limits::kSettleTime;
+}
+
+void Hub::end_attempt(TimePoint now) {
+  phase_ = Phase::ending;
+  settle_at_.reset();
+  run_times_.push_back(now - started_at_);
+  for (const auto& [id, node] : nodes_) {
+    if (node.takes_part) send(id, wire::HubEnds{attempt_, *cause_});
+  }
+  go_on_if_all_have_ended(now);
+}
+
+void Hub::go_on_if_all_have_ended(TimePoint now) {
+  if (phase_ != Phase::running && phase_ != Phase::ending) return;
+  for (const auto& [id, node] : nodes_) {
+    if (node.takes_part && !node.has_ended) return;
+  }
+  // All workers of all nodes are gone. A victim whose culprit nobody knows is all that there is.
+  if (!cause_) return finish({}, now);
+  if (phase_ == Phase::running) return end_attempt(now);
+  if (!cause_->may_restart || options_.max_restarts == 0) return finish(*cause_, now);
+  const RestartDecision decision = next_attempt(run_times_, options_.max_restarts);
+  if (const auto* none = std::get_if<NoRestart>(&decision)) {
+    Cause last = *cause_;
+    last.text += "; " + none->reason;
+    return finish(last, now);
+  }
+  phase_ = Phase::pausing;
+  ++attempt_;
+  const auto delay = std::get<RestartAfter>(decision).delay;
+  go_on_at_ = now + delay;
+  const wire::HubRestarts news{"restart " + std::to_string(attempt_) + " of " + std::to_string(options_.max_restarts) +
+                               " in " + base::human_duration(delay)};
+  for (const auto& [id, node] : nodes_) send(id, news);
+}
+
+void Hub::finish(Cause cause, TimePoint now) {
+  phase_ = Phase::over;
+  go_on_at_ = now + limits::kNodeGoodbye;
+  for (const auto& [id, node] : nodes_) {
+    send(id, wire::HubIsDone{cause});
+    if (id != kOwnNode) actions_.emplace_back(CloseNode{id});
+  }
+  if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
+}
+
+bool Hub::everybody_has_left() const {
+  return nodes_.size() == 1;
+}
+
+std::vector<HubAction> Hub::lost(NodeId who, const std::string& why, TimePoint now) {
+  const auto found = nodes_.find(who);
+  if (found == nodes_.end()) return {};
+  const Node node = std::move(found->second);
+  nodes_.erase(found);
+  if (phase_ == Phase::over) {
+    if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
+    return take();
+  }
+  const bool was_needed = node.takes_part && !node.has_ended;
+  if (was_needed && phase_ == Phase::running) {
+    Cause cause{"lost: " + why, "", base::kExitOwnFault, 0, false, true};
+    // Its ranks' peers may have told before, as victims.
+    blame(node, cause, now);
+  } else {
+    actions_.emplace_back(TellUser{"node " + node.hello.host + " has left: " + why});
+  }
+  if (phase_ == Phase::gathering) gather_more(now);
+  go_on_if_all_have_ended(now);
+  return take();
+}
+
+void Hub::look_for_silence(TimePoint now) {
+  std::vector<NodeId> silent;
+  for (const auto& [id, node] : nodes_) {
+    if (id != kOwnNode && now - node.heard_at >= options_.node_timeout) silent.push_back(id);
+  }
+  for (const NodeId id : silent) {
+    actions_.emplace_back(CloseNode{id});
+    auto more = lost(id, "no word from it for " + base::human_duration(options_.node_timeout), now);
+    actions_.insert(actions_.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+}
+
+std::vector<HubAction> Hub::tick(TimePoint now) {
+  if (now >= next_beat_) {
+    next_beat_ = now + limits::kNodeBeat;
+    for (const auto& [id, node] : nodes_) {
+      if (id != kOwnNode) send(id, wire::Beat{});
+    }
+    if (phase_ != Phase::over) look_for_silence(now);
+  }
+  if (settle_at_ && now >= *settle_at_) end_attempt(now);
+  if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.last_call) start(now);
+  if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.join_timeout) {
+    finish({"only " + base::counted(static_cast<std::int64_t>(nodes_.size()), "node") + " of " +
+                std::to_string(options_.min_nodes) + " came within " + base::human_duration(options_.join_timeout) +
+                " (" + here() + ")",
+            "", base::kExitOwnFault, 0, false, false},
+           now);
+  }
+  if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);
+  if (phase_ == Phase::pausing && now >= go_on_at_) gather(now);
+  if (phase_ == Phase::over && now >= go_on_at_) actions_.emplace_back(HubIsThrough{});
+  return take();
+}
+
+Hub::TimePoint Hub::alarm() const {
+  TimePoint next = next_beat_;
+  if (settle_at_) next = std::min(next, *settle_at_);
+  if (phase_ == Phase::gathering) {
+    next = std::min(
+        {next, next_word_, is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});
+  }
+  if (phase_ == Phase::pausing || phase_ == Phase::over) next = std::min(next, go_on_at_);
+  return next;
+}
+
+}  // namespace ddp::launcher

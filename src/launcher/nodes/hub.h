@@ -1,0 +1,121 @@
+// Hub: who takes part in a job on several nodes, and what becomes of all of them. Events and times in, actions out; no
+// clock, no sockets. docs/decisions/0022-one-port-one-hub-one-fate.md
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "wire/control_message.h"
+
+namespace ddp::launcher {
+
+// A connection of a launcher. The hub's own node has none.
+using NodeId = std::uint64_t;
+inline constexpr NodeId kOwnNode = 0;
+
+struct HubOptions {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  bool is_static = false;  // every node says its number
+  int max_restarts = 0;
+  std::chrono::milliseconds join_timeout{0};  // for `min_nodes` to come
+  std::chrono::milliseconds last_call{0};     // for more of them
+  std::chrono::milliseconds node_timeout{0};  // without a word
+};
+
+struct SendToNode {
+  NodeId to;
+  wire::ControlMessage message;
+};
+// When all that was sent has left.
+struct CloseNode {
+  NodeId who;
+};
+// Before an attempt begins: the store is empty then.
+struct EmptyStore {};
+struct TellUser {
+  std::string line;
+};
+// The job is over, and everybody has heard of it.
+struct HubIsThrough {};
+
+using HubAction = std::variant<SendToNode, CloseNode, EmptyStore, TellUser, HubIsThrough>;
+
+// Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
+// gathering, or over. A cause that is a victim's waits for limits::kSettleTime for a better one. A node that is lost
+// while it takes part is a cause. What comes from an earlier attempt is not listened to.
+class Hub {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  Hub(const HubOptions& options, wire::NodeHello own, TimePoint now);
+
+  // The first moment: the hub's own node is there.
+  std::vector<HubAction> begin(TimePoint now);
+  // A message of a node, the hub's own among them. The first one of a connection is its hello. `address`: for messages.
+  std::vector<HubAction> heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
+                               TimePoint now);
+  // A node's connection has ended.
+  std::vector<HubAction> lost(NodeId who, const std::string& why, TimePoint now);
+  // At alarm(), or later.
+  std::vector<HubAction> tick(TimePoint now);
+  TimePoint alarm() const;
+
+ private:
+  enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
+  struct Node {
+    wire::NodeHello hello;
+    std::string address;
+    int order = 0;  // of arrival
+    TimePoint heard_at;
+    bool takes_part = false;
+    bool has_ended = false;
+    int first_rank = 0;
+  };
+
+  void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
+  std::string objection(const wire::NodeHello& hello) const;
+  void warn_of_differences(const wire::NodeHello& hello);
+  void gather(TimePoint now);
+  void gather_more(TimePoint now);
+  void tell_who_is_missing(TimePoint now);
+  void start(TimePoint now);
+  void blame(const Node& node, wire::Cause cause, TimePoint now);
+  void end_attempt(TimePoint now);
+  void go_on_if_all_have_ended(TimePoint now);
+  void finish(wire::Cause cause, TimePoint now);
+  void look_for_silence(TimePoint now);
+  bool everybody_has_left() const;
+  std::vector<NodeId> in_order() const;
+  std::string here() const;
+  void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
+  std::vector<HubAction> take() { return std::exchange(actions_, {}); }
+
+  const HubOptions options_;
+  const wire::NodeHello own_;
+  std::vector<HubAction> actions_;
+  Phase phase_ = Phase::gathering;
+  std::map<NodeId, Node> nodes_;
+  int next_order_ = 0;
+  int attempt_ = 0;
+  TimePoint gathering_since_;
+  TimePoint enough_since_;
+  bool is_enough_ = false;
+  TimePoint next_beat_;
+  TimePoint next_word_;  // about who is missing
+  TimePoint started_at_;
+  std::vector<std::chrono::nanoseconds> run_times_;
+  std::optional<wire::Cause> cause_;
+  std::optional<TimePoint> settle_at_;
+  TimePoint go_on_at_;  // when pausing, or over: not later
+  std::set<std::string> warned_of_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,83 @@
+#include "launcher/nodes/node_agent.h"
+
+#include "base/exit_code.h"
+#include "base/limits.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+
+using wire::Cause;
+
+std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, TimePoint now) {
+  heard_at_ = now;
+  if (has_left_ || last_) return {};
+  if (const auto* begins = std::get_if<wire::HubBegins>(&message); begins != nullptr && !runs_) {
+    attempt_ = begins->attempt;
+    runs_ = takes_part_ = true;
+    add(StartWorkers{*begins});
+  } else if (const auto* ends = std::get_if<wire::HubEnds>(&message)) {
+    if (runs_ && ends->attempt == attempt_) add(EndWorkers{ends->cause});
+  } else if (const auto* done = std::get_if<wire::HubIsDone>(&message)) {
+    leave(done->cause);
+  } else if (const auto* refuses = std::get_if<wire::HubRefuses>(&message)) {
+    leave(
+        {"the job at " + hub_ + " does not take this node: " + refuses->why, "", base::kExitOwnFault, 0, false, false});
+  } else if (const auto* waits = std::get_if<wire::HubWaits>(&message)) {
+    add(TellHere{waits->text});
+  } else if (const auto* restarts = std::get_if<wire::HubRestarts>(&message)) {
+    takes_part_ = false;
+    add(TellHere{restarts->text});
+  }
+  return take();
+}
+
+std::vector<NodeAction> NodeAgent::hub_lost(const std::string& why) {
+  if (has_left_ || last_) return {};
+  leave({"the first node (" + hub_ + ") is lost: " + why, "", base::kExitOwnFault, 0, false, false});
+  return take();
+}
+
+// With workers that run, when those have ended.
+void NodeAgent::leave(const Cause& cause) {
+  if (runs_) {
+    last_ = cause;
+    add(EndWorkers{cause});
+  } else {
+    has_left_ = true;
+    add(LeaveJob{cause});
+  }
+}
+
+std::vector<NodeAction> NodeAgent::failed(const Cause& cause) {
+  if (has_left_ || last_) return {};
+  const bool is_hubs_own = node_timeout_.count() == 0;
+  if (takes_part_ || is_hubs_own) {
+    add(SendToHub{wire::NodeFailed{attempt_, cause}});
+  } else {
+    leave(cause);
+  }
+  return take();
+}
+
+std::vector<NodeAction> NodeAgent::workers_ended() {
+  if (!std::exchange(runs_, false)) return {};
+  if (last_) {
+    leave(*last_);
+  } else {
+    add(SendToHub{wire::NodeEnded{attempt_}});
+  }
+  return take();
+}
+
+std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
+  if (now < next_beat_) return {};
+  next_beat_ = now + limits::kNodeBeat;
+  if (has_left_) return {};
+  if (node_timeout_.count() == 0 || now - heard_at_ < node_timeout_) {
+    if (node_timeout_.count() > 0) add(SendToHub{wire::Beat{}});
+    return take();
+  }
+  return hub_lost("no word from it for " + base::human_duration(node_timeout_));
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,73 @@
+// NodeAgent: what one node of a job does, as its hub tells it. Events and times in, actions out; no clock, no sockets.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "wire/control_message.h"
+
+namespace ddp::launcher {
+
+struct StartWorkers {
+  wire::HubBegins place;
+};
+// Because of what happened here or elsewhere. They may have ended already.
+struct EndWorkers {
+  wire::Cause cause;
+};
+struct SendToHub {
+  wire::ControlMessage message;
+};
+struct TellHere {
+  std::string line;
+};
+// The job is over for this node, whose workers have all ended.
+struct LeaveJob {
+  wire::Cause cause;
+};
+
+using NodeAction = std::variant<StartWorkers, EndWorkers, SendToHub, TellHere, LeaveJob>;
+
+// Waiting ──the hub begins──▶ running ──all workers have ended──▶ waiting … ──the hub is done, or lost──▶ left.
+class NodeAgent {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // `hub`: for messages. A hub that says nothing for `node_timeout` is lost; 0: it cannot be.
+  NodeAgent(std::string hub, std::chrono::milliseconds node_timeout, TimePoint now)
+      : hub_(std::move(hub)), node_timeout_(node_timeout), heard_at_(now), next_beat_(now) {}
+
+  std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
+  std::vector<NodeAction> hub_lost(const std::string& why);
+  // A cause here: the first one of this attempt, or that somebody asks this node to end. One that takes no part leaves.
+  std::vector<NodeAction> failed(const wire::Cause& cause);
+  // No worker of the attempt runs any more.
+  std::vector<NodeAction> workers_ended();
+  // At alarm(), or later.
+  std::vector<NodeAction> tick(TimePoint now);
+  TimePoint alarm() const { return next_beat_; }
+
+  bool has_left() const { return has_left_; }
+
+ private:
+  void leave(const wire::Cause& cause);
+  void add(NodeAction action) { actions_.push_back(std::move(action)); }
+  std::vector<NodeAction> take() { return std::exchange(actions_, {}); }
+
+  const std::string hub_;
+  const std::chrono::milliseconds node_timeout_;
+  std::vector<NodeAction> actions_;
+  TimePoint heard_at_;
+  TimePoint next_beat_;
+  int attempt_ = 0;
+  bool runs_ = false;
+  bool takes_part_ = false;  // in an attempt that is not over
+  bool has_left_ = false;
+  std::optional<wire::Cause> last_;  // to leave with, when the workers have ended
+};
+
+}  // namespace ddp::launcher

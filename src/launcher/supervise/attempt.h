@@ -1,0 +1,49 @@
+// Attempt: one life of this node's workers, from the first start to the last byte of their output.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/supervise/job.h"
+
+namespace ddp::launcher {
+
+// Serves one attempt after another.
+class Attempts {
+ public:
+  explicit Attempts(const JobParts& parts) : parts_(parts) {}
+
+  // Before a store of the attempt may ask or warn.
+  void prepare(int number);
+
+  // `last_failure`: of the attempt before; `begins_to_end`: see SupervisorParts.
+  base::Result<JobOutcome> run(const NodeAssignment& assignment, const std::string& last_failure,
+                               const std::function<void(const JobOutcome& so_far)>& begins_to_end);
+
+  // For the store: the sockets of the workers that run, and what it warns of.
+  std::vector<store::RankedSocket> worker_sockets() const;
+  void warn(const std::string& text);
+
+  // Somebody asked the job to end between an attempt's last process and its report: no other attempt follows.
+  bool asked() const { return asked_; }
+  // Of all attempts so far.
+  const std::vector<std::chrono::nanoseconds>& run_times() const { return run_times_; }
+
+  bool is_request(const Event& event) const;
+
+ private:
+  void observe(const Event& event);
+  void drain_output();
+
+  const JobParts& parts_;
+  NodeAssignment assignment_;
+  std::map<int, pid_t> workers_;  // by local rank
+  int warnings_ = 0;
+  bool is_ending_ = false;  // then clients leave the store in the middle of anything
+  bool asked_ = false;
+  std::vector<std::chrono::nanoseconds> run_times_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,107 @@
+// What the launchers of one job say to each other: values, and their bytes. docs/protocol.md, section 7. No I/O.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace ddp::wire {
+
+inline constexpr int kControlVersion = 1;
+inline constexpr int kAnyNodeRank = -1;
+
+// Why an attempt ends, or the job; exit code 0: all is done.
+struct Cause {
+  std::string text;  // "rank 5: exit code 3"; the node is not in it
+  std::string node;  // where; may be empty
+  int exit_code = 0;
+  int signal = 0;            // the job is ended by it; 0: by none
+  bool is_victim = false;    // it lost a peer, which may say why
+  bool may_restart = false;  // worth another attempt
+
+  friend bool operator==(const Cause&, const Cause&) = default;
+};
+
+// A node's first word.
+struct NodeHello {
+  int version = kControlVersion;
+  std::string job;  // --rdzv-id; empty: any
+  std::string host;
+  int node_rank = kAnyNodeRank;
+  int workers = 1;
+  std::string nodes;                         // --nnodes, as typed
+  std::map<std::string, std::string> same;   // what all nodes must have alike, by its name: the program, …
+  std::map<std::string, std::string> alike;  // what they should have alike: variables, versions
+
+  friend bool operator==(const NodeHello&, const NodeHello&) = default;
+};
+struct NodeFailed {
+  int attempt = 0;
+  Cause cause;
+
+  friend bool operator==(const NodeFailed&, const NodeFailed&) = default;
+};
+// None of its workers runs any more.
+struct NodeEnded {
+  int attempt = 0;
+
+  friend bool operator==(const NodeEnded&, const NodeEnded&) = default;
+};
+// From either side: it lives.
+struct Beat {
+  friend bool operator==(const Beat&, const Beat&) = default;
+};
+
+struct HubRefuses {
+  std::string why;
+
+  friend bool operator==(const HubRefuses&, const HubRefuses&) = default;
+};
+// What the node is waiting for.
+struct HubWaits {
+  std::string text;
+
+  friend bool operator==(const HubWaits&, const HubWaits&) = default;
+};
+struct HubBegins {
+  int attempt = 0;
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;
+  int world_size = 1;
+  std::string nodes;  // "a (ranks 0-3), b (ranks 4-7)"
+
+  friend bool operator==(const HubBegins&, const HubBegins&) = default;
+};
+// The attempt.
+struct HubEnds {
+  int attempt = 0;
+  Cause cause;
+
+  friend bool operator==(const HubEnds&, const HubEnds&) = default;
+};
+// What follows the attempt: another one, after some time.
+struct HubRestarts {
+  std::string text;
+
+  friend bool operator==(const HubRestarts&, const HubRestarts&) = default;
+};
+// The job; the last message.
+struct HubIsDone {
+  Cause cause;
+
+  friend bool operator==(const HubIsDone&, const HubIsDone&) = default;
+};
+
+using ControlMessage = std::variant<NodeHello, NodeFailed, NodeEnded, Beat, HubRefuses, HubWaits, HubBegins, HubEnds,
+                                    HubRestarts, HubIsDone>;
+
+std::string encode(const ControlMessage& message);
+// Nothing: it is none, or of another version.
+std::optional<ControlMessage> decode_control(std::string_view bytes);
+
+}  // namespace ddp::wire

@@ -1,0 +1,263 @@
+#include "launcher/nodes/hub.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+wire::NodeHello node(const std::string& host, int rank = wire::kAnyNodeRank) {
+  wire::NodeHello hello;
+  hello.job = "j";
+  hello.host = host;
+  hello.node_rank = rank;
+  hello.workers = 2;
+  hello.nodes = "2";
+  hello.same = {{"program train", "aa11"}};
+  return hello;
+}
+
+wire::Cause failure(const std::string& text = "rank 5: exited with code 3", bool is_victim = false) {
+  return {text, "", 3, 0, is_victim, true};
+}
+
+// A hub on node a, with a clock that a test moves.
+class Job {
+ public:
+  explicit Job(HubOptions options = {}, int own_rank = wire::kAnyNodeRank) {
+    options.max_nodes = std::max(options.max_nodes, 2);
+    if (options.min_nodes == 1 && options.last_call == 0ms) options.min_nodes = 2;
+    if (options.join_timeout == 0ms) options.join_timeout = 60s;
+    options.node_timeout = 10s;
+    hub.emplace(options, node("a", own_rank), now);
+    add(hub->begin(now));
+  }
+  Job& comes(NodeId id, const wire::NodeHello& hello) {
+    add(hub->heard(id, "10.0.0." + std::to_string(id), hello, now));
+    return *this;
+  }
+  Job& says(NodeId id, const wire::ControlMessage& message) {
+    add(hub->heard(id, "", message, now));
+    return *this;
+  }
+  Job& loses(NodeId id) {
+    add(hub->lost(id, "it has closed the connection", now));
+    return *this;
+  }
+  // All nodes but `silent` say that they live.
+  Job& passes(std::chrono::milliseconds time, std::vector<NodeId> beating = {}) {
+    for (const auto end = now + time; now < end;) {
+      now = std::min(end, std::max(hub->alarm(), now + 1ms));
+      for (const NodeId id : beating) add(hub->heard(id, "", wire::Beat{}, now));
+      add(hub->tick(now));
+    }
+    return *this;
+  }
+  template <typename Message>
+  std::vector<Message> to(NodeId id) const {
+    std::vector<Message> result;
+    for (const HubAction& action : actions) {
+      const auto* send = std::get_if<SendToNode>(&action);
+      if (send == nullptr || send->to != id) continue;
+      if (const auto* message = std::get_if<Message>(&send->message)) result.push_back(*message);
+    }
+    return result;
+  }
+  std::vector<std::string> told() const {
+    std::vector<std::string> result;
+    for (const HubAction& action : actions) {
+      if (const auto* tell = std::get_if<TellUser>(&action)) result.push_back(tell->line);
+    }
+    return result;
+  }
+  template <typename Action>
+  std::size_t count() const {
+    return static_cast<std::size_t>(std::count_if(actions.begin(), actions.end(), [](const HubAction& action) {
+      return std::holds_alternative<Action>(action);
+    }));
+  }
+
+  Hub::TimePoint now{1h};
+  std::optional<Hub> hub;
+  std::vector<HubAction> actions;
+
+ private:
+  void add(std::vector<HubAction> more) {
+    actions.insert(actions.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a job begins when all of its nodes have come") {
+  Job job;
+  CHECK(job.to<wire::HubBegins>(kOwnNode).empty());
+  wire::NodeHello other = node("b");
+  other.workers = 3;
+  job.comes(7, other);
+  CHECK(job.to<wire::HubBegins>(kOwnNode) ==
+        std::vector{wire::HubBegins{0, 0, 2, 0, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
+  CHECK(job.to<wire::HubBegins>(7) ==
+        std::vector{wire::HubBegins{0, 1, 2, 2, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
+  CHECK(job.count<EmptyStore>() == 1);
+}
+
+TEST_CASE("nodes with numbers have their ranks in that order whoever comes first") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  options.is_static = true;
+  Job job(options, 0);
+  job.comes(7, node("c", 2)).comes(8, node("b", 1));
+  REQUIRE(job.to<wire::HubBegins>(7).size() == 1);
+  CHECK(job.to<wire::HubBegins>(7)[0].node_rank == 2);
+  CHECK(job.to<wire::HubBegins>(7)[0].first_rank == 4);
+  CHECK(job.to<wire::HubBegins>(8)[0].first_rank == 2);
+}
+
+TEST_CASE("a node that does not belong to the job is sent away with what differs") {
+  HubOptions options;
+  options.is_static = true;
+  const auto why = [&](const std::function<void(wire::NodeHello&)>& change) {
+    Job job(options, 0);
+    wire::NodeHello hello = node("b", 1);
+    change(hello);
+    job.comes(7, hello);
+    CHECK(job.count<CloseNode>() == job.to<wire::HubRefuses>(7).size());
+    return job.to<wire::HubRefuses>(7).empty() ? "" : job.to<wire::HubRefuses>(7)[0].why;
+  };
+  CHECK(why([](wire::NodeHello&) {}).empty());
+  CHECK(why([](wire::NodeHello& h) { h.version = 9; }) == "it is another version of ddplaunch");
+  CHECK(why([](wire::NodeHello& h) { h.job = "k"; }) == "it belongs to job 'k', and this is job 'j' (--rdzv-id)");
+  CHECK(why([](wire::NodeHello& h) { h.nodes = "3"; }) == "it has --nnodes=3, and here it is 2");
+  CHECK(why([](wire::NodeHello& h) { h.same["program train"] = "bb"; }) ==
+        "it would run something else (program train: bb there, aa11 here)");
+  CHECK(why([](wire::NodeHello& h) { h.same.clear(); }).find("nothing there") != std::string::npos);
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) == "node a has --node-rank=0 already");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 2; }) == "--node-rank=2 is none of 2 nodes");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) == "it has no --node-rank, and here nodes have one");
+}
+
+TEST_CASE("what nodes should have alike is told once") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  Job job(options);
+  wire::NodeHello other = node("b");
+  other.alike["NCCL_P2P_DISABLE"] = "1";
+  job.comes(7, other).comes(8, other);
+  CHECK(job.told() == std::vector<std::string>{"nodes differ: NCCL_P2P_DISABLE is '1' on b and '' on a"});
+}
+
+TEST_CASE("who waits is told for whom and the time is limited") {
+  Job job;
+  job.passes(4s);
+  CHECK(job.told() == std::vector<std::string>{"waiting for 1 of 2 nodes (have: a; 3.0 s of 1 min)"});
+  job.passes(60s);
+  REQUIRE(job.to<wire::HubIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(kOwnNode)[0].cause.text == "only 1 node of 2 came within 1 min (a)");
+  CHECK(job.count<HubIsThrough>() >= 1);
+}
+
+TEST_CASE("a number of nodes that varies begins after the last call") {
+  HubOptions options;
+  options.min_nodes = 2;
+  options.max_nodes = 4;
+  options.last_call = 5s;
+  Job job(options);
+  job.comes(7, node("b")).passes(4s, {7});
+  job.comes(8, node("c")).passes(4s, {7, 8});
+  CHECK(job.to<wire::HubBegins>(7).empty());
+  job.passes(2s, {7, 8});
+  REQUIRE(job.to<wire::HubBegins>(7).size() == 1);
+  CHECK(job.to<wire::HubBegins>(7)[0].node_count == 3);
+}
+
+TEST_CASE("the first cause ends all nodes and the job with it") {
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
+  const wire::Cause cause{"rank 5: exited with code 3", "b", 3, 0, false, true};
+  CHECK(job.to<wire::HubEnds>(kOwnNode) == std::vector{wire::HubEnds{0, cause}});
+  CHECK(job.to<wire::HubEnds>(7) == std::vector{wire::HubEnds{0, cause}});
+  job.says(kOwnNode, wire::NodeFailed{0, failure("rank 0: killed by SIGABRT")});
+  job.says(7, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubIsDone>(7).empty());
+  job.says(kOwnNode, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubIsDone>(7) == std::vector{wire::HubIsDone{cause}});
+  CHECK(job.to<wire::HubIsDone>(kOwnNode) == std::vector{wire::HubIsDone{cause}});
+  CHECK(job.count<HubIsThrough>() == 0);
+  job.loses(7);
+  CHECK(job.count<HubIsThrough>() == 1);
+}
+
+TEST_CASE("a victim's cause waits for a better one") {
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)});
+  CHECK(job.to<wire::HubEnds>(7).empty());
+  job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, failure("rank 0: killed by SIGSEGV")});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 0: killed by SIGSEGV");
+  Job alone;
+  alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)}).passes(1s);
+  REQUIRE(alone.to<wire::HubEnds>(7).size() == 1);
+  CHECK(alone.to<wire::HubEnds>(7)[0].cause.text == "rank 5: exited with code 1");
+}
+
+TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
+  Job left;
+  left.comes(7, node("b")).loses(7);
+  REQUIRE(left.to<wire::HubEnds>(kOwnNode).size() == 1);
+  CHECK(left.to<wire::HubEnds>(kOwnNode)[0].cause.text == "lost: it has closed the connection");
+  CHECK(left.to<wire::HubEnds>(kOwnNode)[0].cause.exit_code == 125);
+  Job silent;
+  silent.comes(7, node("b")).passes(9s);
+  CHECK(silent.to<wire::HubEnds>(kOwnNode).empty());
+  silent.passes(2s);
+  REQUIRE(silent.to<wire::HubEnds>(kOwnNode).size() == 1);
+  CHECK(silent.to<wire::HubEnds>(kOwnNode)[0].cause.text == "lost: no word from it for 10.0 s");
+}
+
+TEST_CASE("a job that all nodes have done is a success") {
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubIsDone>(7) == std::vector{wire::HubIsDone{}});
+  CHECK(job.to<wire::HubEnds>(7).empty());
+}
+
+TEST_CASE("another attempt begins when all have ended and a node that waited takes a place") {
+  HubOptions options;
+  options.max_restarts = 1;
+  Job job(options);
+  job.comes(7, node("b")).comes(8, node("c"));
+  CHECK(job.to<wire::HubWaits>(8).size() == 1);
+  job.loses(7).says(kOwnNode, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubRestarts>(8) == std::vector{wire::HubRestarts{"restart 1 of 1 in 0.2 s"}});
+  job.passes(1s, {8});
+  REQUIRE(job.to<wire::HubBegins>(8).size() == 1);
+  CHECK(job.to<wire::HubBegins>(8)[0].attempt == 1);
+  // What comes from the attempt before is not listened to.
+  job.says(8, wire::NodeFailed{0, failure()});
+  CHECK(job.to<wire::HubEnds>(8).empty());
+  job.says(8, wire::NodeFailed{1, failure()}).says(8, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
+  REQUIRE(job.to<wire::HubIsDone>(8).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(8)[0].cause.text == "rank 5: exited with code 3; given up after 1 restart");
+}
+
+TEST_CASE("a signal on any node ends the job on all of them") {
+  const wire::Cause asked{"ended by SIGTERM", "", 143, 15, false, false};
+  HubOptions options;
+  options.max_restarts = 3;
+  Job job(options);
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeEnded{0});
+  job.says(kOwnNode, wire::NodeEnded{0});
+  REQUIRE(job.to<wire::HubIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(kOwnNode)[0].cause.exit_code == 143);
+  // While it waits for others, too.
+  Job waiting;
+  waiting.says(kOwnNode, wire::NodeFailed{0, asked});
+  CHECK(waiting.to<wire::HubIsDone>(kOwnNode).size() == 1);
+  waiting.comes(7, node("b"));
+  CHECK(waiting.to<wire::HubRefuses>(7) == std::vector{wire::HubRefuses{"the job is over"}});
+}

@@ -1,0 +1,102 @@
+#include "launcher/nodes/node_agent.h"
+
+#include <catch2/catch.hpp>
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+const NodeAgent::TimePoint kStart{1h};
+
+wire::Cause rank_5() {
+  return {"rank 5: exited with code 3", "b", 3, 0, false, true};
+}
+
+template <typename Action>
+const Action& only(const std::vector<NodeAction>& actions) {
+  REQUIRE(actions.size() == 1);
+  REQUIRE(std::holds_alternative<Action>(actions[0]));
+  return std::get<Action>(actions[0]);
+}
+
+}  // namespace
+
+TEST_CASE("a node starts its workers when the hub begins and says when they have ended") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  const auto begun = agent.heard(wire::HubBegins{0, 1, 2, 4, 8, "a, b"}, kStart);
+  CHECK(only<StartWorkers>(begun).place.first_rank == 4);
+  // Once.
+  CHECK(agent.heard(wire::HubBegins{0, 1, 2, 4, 8, "a, b"}, kStart).empty());
+  const auto ended = agent.workers_ended();
+  CHECK(std::get<wire::NodeEnded>(only<SendToHub>(ended).message).attempt == 0);
+  CHECK(agent.workers_ended().empty());
+  CHECK(only<LeaveJob>(agent.heard(wire::HubIsDone{}, kStart)).cause.exit_code == 0);
+  CHECK(agent.has_left());
+}
+
+TEST_CASE("a node ends its workers when the hub says so and waits for what follows") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  CHECK(agent.heard(wire::HubEnds{0, rank_5()}, kStart).empty());
+  agent.heard(wire::HubBegins{}, kStart);
+  CHECK(agent.heard(wire::HubEnds{7, rank_5()}, kStart).empty());
+  CHECK(only<EndWorkers>(agent.heard(wire::HubEnds{0, rank_5()}, kStart)).cause == rank_5());
+  agent.workers_ended();
+  CHECK(only<TellHere>(agent.heard(wire::HubRestarts{"restart 1 of 3"}, kStart)).line == "restart 1 of 3");
+  wire::HubBegins again;
+  again.attempt = 1;
+  CHECK(only<StartWorkers>(agent.heard(again, kStart)).place.attempt == 1);
+  CHECK(only<SendToHub>(agent.failed(rank_5())).message == wire::ControlMessage(wire::NodeFailed{1, rank_5()}));
+}
+
+TEST_CASE("a node that loses its hub ends its workers and leaves") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  agent.heard(wire::HubBegins{}, kStart);
+  const auto lost = agent.hub_lost("connection reset by peer");
+  CHECK(only<EndWorkers>(lost).cause.text == "the first node (a:29400) is lost: connection reset by peer");
+  CHECK(agent.hub_lost("again").empty());
+  CHECK(agent.failed(rank_5()).empty());
+  CHECK(only<LeaveJob>(agent.workers_ended()).cause.exit_code == 125);
+  CHECK(agent.heard(wire::HubIsDone{}, kStart).empty());
+}
+
+TEST_CASE("a node that waits and loses its hub or is refused leaves at once") {
+  NodeAgent lost("a:29400", 10s, kStart);
+  CHECK(only<LeaveJob>(lost.hub_lost("it has closed the connection")).cause.exit_code == 125);
+  NodeAgent refused("a:29400", 10s, kStart);
+  CHECK(only<LeaveJob>(refused.heard(wire::HubRefuses{"another job"}, kStart)).cause.text ==
+        "the job at a:29400 does not take this node: another job");
+}
+
+TEST_CASE("who is asked to end while the node takes no part leaves") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  CHECK(only<LeaveJob>(agent.failed({"ended by SIGTERM", "", 143, 15, false, false})).cause.signal == 15);
+  // The hub's own node ends the job.
+  NodeAgent own("a:29400", 0ms, kStart);
+  CHECK(std::holds_alternative<wire::NodeFailed>(only<SendToHub>(own.failed(rank_5())).message));
+}
+
+TEST_CASE("a node beats once a second and takes a silent hub for lost") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  int beats = 0;
+  auto now = kStart;
+  std::vector<NodeAction> actions;
+  while (!agent.has_left() && now < kStart + 1min) {
+    now = agent.alarm();
+    actions = agent.tick(now);
+    if (!agent.has_left()) {
+      CHECK(only<SendToHub>(actions).message == wire::ControlMessage(wire::Beat{}));
+      ++beats;
+    }
+  }
+  CHECK(now == kStart + 10s);
+  CHECK(beats == 10);
+  CHECK(only<LeaveJob>(actions).cause.text == "the first node (a:29400) is lost: no word from it for 10.0 s");
+}
+
+TEST_CASE("the hub's own node cannot lose it") {
+  NodeAgent agent("a:29400", 0ms, kStart);
+  CHECK(agent.tick(kStart + 1h).empty());
+  CHECK_FALSE(agent.has_left());
+}

@@ -1,0 +1,42 @@
+#include "wire/control_message.h"
+
+#include <catch2/catch.hpp>
+
+using namespace ddp::wire;
+
+TEST_CASE("what launchers say arrives as it was said") {
+  const Cause cause{"rank 5: exited with code 3", "b", 3, 15, true, true};
+  const std::vector<ControlMessage> messages = {
+      NodeHello{1, "exp7", "b", 1, 4, "2:4", {{"program", "train"}}, {{"NCCL_DEBUG", "INFO"}}},
+      NodeFailed{2, cause},
+      NodeEnded{2},
+      Beat{},
+      HubRefuses{"another job"},
+      HubWaits{"waiting for 1 of 2 nodes"},
+      HubBegins{2, 1, 2, 4, 8, "a (ranks 0-3), b (ranks 4-7)"},
+      HubEnds{2, cause},
+      HubRestarts{"restart 1 of 3 in 0.2 s"},
+      HubIsDone{cause}};
+  for (const ControlMessage& message : messages) {
+    const auto decoded = decode_control(encode(message));
+    REQUIRE(decoded);
+    CHECK(*decoded == message);
+  }
+  CHECK(messages.size() == std::variant_size_v<ControlMessage>);
+}
+
+TEST_CASE("what is no message is none") {
+  for (const std::string text :
+       {"", "x", "{}", "[]", R"({"is":"beat"})", R"({"is":"nothing","of":{}})", R"({"is":7,"of":{}})",
+        R"({"is":"ended","of":{}})", R"({"is":"ended","of":{"attempt":"x"}})", R"({"is":"ended","of":7})",
+        R"({"is":"done","of":{"cause":7}})"}) {
+    CAPTURE(text);
+    CHECK_FALSE(decode_control(text));
+  }
+}
+
+TEST_CASE("text that is not utf-8 does no harm") {
+  const auto decoded = decode_control(encode(HubWaits{"a\xff"}));
+  REQUIRE(decoded);
+  CHECK(std::get<HubWaits>(*decoded).text != "");
+}
