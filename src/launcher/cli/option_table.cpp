@@ -35,6 +35,8 @@ const OptionTable kOptions = {
      .help = "Nodes of the job, the same on all of them. Default: 1."},
     {.name = "node-rank", .value_name = "N", .group = workers, .of_torchrun = true,
      .help = "Which of the nodes this is, from 0. Default: as they meet."},
+    {.name = "engine", .value_name = "NAME", .group = workers,
+     .help = "What started this launcher and says how many nodes there are: auto, none, slurm, openmpi and others. Default: auto."},
     {.name = "node-timeout", .value_name = "SECONDS", .group = workers,
      .help = "A node without a word for so long is lost. Default: 10."},
     {.name = "role", .value_name = "NAME", .group = workers, .of_torchrun = true,

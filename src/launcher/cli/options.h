@@ -45,6 +45,7 @@ struct Options {
   int min_nodes = 1;           // --nnodes MIN:MAX
   int max_nodes = 1;
   std::optional<int> node_rank;
+  std::string engine = "auto";  // --engine: cluster/cluster_env.h
   std::chrono::milliseconds node_timeout = limits::kDefaultNodeTimeout;
   std::string role = "default";
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "launcher/cli/values.h"
+#include "launcher/cluster/cluster_env.h"
 #include "store/store_limits.h"
 #include "wire/fault.h"
 
@@ -91,6 +92,15 @@ Mistake set_nodes(Options& options, const std::string& value) {
   const auto nodes = parse_nodes(value);
   if (!nodes) return nodes.error().message;
   std::tie(options.min_nodes, options.max_nodes) = nodes.value();
+  return std::nullopt;
+}
+
+Mistake set_engine(Options& options, const std::string& value) {
+  const std::vector<std::string> names = engine_names();
+  if (std::find(names.begin(), names.end(), value) == names.end()) {
+    return " is not known. Use one of " + base::join(names, ", ") + ".";
+  }
+  options.engine = value;
   return std::nullopt;
 }
 
@@ -194,6 +204,7 @@ const std::vector<Setter>& setters() {
       {"grace", parsed(&Options::grace, parse_seconds)},
       {"exit-timeout", parsed(&Options::exit_timeout, parse_seconds)},
       {"node-timeout", set_node_timeout},
+      {"engine", set_engine},
       {"hang-timeout", parsed(&Options::hang_timeout, parse_seconds)},
       {"hang-action", any_text(&Options::hang_action)},
       {"inject", add_fault},

@@ -76,10 +76,8 @@ class Node : public Nodes {
 
  private:
   void carry_out(const StartWorkers& action) {
-    if (action.place.attempt == 0 || action.place.node_count > 1) {
-      callbacks_.tell(base::counted(action.place.node_count, "node") + ", " +
+    callbacks_.inform(base::counted(action.place.node_count, "node") + ", " +
                       base::counted(action.place.world_size, "worker") + ": " + action.place.nodes);
-    }
     callbacks_.start(place_of(action.place));
   }
   void carry_out(const EndWorkers& action) { callbacks_.end(action.cause); }

@@ -23,6 +23,7 @@ class Nodes {
     std::function<void(const wire::Cause& cause)> leave;  // none runs any more; the last call but for `tell`
     std::function<void(const std::string& line)> tell;
     std::function<void(const std::string& line)> warn;
+    std::function<void(const std::string& line)> inform;
     Rendezvous::SocketCallback worker_sockets;
   };
 

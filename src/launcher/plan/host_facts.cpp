@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/host_name.h"
 #include "launcher/plan/cpu_limit.h"
@@ -73,6 +74,16 @@ HostFacts gather_host_facts(const Options& options) {
     facts.auth_token = std::move(token).value();
   } else {
     facts.auth_token_failure = token.error().message;
+  }
+  const auto read = [](const std::string& path) {
+    std::string text = base::read_file(path);
+    return text.empty() ? std::nullopt : std::optional(std::move(text));
+  };
+  if (auto found = read_cluster_env({options.engine, facts.environment, facts.host_name, read})) {
+    facts.cluster = std::move(found.value().cluster);
+    facts.cluster_warnings = std::move(found.value().warnings);
+  } else {
+    facts.cluster_failure = found.error().message;
   }
   if (!options.numa_binding.empty()) {
     auto topology = read_cpu_topology(cpus);

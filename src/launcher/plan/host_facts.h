@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "launcher/cli/options.h"
+#include "launcher/cluster/cluster_env.h"
 #include "launcher/plan/cpu_topology.h"
 #include "launcher/plan/gpu_facts.h"
 #include "launcher/plan/program_facts.h"
@@ -31,6 +32,9 @@ struct HostFacts {
   std::string topology_failure;                            // why there is none
   std::shared_ptr<const store::Authenticator> auth_token;  // of the file that the options name, or of DDP_AUTH_TOKEN
   std::string auth_token_failure;                          // why there is none, if one was meant
+  std::optional<ClusterEnv> cluster;  // what the engine that started us says; nothing: there is none
+  std::vector<std::string> cluster_warnings;
+  std::string cluster_failure;  // why its variables cannot be believed
 };
 
 // Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU. The options say

@@ -5,6 +5,7 @@
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "launcher/plan/cluster_options.h"
 #include "launcher/plan/cpu_binding.h"
 #include "launcher/plan/device_binding.h"
 #include "launcher/plan/rendezvous_plan.h"
@@ -167,7 +168,10 @@ void take_over(WorkerCommand command, LaunchPlan& plan) {
 
 }  // namespace
 
-base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, const HostFacts& facts) {
+base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, const HostFacts& facts) {
+  const auto derived = with_cluster(asked, facts);
+  if (!derived) return derived.error();
+  const Options& options = derived.value();
   const auto devices = plan_devices(options, facts);
   if (!devices) return devices.error();
   auto command = make_worker_command(options, facts);

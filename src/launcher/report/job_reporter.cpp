@@ -50,6 +50,7 @@ JobObserver JobReporter::observer() {
   observer.ended_between_attempts = [this](const JobOutcome& outcome) { ended_between_attempts(outcome); };
   observer.tell = [this](const std::string& line) { log_.error(line); };
   observer.warn = [this](const std::string& line) { log_.warning(line); };
+  observer.inform = [this](const std::string& line) { log_.info(line); };
   return observer;
 }
 

@@ -23,6 +23,7 @@ struct JobObserver {
   std::function<void(const JobOutcome& outcome)> ended_between_attempts;
   std::function<void(const std::string& line)> tell;
   std::function<void(const std::string& line)> warn;
+  std::function<void(const std::string& line)> inform;  // not with --quiet
 };
 
 struct JobParts {

@@ -47,6 +47,7 @@ class NodeJob {
       parts_.loop.stop();
     };
     callbacks.tell = parts_.observer.tell;
+    callbacks.inform = parts_.observer.inform;
     callbacks.warn = [this](const std::string& text) { attempts_.warn(text); };
     callbacks.worker_sockets = [this] { return attempts_.worker_sockets(); };
     auto nodes = Nodes::open(parts_.loop, parts_.plan, callbacks);

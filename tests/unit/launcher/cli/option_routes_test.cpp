@@ -20,6 +20,7 @@ const std::map<std::string, std::string> kValues = {
     {"nnodes", "2:3"},
     {"node-rank", "1"},
     {"node-timeout", "20"},
+    {"engine", "slurm"},
     {"role", "trainer"},
     {"start-method", "fork"},
     {"stdin", "1"},

@@ -1,0 +1,14 @@
+// What the engine that started us (Slurm, mpirun, …) adds to the options, where the user has not said it himself. Pure.
+#pragma once
+
+#include "base/result.h"
+#include "launcher/plan/host_facts.h"
+#include "launcher/plan/launch_plan.h"
+
+namespace ddp::launcher {
+
+// Of a job on several nodes: how many, which this is, where they meet, the job's name. Options win; under torchrun's
+// name, with --standalone and with --nnodes nothing is added. A remark says what was derived from which variables.
+base::Result<Options, PlanFailure> with_cluster(const Options& options, const HostFacts& facts);
+
+}  // namespace ddp::launcher

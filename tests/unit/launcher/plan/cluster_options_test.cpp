@@ -1,0 +1,109 @@
+#include "launcher/plan/cluster_options.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/situation.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+// In a step of Slurm, on node 1 of 2.
+Situation in_slurm() {
+  Situation situation;
+  ClusterEnv cluster;
+  cluster.engine = "Slurm";
+  cluster.node_count = 2;
+  cluster.node_rank = 1;
+  cluster.hosts = {"n1", "n3"};
+  cluster.job_id = "12.0";
+  cluster.derived = "2 nodes (SLURM_NNODES), this is node 1 (SLURM_NODEID)";
+  situation.facts.cluster = cluster;
+  return situation;
+}
+
+Options derived(const Situation& situation) {
+  auto options = with_cluster(situation.options, situation.facts);
+  REQUIRE(options);
+  return std::move(options).value();
+}
+
+}  // namespace
+
+TEST_CASE("in a job of an engine on several nodes no flags are needed") {
+  const Options options = derived(in_slurm());
+  CHECK(options.min_nodes == 2);
+  CHECK(options.max_nodes == 2);
+  CHECK(options.node_rank == 1);
+  CHECK(options.master_addr == "n1");
+  CHECK(options.master_port.value_or(0) >= 29400);
+  CHECK(options.run_id == "12.0");
+  CHECK(options.warnings == std::vector<std::string>{"Slurm: 2 nodes (SLURM_NNODES), this is node 1 (SLURM_NODEID)"});
+  // The same on all nodes, and another one for another step.
+  CHECK(derived(in_slurm()).master_port == options.master_port);
+  Situation next = in_slurm();
+  next.facts.cluster->job_id = "12.1";
+  CHECK(derived(next).master_port != options.master_port);
+  CHECK(in_slurm().plan().nodes.rank == 1);
+}
+
+TEST_CASE("what the user says wins over the engine") {
+  Situation situation = in_slurm();
+  situation.options.master_addr = "head";
+  situation.options.master_port = 1234;
+  situation.options.run_id = "mine";
+  CHECK(derived(situation).master_addr == "head");
+  CHECK(derived(situation).master_port == 1234);
+  CHECK(derived(situation).run_id == "mine");
+  situation.options.rdzv_endpoint = "head:29400";
+  CHECK(derived(situation).rdzv_endpoint == "head:29400");
+  const auto is_left_alone = [](void (*change)(Options&)) {
+    Situation each = in_slurm();
+    change(each.options);
+    return derived(each) == each.options;
+  };
+  CHECK(is_left_alone([](Options& o) { o.engine = "none"; }));
+  CHECK(is_left_alone([](Options& o) { o.standalone = true; }));
+  CHECK(is_left_alone([](Options& o) { o.node_rank = 0; }));
+  CHECK(is_left_alone([](Options& o) { o.min_nodes = o.max_nodes = 3; }));
+  CHECK(is_left_alone([](Options& o) { o.manner = Manner::torchrun; }));
+}
+
+TEST_CASE("an engine that knows one node or no number adds nothing") {
+  Situation situation = in_slurm();
+  situation.facts.cluster->node_count = 1;
+  CHECK(derived(situation) == situation.options);
+  situation.facts.cluster->node_count.reset();
+  CHECK(derived(situation) == situation.options);
+  situation.facts.cluster.reset();
+  situation.facts.cluster_warnings = {"run under srun"};
+  CHECK(derived(situation).warnings == situation.facts.cluster_warnings);
+}
+
+TEST_CASE("an engine that does not say where to meet needs an address") {
+  Situation situation = in_slurm();
+  situation.facts.cluster->hosts.clear();
+  CHECK_THAT(situation.failure().message, Catch::Contains("not where the nodes meet. Give --master-addr=HOST"));
+  situation.facts.cluster->master_addr = "head";
+  situation.facts.cluster->master_port = 23456;
+  CHECK(derived(situation).master_addr == "head");
+  CHECK(derived(situation).master_port == 23456);
+}
+
+TEST_CASE("who only has hosts is asked for") {
+  Situation situation = in_slurm();
+  situation.facts.cluster->engine = "PBS";
+  CHECK(derived(situation).max_nodes == 1);
+  CHECK_THAT(derived(situation).warnings.at(0), Catch::Contains("give --engine=pbs"));
+  situation.options.engine = "pbs";
+  CHECK(derived(situation).max_nodes == 2);
+}
+
+TEST_CASE("variables that cannot be believed are an error only where they would count") {
+  Situation situation;
+  situation.facts.cluster_failure = "SLURM_NODEID=7 is not below SLURM_NNODES=2";
+  CHECK(situation.failure().exit_code == 2);
+  CHECK(situation.failure().message == situation.facts.cluster_failure);
+  situation.options.engine = "none";
+  CHECK(derived(situation).max_nodes == 1);
+}
