@@ -56,6 +56,7 @@ TESTED_ELSEWHERE = {
     "launcher/nodes/nodes.cpp": "integration/nodes_test.py",
     "launcher/nodes/node_hello.cpp": "integration/nodes_test.py",
     "launcher/nodes/next_attempt.cpp": "unit/launcher/supervise/restart_policy_test.cpp",
+    "launcher/supervise/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",
     "launcher/supervise/attempt.cpp": "integration/launch_test.cpp",
     "launcher/supervise/node_job.cpp": "integration/nodes_test.py",
     "main.cpp": "integration/launch_test.cpp",

@@ -201,6 +201,11 @@ def a_launcher_that_is_killed_ends_all_nodes(hosts: Hosts) -> None:
         assert code == 125 and "lost: " in err, (target, ends)
 
 
+def a_hang_is_named_by_the_node_that_knows(hosts: Hosts) -> None:
+    job = Job(hosts, "--nproc-per-node=2", "--hang-timeout=6", BIN / "hanging_worker", "pause").start(1).start(2)
+    same_end(job.ends(), 124, "rank 1 has not called all_reduce sum f32[1024] ('bucket 0') (#21 of world)")
+
+
 def a_cut_cable_ends_both_sides(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--node-timeout=3", "sleep", "1000").start(1).start(3)
     for number in (1, 3):
@@ -257,7 +262,7 @@ if __name__ == "__main__":
     rig = Hosts(3)
     try:
         for check in [nodes_get_their_ranks, numbers_that_are_given_are_kept, training_on_two_nodes_is_that_of_one,
-                      a_failure_ends_all_nodes, a_signal_ends_all_nodes, a_launcher_that_is_killed_ends_all_nodes,
+                      a_failure_ends_all_nodes, a_hang_is_named_by_the_node_that_knows, a_signal_ends_all_nodes, a_launcher_that_is_killed_ends_all_nodes,
                       another_attempt_on_all_nodes, a_spare_takes_the_place_of_a_node_that_is_lost,
                       a_node_that_does_not_belong_is_sent_away, who_does_not_come_is_told,
                       *([a_cut_cable_ends_both_sides] if rig.are_apart else [])]:

@@ -8,6 +8,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/report/hang_report.h"
+#include "launcher/supervise/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 constexpr std::size_t kMessageLines = 10;
 constexpr std::size_t kMessageBytes = 2000;
 constexpr const char* kQuote = "  | ";
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
-}
 
 // Another program's words: cut to a few lines, control characters (a terminal would obey them) made harmless.
 std::vector<std::string> quote(const std::string& message) {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "launcher/report/straggler_report.h"
 #include "launcher/stacks/stack_merge.h"
+#include "launcher/supervise/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 constexpr std::size_t kMostRanks = 18;  // with a line each, if there is nothing else to tell
 constexpr std::size_t kMostStackLines = 8;
 constexpr std::size_t kMostWitnessLines = 4;  // of each
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
-}
 
 std::string_view state_name(char state) {
   switch (state) {
@@ -36,11 +33,6 @@ std::string_view state_name(char state) {
     default:
       return "in an unknown state";
   }
-}
-
-std::string call_text(const Verdict& verdict) {
-  return (verdict.call.empty() ? "collective" : verdict.call) + " (#" + std::to_string(verdict.sequence) + " of " +
-         verdict.group + ")";
 }
 
 std::string since(std::uint64_t then, std::uint64_t now) {
@@ -101,12 +93,6 @@ std::string whereabouts(const RankEvidence& evidence, const Verdict& verdict, st
   if (!rank.process->waits_in.empty()) text += " in " + rank.process->waits_in;
   if (!evidence.cpu_share) return text;
   return text + ", CPU " + std::to_string(std::lround(100 * *evidence.cpu_share)) + " %";
-}
-
-// Of different calls: those of one side are as many as those of the other.
-bool nobody_knows(const Verdict& verdict) {
-  return std::all_of(verdict.sides.begin(), verdict.sides.end(),
-                     [&](const RankCall& side) { return verdict.blames(side.rank); });
 }
 
 // Where the threads are, and why some do not say it.
@@ -189,53 +175,6 @@ std::string stop_text(const HangNews& news) {
 }
 
 }  // namespace
-
-std::string hang_headline(const Verdict& verdict) {
-  const std::string culprits = ranks_text(verdict.culprits);
-  const bool one = verdict.culprits.size() == 1;
-  const std::string number = std::to_string(verdict.sequence);
-  const std::string waiting = ranks_text(verdict.waiting) + (verdict.waiting.size() == 1 ? " waits" : " wait");
-  const auto sentence = [&]() -> std::string {
-    switch (verdict.kind) {
-      case VerdictKind::ended:
-        return culprits + (one ? " has" : " have") + " ended" +
-               (verdict.group.empty()     ? ", and " + waiting + " for it"
-                : verdict.waiting.empty() ? " without having finished " + call_text(verdict)
-                                          : ", and " + waiting + " in " + call_text(verdict));
-      case VerdictKind::stopped:
-        return culprits + (one ? " is" : " are") + " stopped, and " + waiting + " in " + call_text(verdict);
-      case VerdictKind::not_called:
-        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + ", in which " + waiting;
-      case VerdictKind::different_call:
-        if (nobody_knows(verdict))
-          return culprits + " called different collectives as #" + number + " of " + verdict.group;
-        return culprits + (one ? " called another collective than " : " called other collectives than ") +
-               call_text(verdict) + ", which the other ranks called";
-      case VerdictKind::different_arguments:
-        if (nobody_knows(verdict)) return culprits + " called " + call_text(verdict) + " with different arguments";
-        return culprits + " called " + call_text(verdict) + " with other arguments than the other ranks";
-      case VerdictKind::each_other:
-        return waiting + " in " + call_text(verdict) + " for ranks that wait for them in other groups";
-      case VerdictKind::transport:
-        if (verdict.is_partial) {
-          return waiting + " in " + call_text(verdict) + ", for ranks of other nodes, or for what connects them";
-        }
-        return "all ranks are in " + call_text(verdict) + ", and it does not go on";
-      case VerdictKind::gpu_behind:
-        return (one ? "the GPU of " : "the GPUs of ") + culprits + (one ? " has" : " have") + " not begun " +
-               call_text(verdict) + ", in which all ranks are: " +
-               (one ? "what its stream holds before it does not end"
-                    : "what their streams hold before it does not end");
-      case VerdictKind::silent:
-        return "no rank does anything, and none waits in a collective that is known";
-      case VerdictKind::behind:
-        return culprits + (one ? " has" : " have") + " sent no heartbeat; " + waiting + ", or " +
-               (verdict.waiting.size() == 1 ? "goes on" : "go on");
-    }
-    return "";
-  };
-  return sentence() + "  [" + std::string(code_of(verdict.kind)) + " " + std::string(title_of(verdict.kind)) + "]";
-}
 
 std::vector<std::string> difference_lines(const Verdict& verdict) {
   if (verdict.sides.empty()) return {};

@@ -13,9 +13,6 @@ namespace ddp::launcher {
 // `now`: CLOCK_MONOTONIC, nanoseconds.
 std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now);
 
-// "rank 1 has not called all_reduce sum f32[10] (#7 of world), in which ranks 0, 2-3 wait  [DDP-H03 not called]".
-std::string hang_headline(const Verdict& verdict);
-
 // Of ranks that called different things what they called, side by side; else nothing.
 std::vector<std::string> difference_lines(const Verdict& verdict);
 

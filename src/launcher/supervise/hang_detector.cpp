@@ -313,6 +313,8 @@ HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<con
                            : "the pauses so far were short"};
     }
   }
+  // The node of the rank that is waited for can name it, and is to be the first.
+  if (is_elsewhere) limit.time += limits::kHangFirstWord;
   std::uint64_t until = 0;
   for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
   if (until > now) {

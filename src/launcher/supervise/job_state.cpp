@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/supervise/verdict_text.h"
 
 namespace ddp::launcher {
 
@@ -19,7 +20,7 @@ std::string describe_failure(const JobOutcome& outcome) {
   if (outcome.signal) return "ended by " + base::signal_name(*outcome.signal);
   if (outcome.spawn_failure) return outcome.spawn_failure->failure.message;
   if (outcome.guardian_lost) return "the launcher's first process was killed";
-  if (outcome.hang) return "hung: " + std::string(title_of(outcome.hang->verdict.kind));
+  if (outcome.hang) return "hung: " + hang_headline(outcome.hang->verdict);
   if (outcome.exit_timed_out) return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
   if (outcome.elsewhere) return describe(*outcome.elsewhere);
   if (!outcome.culprit) return "";

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/supervise/verdict_text.h"
+
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
