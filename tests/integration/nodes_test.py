@@ -71,7 +71,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-ports = itertools.count(29500) if os.geteuid() == 0 else iter(free_port, None)
+ports = itertools.count(29500)
 
 
 class Job:
@@ -79,7 +79,8 @@ class Job:
 
     def __init__(self, hosts: Hosts, *words: object, nodes: str = "2"):
         self.hosts = hosts
-        self.endpoint = f"{hosts.address()}:{next(ports)}"
+        # Hosts have all ports for themselves.
+        self.endpoint = f"{hosts.address()}:{next(ports) if hosts.are_apart else free_port()}"
         self.words = [f"--nnodes={nodes}", f"--rdzv-endpoint={self.endpoint}", *map(str, words)]
         self.launchers: dict[int, subprocess.Popen] = {}
         self.logs: dict[int, pathlib.Path] = {}
@@ -254,6 +255,13 @@ def a_node_that_does_not_belong_is_sent_away(hosts: Hosts) -> None:
     same_end(job.ends(), -15, "was sent away")
 
 
+def a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last(hosts: Hosts) -> None:
+    job = Job(hosts, "--nproc-per-node=1", "--node-timeout=3", "true").start(2, "--node-rank=1")
+    time.sleep(5)
+    ends = job.start(1, "--node-rank=0").ends()
+    assert all(code == 0 for code, _, _ in ends.values()) and "looking for the first node" in ends[2][2], ends
+
+
 def who_does_not_come_is_told(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--rdzv-conf=join_timeout=5", "sleep", "1000").start(1)
     same_end(job.ends(), 125, "only 1 node of 2 came within 5.0 s")
@@ -267,7 +275,8 @@ if __name__ == "__main__":
         for check in [nodes_get_their_ranks, numbers_that_are_given_are_kept, training_on_two_nodes_is_that_of_one,
                       a_failure_ends_all_nodes, a_hang_is_named_by_the_node_that_knows, a_signal_ends_all_nodes, a_launcher_that_is_killed_ends_all_nodes,
                       another_attempt_on_all_nodes, a_spare_takes_the_place_of_a_node_that_is_lost,
-                      a_node_that_does_not_belong_is_sent_away, who_does_not_come_is_told,
+                      a_node_that_does_not_belong_is_sent_away,
+                      a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last, who_does_not_come_is_told,
                       *([a_cut_cable_ends_both_sides] if rig.are_apart else [])]:
             began = time.monotonic()
             check(rig)

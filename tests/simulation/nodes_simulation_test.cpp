@@ -101,7 +101,8 @@ class Simulation {
     const std::size_t id = nodes_.size();
     nodes_.push_back(std::make_unique<Node>(now_, options_.node_timeout));
     nodes_[id]->to_hub_at = nodes_[id]->from_hub_at = now_;
-    send_to_hub(id, hello(id));
+    const wire::ControlMessage first = hello(id);
+    send_to_hub(id, first);
     tick_node(id);
   }
 

@@ -14,6 +14,9 @@ namespace {
 using wire::Cause;
 using wire::NodeHello;
 
+// All nodes hear the names of some.
+constexpr std::size_t kNamedNodes = 16;
+
 // "gives program b0a1… (here: 77c2…)"; empty: all is the same.
 std::string difference(const std::map<std::string, std::string>& theirs,
                        const std::map<std::string, std::string>& ours) {
@@ -47,9 +50,11 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
                                   TimePoint now) {
   const auto found = nodes_.find(from);
   if (found == nodes_.end()) {
-    const auto* hello = std::get_if<NodeHello>(&message);
-    // What a node says that was refused, or lost.
-    if (hello != nullptr) greet(from, address, *hello, now);
+    if (const auto* hello = std::get_if<NodeHello>(&message)) {
+      greet(from, address, *hello, now);
+    } else {
+      actions_.emplace_back(CloseNode{from});  // it was refused, or is lost, or is no node
+    }
     return take();
   }
   Node& node = found->second;
@@ -163,8 +168,10 @@ void Hub::tell_who_is_missing(TimePoint now) {
 
 std::string Hub::here() const {
   std::vector<std::string> names;
-  for (const NodeId id : in_order()) names.push_back(nodes_.at(id).hello.host);
-  return base::join(names, ", ");
+  for (const NodeId id : in_order()) {
+    if (names.size() < kNamedNodes) names.push_back(nodes_.at(id).hello.host);
+  }
+  return base::join(names, ", ") + (nodes_.size() > names.size() ? ", …" : "");
 }
 
 // By number where they have one, else by arrival; the hub's own node is the first in both.
@@ -195,6 +202,11 @@ void Hub::start(TimePoint now) {
   }
   phase_ = Phase::running;
   started_at_ = now;
+  if (names.size() > kNamedNodes) {
+    const auto more = static_cast<std::int64_t>(names.size() - kNamedNodes);
+    names.resize(kNamedNodes);
+    names.push_back("… and " + std::to_string(more) + " more");
+  }
   actions_.emplace_back(EmptyStore{});
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (i >= count) {

@@ -8,6 +8,12 @@ namespace ddp::launcher {
 
 using wire::Cause;
 
+std::vector<NodeAction> NodeAgent::connected(const wire::NodeHello& hello, TimePoint now) {
+  heard_at_ = next_beat_ = now;
+  add(SendToHub{hello});
+  return take();
+}
+
 std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, TimePoint now) {
   heard_at_ = now;
   if (has_left_ || last_) return {};

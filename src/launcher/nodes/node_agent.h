@@ -41,6 +41,8 @@ class NodeAgent {
   NodeAgent(std::string hub, std::chrono::milliseconds node_timeout, TimePoint now)
       : hub_(std::move(hub)), node_timeout_(node_timeout), heard_at_(now), next_beat_(now) {}
 
+  // To the hub, after a search that may have been long, or again.
+  std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
   std::vector<NodeAction> hub_lost(const std::string& why);
   // A cause here: the first one of this attempt, or that somebody asks this node to end. One that takes no part leaves.

@@ -215,14 +215,9 @@ struct Search {
 class MemberNode : public Node {
  public:
   MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
-      : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout), search_(std::make_shared<Search>()) {
-    search_->host = plan.store.advertised;
-    search_->port = plan.store.port;
-    search_->token = plan.store.token;
-    search_->until = Clock::now() + plan.nodes.join_timeout;
-    watch_ = loop.watch_readable(search_->ready.get(), [this] { begin(); });
-    std::thread([search = search_] { search->run(); }).detach();
-    look_ = loop.at(Clock::now() + limits::kNodeFirstWord, [this] { tell_of_search(); });
+      : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout) {
+    until_ = Clock::now() + plan.nodes.join_timeout;
+    search();
   }
   ~MemberNode() override { search_->is_given_up = true; }
 
@@ -245,6 +240,17 @@ class MemberNode : public Node {
   }
 
  private:
+  void search() {
+    search_ = std::make_shared<Search>();
+    search_->host = plan_.store.advertised;
+    search_->port = plan_.store.port;
+    search_->token = plan_.store.token;
+    search_->until = until_;
+    watch_ = loop_.watch_readable(search_->ready.get(), [this] { begin(); });
+    std::thread([search = search_] { search->run(); }).detach();
+    look_ = loop_.at(Clock::now() + limits::kNodeFirstWord, [this] { tell_of_search(); });
+  }
+
   void tell_of_search() {
     const std::lock_guard lock(search_->mutex);
     callbacks_.tell("looking for the first node at " + endpoint_of(plan_) +
@@ -254,22 +260,24 @@ class MemberNode : public Node {
 
   void begin() {
     look_.reset();
+    std::string last_try;
     {
       const std::lock_guard lock(search_->mutex);
       if (search_->found) visit_.emplace(std::move(*search_->found));
+      last_try = search_->last_try;
     }
     if (!visit_) {
-      return act(agent_.hub_lost("not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " +
-                                 search_->last_try));
+      return act(
+          agent_.hub_lost("not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " + last_try));
     }
     watch_ = loop_.keep_watching(visit_->fd(), [this] { hear(); });
-    send(make_node_hello(plan_));
-    tick();
+    act(agent_.connected(make_node_hello(plan_), Clock::now()));
+    if (visit_) tick();
   }
 
   void tick() {
     act(agent_.tick(Clock::now()));
-    if (!agent_.has_left()) look_ = loop_.at(agent_.alarm(), [this] { tick(); });
+    if (visit_ && !agent_.has_left()) look_ = loop_.at(agent_.alarm(), [this] { tick(); });
   }
 
   void hear() {
@@ -286,18 +294,25 @@ class MemberNode : public Node {
       const auto message = wire::decode_control(std::string_view(heard_).substr(sizeof length, length));
       heard_.erase(0, sizeof length + length);
       if (!message) return lose("it is another version of ddplaunch");
+      has_heard_ = true;
       act(agent_.heard(*message, Clock::now()));
     }
   }
 
+  // A connection that was made just when the store was emptied for an attempt is closed before a word was said.
   void lose(const std::string& why) {
     watch_.reset();
-    act(agent_.hub_lost(why));
+    if (has_heard_ || Clock::now() + limits::kNodeConnectPause > until_) return act(agent_.hub_lost(why));
+    visit_.reset();
+    heard_.clear();
+    look_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
   }
 
+  Clock::time_point until_;         // for the first word of the hub
   std::shared_ptr<Search> search_;  // shared with its thread
   std::optional<store::StoreVisit> visit_;
   std::string heard_;
+  bool has_heard_ = false;
   std::unique_ptr<net::Watch> watch_;  // destroyed before what it watches
   std::unique_ptr<net::Watch> look_;
 };

@@ -141,6 +141,24 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
   CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) == "it has no --node-rank, and here nodes have one");
 }
 
+TEST_CASE("who does not say hello first is disconnected") {
+  Job job;
+  job.says(7, wire::Beat{});
+  CHECK(job.count<CloseNode>() == 1);
+  job.comes(8, node("b")).says(8, wire::Beat{});
+  CHECK(job.count<CloseNode>() == 1);
+}
+
+TEST_CASE("of many nodes not all are named to all") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 100;
+  Job job(options);
+  for (NodeId id = 2; id < 101; ++id) job.comes(id, node("n" + std::to_string(id)));
+  REQUIRE(job.to<wire::HubBegins>(100).size() == 1);
+  CHECK(job.to<wire::HubBegins>(100)[0].world_size == 200);
+  CHECK_THAT(job.to<wire::HubBegins>(100)[0].nodes, Catch::EndsWith(", … and 84 more"));
+}
+
 TEST_CASE("what nodes should have alike is told once") {
   HubOptions options;
   options.min_nodes = options.max_nodes = 3;

@@ -95,6 +95,14 @@ TEST_CASE("a node beats once a second and takes a silent hub for lost") {
   CHECK(only<LeaveJob>(actions).cause.text == "the first node (a:29400) is lost: no word from it for 10.0 s");
 }
 
+TEST_CASE("the time in which a node looked for its hub does not count as silence") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  const auto hello = agent.connected({}, kStart + 5min);
+  CHECK(std::holds_alternative<wire::NodeHello>(only<SendToHub>(hello).message));
+  CHECK(std::holds_alternative<wire::Beat>(only<SendToHub>(agent.tick(kStart + 5min)).message));
+  CHECK_FALSE(agent.has_left());
+}
+
 TEST_CASE("the hub's own node cannot lose it") {
   NodeAgent agent("a:29400", 0ms, kStart);
   CHECK(agent.tick(kStart + 1h).empty());

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""slurm_test.py BIN_DIR: jobs of a real Slurm whose three nodes are this machine. Skipped where Slurm is not installed, and
+for others than root."""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1])
+NODES = 3
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Slurm:
+    """A controller, a daemon for each node, and munge, in a folder."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        for name in ("state", "munge", *[f"spool{i}" for i in range(1, NODES + 1)]):
+            (folder / name).mkdir(mode=0o755)
+        folder.chmod(0o755)
+        key = folder / "munge" / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        host = socket.gethostname().split(".")[0]
+        nodes = "\n".join(f"NodeName=node{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=4 State=UNKNOWN"
+                          for i in range(1, NODES + 1))
+        (folder / "slurm.conf").write_text(f"""ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={free_port()}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/builtin
+ReturnToService=2
+MailProg=/bin/true
+SlurmdParameters=config_overrides
+KillWait=5
+{nodes}
+PartitionName=main Nodes=node[1-{NODES}] Default=YES MaxTime=INFINITE State=UP
+""")
+        self.environment = dict(os.environ, SLURM_CONF=str(folder / "slurm.conf"))
+        munge = ["--force", f"--key-file={key}", f"--socket={folder}/munge/socket", f"--pid-file={folder}/munge/pid",
+                 f"--log-file={folder}/munge.log", f"--seed-file={folder}/munge/seed"]
+        subprocess.run(["munged", *munge], check=True, capture_output=True)
+        subprocess.run(["slurmctld", "-f", folder / "slurm.conf"], check=True, capture_output=True, env=self.environment)
+        for i in range(1, NODES + 1):
+            subprocess.run(["slurmd", "-f", folder / "slurm.conf", "-N", f"node{i}"], check=True, capture_output=True,
+                           env=self.environment)
+        end = time.monotonic() + 30
+        while self.run("sinfo", "-h", "-t", "idle", "-o", "%D").stdout.strip() != str(NODES):
+            assert time.monotonic() < end, self.run("sinfo").stdout + (folder / "slurmctld.log").read_text()
+            time.sleep(0.1)
+
+    def run(self, *words: object) -> subprocess.CompletedProcess:
+        return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=90, env=self.environment)
+
+    def stop(self) -> None:
+        pids = [int(path.read_text()) for path in [*self.folder.glob("slurm*.pid"), self.folder / "munge" / "pid"]]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        end = time.monotonic() + 20
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < end:
+            time.sleep(0.05)
+
+
+# The nodes' names cannot be looked up here.
+SRUN = ("srun", f"-N{NODES}", "--ntasks-per-node=1", BIN / "ddplaunch", "--master-addr=127.0.0.1", "--nproc-per-node=2")
+
+
+def a_step_needs_no_number_of_nodes(slurm: Slurm) -> None:
+    done = slurm.run(*SRUN, "--tag=", "--no-collapse", "sh", "-c", "echo $RANK of $WORLD_SIZE on $GROUP_RANK $TORCHELASTIC_RUN_ID")
+    lines = sorted(done.stdout.splitlines())
+    assert done.returncode == 0 and [line.rsplit(" ", 1)[0] for line in lines] == [f"{i} of 6 on {i // 2}" for i in range(6)], done
+    assert len({line.rsplit(" ", 1)[1] for line in lines}) == 1 and "Slurm: 3 nodes, this is 0" in done.stderr, done
+
+
+def a_failure_is_the_step_s(slurm: Slurm) -> None:
+    done = slurm.run(*SRUN, "-q", "sh", "-c", "[ $RANK = 3 ] && exit 7; exec sleep 1000")
+    assert done.returncode == 7, done
+    assert done.stderr.count("rank 3") == NODES and "Exited with exit code 7" in done.stderr, done
+
+
+def a_cancelled_step_ends_on_all_nodes(slurm: Slurm) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        step = subprocess.Popen([str(word) for word in (*SRUN, "sh", "-c", f"touch {folder}/$RANK; exec sleep 1000")],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=slurm.environment)
+        end = time.monotonic() + 30
+        while len(os.listdir(folder)) < 6 and time.monotonic() < end:
+            time.sleep(0.05)
+        slurm.run("scancel", *slurm.run("squeue", "-h", "-o", "%i").stdout.split())
+        out, err = step.communicate(timeout=60)
+    assert step.returncode != 0 and err.count("ended by SIGTERM") == NODES, (step.returncode, out, err)
+
+
+def several_tasks_on_a_node_are_refused(slurm: Slurm) -> None:
+    done = slurm.run("srun", "-N2", "--ntasks-per-node=2", BIN / "ddplaunch", "true")
+    assert done.returncode == 2 and "srun --ntasks-per-node=1 ddplaunch" in done.stderr, done
+
+
+if __name__ == "__main__":
+    missing = [name for name in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(name) is None]
+    if missing or os.geteuid() != 0:
+        print(f"not installed: {', '.join(missing)}" if missing else "needs root")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as place:
+        lab = Slurm(pathlib.Path(place))
+        try:
+            for check in [a_step_needs_no_number_of_nodes, a_failure_is_the_step_s, a_cancelled_step_ends_on_all_nodes,
+                          several_tasks_on_a_node_are_refused]:
+                began = time.monotonic()
+                check(lab)
+                print(f"ok: {check.__name__.replace('_', ' ')} ({time.monotonic() - began:.1f} s)", flush=True)
+        finally:
+            lab.stop()

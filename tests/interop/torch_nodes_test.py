@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""torch_nodes_test.py BIN_DIR: a PyTorch script with DistributedDataParallel on two nodes of two workers gives what it gives
+on one node of four; under torchrun, too, where that works (PyTorch 2.0 and newer; with Python 3.11 older ones do not)."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+import nodes_test  # noqa: E402  (it reads sys.argv, too)
+
+PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
+SCRIPT = """
+import torch, torch.distributed as dist
+
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(7))
+wanted = inputs.sum(1, keepdim=True)
+for step in range(50):
+    optimizer.zero_grad()
+    loss = ((model(inputs[rank::size]) - wanted[rank::size]) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+loss = loss.detach().clone()
+dist.all_reduce(loss)
+if rank == 0:
+    print("loss %.7f" % (loss.item() / size), flush=True)
+"""
+
+
+def loss(outputs: list[str]) -> str:
+    found = re.findall(r"loss (\S+)", "".join(outputs))
+    assert len(found) == 1, outputs
+    return found[0]
+
+
+def torchrun(hosts: nodes_test.Hosts, script: pathlib.Path) -> str:
+    words = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--nnodes=2", "--rdzv-backend=c10d",
+             f"--rdzv-endpoint=10.77.0.1:{next(nodes_test.ports)}"]
+    processes = [subprocess.Popen([*hosts.inside(number), PYTHON, *words, f"--rdzv-conf=is_host={int(number == 1)}",
+                                   f"--local-addr=10.77.0.{number}", str(script)], stdout=subprocess.PIPE, text=True,
+                                  env=dict(os.environ, GLOO_SOCKET_IFNAME="eth0")) for number in (1, 2)]
+    return loss([process.communicate(timeout=120)[0] for process in processes])
+
+
+version = subprocess.run([PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+if version.returncode != 0:
+    print(f"{PYTHON} has no PyTorch")
+    sys.exit(77)
+rig = nodes_test.Hosts(2)
+try:
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder) / "train.py"
+        script.write_text(SCRIPT)
+        alone = subprocess.run([nodes_test.BIN / "ddplaunch", "--nproc-per-node=4", PYTHON, script], capture_output=True,
+                               text=True, timeout=120)
+        ends = nodes_test.Job(rig, "--nproc-per-node=2", PYTHON, script).start(1).start(2).ends()
+        assert all(code == 0 for code, _, _ in ends.values()), ends
+        losses = [loss([alone.stdout]), loss([out for _, out, _ in ends.values()])]
+        if rig.are_apart and int(version.stdout.split(".")[0]) >= 2:
+            losses.append(torchrun(rig, script))
+        assert len(set(losses)) == 1, losses
+        print(f"ok: {losses}")
+finally:
+    rig.remove()
