@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -90,9 +91,13 @@ void EvidenceTaker::take(const std::vector<StackTarget>& targets, std::vector<Qu
     timer_ = loop_.at(began + limits::kStackTime, over);
   }
   for (std::size_t i = 0; i < questions.size(); ++i) {
-    std::thread([asked = asked_, i, ask = std::move(questions[i].ask), began] {
-      asked->answer(i, ask(began + limits::kStackToolTime));
-    }).detach();
+    try {
+      std::thread([asked = asked_, i, ask = questions[i].ask, began] {
+        asked->answer(i, ask(began + limits::kStackToolTime));
+      }).detach();
+    } catch (const std::system_error& error) {
+      asked_->answer(i, {questions[i].name, "", {}, {"could not be asked: " + std::string(error.what())}});
+    }
   }
   stacks_.take(targets, [this](std::vector<RankStacks> stacks) {
     taken_ = std::move(stacks);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -160,7 +161,11 @@ void StackTaker::name_frames() {
   if (naming_->processes.empty()) return finish();
   named_ = loop_.watch_readable(naming_->ready.get(), [this] { finish(); });
   timer_ = loop_.at(began_ + limits::kStackTime, [this] { finish(); });
-  std::thread([naming = naming_] { naming->run(); }).detach();
+  try {
+    std::thread([naming = naming_] { naming->run(); }).detach();
+  } catch (const std::system_error&) {
+    finish();  // addresses without names
+  }
 }
 
 void StackTaker::finish() {

@@ -280,10 +280,11 @@ const WorkerEnd* JobState::culprit() const {
     return failed_by_itself(end) && !is_victim(end) && end.when - first->when <= limits::kSettleTime;
   });
   if (cause != ends_.end()) return &*cause;
-  const auto left = std::find_if(ends_.begin(), first, [&](const WorkerEnd& end) {
-    return end.status.success() && first->error->peer == end.rank;
+  // Its victims may be seen to end before it is.
+  const auto left = std::find_if(ends_.begin(), ends_.end(), [&](const WorkerEnd& end) {
+    return end.status.success() && !end.after_signal && first->error->peer == end.rank;
   });
-  return left == first ? &*first : &*left;
+  return left == ends_.end() ? &*first : &*left;
 }
 
 std::optional<Verdict> JobState::verdict_on(const WorkerEnd& culprit) const {

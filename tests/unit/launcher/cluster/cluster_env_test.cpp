@@ -30,7 +30,7 @@ TEST_CASE("without an engine there is no cluster and nothing to say") {
   CHECK(warnings({}).empty());
 }
 
-TEST_CASE("--engine=none sees no engine, whatever is wrong with its variables") {
+TEST_CASE("the option --engine=none sees no engine, whatever is wrong with its variables") {
   CHECK(found(kSlurm, "none") == "none");
   CHECK(found(with(kSlurm, {"SLURM_NODEID=x"}), "none") == "none");
 }

@@ -35,7 +35,7 @@ bool contains(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("--hosts names hosts and their numbers of workers") {
+TEST_CASE("the option --hosts names hosts and their numbers of workers") {
   CHECK(parse_hosts("a,b:4,c").value() == std::vector<Host>{{"a", std::nullopt}, {"b", 4}, {"c", std::nullopt}});
   CHECK(list("node[1-3]:2") == "node1/2 node2/2 node3/2");
   CHECK(list("node[1,3]:2,tux") == "node1/2 node3/2 tux");
@@ -78,7 +78,7 @@ TEST_CASE("a number of workers is from 1 to 65536") {
   }
 }
 
-TEST_CASE("--hosts has a host between two commas, and no spaces") {
+TEST_CASE("the option --hosts has a host between two commas, and no spaces") {
   CHECK(contains(list("a,,b"), "host 2 of the list \"a,,b\" is empty"));
   CHECK(contains(list("a,"), "host 2 of the list"));
   CHECK(contains(list("a:4 b:4"), "\" \" at character 4"));

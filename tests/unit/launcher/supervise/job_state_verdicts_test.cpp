@@ -86,6 +86,23 @@ TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
   CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");
 }
 
+TEST_CASE("a rank that ended with 0 is the cause also if its victims were seen to end before it") {
+  JobState state = three_ranks();
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{"lost", true, false, 1};
+  state.step(victim, kBegin);
+  state.step(ended(1, 0), kBegin + 10ms);
+  CHECK_FALSE(state.ending());
+  victim.local_rank = 2;
+  state.step(victim, kBegin + 20ms);
+  REQUIRE(state.finished());
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.exit_code == 124);
+  REQUIRE(outcome.culprit);
+  CHECK(outcome.culprit->rank == 1);
+  CHECK(outcome.verdict->waiting == Ranks{0, 2});
+}
+
 TEST_CASE("a rank that ends with 0 within a collective has failed") {
   JobState state = three_ranks();
   WorkerEnded event = ended(1, 0);
