@@ -31,6 +31,28 @@ std::string endpoint_of(const LaunchPlan& plan) {
   return store::host_and_port(plan.store.advertised, plan.store.port);
 }
 
+// What is done may bring about more; that has its turn afterwards.
+template <typename Action>
+class Turns {
+ public:
+  template <typename CarryOut>
+  void take(std::vector<Action> actions, CarryOut&& carry_out) {
+    for (Action& action : actions) waiting_.push_back(std::move(action));
+    if (std::exchange(is_taking_, true)) return;
+    while (!waiting_.empty()) {
+      const Action action = std::move(waiting_.front());
+      waiting_.pop_front();
+      std::visit(carry_out, action);
+    }
+    is_taking_ = false;
+  }
+  bool is_taking() const { return is_taking_; }
+
+ private:
+  std::deque<Action> waiting_;
+  bool is_taking_ = false;
+};
+
 // What both kinds of node have: the agent, and its clock.
 class Node : public Nodes {
  public:
@@ -47,16 +69,8 @@ class Node : public Nodes {
   virtual void send(const wire::ControlMessage& message) = 0;
   virtual NodeAssignment place_of(const wire::HubBegins& begins) const = 0;
 
-  // What is done may bring about more; that has its turn afterwards.
   void act(std::vector<NodeAction> actions) {
-    for (NodeAction& action : actions) waiting_.push_back(std::move(action));
-    if (std::exchange(acting_, true)) return;
-    while (!waiting_.empty()) {
-      const NodeAction action = std::move(waiting_.front());
-      waiting_.pop_front();
-      std::visit([this](const auto& specific) { carry_out(specific); }, action);
-    }
-    acting_ = false;
+    turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
   }
 
   NodeAssignment assignment(const wire::HubBegins& begins) const {
@@ -85,8 +99,7 @@ class Node : public Nodes {
   void carry_out(const TellHere& action) { callbacks_.tell(action.line); }
   void carry_out(const LeaveJob& action) { callbacks_.leave(action.cause); }
 
-  std::deque<NodeAction> waiting_;
-  bool acting_ = false;
+  Turns<NodeAction> turns_;
 };
 
 class HubNode : public Node {
@@ -149,16 +162,9 @@ class HubNode : public Node {
   }
 
  private:
-  // As Node::act().
   void act_as_hub(std::vector<HubAction> actions) {
-    for (HubAction& action : actions) waiting_.push_back(std::move(action));
-    if (std::exchange(acting_, true)) return;
-    while (!waiting_.empty()) {
-      const HubAction action = std::move(waiting_.front());
-      waiting_.pop_front();
-      std::visit([this](const auto& specific) { carry_out(specific); }, action);
-    }
-    acting_ = false;
+    turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
+    if (turns_.is_taking()) return;
     timer_ = is_through_ ? nullptr : loop_.at(hub_.alarm(), [this] { act_as_hub(hub_.tick(Clock::now())); });
   }
 
@@ -179,8 +185,7 @@ class HubNode : public Node {
   std::unique_ptr<net::Watch> watch_;
   std::unique_ptr<net::Watch> timer_;
   std::string last_peer_;
-  std::deque<HubAction> waiting_;
-  bool acting_ = false;
+  Turns<HubAction> turns_;
   bool is_through_ = false;
 };
 

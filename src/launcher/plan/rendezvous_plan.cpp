@@ -84,10 +84,6 @@ std::string bind_address(const std::string& advertised) {
 // torchrun's store listens everywhere, over both versions of IP.
 constexpr const char* kAllInterfaces = "::";
 
-bool is_loopback(const std::string& address) {
-  return address == "::1" || address.starts_with("127.");
-}
-
 // Who may use the store, and how much.
 std::optional<PlanFailure> plan_access(const Options& options, const HostFacts& facts, RendezvousPlan& plan) {
   StorePlan& store = plan.store;
@@ -133,6 +129,10 @@ std::vector<std::string> without_effect(const Options& options) {
 }
 
 }  // namespace
+
+bool is_loopback(const std::string& address) {
+  return address == "::1" || address.starts_with("127.");
+}
 
 base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options, const HostFacts& facts) {
   auto nodes = plan_nodes(options, options.manner != Manner::native && is_static(options));

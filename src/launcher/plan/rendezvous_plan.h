@@ -17,6 +17,9 @@ struct RendezvousPlan {
   std::vector<std::string> notes;
 };
 
+// Of an address as text: a number of the loopback interface.
+bool is_loopback(const std::string& address);
+
 // From --standalone, --rdzv-*, --master-*, --local-addr and --nnodes. An address that is no number stays a name; it is
 // looked up when the store starts to listen.
 base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options, const HostFacts& facts);

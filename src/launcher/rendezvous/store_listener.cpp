@@ -6,6 +6,8 @@
 #include <array>
 #include <vector>
 
+#include "launcher/plan/rendezvous_plan.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -13,10 +15,6 @@ bool is_number(const std::string& address) {
   std::array<char, sizeof(in6_addr)> ignored{};
   return ::inet_pton(AF_INET, address.c_str(), ignored.data()) == 1 ||
          ::inet_pton(AF_INET6, address.c_str(), ignored.data()) == 1;
-}
-
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1";
 }
 
 // The addresses of a name that the user gave; a number is its own.
