@@ -54,6 +54,8 @@ THIRD_PARTIES = {
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
     "launcher/nodes/nodes.cpp": "integration/nodes_test.py",
+    "launcher/nodes/hub_node.cpp": "integration/nodes_test.py",
+    "launcher/nodes/member_node.cpp": "integration/nodes_test.py",
     "launcher/nodes/node_hello.cpp": "integration/nodes_test.py",
     "launcher/nodes/next_attempt.cpp": "unit/launcher/supervise/restart_policy_test.cpp",
     "launcher/supervise/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",

@@ -82,6 +82,7 @@ inline constexpr auto kDefaultExitTimeout = 5min;          // a rank that ended 
 // before pauses are learnt, and how many times the timeout its first ones may take; the share of a processor, and the
 // wake-ups, that make a rank a busy one; what can never go on; before anything is said.
 inline constexpr auto kHangLook = 50ms;
+inline constexpr auto kHangLookShare = 50us;  // of the hub, for each rank of the job
 inline constexpr auto kHangEvidence = 1s;
 inline constexpr auto kHangLongestLook = 250ms;
 inline constexpr auto kDefaultHangTimeout = 10min;
@@ -97,6 +98,8 @@ inline constexpr auto kHangFirstWord = 5s;
 // Stacks of all ranks: all of it; how long tools, and NCCL and PyTorch, may take, and how long a signal's handler; how
 // often the answers are looked at; tools at a time.
 inline constexpr auto kStackTime = 5s;
+inline constexpr auto kShownEvidenceTime = 6s;                       // until that of other nodes is there …
+inline constexpr std::size_t kShownEvidence = std::size_t{4} << 20;  // … and how much one sends
 inline constexpr auto kStackToolTime = 4s;
 inline constexpr auto kStackAnswerTime = 500ms;
 inline constexpr auto kStackPoll = 5ms;
@@ -111,6 +114,12 @@ inline constexpr auto kNodeNextWord = 30s;
 inline constexpr auto kNodeGoodbye = 3s;
 inline constexpr auto kDefaultJoinTimeout = 10min;
 inline constexpr auto kDefaultLastCall = 30s;
+inline constexpr std::size_t kPrintedAtOnce = std::size_t{32} << 10;   // of gathered output, in a message …
+inline constexpr std::size_t kPrintedUnsent = std::size_t{256} << 10;  // … and what may wait to be sent
+inline constexpr auto kClockDifference = 2s;  // that is told
+// How often a node shows what is new in its ranks, and by how much more for each node of the job: the hub reads it all.
+inline constexpr auto kNodeShow = 100ms;
+inline constexpr auto kNodeShowShare = 500us;
 inline constexpr auto kNodeConnectPause = 500ms;  // between two tries to reach the hub
 inline constexpr auto kRestartDelay = 250ms;      // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;

@@ -55,6 +55,10 @@ void keep_alive(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof pause);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+  // Probes are sent only when nothing waits for its acknowledgement.
+  const auto patience = static_cast<unsigned>(
+      std::chrono::milliseconds(limits::kStoreAliveIdle + limits::kStoreAliveTries * limits::kStoreAlivePause).count());
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
 }
 
 VisitFailure foreign(const std::string& where, const std::string& what) {
@@ -163,10 +167,8 @@ Result<std::string, VisitFailure> StoreVisit::absent_ranks(Deadline until) {
   return last;
 }
 
-Result<net::Done, VisitFailure> StoreVisit::say(std::string_view message, Deadline until) {
-  const auto said = net::send_all(fd(), encode(request(StoreOp::control, {}, {std::string(message)})), until);
-  if (!said) return lost(said.error());
-  return net::Done{};
+std::string StoreVisit::control_request(std::string_view message) {
+  return encode(request(StoreOp::control, {}, {std::string(message)}));
 }
 
 Result<std::string, SocketFailure> StoreVisit::receive_bytes(Deadline until) {

@@ -6,15 +6,24 @@
 
 namespace ddp::wire {
 
+NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
+                                       {Subject::ranks, "ranks"},
+                                       {Subject::evidence, "evidence"},
+                                       {Subject::output, "output"},
+                                       {Subject::errors, "errors"}})
+
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-DDP_FIELDS(Cause, text, node, exit_code, signal, is_victim, may_restart)
-DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike)
+DDP_FIELDS(Cause, text, node, exit_code, signal, is_victim, may_restart, lost_peer, is_disputed)
+DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
 DDP_FIELDS(NodeFailed, attempt, cause)
+DDP_FIELDS(NodeLeft, attempt, rank)
 DDP_FIELDS(NodeEnded, attempt)
+DDP_FIELDS(NodeShows, attempt, what, text)
 DDP_FIELDS(HubRefuses, why)
 DDP_FIELDS(HubWaits, text)
 DDP_FIELDS(HubBegins, attempt, node_rank, node_count, first_rank, world_size, nodes)
+DDP_FIELDS(HubAsks, attempt, what)
 DDP_FIELDS(HubEnds, attempt, cause)
 DDP_FIELDS(HubRestarts, text)
 DDP_FIELDS(HubIsDone, cause)
@@ -25,8 +34,8 @@ namespace {
 using Json = nlohmann::json;
 
 // In the order of the variant.
-constexpr std::array kNames = {"hello", "failed", "ended", "beat",     "refuses",
-                               "waits", "begins", "ends",  "restarts", "done"};
+constexpr std::array kNames = {"hello", "failed", "left", "ended", "shows",    "beat", "refuses",
+                               "waits", "begins", "asks", "ends",  "restarts", "done"};
 static_assert(kNames.size() == std::variant_size_v<ControlMessage>);
 
 void to_json(Json& json, const Beat&) {
@@ -46,6 +55,33 @@ std::optional<ControlMessage> decode_as(const std::string& name, const Json& bod
 }
 
 }  // namespace
+
+std::string bytes_to_text(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x80) text += static_cast<char>(0xc0 | (byte >> 6));
+    text += static_cast<char>(byte >= 0x80 ? 0x80 | (byte & 0x3f) : byte);
+  }
+  return text;
+}
+
+std::string text_to_bytes(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    if (first < 0x80) {
+      bytes += text[i];
+    } else if ((first & 0xfc) == 0xc0 && i + 1 < text.size()) {
+      bytes += static_cast<char>(((first & 0x03) << 6) | (static_cast<unsigned char>(text[++i]) & 0x3f));
+    } else if ((first & 0xc0) == 0xc0) {
+      bytes += '?';  // the bytes that follow belong to it
+    }
+  }
+  return bytes;
+}
 
 std::string encode(const ControlMessage& message) {
   const Json body = std::visit(

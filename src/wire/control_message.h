@@ -11,8 +11,9 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 1;
+inline constexpr int kControlVersion = 2;
 inline constexpr int kAnyNodeRank = -1;
+inline constexpr int kNoPeer = -1;
 
 // Why an attempt ends, or the job; exit code 0: all is done.
 struct Cause {
@@ -22,6 +23,8 @@ struct Cause {
   int signal = 0;            // the job is ended by it; 0: by none
   bool is_victim = false;    // it lost a peer, which may say why
   bool may_restart = false;  // worth another attempt
+  int lost_peer = kNoPeer;   // of a victim: the rank that it lost
+  bool is_disputed = false;  // ranks called different things, and others may know better whose are wrong
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };
@@ -36,6 +39,9 @@ struct NodeHello {
   std::string nodes;                         // --nnodes, as typed
   std::map<std::string, std::string> same;   // what all nodes must have alike, by its name: the program, …
   std::map<std::string, std::string> alike;  // what they should have alike: variables, versions
+  // Its clocks when it said this, nanoseconds: CLOCK_MONOTONIC, which boards show, and the time of day.
+  std::int64_t monotonic = 0;
+  std::int64_t time_of_day = 0;
 
   friend bool operator==(const NodeHello&, const NodeHello&) = default;
 };
@@ -45,11 +51,34 @@ struct NodeFailed {
 
   friend bool operator==(const NodeFailed&, const NodeFailed&) = default;
 };
+// One of its ranks has ended with 0.
+struct NodeLeft {
+  int attempt = 0;
+  int rank = 0;
+
+  friend bool operator==(const NodeLeft&, const NodeLeft&) = default;
+};
 // None of its workers runs any more.
 struct NodeEnded {
   int attempt = 0;
 
   friend bool operator==(const NodeEnded&, const NodeEnded&) = default;
+};
+// What a node shows of itself, for all nodes to be judged together.
+enum class Subject : std::uint8_t {
+  nothing,   // that this version knows
+  ranks,     // what they are at: with a beat when it has changed, and in full when it is asked for
+  evidence,  // their stacks, and what else can be asked while a job hangs
+  output,    // what they print: bytes_to_text()
+  errors,    // the same, on standard error
+};
+// The text is as the launcher has it: launcher/supervise/shown_ranks.h.
+struct NodeShows {
+  int attempt = 0;
+  Subject what = Subject::nothing;
+  std::string text;
+
+  friend bool operator==(const NodeShows&, const NodeShows&) = default;
 };
 // From either side: it lives.
 struct Beat {
@@ -84,6 +113,13 @@ struct HubEnds {
 
   friend bool operator==(const HubEnds&, const HubEnds&) = default;
 };
+// For it to show this, in full.
+struct HubAsks {
+  int attempt = 0;
+  Subject what = Subject::nothing;
+
+  friend bool operator==(const HubAsks&, const HubAsks&) = default;
+};
 // What follows the attempt: another one, after some time.
 struct HubRestarts {
   std::string text;
@@ -97,8 +133,13 @@ struct HubIsDone {
   friend bool operator==(const HubIsDone&, const HubIsDone&) = default;
 };
 
-using ControlMessage = std::variant<NodeHello, NodeFailed, NodeEnded, Beat, HubRefuses, HubWaits, HubBegins, HubEnds,
-                                    HubRestarts, HubIsDone>;
+using ControlMessage = std::variant<NodeHello, NodeFailed, NodeLeft, NodeEnded, NodeShows, Beat, HubRefuses, HubWaits,
+                                    HubBegins, HubAsks, HubEnds, HubRestarts, HubIsDone>;
+
+// Any bytes as UTF-8, each as the character of its number, and back: JSON takes nothing else. A character that stands
+// for no byte is a question mark.
+std::string bytes_to_text(std::string_view bytes);
+std::string text_to_bytes(std::string_view text);
 
 std::string encode(const ControlMessage& message);
 // Nothing: it is none, or of another version.

@@ -12,7 +12,8 @@ namespace ddp::launcher {
 
 class HangingJob {
  public:
-  explicit HangingJob(HangPlan plan = {std::chrono::seconds(600), true, HangAction::kill}) : detector_(plan) {
+  explicit HangingJob(HangPlan plan = {std::chrono::seconds(600), true, HangAction::kill}, bool others_judge = false)
+      : detector_(plan, others_judge) {
     for (int rank = 0; rank < 2; ++rank) {
       RankView view;
       view.rank = rank;

@@ -145,6 +145,8 @@ const OptionTable kOptions = {
              "${time}; empty: none. Default: '[${rank}] ' for several workers."},
     {.name = "collapse", .kind = flag, .negatable = true, .group = output,
      .help = "Show a line that several ranks print within 200 ms once. Default for several workers."},
+    {.name = "gather-output", .kind = flag, .group = output,
+     .help = "Of several nodes: what the workers of all of them print is shown by the first node's launcher."},
     {.name = "lossless", .kind = flag, .group = output,
      .help = "A console that is too slow slows the workers down, instead of losing lines."},
     {.name = "on-sigpipe", .value_name = "WHAT", .choices = "ignore end", .group = output,

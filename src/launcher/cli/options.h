@@ -100,6 +100,7 @@ struct Options {
   std::vector<std::string> stderr_filters;
   std::optional<std::string> tag;      // template of the mark before each line; "": none
   std::optional<bool> collapse;        // the same line of several ranks once
+  bool gather_output = false;          // of all nodes, at the first one
   bool lossless = false;               // a slow console slows the workers
   bool end_on_closed_console = false;  // --on-sigpipe=end
   std::string color = "auto";          // "auto", "always", "never"

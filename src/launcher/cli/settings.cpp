@@ -223,6 +223,7 @@ const std::vector<Setter>& setters() {
          options.collapse = value == "1";
          return std::nullopt;
        }},
+      {"gather-output", flag(&Options::gather_output)},
       {"lossless", flag(&Options::lossless)},
       {"on-sigpipe", set_on_sigpipe},
       {"color", any_text(&Options::color)},

@@ -29,6 +29,12 @@ std::string difference(const std::map<std::string, std::string>& theirs,
   return base::join(parts, "; ");
 }
 
+// Of a clock, against ours. A node may say anything.
+std::chrono::nanoseconds ahead(std::int64_t theirs, std::chrono::nanoseconds ours) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  return std::chrono::nanoseconds(std::clamp<std::int64_t>(theirs, 0, kMost)) - ours;
+}
+
 std::string ranks_text(int first, int count) {
   return count == 1 ? "rank " + std::to_string(first)
                     : "ranks " + std::to_string(first) + "-" + std::to_string(first + count - 1);
@@ -38,7 +44,7 @@ std::string ranks_text(int first, int count) {
 
 Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
     : options_(options), own_(std::move(own)), next_beat_(now + limits::kNodeBeat) {
-  nodes_[kOwnNode] = {own_, "", next_order_++, now, false, false, 0};
+  nodes_[kOwnNode] = {own_, "", next_order_++, std::chrono::nanoseconds(0), now, false, false, 0};
 }
 
 std::vector<HubAction> Hub::begin(TimePoint now) {
@@ -69,6 +75,14 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
       blame(node, failed->cause, now);
     }
   }
+  if (const auto* left = std::get_if<wire::NodeLeft>(&message); left != nullptr && left->attempt == attempt_) {
+    left_.insert(left->rank);
+    if (phase_ == Phase::running && options_.exit_timeout.count() > 0) left_alone_at_ = now + options_.exit_timeout;
+  }
+  if (const auto* shows = std::get_if<wire::NodeShows>(&message)) {
+    const bool is_of_this = shows->attempt == attempt_ && node.takes_part && !node.has_ended;
+    if (is_of_this) actions_.emplace_back(PassOn{from, node.hello.host, node.clock_ahead, shows->what, shows->text});
+  }
   if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
     node.has_ended = true;
     go_on_if_all_have_ended(now);
@@ -85,7 +99,8 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
     return;
   }
   warn_of_differences(hello);
-  nodes_[from] = {hello, address, next_order_++, now, false, false, 0};
+  warn_of_clock(hello, now);
+  nodes_[from] = {hello, address, next_order_++, ahead(hello.monotonic, now.time_since_epoch()), now, false, false, 0};
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::HubWaits{"the job runs; this node waits for a place in it"});
 }
@@ -131,6 +146,17 @@ void Hub::warn_of_differences(const NodeHello& hello) {
   }
 }
 
+void Hub::warn_of_clock(const NodeHello& hello, TimePoint now) {
+  if (hello.time_of_day == 0) return;
+  const auto time_of_day = std::chrono::nanoseconds(own_.time_of_day - own_.monotonic) + now.time_since_epoch();
+  const auto difference = ahead(hello.time_of_day, time_of_day);
+  const auto amount = std::chrono::abs(difference);
+  if (amount < limits::kClockDifference || !warned_of_.insert("clock of " + hello.host).second) return;
+  actions_.emplace_back(TellUser{"the clock of " + hello.host + " is " + base::human_duration(amount) +
+                                 (difference.count() > 0 ? " ahead of" : " behind") + " that of " + own_.host +
+                                 ": the times of their logs do not fit"});
+}
+
 void Hub::gather(TimePoint now) {
   phase_ = Phase::gathering;
   gathering_since_ = now;
@@ -138,6 +164,7 @@ void Hub::gather(TimePoint now) {
   is_enough_ = false;
   cause_.reset();
   settle_at_.reset();
+  left_.clear();
   for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
   gather_more(now);
 }
@@ -220,17 +247,42 @@ void Hub::start(TimePoint now) {
 
 void Hub::blame(const Node& node, Cause cause, TimePoint now) {
   if (phase_ != Phase::running) return;
-  if (cause_ && !cause_->is_victim) return;
-  if (cause_ && cause.is_victim) return;
-  cause.node = node.hello.host;
+  // Who lost a peer knows least.
+  const auto knowledge = [](const Cause& of) { return of.is_victim ? 0 : of.is_disputed ? 1 : 2; };
+  if (cause_ && knowledge(*cause_) >= knowledge(cause)) return;
+  if (cause.node.empty()) cause.node = node.hello.host;
   cause_ = std::move(cause);
-  if (!cause_->is_victim) return end_attempt(now);
-  settle_at_ = now + limits::kSettleTime;
+  if (knowledge(*cause_) == 2) return end_attempt(now);
+  if (!settle_at_) settle_at_ = now + limits::kSettleTime;
+}
+
+// No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.
+void Hub::settle(TimePoint now) {
+  if (left_.contains(cause_->lost_peer)) {
+    Cause left{"rank " + std::to_string(cause_->lost_peer) +
+                   ": exit code 0 before its collectives were done (told by " + cause_->node + ": " + cause_->text +
+                   ")",
+               "",
+               base::kExitHung,
+               0,
+               false,
+               true,
+               wire::kNoPeer,
+               false};
+    for (const auto& [id, node] : nodes_) {
+      const int first = node.first_rank;
+      const bool is_its = cause_->lost_peer >= first && cause_->lost_peer < first + node.hello.workers;
+      if (node.takes_part && is_its) left.node = node.hello.host;
+    }
+    cause_ = std::move(left);
+  }
+  end_attempt(now);
 }
 
 void Hub::end_attempt(TimePoint now) {
   phase_ = Phase::ending;
   settle_at_.reset();
+  left_alone_at_.reset();
   run_times_.push_back(now - started_at_);
   for (const auto& [id, node] : nodes_) {
     if (node.takes_part) send(id, wire::HubEnds{attempt_, *cause_});
@@ -245,7 +297,7 @@ void Hub::go_on_if_all_have_ended(TimePoint now) {
   }
   // All workers of all nodes are gone. A victim whose culprit nobody knows is all that there is.
   if (!cause_) return finish({}, now);
-  if (phase_ == Phase::running) return end_attempt(now);
+  if (phase_ == Phase::running) return settle(now);
   if (!cause_->may_restart || options_.max_restarts == 0) return finish(*cause_, now);
   const RestartDecision decision = next_attempt(run_times_, options_.max_restarts);
   if (const auto* none = std::get_if<NoRestart>(&decision)) {
@@ -272,6 +324,20 @@ void Hub::finish(Cause cause, TimePoint now) {
   if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
 }
 
+std::string Hub::who_is_left() const {
+  std::vector<std::string> names;
+  for (const NodeId id : in_order()) {
+    const Node& node = nodes_.at(id);
+    std::vector<int> ranks;
+    for (int rank = node.first_rank; rank < node.first_rank + node.hello.workers; ++rank) {
+      if (!left_.contains(rank)) ranks.push_back(rank);
+    }
+    if (!node.takes_part || node.has_ended || ranks.empty()) continue;
+    names.push_back((ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " on " + node.hello.host);
+  }
+  return base::join(names, ", ");
+}
+
 bool Hub::everybody_has_left() const {
   return nodes_.size() == 1;
 }
@@ -287,7 +353,7 @@ std::vector<HubAction> Hub::lost(NodeId who, const std::string& why, TimePoint n
   }
   const bool was_needed = node.takes_part && !node.has_ended;
   if (was_needed && phase_ == Phase::running) {
-    Cause cause{"lost: " + why, "", base::kExitOwnFault, 0, false, true};
+    Cause cause{"lost: " + why, "", base::kExitOwnFault, 0, false, true, wire::kNoPeer, false};
     // Its ranks' peers may have told before, as victims.
     blame(node, cause, now);
   } else {
@@ -310,6 +376,14 @@ void Hub::look_for_silence(TimePoint now) {
   }
 }
 
+std::vector<HubAction> Hub::ask(wire::Subject what) {
+  if (phase_ != Phase::running) return {};
+  for (const auto& [id, node] : nodes_) {
+    if (id != kOwnNode && node.takes_part && !node.has_ended) send(id, wire::HubAsks{attempt_, what});
+  }
+  return take();
+}
+
 std::vector<HubAction> Hub::tick(TimePoint now) {
   if (now >= next_beat_) {
     next_beat_ = now + limits::kNodeBeat;
@@ -318,13 +392,25 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
     }
     if (phase_ != Phase::over) look_for_silence(now);
   }
-  if (settle_at_ && now >= *settle_at_) end_attempt(now);
+  if (settle_at_ && now >= *settle_at_) settle(now);
+  if (phase_ == Phase::running && left_alone_at_ && now >= *left_alone_at_) {
+    cause_ = Cause{"ranks did not end within " + base::human_duration(options_.exit_timeout) +
+                       " of the last one that did (--exit-timeout): " + who_is_left(),
+                   "",
+                   base::kExitHung,
+                   0,
+                   false,
+                   true,
+                   wire::kNoPeer,
+                   false};
+    end_attempt(now);
+  }
   if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.last_call) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.join_timeout) {
     finish({"only " + base::counted(static_cast<std::int64_t>(nodes_.size()), "node") + " of " +
                 std::to_string(options_.min_nodes) + " came within " + base::human_duration(options_.join_timeout) +
                 " (" + here() + ")",
-            "", base::kExitOwnFault, 0, false, false},
+            "", base::kExitOwnFault, 0, false, false, wire::kNoPeer, false},
            now);
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);
@@ -336,6 +422,7 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
 Hub::TimePoint Hub::alarm() const {
   TimePoint next = next_beat_;
   if (settle_at_) next = std::min(next, *settle_at_);
+  if (left_alone_at_) next = std::min(next, *left_alone_at_);
   if (phase_ == Phase::gathering) {
     next = std::min(
         {next, next_word_, is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});

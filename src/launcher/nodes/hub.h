@@ -28,6 +28,7 @@ struct HubOptions {
   std::chrono::milliseconds join_timeout{0};  // for `min_nodes` to come
   std::chrono::milliseconds last_call{0};     // for more of them
   std::chrono::milliseconds node_timeout{0};  // without a word
+  std::chrono::milliseconds exit_timeout{0};  // for the other ranks to end when one has ended with 0; 0: none
 };
 
 struct SendToNode {
@@ -40,13 +41,21 @@ struct CloseNode {
 };
 // Before an attempt begins: the store is empty then.
 struct EmptyStore {};
+// What a node shows of its ranks. `clock_ahead`: of its CLOCK_MONOTONIC, against ours.
+struct PassOn {
+  NodeId from;
+  std::string host;
+  std::chrono::nanoseconds clock_ahead;
+  wire::Subject what;
+  std::string text;
+};
 struct TellUser {
   std::string line;
 };
 // The job is over, and everybody has heard of it.
 struct HubIsThrough {};
 
-using HubAction = std::variant<SendToNode, CloseNode, EmptyStore, TellUser, HubIsThrough>;
+using HubAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, HubIsThrough>;
 
 // Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
 // gathering, or over. A cause that is a victim's waits for limits::kSettleTime for a better one. A node that is lost
@@ -64,6 +73,8 @@ class Hub {
                                TimePoint now);
   // A node's connection has ended.
   std::vector<HubAction> lost(NodeId who, const std::string& why, TimePoint now);
+  // For the other nodes to show this.
+  std::vector<HubAction> ask(wire::Subject what);
   // At alarm(), or later.
   std::vector<HubAction> tick(TimePoint now);
   TimePoint alarm() const;
@@ -74,6 +85,7 @@ class Hub {
     wire::NodeHello hello;
     std::string address;
     int order = 0;  // of arrival
+    std::chrono::nanoseconds clock_ahead{0};
     TimePoint heard_at;
     bool takes_part = false;
     bool has_ended = false;
@@ -83,15 +95,18 @@ class Hub {
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   std::string objection(const wire::NodeHello& hello) const;
   void warn_of_differences(const wire::NodeHello& hello);
+  void warn_of_clock(const wire::NodeHello& hello, TimePoint now);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
   void tell_who_is_missing(TimePoint now);
   void start(TimePoint now);
   void blame(const Node& node, wire::Cause cause, TimePoint now);
+  void settle(TimePoint now);
   void end_attempt(TimePoint now);
   void go_on_if_all_have_ended(TimePoint now);
   void finish(wire::Cause cause, TimePoint now);
   void look_for_silence(TimePoint now);
+  std::string who_is_left() const;
   bool everybody_has_left() const;
   std::vector<NodeId> in_order() const;
   std::string here() const;
@@ -114,6 +129,8 @@ class Hub {
   std::vector<std::chrono::nanoseconds> run_times_;
   std::optional<wire::Cause> cause_;
   std::optional<TimePoint> settle_at_;
+  std::set<int> left_;  // ranks that have ended with 0
+  std::optional<TimePoint> left_alone_at_;
   TimePoint go_on_at_;  // when pausing, or over: not later
   std::set<std::string> warned_of_;
 };

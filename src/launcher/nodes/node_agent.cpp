@@ -23,11 +23,13 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
     add(StartWorkers{*begins});
   } else if (const auto* ends = std::get_if<wire::HubEnds>(&message)) {
     if (runs_ && ends->attempt == attempt_) add(EndWorkers{ends->cause});
+  } else if (const auto* asks = std::get_if<wire::HubAsks>(&message)) {
+    if (runs_ && asks->attempt == attempt_) add(ShowHub{asks->what});
   } else if (const auto* done = std::get_if<wire::HubIsDone>(&message)) {
     leave(done->cause);
   } else if (const auto* refuses = std::get_if<wire::HubRefuses>(&message)) {
-    leave(
-        {"the job at " + hub_ + " does not take this node: " + refuses->why, "", base::kExitOwnFault, 0, false, false});
+    leave({"the job at " + hub_ + " does not take this node: " + refuses->why, "", base::kExitOwnFault, 0, false, false,
+           wire::kNoPeer, false});
   } else if (const auto* waits = std::get_if<wire::HubWaits>(&message)) {
     add(TellHere{waits->text});
   } else if (const auto* restarts = std::get_if<wire::HubRestarts>(&message)) {
@@ -39,7 +41,8 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
 
 std::vector<NodeAction> NodeAgent::hub_lost(const std::string& why) {
   if (has_left_ || last_) return {};
-  leave({"the first node (" + hub_ + ") is lost: " + why, "", base::kExitOwnFault, 0, false, false});
+  leave({"the first node (" + hub_ + ") is lost: " + why, "", base::kExitOwnFault, 0, false, false, wire::kNoPeer,
+         false});
   return take();
 }
 
@@ -62,6 +65,16 @@ std::vector<NodeAction> NodeAgent::failed(const Cause& cause) {
   } else {
     leave(cause);
   }
+  return take();
+}
+
+std::vector<NodeAction> NodeAgent::rank_left(int rank) {
+  if (runs_ && !last_) add(SendToHub{wire::NodeLeft{attempt_, rank}});
+  return take();
+}
+
+std::vector<NodeAction> NodeAgent::show(wire::Subject what, std::string text) {
+  if (runs_ && !last_) add(SendToHub{wire::NodeShows{attempt_, what, std::move(text)}});
   return take();
 }
 

@@ -22,6 +22,10 @@ struct EndWorkers {
 struct SendToHub {
   wire::ControlMessage message;
 };
+// The hub wants to see this.
+struct ShowHub {
+  wire::Subject what;
+};
 struct TellHere {
   std::string line;
 };
@@ -30,7 +34,7 @@ struct LeaveJob {
   wire::Cause cause;
 };
 
-using NodeAction = std::variant<StartWorkers, EndWorkers, SendToHub, TellHere, LeaveJob>;
+using NodeAction = std::variant<StartWorkers, EndWorkers, SendToHub, ShowHub, TellHere, LeaveJob>;
 
 // Waiting ──the hub begins──▶ running ──all workers have ended──▶ waiting … ──the hub is done, or lost──▶ left.
 class NodeAgent {
@@ -47,12 +51,18 @@ class NodeAgent {
   std::vector<NodeAction> hub_lost(const std::string& why);
   // A cause here: the first one of this attempt, or that somebody asks this node to end. One that takes no part leaves.
   std::vector<NodeAction> failed(const wire::Cause& cause);
+  // A worker has ended with 0.
+  std::vector<NodeAction> rank_left(int rank);
+  // Of workers that run.
+  std::vector<NodeAction> show(wire::Subject what, std::string text);
   // No worker of the attempt runs any more.
   std::vector<NodeAction> workers_ended();
   // At alarm(), or later.
   std::vector<NodeAction> tick(TimePoint now);
   TimePoint alarm() const { return next_beat_; }
 
+  // Its workers, and their end has not been decided without the hub.
+  bool runs() const { return runs_ && !last_; }
   bool has_left() const { return has_left_; }
 
  private:

@@ -2,17 +2,28 @@
 // connected to it. docs/decisions/0022-one-port-one-hub-one-fate.md
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
-#include "launcher/nodes/node_agent.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/rendezvous/rendezvous.h"
 #include "net/event_loop.h"
+#include "wire/control_message.h"
 
 namespace ddp::launcher {
+
+// What another node shows of its ranks. docs/decisions/0023-all-ranks-are-judged-together.md
+struct Shown {
+  std::string host;
+  std::chrono::nanoseconds clock_ahead{0};  // of its CLOCK_MONOTONIC, against ours
+  wire::Subject what = wire::Subject::nothing;
+  std::string text;
+};
 
 // Belongs to the loop's thread. Nothing here blocks.
 class Nodes {
@@ -21,6 +32,9 @@ class Nodes {
     std::function<void(const NodeAssignment& place)> start;
     std::function<void(const wire::Cause& cause)> end;    // the workers
     std::function<void(const wire::Cause& cause)> leave;  // none runs any more; the last call but for `tell`
+    std::function<void(wire::Subject what)> asked;        // to show it
+    std::function<void(const Shown& shown)> shown;        // to the hub
+    std::function<void()> can_print;  // again
     std::function<void(const std::string& line)> tell;
     std::function<void(const std::string& line)> warn;
     std::function<void(const std::string& line)> inform;
@@ -33,9 +47,23 @@ class Nodes {
 
   virtual ~Nodes() = default;
 
+  virtual bool is_hub() const = 0;
+
   // See NodeAgent.
   virtual void failed(const wire::Cause& cause) = 0;
+  virtual void rank_left(int rank) = 0;
   virtual void workers_ended() = 0;
+
+  // To the hub; of the hub's own ranks nothing is shown.
+  virtual void show(wire::Subject what, const std::string& text) = 0;
+  // The hub asks all other nodes that take part; others ask nobody.
+  virtual void ask(wire::Subject what) = 0;
+
+  // The workers' output, to the hub: how much of it was taken, 0 until can_print(); nothing: there is no way to it.
+  // `what`: output or errors. The hub's own goes its own way.
+  virtual std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) = 0;
+  // What to wait for, to write, while it takes nothing; -1: nothing.
+  virtual int print_descriptor() const = 0;
 
   // After `leave`: whether all other nodes have heard of the end. The hub stays for a moment until they have.
   virtual bool is_through() const = 0;

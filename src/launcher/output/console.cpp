@@ -58,6 +58,13 @@ void Console::choose_way() {
 ssize_t Console::write_some() {
   const char* from = backlog_.data() + sent_;
   const std::size_t size = unsent();
+  if (detour_.take) {
+    const auto taken = detour_.take({from, size});
+    if (taken && *taken > 0) return static_cast<ssize_t>(*taken);
+    errno = EAGAIN;
+    if (taken) return -1;
+    detour_ = {};
+  }
   switch (way_) {
     case Way::own:
       return ::write(own_.get(), from, size);
@@ -120,7 +127,7 @@ void Console::flush() {
     if (errno != EAGAIN && errno != EWOULDBLOCK) return close(errno);
     blocked_ = true;
     trim();
-    if (!writable_) watch();
+    if (!writable_ && !detour_.take) watch();
     return check_bounds();
   }
   blocked_ = false;

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
@@ -25,6 +27,13 @@ struct ConsoleBounds {
   bool ends_last_line = true;  // at the end; false: it is left as it is, since it is one worker's alone
 };
 
+// Somewhere else than to the descriptor: over a connection. `take`: how many bytes it takes now, 0 if it has to wait, or
+// nothing if there is no connection: then it is the descriptor's again. `waits_for`: what to wait for, to write.
+struct ConsoleDetour {
+  std::function<std::optional<std::size_t>(std::string_view bytes)> take;
+  std::function<int()> waits_for;
+};
+
 // Whether both descriptors lead to the same terminal, pipe, socket or file.
 bool same_file(int one, int other);
 
@@ -40,6 +49,9 @@ class Console {
   // There is room again after full(). The console is gone for good, with the errno value; both from within any call.
   std::function<void()> on_room;
   std::function<void(int)> on_closed;
+
+  // From now on. Who waited is to be told by flush().
+  void go_round(ConsoleDetour detour) { detour_ = std::move(detour); }
 
   void show(const OutputLine& line);
   // A line of the launcher's own, without its end: never dropped.
@@ -74,7 +86,7 @@ class Console {
   enum class Way { own, plain, socket, polled };
 
   void choose_way();
-  int descriptor() const { return own_ ? own_.get() : fd_; }
+  int descriptor() const { return detour_.take ? detour_.waits_for() : own_ ? own_.get() : fd_; }
   std::size_t unsent() const { return backlog_.size() - sent_; }
   void append_own(std::string_view line);
   std::int64_t worker_lines_unsent() const;
@@ -92,6 +104,7 @@ class Console {
   bool terminal_;
   ConsoleLayout layout_;
   Way way_ = Way::plain;
+  ConsoleDetour detour_;
   base::UniqueFd own_;
   std::string backlog_;
   std::size_t sent_ = 0;                // of the backlog

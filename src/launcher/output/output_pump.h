@@ -100,6 +100,14 @@ class OutputPump {
   // ended. Waits for the console for at most limits::kConsoleWait.
   void before_own_line();
 
+  // The workers' output goes elsewhere; `take` is told which of kStdout and kStderr it is. See Console::go_round().
+  void go_round(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,
+                const std::function<int()>& waits_for);
+  // There is room again where it goes.
+  void room_elsewhere();
+  // A line of another node's workers, with its end and its tag.
+  void show_gathered(int which, std::string_view line);
+
   // After SIGWINCH.
   void copy_console_size();
 

@@ -93,6 +93,7 @@ std::string output_rows(const LaunchPlan& plan) {
   if (tagged && !plan.output.tag.empty()) manner.push_back("tag " + quoted(plan.output.tag));
   if (plan.output.collapse) manner.emplace_back("identical lines once");
   if (plan.output.color) manner.emplace_back("colours");
+  if (plan.gather_output) manner.emplace_back("shown by the first node");
   if (plan.output.lossless) manner.emplace_back("lossless");
   if (plan.end_on_closed_console) manner.emplace_back("a closed console ends the job");
   if (!manner.empty()) text += row("lines", base::join(manner, ", "));

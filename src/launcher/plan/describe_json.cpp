@@ -95,6 +95,7 @@ std::string describe_json(const LaunchPlan& plan) {
                        {"output",
                         {{"tag", plan.output.tag},
                          {"collapse", plan.output.collapse},
+                         {"gathered", plan.gather_output},
                          {"lossless", plan.output.lossless},
                          {"color", plan.output.color},
                          {"end_on_closed_console", plan.end_on_closed_console},

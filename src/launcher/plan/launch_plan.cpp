@@ -129,6 +129,7 @@ void take_over(const Options& options, LaunchPlan& plan) {
   plan.role = options.role;
   plan.max_restarts = options.max_restarts;
   plan.grace = options.grace;
+  plan.gather_output = options.gather_output;
   plan.exit_timeout = options.exit_timeout;
   plan.hang = {options.hang_timeout.value_or(limits::kDefaultHangTimeout), options.hang_timeout.has_value(),
                hang_action_of(options.hang_action)};
@@ -148,7 +149,8 @@ std::optional<PlanFailure> check_faults(LaunchPlan& plan) {
   const auto faults = wire::parse_faults(text);
   if (!faults) return PlanFailure{kExitUsage, "--inject=" + text + ": " + faults.error().message};
   for (const wire::Fault& fault : faults.value()) {
-    if (fault.rank < plan.workers) continue;
+    // How many ranks several nodes have is not known yet.
+    if (fault.rank < plan.workers || plan.nodes.several()) continue;
     return PlanFailure{kExitUsage, "--inject: rank=" + std::to_string(fault.rank) + ", but there " +
                                        (plan.workers == 1 ? "is " : "are ") + base::counted(plan.workers, "worker") +
                                        ". Ranks count from 0."};
@@ -189,7 +191,6 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
                                        " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
                                        base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
   }
-  if (auto failure = check_faults(plan)) return *failure;
   const DeviceBinding& binding = devices.value().binding;
   plan.visible_devices = binding.visible;
   for (const std::optional<VisibleGpu>& gpu : binding.meant) {
@@ -200,6 +201,8 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
   };
   if (!binding.note.empty()) plan.notes.push_back(binding.note);
   plan.nodes = rendezvous.value().nodes;
+  if (auto failure = check_faults(plan)) return *failure;
+  if (plan.gather_output && !plan.nodes.several()) plan.notes.emplace_back("--gather-output: there is one node only");
   plan.store = rendezvous.value().store;
   plan.run_id = rendezvous.value().run_id;
   add_notes(rendezvous.value().notes);

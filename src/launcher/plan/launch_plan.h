@@ -87,6 +87,7 @@ struct LaunchPlan {
   std::string role;
   int max_restarts = 0;
   std::chrono::milliseconds grace{0};
+  bool gather_output = false;                 // of all nodes, at the first one
   std::chrono::milliseconds exit_timeout{0};  // 0: off
   HangPlan hang;
   std::vector<std::string> faults;  // DDP_INJECT

@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kNoFiles = "/dev/null";
 constexpr const char* kDefaultLogs = "./ddp-logs";
 constexpr const char* kNativeTag = "[${rank}] ";
+constexpr const char* kGatheredTag = "[${node} ${rank}] ";
 constexpr const char* kTorchTag = "[${role}${local_rank}]:";
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
@@ -68,6 +69,7 @@ std::set<int> named_ranks(const StreamSelection& selection) {
 std::string choose_tag(const Options& options, const HostFacts& facts, int workers) {
   if (options.tag) return *options.tag;
   if (options.manner != Manner::native) return torch_tag(facts);
+  if (options.gather_output) return kGatheredTag;
   return workers > 1 ? kNativeTag : "";
 }
 

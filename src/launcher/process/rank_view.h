@@ -19,6 +19,7 @@ enum class LookDepth : std::uint8_t { boards, calls, states, all };
 
 // Of a rank that has ended the board stays.
 struct RankView {
+  std::string node;  // where it runs; empty: here
   int rank = 0;
   pid_t pid = 0;
   bool has_ended = false;

@@ -74,7 +74,8 @@ std::string gpu_text(const RankView& rank, const Verdict& verdict) {
 // What a rank is at, from all that is known of it.
 std::string whereabouts(const RankEvidence& evidence, const Verdict& verdict, std::uint64_t now) {
   const RankView& rank = evidence.view;
-  std::string text = "  rank " + std::to_string(rank.rank) + " (pid " + std::to_string(rank.pid) + "): ";
+  std::string text = "  rank " + std::to_string(rank.rank) + " (" +
+                     (rank.node.empty() ? "" : "node " + rank.node + ", ") + "pid " + std::to_string(rank.pid) + "): ";
   if (rank.has_ended) return text + "has ended; " + last_call(rank);
   const bool has_phase = rank.board.phase_since > 0 || rank.board.phase != "starting";
   if (rank.board.is_written && has_phase) {
@@ -166,6 +167,12 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
   return lines;
 }
 
+// Empty of what need not last to be wrong.
+std::string how_long(const HangNews& news) {
+  const bool is_at_once = news.kind == HangNews::Kind::hung && news.limit.count() == 0;
+  return is_at_once ? "" : ", for " + base::human_duration(news.age);
+}
+
 std::string stop_text(const HangNews& news) {
   const std::string ranks = ranks_text(news.verdict.culprits);
   const bool one = news.verdict.culprits.size() == 1;
@@ -200,9 +207,8 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
                                                          : call_text(news.verdict) + " is done")};
   }
   const bool nobody_waits = news.kind == Kind::asked && news.verdict.kind == VerdictKind::silent;
-  std::vector<std::string> lines = {nobody_waits
-                                        ? "what the ranks are at:"
-                                        : hang_headline(news.verdict) + ", for " + base::human_duration(news.age)};
+  std::vector<std::string> lines = {nobody_waits ? "what the ranks are at:"
+                                                 : hang_headline(news.verdict) + how_long(news)};
   const std::vector<std::string> difference = difference_lines(news.verdict);
   lines.insert(lines.end(), difference.begin(), difference.end());
   std::vector<std::string> stacks = stack_lines(news.evidence.stacks);
@@ -230,9 +236,9 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   }
   const std::string limit = base::human_duration(news.limit) + " (" + news.why_limit + ")";
   if (news.kind == Kind::hung) {
-    lines.push_back(news.ends_job
-                        ? "  the limit was " + limit + ": the job is ended"
-                        : "  the limit was " + limit + "; the job is left alone (--hang-action, --hang-timeout)");
+    const std::string why = news.limit.count() == 0 ? news.why_limit : "the limit was " + limit;
+    lines.push_back("  " + why +
+                    (news.ends_job ? ": the job is ended" : "; the job is left alone (--hang-action, --hang-timeout)"));
   } else {
     lines.push_back("  " + std::string(news.ends_job ? "the job is ended in " : "told again in ") +
                     base::human_duration(news.limit - news.age) + "; the limit is " + limit);

@@ -16,6 +16,7 @@ Json describe_call(const CallView& call) {
 Json describe_rank(const RankEvidence& evidence) {
   const RankView& view = evidence.view;
   Json json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
+  if (!view.node.empty()) json["node"] = view.node;
   if (evidence.cpu_share) json["cpu_share"] = *evidence.cpu_share;
   if (view.process) json["state"] = std::string(1, view.process->state);
   if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;

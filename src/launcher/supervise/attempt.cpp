@@ -52,9 +52,9 @@ base::Result<JobOutcome> Attempts::run(const NodeAssignment& assignment, const s
   if (auto failure = parts_.directory.begin_attempt(assignment.attempt, parts_.plan.workers)) return *failure;
   parts_.observer.attempt_begins(assignment);
   const auto start = std::chrono::steady_clock::now();
-  JobOutcome outcome =
-      supervise({parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory, parts_.output, last_failure,
-                 parts_.observer.tell, [this](const Event& event) { observe(event); }, begins_to_end, parts_.inbox});
+  JobOutcome outcome = supervise(
+      {parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory, parts_.output, last_failure,
+       parts_.observer.tell, [this](const Event& event) { observe(event); }, begins_to_end, exchange_, parts_.inbox});
   run_times_.push_back(std::chrono::steady_clock::now() - start);
   // What holds the ends of the pipes is gone then.
   outcome.leftovers = parts_.processes.end_leftovers();

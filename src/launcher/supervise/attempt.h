@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "launcher/supervise/job.h"
+#include "launcher/supervise/rank_exchange.h"
 
 namespace ddp::launcher {
 
 // Serves one attempt after another.
 class Attempts {
  public:
-  explicit Attempts(const JobParts& parts) : parts_(parts) {}
+  // `exchange`: with other nodes, may be null.
+  explicit Attempts(const JobParts& parts, RankExchange* exchange = nullptr) : parts_(parts), exchange_(exchange) {}
 
   // Before a store of the attempt may ask or warn.
   void prepare(int number);
@@ -38,6 +40,7 @@ class Attempts {
   void drain_output();
 
   const JobParts& parts_;
+  RankExchange* const exchange_;
   NodeAssignment assignment_;
   std::map<int, pid_t> workers_;  // by local rank
   int warnings_ = 0;

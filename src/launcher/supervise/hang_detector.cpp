@@ -67,7 +67,7 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
     add(HangNews::Kind::hung, *verdict, age, limit);
     is_over_ = news.back().ends_job;
     told_ = verdict;
-  } else if (!told_ && age >= std::max<Nanoseconds>(limit.time / 4, limits::kHangFirstWord)) {
+  } else if (!told_ && !others_judge_ && age >= std::max<Nanoseconds>(limit.time / 4, limits::kHangFirstWord)) {
     add(HangNews::Kind::stalled, *verdict, age, limit);
     told_ = verdict;
   } else if (told_ && !half_told_ && plan_.action != HangAction::warn && age >= limit.time / 2) {
@@ -118,7 +118,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed, 
     }
     if (clock.before) {
       clock.before_age += elapsed;
-    } else if (depth == LookDepth::all) {
+    } else if (depth == LookDepth::all && rank.process) {
       clock.before = rank;
     }
   }
@@ -288,7 +288,8 @@ HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<con
   const auto at_most = [&](Nanoseconds time) { return std::min<Nanoseconds>(time, plan_.timeout); };
   if (is_difference(verdict.kind)) return {at_most(limits::kHangConclusive), "it cannot go on"};
   // What it sent last may be on its way still.
-  if (verdict.kind == VerdictKind::ended) return {at_most(limits::kHangFirstWord), "it will not come"};
+  const auto for_others = others_judge_ ? limits::kHangFirstWord : Nanoseconds(0);
+  if (verdict.kind == VerdictKind::ended) return {at_most(limits::kHangFirstWord) + for_others, "it will not come"};
   const auto any_culprit = [&](const auto& condition) {
     return std::any_of(verdict.culprits.begin(), verdict.culprits.end(),
                        [&](int rank) { return condition(view_of(ranks, rank)); });
@@ -313,8 +314,7 @@ HangDetector::Limit HangDetector::limit_of(const Verdict& verdict, std::span<con
                            : "the pauses so far were short"};
     }
   }
-  // The node of the rank that is waited for can name it, and is to be the first.
-  if (is_elsewhere) limit.time += limits::kHangFirstWord;
+  limit.time += for_others;
   std::uint64_t until = 0;
   for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
   if (until > now) {

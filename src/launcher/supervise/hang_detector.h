@@ -49,7 +49,8 @@ struct HangNews {
 
 class HangDetector {
  public:
-  explicit HangDetector(const HangPlan& plan) : plan_(plan) {}
+  // `others_judge`: somebody sees more ranks than this, and is to be the first to name one.
+  explicit HangDetector(const HangPlan& plan, bool others_judge = false) : plan_(plan), others_judge_(others_judge) {}
 
   // `elapsed`: since the last look, at most limits::kHangLongestLook counts: a suspended machine and a stopped launcher
   // have seen nothing. `now`: CLOCK_MONOTONIC in nanoseconds, as on the boards. It should be as deep as depth()
@@ -106,6 +107,7 @@ class HangDetector {
   std::optional<Verdict> behind(std::span<const RankView> ranks) const;
 
   const HangPlan plan_;
+  const bool others_judge_;
   std::map<GroupKey, GroupClock> groups_;
   std::map<int, RankClock> ranks_;
   Nanoseconds longest_pause_{0};

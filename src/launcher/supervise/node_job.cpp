@@ -1,5 +1,6 @@
 #include "launcher/supervise/node_job.h"
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
 #include <utility>
@@ -7,30 +8,42 @@
 #include "base/exit_code.h"
 #include "base/signals.h"
 #include "launcher/nodes/nodes.h"
+#include "launcher/output/gathered_lines.h"
 #include "launcher/supervise/attempt.h"
 #include "launcher/supervise/restart_policy.h"
+#include "launcher/supervise/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
 
+// Where the first of those to blame runs; empty: here.
+std::string node_of_culprit(const HangNews& hang) {
+  const auto found = std::find_if(hang.ranks.begin(), hang.ranks.end(),
+                                  [&](const RankEvidence& rank) { return hang.verdict.blames(rank.view.rank); });
+  return found == hang.ranks.end() ? "" : found->view.node;
+}
+
 // What the other nodes are told of what happened here.
 wire::Cause cause_of(const JobOutcome& outcome) {
   wire::Cause cause;
+  if (outcome.hang) cause.node = node_of_culprit(*outcome.hang);
   cause.text = describe_failure(outcome);
   cause.exit_code = outcome.exit_code;
   cause.signal = outcome.signal.value_or(0);
   cause.is_victim = outcome.culprit && outcome.culprit->error && outcome.culprit->error->is_victim;
+  cause.is_disputed = outcome.culprit && outcome.culprit->error && outcome.culprit->error->is_mismatch;
   cause.may_restart = is_worth_another(outcome);
+  if (cause.is_victim) cause.lost_peer = outcome.culprit->error->peer.value_or(wire::kNoPeer);
   return cause;
 }
 
 wire::Cause cause_of_signal(int signal) {
-  return {"ended by " + base::signal_name(signal), "", 128 + signal, signal, false, false};
+  return {"ended by " + base::signal_name(signal), "", 128 + signal, signal, false, false, wire::kNoPeer, false};
 }
 
 class NodeJob {
  public:
-  explicit NodeJob(const JobParts& parts) : parts_(parts), attempts_(parts) {}
+  explicit NodeJob(const JobParts& parts) : parts_(parts), attempts_(parts, &exchange_) {}
 
   base::Result<JobOutcome> run() {
     Nodes::Callbacks callbacks;
@@ -46,6 +59,18 @@ class NodeJob {
       leave_ = cause;
       parts_.loop.stop();
     };
+    callbacks.asked = [this](wire::Subject what) {
+      if (exchange_.on_asked) exchange_.on_asked(what);
+    };
+    callbacks.shown = [this](const Shown& shown) {
+      if (shown.what == wire::Subject::output || shown.what == wire::Subject::errors) {
+        const int which = shown.what == wire::Subject::output ? kStdout : kStderr;
+        return gathered_.feed(shown.host, which, wire::text_to_bytes(shown.text));
+      }
+      exchange_.shown(shown);
+      if (!runs_) judge_differences();
+    };
+    callbacks.can_print = [this] { parts_.output.room_elsewhere(); };
     callbacks.tell = parts_.observer.tell;
     callbacks.inform = parts_.observer.inform;
     callbacks.warn = [this](const std::string& text) { attempts_.warn(text); };
@@ -53,6 +78,13 @@ class NodeJob {
     auto nodes = Nodes::open(parts_.loop, parts_.plan, callbacks);
     if (!nodes) return nodes.error();
     nodes_ = std::move(nodes).value();
+    if (parts_.plan.gather_output && !nodes_->is_hub()) {
+      parts_.output.go_round(
+          [this](int which, std::string_view bytes) {
+            return nodes_->print(which == kStdout ? wire::Subject::output : wire::Subject::errors, bytes);
+          },
+          [this] { return nodes_->print_descriptor(); });
+    }
     if (const auto warning = nodes_->warning()) parts_.observer.warn(*warning);
     while (wait()) {
       const NodeAssignment place = *std::exchange(start_, std::nullopt);
@@ -62,9 +94,14 @@ class NodeJob {
         continue;
       }
       attempts_.prepare(place.attempt);
+      exchange_.begin(*nodes_, place);
+      place_ = place;
+      runs_ = true;
       auto outcome =
           attempts_.run(place, last_failure_, [this](const JobOutcome& so_far) { nodes_->failed(cause_of(so_far)); });
+      runs_ = false;
       if (!outcome) return outcome;
+      judge_differences();
       last_ = std::move(outcome).value();
       last_failure_ = describe_failure(*last_);
       parts_.observer.attempt_ended(*last_, "");
@@ -79,7 +116,8 @@ class NodeJob {
     parts_.inbox = [this](const Event& event) {
       parts_.observer.event(event);
       if (std::holds_alternative<GuardianLost>(event))
-        return leave_at_once({"the launcher's first process was killed", "", base::kExitOwnFault, 0, false, false});
+        return leave_at_once({"the launcher's first process was killed", "", base::kExitOwnFault, 0, false, false,
+                              wire::kNoPeer, false});
       if (!attempts_.is_request(event)) return;
       const wire::Cause cause = cause_of_signal(std::get<SignalArrived>(event).signal);
       // Who asks again does not want to wait for the others to hear of it.
@@ -91,6 +129,24 @@ class NodeJob {
     return start_ && !leave_;
   }
 
+  // Ranks that found that they call different things have ended before anybody saw all of them: their boards remain.
+  void judge_differences() {
+    if (!nodes_->is_hub()) return;
+    std::vector<RankView> ranks(static_cast<std::size_t>(parts_.plan.workers));
+    for (int i = 0; i < parts_.plan.workers; ++i) {
+      parts_.processes.look(i, LookDepth::calls, ranks[static_cast<std::size_t>(i)]);
+    }
+    std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });
+    for (const auto& [rank, view] : exchange_.far()) ranks.push_back(view);
+    const auto verdict = find_difference(ranks, place_.world_size);
+    if (!verdict || verdict->is_open) return;
+    HangNews news;
+    news.verdict = *verdict;
+    for (const RankView& rank : ranks) news.ranks.push_back({rank, std::nullopt});
+    nodes_->failed(
+        {hang_headline(*verdict), node_of_culprit(news), base::kExitHung, 0, false, true, wire::kNoPeer, false});
+  }
+
   void leave_at_once(const wire::Cause& cause) {
     leave_ = cause;
     parts_.loop.stop();
@@ -99,6 +155,8 @@ class NodeJob {
   // The same cause and exit code as on all other nodes.
   JobOutcome over() {
     if (!nodes_->is_through()) parts_.loop.run();
+    gathered_.finish();
+    parts_.output.drain();
     JobOutcome outcome = last_ ? std::move(*last_) : JobOutcome{};
     const wire::Cause& cause = *leave_;
     const std::string told = describe_failure(outcome);
@@ -114,9 +172,13 @@ class NodeJob {
   }
 
   const JobParts& parts_;
+  RankExchange exchange_;
+  GatheredLines gathered_{[this](int which, std::string_view line) { parts_.output.show_gathered(which, line); }};
   Attempts attempts_;
   std::unique_ptr<Nodes> nodes_;
   std::optional<NodeAssignment> start_;
+  NodeAssignment place_;  // in the attempt that runs, or was the last
+  bool runs_ = false;     // its workers are supervised
   std::optional<wire::Cause> leave_;
   std::optional<JobOutcome> last_;
   std::string last_failure_;

@@ -20,7 +20,7 @@ class Supervisor {
         state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace, parts.plan.exit_timeout,
                 parts.plan.ending_signals},
                Clock::now()),
-        hangs_(parts.plan.hang),
+        hangs_(parts.plan.hang, judged_elsewhere(parts)),
         taker_(parts.loop, parts.processes) {}
 
   JobOutcome run() {
@@ -34,9 +34,15 @@ class Supervisor {
       // A worker may fail, or ask the store, while the others are still being started.
       parts_.loop.poll();
     }
+    if (parts_.exchange != nullptr) {
+      parts_.exchange->on_asked = [this](wire::Subject what) { show(what); };
+      parts_.exchange->on_evidence = [this] { tell_with_evidence(); };
+    }
     if (parts_.plan.hang.timeout.count() > 0) look_later();
     if (!state_.finished()) parts_.loop.run();
     look_.reset();
+    if (parts_.exchange != nullptr) parts_.exchange->on_asked = nullptr;
+    if (parts_.exchange != nullptr) parts_.exchange->on_evidence = nullptr;
     parts_.inbox = nullptr;
     parts_.processes.on_exit(nullptr);
     JobOutcome outcome = state_.outcome();
@@ -47,9 +53,18 @@ class Supervisor {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // The hub judges the ranks of all nodes, and is to be the first to.
+  static bool judged_elsewhere(const SupervisorParts& parts) {
+    return parts.exchange != nullptr && parts.exchange->has_others() && !parts.exchange->is_hub();
+  }
+  bool sees_others() const {
+    return parts_.exchange != nullptr && parts_.exchange->has_others() && parts_.exchange->is_hub();
+  }
+
   void look_later() {
     looked_at_ = Clock::now();
-    look_ = parts_.loop.at(looked_at_ + limits::kHangLook, [this] { look(); });
+    const auto share = sees_others() ? parts_.assignment.world_size * limits::kHangLookShare : Clock::duration(0);
+    look_ = parts_.loop.at(looked_at_ + std::max<Clock::duration>(limits::kHangLook, share), [this] { look(); });
   }
 
   // What all ranks are at.
@@ -60,22 +75,63 @@ class Supervisor {
         bytes_seen_ = bytes;
         hangs_.output_seen();
       }
+      show_ranks();
       const auto counted = std::min<std::chrono::nanoseconds>(elapsed, limits::kHangLongestLook);
+      const LookDepth depth = hangs_.depth();
+      const bool others_are_new = sees_others() && parts_.exchange->take_news();
+      const bool ours_are_new = look_at_own(depth, ranks_);
+      if (others_are_new || difference_since_) look_for_differences();
       // Most looks see nothing new, and are to cost nothing.
-      if (!look_at_all(hangs_.depth(), ranks_)) {
+      if (!ours_are_new && !others_are_new) {
         hangs_.nothing_new(counted);
         stragglers_.nothing_new(counted);
         return look_later();
       }
       stragglers_.look(ranks_, counted);
+      // What is deeper than the boards will be there when it is looked at the next time.
+      if (sees_others() && depth == LookDepth::all) parts_.exchange->ask_for_ranks();
       const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-      for (const HangNews& news : hangs_.look(ranks_, elapsed, static_cast<std::uint64_t>(now))) consider(news);
+      const std::vector<RankView> all = with_others(ranks_);
+      for (const HangNews& news : hangs_.look(all, elapsed, static_cast<std::uint64_t>(now))) consider(news);
     }
     if (!state_.finished()) look_later();
   }
 
+  // Of another node: the hub is shown what is new here.
+  void show_ranks() {
+    if (parts_.exchange == nullptr || !parts_.exchange->may_show(Clock::now())) return;
+    parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
+  }
+  void show(wire::Subject what) {
+    if (what == wire::Subject::ranks) parts_.exchange->show_in_full(look_at_own(LookDepth::all));
+    if (what == wire::Subject::evidence) {
+      take_own([this](const Evidence& evidence) { parts_.exchange->show(evidence); });
+    }
+  }
+
+  // Ranks of different nodes do not compare their calls themselves. What the nodes show is enough to see a difference;
+  // then they are asked what was called.
+  void look_for_differences() {
+    if (told_difference_) return;
+    const auto verdict = find_difference(with_others(look_at_own(LookDepth::calls)), parts_.assignment.world_size);
+    if (!verdict) return difference_since_.reset();
+    if (!std::exchange(asked_of_difference_, true)) parts_.exchange->ask_for_ranks();
+    if (!difference_since_) difference_since_ = Clock::now();
+    const bool is_described = std::none_of(verdict->sides.begin(), verdict->sides.end(),
+                                           [](const RankCall& side) { return side.call.what.empty(); });
+    const bool is_late = Clock::now() - *difference_since_ >= limits::kSettleTime;
+    if (!is_late && (!is_described || verdict->is_open)) return;
+    told_difference_ = true;
+    HangNews news = hangs_.describe(with_others(look_at_own(LookDepth::all)));
+    news.kind = HangNews::Kind::hung;
+    news.verdict = *verdict;
+    news.why_limit = "what they do together is wrong";
+    news.ends_job = parts_.plan.hang.action == HangAction::kill;
+    step(news);
+  }
+
   // The ranks that have been started. False if nothing is new in them.
-  bool look_at_all(LookDepth depth, std::vector<RankView>& ranks) {
+  bool look_at_own(LookDepth depth, std::vector<RankView>& ranks) {
     bool is_new = depth != LookDepth::boards;
     ranks.resize(static_cast<std::size_t>(parts_.plan.workers));
     for (int i = 0; i < parts_.plan.workers; ++i) {
@@ -84,9 +140,15 @@ class Supervisor {
     std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });
     return is_new;
   }
-  std::vector<RankView> look_at_all(LookDepth depth) {
+  std::vector<RankView> look_at_own(LookDepth depth) {
     std::vector<RankView> ranks;
-    look_at_all(depth, ranks);
+    look_at_own(depth, ranks);
+    return ranks;
+  }
+  // Those of other nodes, too, as they were shown last, where this is the hub.
+  std::vector<RankView> with_others(std::vector<RankView> ranks) const {
+    if (!sees_others()) return ranks;
+    for (const auto& [rank, view] : parts_.exchange->far()) ranks.push_back(view);
     return ranks;
   }
 
@@ -105,8 +167,9 @@ class Supervisor {
 
   void tell_state() {
     if (waiting_for_evidence_) return;
-    HangNews news = hangs_.describe(look_at_all(LookDepth::all));
-    news.stragglers = stragglers_.report();
+    if (sees_others()) parts_.exchange->ask_for_ranks();
+    HangNews news;
+    news.kind = HangNews::Kind::asked;
     take_evidence(news);
   }
 
@@ -131,19 +194,52 @@ class Supervisor {
 
   void take_evidence(const HangNews& news) {
     waiting_for_evidence_ = news;
+    if (sees_others()) {
+      parts_.exchange->ask_for_evidence();
+      others_late_ = parts_.loop.at(Clock::now() + limits::kShownEvidenceTime, [this] {
+        others_late_.reset();
+        tell_with_evidence();
+      });
+    }
+    take_own([this](const Evidence& evidence) {
+      own_evidence_ = evidence;
+      tell_with_evidence();
+    });
+  }
+
+  // When all has come, or it is too late.
+  void tell_with_evidence() {
+    const bool others_are_missing = others_late_ && !parts_.exchange->has_evidence();
+    if (!waiting_for_evidence_ || !own_evidence_ || others_are_missing) return;
+    others_late_.reset();
+    HangNews told = *std::exchange(waiting_for_evidence_, std::nullopt);
+    if (told.kind == HangNews::Kind::asked) {
+      told = hangs_.describe(with_others(look_at_own(LookDepth::all)));
+      told.stragglers = stragglers_.report();
+    }
+    told.evidence = *std::exchange(own_evidence_, std::nullopt);
+    if (sees_others()) {
+      const Evidence more = parts_.exchange->take_evidence();
+      told.evidence.stacks.insert(told.evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
+      told.evidence.witnesses.insert(told.evidence.witnesses.end(), more.witnesses.begin(), more.witnesses.end());
+    }
+    if (told.kind != HangNews::Kind::asked) taken_ = told.evidence;
+    step(told);
+  }
+
+  // Of this node's ranks; who asks while it is being taken gets the same.
+  void take_own(std::function<void(const Evidence& evidence)> done) {
+    wanting_.push_back(std::move(done));
+    if (wanting_.size() > 1) return;
     std::vector<StackTarget> targets;
     std::vector<int> ranks;
     for (int i = 0; i < parts_.plan.workers; ++i) {
       ranks.push_back(parts_.assignment.first_rank + i);
       targets.push_back({ranks.back(), i});
     }
-    taker_.take(targets, questions_for(environment_, ranks), [this](Evidence evidence) {
-      HangNews told = std::move(*waiting_for_evidence_);
-      waiting_for_evidence_.reset();
-      told.evidence = std::move(evidence);
+    taker_.take(targets, questions_for(environment_, ranks), [this](const Evidence& evidence) {
       hangs_.looked_into();
-      if (told.kind != HangNews::Kind::asked) taken_ = told.evidence;
-      step(told);
+      for (const auto& wants : std::exchange(wanting_, {})) wants(evidence);
     });
   }
 
@@ -167,6 +263,9 @@ class Supervisor {
     WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
     if (exit.status.success()) {
       event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls), /*failed_too=*/false);
+      if (parts_.exchange != nullptr && !state_.ending()) {
+        parts_.exchange->rank_left(parts_.assignment.first_rank + local_rank);
+      }
       return event;
     }
     // Before any of them is asked to end.
@@ -175,7 +274,10 @@ class Supervisor {
     if (event.error && event.error->is_victim) {
       event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls), /*failed_too=*/true);
     }
-    if (event.error && event.error->is_mismatch) event.verdict = find_difference(look_at_all(LookDepth::calls));
+    // The hub sees more calls than ours.
+    if (event.error && event.error->is_mismatch && judged_elsewhere(parts_)) show(wire::Subject::ranks);
+    if (event.error && event.error->is_mismatch)
+      event.verdict = find_difference(with_others(look_at_own(LookDepth::calls)));
     if (exit.status.was_killed_by(SIGKILL)) event.oom = oom_.new_kill();
     return event;
   }
@@ -210,7 +312,13 @@ class Supervisor {
   EvidenceTaker taker_;
   std::vector<std::string> environment_;          // of a worker
   std::optional<HangNews> waiting_for_evidence_;  // to be told with it
-  Evidence taken_;                                // of the stall that there is
+  std::optional<Evidence> own_evidence_;
+  std::vector<std::function<void(const Evidence& evidence)>> wanting_;
+  std::unique_ptr<net::Watch> others_late_;  // nothing: they are not waited for
+  Evidence taken_;                           // of the stall that there is
+  std::optional<Clock::time_point> difference_since_;
+  bool asked_of_difference_ = false;
+  bool told_difference_ = false;
   Clock::time_point looked_at_;
   std::unique_ptr<net::Watch> look_;
   std::uint64_t bytes_seen_ = 0;

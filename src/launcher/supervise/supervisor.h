@@ -9,6 +9,7 @@
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/supervise/job_state.h"
+#include "launcher/supervise/rank_exchange.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -24,6 +25,7 @@ struct SupervisorParts {
   std::function<void(const std::string& line)> tell;
   std::function<void(const Event& event)> observe;              // every event, before it is acted on
   std::function<void(const JobOutcome& so_far)> begins_to_end;  // because of what happened here; may be empty
+  RankExchange* exchange;                                       // null: there are no other nodes
   std::function<void(const Event& event)>& inbox;  // set here while the attempt runs; takes events from outside
 };
 

@@ -212,10 +212,12 @@ std::string_view title_of(VerdictKind kind) {
   return kTexts[static_cast<std::size_t>(kind)].title;
 }
 
-std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
+namespace {
+
+std::optional<Verdict> find_difference_if(std::span<const RankView> ranks, const auto& is_wanted) {
   for (const auto& [key, members] : members_by_group(ranks)) {
     Verdict verdict;
-    if (!find_first_difference(members, verdict)) continue;
+    if (!is_wanted(key) || !find_first_difference(members, verdict)) continue;
     verdict.group = key.first;
     verdict.group_size = key.second;
     verdict.sequence = verdict.sides.front().call.sequence;
@@ -224,6 +226,16 @@ std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
     return verdict;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
+  return find_difference_if(ranks, [](const GroupKey&) { return true; });
+}
+
+std::optional<Verdict> find_difference(std::span<const RankView> ranks, int world_size) {
+  return find_difference_if(ranks, [&](const GroupKey& key) { return key.second == world_size; });
 }
 
 std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {

@@ -69,6 +69,9 @@ std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
 
 // Where ranks called different things, whether they still wait, or failed, or ended. Nothing: nowhere.
 std::optional<Verdict> find_difference(std::span<const RankView> ranks);
+// The same, in groups of all `world_size` ranks only: smaller ones of one name can be taken for one while only a part
+// of the ranks is seen.
+std::optional<Verdict> find_difference(std::span<const RankView> ranks, int world_size);
 
 // Of a rank that has ended: a collective that it called and that is not finished, also of groups that failed if
 // `failed_too`.

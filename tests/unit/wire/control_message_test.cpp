@@ -5,15 +5,18 @@
 using namespace ddp::wire;
 
 TEST_CASE("what launchers say arrives as it was said") {
-  const Cause cause{"rank 5: exited with code 3", "b", 3, 15, true, true};
+  const Cause cause{"rank 5: exited with code 3", "b", 3, 15, true, true, 2, true};
   const std::vector<ControlMessage> messages = {
-      NodeHello{1, "exp7", "b", 1, 4, "2:4", {{"program", "train"}}, {{"NCCL_DEBUG", "INFO"}}},
+      NodeHello{2, "exp7", "b", 1, 4, "2:4", {{"program", "train"}}, {{"NCCL_DEBUG", "INFO"}}, 17, -3},
       NodeFailed{2, cause},
+      NodeLeft{2, 5},
       NodeEnded{2},
+      NodeShows{2, Subject::ranks, R"([{"rank":4}])"},
       Beat{},
       HubRefuses{"another job"},
       HubWaits{"waiting for 1 of 2 nodes"},
       HubBegins{2, 1, 2, 4, 8, "a (ranks 0-3), b (ranks 4-7)"},
+      HubAsks{2, Subject::evidence},
       HubEnds{2, cause},
       HubRestarts{"restart 1 of 3 in 0.2 s"},
       HubIsDone{cause}};
@@ -39,4 +42,13 @@ TEST_CASE("text that is not utf-8 does no harm") {
   const auto decoded = decode_control(encode(HubWaits{"a\xff"}));
   REQUIRE(decoded);
   CHECK(std::get<HubWaits>(*decoded).text != "");
+}
+
+TEST_CASE("any bytes arrive as they are in a text") {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  const auto decoded = decode_control(encode(NodeShows{0, Subject::output, bytes_to_text(all)}));
+  REQUIRE(decoded);
+  CHECK(text_to_bytes(std::get<NodeShows>(*decoded).text) == all);
+  CHECK(text_to_bytes("a\xe2\x82\xac" "b\xc3") == "a?b");
 }

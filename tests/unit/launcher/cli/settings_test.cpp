@@ -90,6 +90,7 @@ const std::vector<Row> kRows = {
     {"tag", "", [](const Options& o) { return o.tag == ""; }},
     {"collapse", "0", [](const Options& o) { return o.collapse == false; }},
     {"collapse", "1", [](const Options& o) { return o.collapse == true; }},
+    {"gather-output", "1", [](const Options& o) { return o.gather_output; }},
     {"lossless", "1", [](const Options& o) { return o.lossless; }},
     {"on-sigpipe", "end", [](const Options& o) { return o.end_on_closed_console; }},
     {"color", "never", [](const Options& o) { return o.color == "never"; }},

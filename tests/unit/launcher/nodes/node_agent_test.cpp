@@ -11,7 +11,7 @@ namespace {
 const NodeAgent::TimePoint kStart{1h};
 
 wire::Cause rank_5() {
-  return {"rank 5: exited with code 3", "b", 3, 0, false, true};
+  return {"rank 5: exited with code 3", "b", 3, 0, false, true, wire::kNoPeer, false};
 }
 
 template <typename Action>

@@ -107,7 +107,7 @@ TEST_CASE("ranks of other nodes have all of the time that there is") {
   const auto began = job.now();
   job.passes(20min);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(job.last_news_after(began) == Approx(605).margin(1.1));
+  CHECK(job.last_news_after(began) == Approx(600).margin(1.1));
 }
 
 TEST_CASE("time in which nobody looked does not count") {
@@ -302,4 +302,13 @@ TEST_CASE("a section without collectives may be as silent as long as the timeout
   job.passes(70s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
   CHECK(job.last_news_after(began) == Approx(60).margin(1.2));
+}
+
+TEST_CASE("who sees a part of the ranks says nothing before somebody who sees all could have") {
+  Job job({600s, true, HangAction::kill}, /*others_judge=*/true);
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(60s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(35).margin(1.1));
 }

@@ -285,3 +285,14 @@ TEST_CASE("a rank that waits for something of its own is the odd one") {
   ranks.views[0].process.reset();
   CHECK(find_odd_ranks(ranks.views).empty());
 }
+
+TEST_CASE("of groups of all ranks alone a difference can be found while some are not seen") {
+  Ranks ranks(2);
+  ranks.at(0, 5, 4).at(1, 5, 4);
+  CHECK_FALSE(find_difference(ranks.views, 2));
+  ranks.views[1].calls[0].back().fingerprint = 9;
+  REQUIRE(find_difference(ranks.views, 2));
+  CHECK(find_difference(ranks.views, 2)->sequence == 5);
+  CHECK_FALSE(find_difference(ranks.views, 4));
+  CHECK(find_difference(ranks.views));
+}

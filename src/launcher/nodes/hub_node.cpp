@@ -1,0 +1,84 @@
+#include "launcher/nodes/hub_node.h"
+
+#include <chrono>
+#include <utility>
+
+#include "launcher/nodes/node_hello.h"
+#include "launcher/rendezvous/store_listener.h"
+#include "net/address.h"
+
+namespace ddp::launcher {
+
+using Clock = std::chrono::steady_clock;
+
+HubNode::HubNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
+    : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
+      hub_({plan.nodes.min, plan.nodes.max, plan.nodes.rank.has_value(), plan.max_restarts, plan.nodes.join_timeout,
+            plan.nodes.last_call, plan.nodes.node_timeout, plan.exit_timeout},
+           make_node_hello(plan), Clock::now()) {}
+
+std::optional<std::string> HubNode::listen(const std::string& address) {
+  store::StoreServerOptions options;
+  options.limits = plan_.store.limits;
+  options.open = plan_.store.open;
+  options.open_to_machines = true;
+  options.authenticator = plan_.store.token;
+  options.ranked_sockets = callbacks_.worker_sockets;
+  options.on_rejection = [this](const std::string& peer, const std::string& reason) {
+    callbacks_.warn("the store sent " + peer + " away: " + reason);
+  };
+  options.on_given_up = [this](const std::string& text) { callbacks_.warn("store: " + text); };
+  options.on_control = [this](store::ConnectionId from, const std::string& peer, const std::string& bytes) {
+    hear(from, peer, bytes);
+  };
+  options.on_control_lost = [this](store::ConnectionId from) {
+    act_as_hub(hub_.lost(from, "it has closed the connection", Clock::now()));
+  };
+  auto server = listen_at(address, plan_.store.port, options, "--rdzv-endpoint", /*for_others=*/true);
+  if (!server) return server.error().message;
+  server_ = std::move(server).value();
+  watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
+  timer_ = loop_.at(Clock::now(), [this] { act_as_hub(hub_.begin(Clock::now())); });
+  return std::nullopt;
+}
+
+void HubNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
+  const auto message = wire::decode_control(bytes);
+  if (!message) return server_->close_control(from);
+  last_peer_ = peer;
+  act_as_hub(hub_.heard(from, peer.substr(0, peer.rfind(':')), *message, Clock::now()));
+}
+
+void HubNode::send(const wire::ControlMessage& message) {
+  act_as_hub(hub_.heard(kOwnNode, "", message, Clock::now()));
+}
+
+// As the others see us, where we listen everywhere.
+void HubNode::set_addresses(const wire::HubBegins& begins, NodeAssignment& place) const {
+  place.master_port = server_->port();
+  place.master_addr = server_->address();
+  std::string other = last_peer_.substr(0, last_peer_.rfind(':'));
+  if (other.starts_with('[')) other = other.substr(1, other.size() - 2);
+  const auto own = net::own_address_towards(other.empty() ? plan_.store.advertised : other);
+  const bool is_everywhere = place.master_addr == "::" || place.master_addr == "0.0.0.0";
+  if (is_everywhere && own) place.master_addr = own->text();
+  if (own && begins.node_count > 1) place.interface = net::interface_of(*own);
+}
+
+void HubNode::act_as_hub(std::vector<HubAction> actions) {
+  turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
+  if (turns_.is_taking()) return;
+  timer_ = is_through_ ? nullptr : loop_.at(hub_.alarm(), [this] { act_as_hub(hub_.tick(Clock::now())); });
+}
+
+void HubNode::carry_out(const SendToNode& action) {
+  if (action.to == kOwnNode) return act(agent_.heard(action.message, Clock::now()));
+  server_->send_control(action.to, wire::encode(action.message));
+}
+
+void HubNode::carry_out(const HubIsThrough&) {
+  is_through_ = true;
+  loop_.stop();
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,33 @@
+#include "launcher/output/gathered_lines.h"
+
+namespace ddp::launcher {
+
+void GatheredLines::feed(const std::string& node, int which, std::string_view bytes) {
+  Stream& stream = streams_[{node, which}];
+  stream.splitter.feed(bytes, [&](const LinePiece& piece) { pass_on(which, stream.line, piece); });
+}
+
+void GatheredLines::finish() {
+  for (auto& [key, stream] : streams_) {
+    stream.splitter.finish([&](const LinePiece& piece) { pass_on(key.second, stream.line, piece); });
+    if (!stream.line.empty()) sink_(key.second, stream.line + "\n");
+  }
+  streams_.clear();
+}
+
+// Of a progress bar the last state counts: those before were written over.
+void GatheredLines::pass_on(int which, std::string& line, const LinePiece& piece) {
+  if (piece.text.ends_with('\r')) {
+    line = piece.text.substr(0, piece.text.size() - 1);
+    return;
+  }
+  if (!piece.ends) {
+    sink_(which, std::string(piece.text) + "\n");
+    return;
+  }
+  if (piece.text != "\n" || line.empty()) line = piece.text.substr(0, piece.text.size() - 1);
+  sink_(which, line + "\n");
+  line.clear();
+}
+
+}  // namespace ddp::launcher

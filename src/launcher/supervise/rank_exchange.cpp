@@ -1,0 +1,80 @@
+#include "launcher/supervise/rank_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "launcher/supervise/shown_ranks.h"
+
+namespace ddp::launcher {
+
+void RankExchange::begin(Nodes& nodes, const NodeAssignment& place) {
+  nodes_ = &nodes;
+  place_ = place;
+  shown_.clear();
+  next_show_ = TimePoint();
+  far_.clear();
+  has_news_ = false;
+  evidence_ = {};
+  with_evidence_.clear();
+}
+
+void RankExchange::show(std::span<const RankView> ranks, TimePoint now) {
+  std::vector<std::uint64_t> stamps;
+  for (const RankView& rank : ranks) stamps.push_back(rank.has_ended ? ~rank.stamp : rank.stamp);
+  if (stamps == shown_) return;
+  shown_ = std::move(stamps);
+  next_show_ = now + limits::kNodeShow + place_.node_count * limits::kNodeShowShare;
+  nodes_->show(wire::Subject::ranks, show_ranks(ranks, ShownCalls::digest));
+}
+
+void RankExchange::show_in_full(std::span<const RankView> ranks) {
+  nodes_->show(wire::Subject::ranks, show_ranks(ranks, ShownCalls::all));
+}
+
+void RankExchange::show(const Evidence& evidence) {
+  nodes_->show(wire::Subject::evidence, show_evidence(evidence));
+}
+
+void RankExchange::ask_for_evidence() {
+  evidence_ = {};
+  with_evidence_.clear();
+  nodes_->ask(wire::Subject::evidence);
+}
+
+bool RankExchange::has_evidence() const {
+  return std::all_of(far_.begin(), far_.end(),
+                     [&](const auto& entry) { return entry.second.has_ended || with_evidence_.contains(entry.first); });
+}
+
+Evidence RankExchange::take_evidence() {
+  for (const auto& [rank, view] : far_) {
+    if (view.has_ended || with_evidence_.contains(rank)) continue;
+    evidence_.stacks.push_back({rank, "", {}, {"node " + view.node + " has not answered"}});
+  }
+  return std::exchange(evidence_, {});
+}
+
+void RankExchange::shown(const Shown& shown) {
+  if (shown.what == wire::Subject::ranks) {
+    for (RankView& view : read_ranks(shown.text, shown.host, shown.clock_ahead)) {
+      // Ours are seen better from here.
+      const bool is_far = view.rank >= 0 && view.rank < place_.world_size;
+      if (is_far) far_[view.rank] = std::move(view);
+    }
+    has_news_ = true;
+  } else if (shown.what == wire::Subject::evidence) {
+    const Evidence more = read_evidence(shown.text);
+    for (const RankStacks& rank : more.stacks) {
+      with_evidence_.insert(rank.rank);
+      evidence_.stacks.push_back(rank);
+    }
+    for (Witness witness : more.witnesses) {
+      witness.name += " of node " + shown.host;
+      evidence_.witnesses.push_back(std::move(witness));
+    }
+    if (on_evidence) on_evidence();
+  }
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,140 @@
+#include "launcher/supervise/shown_ranks.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <optional>
+
+#include "base/limits.h"
+
+namespace ddp::launcher {
+
+// Each field once, for both directions.
+#define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
+DDP_FIELDS(GroupView, name, rank, size, place, called, started, finished, transfers_called, transfers_finished, is_left,
+           gpu_queued, gpu_started, gpu_finished)
+DDP_FIELDS(BoardView, is_written, writer, phase, section, section_place, phase_since, steps, more_time_until, groups)
+DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
+DDP_FIELDS(ThreadStack, tid, name, frames)
+DDP_FIELDS(RankStacks, rank, source, threads, missing)
+DDP_FIELDS(Witness, name, text, essence, missing)
+#undef DDP_FIELDS
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json digest(const std::vector<CallView>& calls) {
+  Json json = Json::array();
+  for (const CallView& call : calls) json.push_back({call.sequence, call.fingerprint});
+  return json;
+}
+
+CallView call_of(const Json& json) {
+  if (!json.is_array()) return json.get<CallView>();
+  CallView call;
+  call.sequence = json.at(0);
+  call.fingerprint = json.at(1);
+  return call;
+}
+
+RankView rank_of(const Json& json) {
+  RankView view;
+  view.rank = json.at("rank");
+  view.pid = json.at("pid");
+  view.has_ended = json.at("has_ended");
+  view.board = json.at("board");
+  for (const Json& group : json.at("calls")) {
+    view.calls.emplace_back();
+    for (const Json& call : group) view.calls.back().push_back(call_of(call));
+  }
+  if (!json.contains("state")) return view;
+  view.process = {static_cast<char>(json.at("state").get<int>()), json.at("cpu_ticks"), json.at("waits"),
+                  json.at("waits_in")};
+  view.tree_ticks = json.at("tree_ticks");
+  return view;
+}
+
+// To our clock; 0 stays "never".
+void shift(std::uint64_t& time, std::chrono::nanoseconds ahead) {
+  if (time != 0) time -= static_cast<std::uint64_t>(ahead.count());
+}
+
+}  // namespace
+
+std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
+  Json all = Json::array();
+  for (const RankView& rank : ranks) {
+    Json json = {{"rank", rank.rank},
+                 {"pid", rank.pid},
+                 {"has_ended", rank.has_ended},
+                 {"board", rank.board},
+                 {"calls", Json::array()}};
+    for (const auto& group : rank.calls) {
+      json["calls"].push_back(calls == ShownCalls::all ? Json(group) : digest(group));
+    }
+    if (rank.process) {
+      json["state"] = static_cast<int>(rank.process->state);
+      json["cpu_ticks"] = rank.process->cpu_ticks;
+      json["waits"] = rank.process->waits;
+      json["waits_in"] = rank.process->waits_in;
+      json["tree_ticks"] = rank.tree_ticks;
+    }
+    all.push_back(std::move(json));
+  }
+  return text_of(all);
+}
+
+std::vector<RankView> read_ranks(const std::string& text, const std::string& node,
+                                 std::chrono::nanoseconds clock_ahead) {
+  std::vector<RankView> ranks;
+  try {
+    for (const Json& json : Json::parse(text)) {
+      RankView view = rank_of(json);
+      view.node = node;
+      shift(view.board.phase_since, clock_ahead);
+      shift(view.board.more_time_until, clock_ahead);
+      for (auto& group : view.calls) {
+        for (CallView& call : group) shift(call.called_at, clock_ahead);
+      }
+      ranks.push_back(std::move(view));
+    }
+  } catch (const Json::exception&) {
+    return {};
+  }
+  return ranks;
+}
+
+std::string show_evidence(const Evidence& evidence) {
+  Evidence shown = evidence;
+  std::size_t bytes = 0;
+  for (RankStacks& rank : shown.stacks) {
+    std::size_t own = 0;
+    for (const ThreadStack& thread : rank.threads) {
+      for (const std::string& frame : thread.frames) own += frame.size();
+    }
+    if ((bytes += own) <= limits::kShownEvidence) continue;
+    rank.threads.clear();
+    rank.missing.emplace_back("too much to be sent; its node has it");
+  }
+  for (Witness& witness : shown.witnesses) {
+    if ((bytes += witness.text.size()) <= limits::kShownEvidence) continue;
+    witness.text = "(too much to be sent; its node has it)";
+  }
+  return text_of({{"stacks", shown.stacks}, {"witnesses", shown.witnesses}});
+}
+
+Evidence read_evidence(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    return {json.at("stacks").get<std::vector<RankStacks>>(), json.at("witnesses").get<std::vector<Witness>>()};
+  } catch (const Json::exception&) {
+    return {};
+  }
+}
+
+}  // namespace ddp::launcher

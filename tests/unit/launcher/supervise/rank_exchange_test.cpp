@@ -1,0 +1,114 @@
+#include "launcher/supervise/rank_exchange.h"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/supervise/shown_ranks.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Remembers what it was to carry.
+class FakeNodes : public Nodes {
+ public:
+  explicit FakeNodes(bool is_hub) : is_hub_(is_hub) {}
+  bool is_hub() const override { return is_hub_; }
+  void failed(const wire::Cause&) override {}
+  void rank_left(int rank) override { left.push_back(rank); }
+  void workers_ended() override {}
+  void show(wire::Subject what, const std::string& text) override { shown.emplace_back(what, text); }
+  void ask(wire::Subject what) override { asked.push_back(what); }
+  bool is_through() const override { return true; }
+  std::optional<std::string> warning() const override { return std::nullopt; }
+
+  std::vector<std::pair<wire::Subject, std::string>> shown;
+  std::vector<wire::Subject> asked;
+  std::vector<int> left;
+
+ private:
+  const bool is_hub_;
+};
+
+NodeAssignment two_nodes() {
+  NodeAssignment place;
+  place.node_count = 2;
+  place.world_size = 4;
+  return place;
+}
+
+RankView rank(int number, std::uint64_t stamp) {
+  RankView view;
+  view.rank = number;
+  view.pid = 100 + number;
+  view.stamp = stamp;
+  return view;
+}
+
+const RankExchange::TimePoint kNow{1h};
+
+}  // namespace
+
+TEST_CASE("a node shows its ranks when they are new and not too often") {
+  FakeNodes nodes(false);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  REQUIRE(exchange.may_show(kNow));
+  exchange.show(std::vector{rank(2, 7)}, kNow);
+  CHECK(nodes.shown.size() == 1);
+  CHECK_FALSE(exchange.may_show(kNow + 99ms));
+  REQUIRE(exchange.may_show(kNow + 200ms));
+  exchange.show(std::vector{rank(2, 7)}, kNow + 200ms);
+  CHECK(nodes.shown.size() == 1);
+  exchange.show(std::vector{rank(2, 8)}, kNow + 200ms);
+  CHECK(nodes.shown.size() == 2);
+  RankView ended = rank(2, 8);
+  ended.has_ended = true;
+  exchange.show(std::vector{ended}, kNow + 1s);
+  CHECK(nodes.shown.size() == 3);
+}
+
+TEST_CASE("the hub shows nothing and a job of one node has nobody to show it to") {
+  FakeNodes hub(true);
+  RankExchange exchange;
+  exchange.begin(hub, two_nodes());
+  CHECK_FALSE(exchange.may_show(kNow));
+  FakeNodes alone(false);
+  exchange.begin(alone, {});
+  CHECK_FALSE(exchange.may_show(kNow));
+}
+
+TEST_CASE("the hub knows what was shown last and waits for the evidence of all") {
+  FakeNodes nodes(true);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  const auto shows = [&](const std::vector<RankView>& ranks) {
+    exchange.shown({"b", 0s, wire::Subject::ranks, show_ranks(ranks, ShownCalls::digest)});
+  };
+  CHECK_FALSE(exchange.take_news());
+  shows({rank(2, 1), rank(3, 1), rank(4, 1), rank(-1, 1)});  // of ranks that there are
+  CHECK(exchange.take_news());
+  CHECK_FALSE(exchange.take_news());
+  CHECK(exchange.far().size() == 2);
+  CHECK(exchange.far().at(3).node == "b");
+  int told = 0;
+  exchange.on_evidence = [&] { ++told; };
+  exchange.ask_for_evidence();
+  CHECK(nodes.asked == std::vector{wire::Subject::evidence});
+  CHECK_FALSE(exchange.has_evidence());
+  Evidence evidence;
+  evidence.stacks.push_back({2, "gdb", {}, {}});
+  evidence.witnesses.push_back({"flight recorder", "", {}, {}});
+  exchange.shown({"b", 0s, wire::Subject::evidence, show_evidence(evidence)});
+  CHECK(told == 1);
+  CHECK_FALSE(exchange.has_evidence());
+  const Evidence taken = exchange.take_evidence();
+  REQUIRE(taken.stacks.size() == 2);
+  CHECK(taken.stacks[1].rank == 3);
+  CHECK(taken.stacks[1].missing == std::vector<std::string>{"node b has not answered"});
+  CHECK(taken.witnesses.at(0).name == "flight recorder of node b");
+  // An attempt knows nothing of the one before.
+  exchange.begin(nodes, two_nodes());
+  CHECK(exchange.far().empty());
+}
