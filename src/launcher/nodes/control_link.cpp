@@ -20,11 +20,10 @@ ControlLink::ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callback
 
 void ControlLink::send(const wire::ControlMessage& message) {
   out_ += store::StoreVisit::control_request(wire::encode(message));
-  if (!writable_) write_some();
+  if (!writable_) flush();
 }
 
-void ControlLink::write_some() {
-  const bool had_waited = std::exchange(writable_, nullptr) != nullptr;
+void ControlLink::flush() {
   while (unsent() > 0) {
     const ssize_t written = ::send(fd(), out_.data() + sent_, unsent(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (written < 0 && errno == EINTR) continue;
@@ -35,8 +34,12 @@ void ControlLink::write_some() {
   }
   out_.erase(0, sent_);
   sent_ = 0;
-  if (unsent() > 0) writable_ = loop_.watch_writable(fd(), [this] { write_some(); });
-  if (had_waited && callbacks_.has_sent) callbacks_.has_sent();
+  if (unsent() == 0 || writable_) return;
+  writable_ = loop_.watch_writable(fd(), [this] {
+    const auto spent = std::move(writable_);
+    flush();
+    if (callbacks_.has_sent) callbacks_.has_sent();
+  });
 }
 
 void ControlLink::hear() {

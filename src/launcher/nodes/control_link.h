@@ -19,21 +19,20 @@ class ControlLink {
   struct Callbacks {
     std::function<void(const wire::ControlMessage& message)> heard;
     std::function<void(const std::string& why)> lost;  // the last call; may destroy the link
-    std::function<void()> has_sent;                    // something that had waited
+    std::function<void()> has_sent;                    // something that had waited, while the loop runs
   };
 
   ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callbacks callbacks);
 
   void send(const wire::ControlMessage& message);
   // Writes what can be written now; it is done whenever it can be while the loop runs.
-  void flush() { write_some(); }
+  void flush();
   // Bytes that wait.
   std::size_t unsent() const { return out_.size() - sent_; }
   int fd() const { return visit_.fd(); }
 
  private:
   void hear();
-  void write_some();
 
   net::EventLoop& loop_;
   store::StoreVisit visit_;
