@@ -1,0 +1,144 @@
+#include "simulation/nodes_rules.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+
+namespace ddp::test {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// Trouble that nobody need notice: a beat and the network's own delays come on top.
+constexpr auto kHarmless = 4s;
+
+std::string name(std::size_t machine) {
+  return "machine " + std::to_string(machine);
+}
+
+}  // namespace
+
+void NodesRules::violate(int rule, const std::string& what) {
+  if (violation_.empty()) violation_ = "rule " + std::to_string(rule) + ": " + what;
+}
+
+void NodesRules::appears(std::size_t machine, int workers) {
+  if (machine != machines_.size()) return violate(0, "machines are numbered as they appear");
+  machines_.emplace_back();
+  machines_.back().workers = workers;
+  machines_.back().heard_at = now_;
+}
+
+void NodesRules::hub_takes_in(std::size_t machine) {
+  at(machine).is_known = at(machine).was_taken_in = true;
+}
+
+void NodesRules::hub_gives_up(std::size_t machine) {
+  Machine& gone = at(machine);
+  if (!std::exchange(gone.is_known, false)) return;
+  if (gone.runs >= 0) count(gone.runs, -1);
+}
+
+void NodesRules::count(int attempt, int change) {
+  if ((running_[attempt] += change) == 0) running_.erase(attempt);
+}
+
+void NodesRules::hub_says(std::size_t machine, const wire::ControlMessage& message) {
+  if (const auto* begins = std::get_if<wire::HubBegins>(&message)) begins_.emplace_back(machine, *begins);
+  if (std::holds_alternative<wire::HubRefuses>(message)) at(machine).was_refused = true;
+  if (const auto* ends = std::get_if<wire::HubEnds>(&message)) {
+    ended_ = std::max(ended_, ends->attempt);
+    if (ends->cause.is_victim && culprit_told_ == ends->attempt) violate(8, "a victim is blamed: " + ends->cause.text);
+  }
+  const auto* done = std::get_if<wire::HubIsDone>(&message);
+  if (done == nullptr) return;
+  if (!running_.empty()) violate(3, "the job is over while machines have workers");
+  if (fate_ && *fate_ != done->cause) violate(4, "two ends: " + fate_->text + " and " + done->cause.text);
+  fate_ = done->cause;
+  if (done->cause.exit_code == 0 && is_broken(attempts_ - 1))
+    violate(8, "success of an attempt in which workers failed");
+  if (done->cause.exit_code == 0 && attempts_ == 0) violate(8, "success of nothing");
+}
+
+void NodesRules::look_at_beginning(int emptied) {
+  if (emptied != 1) violate(7, "the store was emptied " + std::to_string(emptied) + " times before an attempt");
+  if (!running_.empty()) violate(1, "an attempt begins while machines have workers");
+  if (begins_.empty()) return violate(6, "an attempt of nobody");
+  if (++attempts_ > options_.max_restarts + 1) violate(7, "attempt " + std::to_string(attempts_));
+  std::ranges::sort(begins_, {}, [](const auto& one) { return one.second.node_rank; });
+  const auto count = static_cast<int>(begins_.size());
+  if (count < options_.min_nodes || count > options_.max_nodes) violate(6, std::to_string(count) + " nodes");
+  int ranks = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto& [machine, place] = begins_[static_cast<std::size_t>(i)];
+    if (place.attempt != attempts_ - 1) violate(7, "attempt " + std::to_string(place.attempt) + " is the next one");
+    if (place.node_rank != i || place.node_count != count || place.first_rank != ranks) {
+      violate(6, name(machine) + " is node " + std::to_string(place.node_rank) + " of " +
+                     std::to_string(place.node_count) + " from rank " + std::to_string(place.first_rank));
+    }
+    if (!at(machine).is_known) violate(6, name(machine) + " takes part, and is gone");
+    ranks += at(machine).workers;
+  }
+  for (const auto& [machine, place] : begins_) {
+    if (place.world_size != ranks)
+      violate(6, "a world of " + std::to_string(place.world_size) + " has " + std::to_string(ranks) + " ranks");
+  }
+}
+
+void NodesRules::hub_hears_failure(std::size_t machine, const wire::NodeFailed& failed) {
+  const bool counts = at(machine).is_known && failed.attempt == attempts_ - 1 && failed.attempt > ended_;
+  if (counts && !failed.cause.is_victim) culprit_told_ = failed.attempt;
+}
+
+void NodesRules::workers_start(std::size_t machine, const wire::HubBegins& place) {
+  Machine& starts = at(machine);
+  if (starts.runs >= 0) violate(1, name(machine) + " has workers of two attempts");
+  starts.runs = place.attempt;
+  if (!starts.is_known) return;
+  if (fate_) violate(3, name(machine) + " starts workers when the job is over");
+  count(place.attempt, +1);
+  if (running_.size() > 1) violate(1, "workers of two attempts run on machines that the hub has not given up");
+}
+
+void NodesRules::breaks(int attempt) {
+  if (attempt < 0) return;
+  broken_.resize(std::max(broken_.size(), static_cast<std::size_t>(attempt) + 1));
+  broken_[static_cast<std::size_t>(attempt)] = true;
+}
+
+void NodesRules::workers_end(std::size_t machine, End how) {
+  Machine& ends = at(machine);
+  if (ends.runs < 0) return;
+  if (how != End::success) breaks(ends.runs);
+  if (ends.is_known) count(ends.runs, -1);
+  ends.runs = -1;
+  const auto latest = ends.heard_at + options_.node_timeout + limits::kNodeBeat + ending_;
+  if (machine != 0 && how != End::with_machine && now_ > latest) {
+    violate(2, name(machine) + " has had workers for " +
+                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - ends.heard_at).count()) +
+                   " s without a word of the hub");
+  }
+}
+
+void NodesRules::look_at_end(bool is_through, bool expects_success) {
+  if (!is_through) violate(4, "the job does not come to an end");
+  for (std::size_t machine = 0; machine < machines_.size(); ++machine) look_at_end_of(machine);
+  if (expects_success && !fate_) violate(4, "the job has no end");
+  if (expects_success && fate_ && fate_->exit_code != 0) violate(4, "a failure out of nothing: " + fate_->text);
+}
+
+void NodesRules::look_at_end_of(std::size_t machine) {
+  const Machine& one = at(machine);
+  const Duration trouble = one.trouble + hub_trouble_;
+  const bool is_well = trouble <= kHarmless;
+  if (!one.is_gone && one.runs >= 0) violate(2, name(machine) + " has workers for ever");
+  if (!one.is_gone && one.was_taken_in && !one.left_with) violate(4, name(machine) + " never leaves");
+  if (!is_well || one.is_gone || one.was_refused || one.was_asked || !one.was_taken_in) return;
+  if (!one.was_told) return violate(5, name(machine) + " is not told of the end");
+  if (one.left_with && *one.left_with != *fate_) {
+    violate(4, name(machine) + " ends with '" + one.left_with->text + "', the job with '" + fate_->text + "'");
+  }
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,118 @@
+// NodesRules: what must hold in every life of a job on several nodes, looked at after every event. It sees what the hub
+// does and what happens to workers, and nothing of how they came to it.
+//
+//  1 Workers of two attempts never run at the same time among the machines that the hub has not given up.
+//  2 A machine that hears nothing of the hub for node_timeout has no workers a beat and their time to end later; a
+//    frozen one, that time after it goes on. The hub's own workers end with it.
+//  3 When the hub says that the job is over, no machine that it has not given up has workers.
+//  4 Whoever hears the end hears the same cause and exit code.
+//  5 Machines without trouble either hear it, or were sent away, or had been asked to end.
+//  6 The ranks of an attempt are 0 to the world's size without gap or overlap, of not more nodes than the job has.
+//  7 The store is emptied once before each attempt, and there are not more attempts than restarts allow.
+//  8 Success is success of all; a victim is the cause only where nobody else is.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/nodes/hub.h"
+
+namespace ddp::test {
+
+class NodesRules {
+ public:
+  using TimePoint = launcher::Hub::TimePoint;
+  using Duration = TimePoint::duration;
+
+  // `ending`: how long workers may take to end. `now` is moved by the owner.
+  NodesRules(const launcher::HubOptions& options, Duration ending, const TimePoint& now)
+      : options_(options), ending_(ending), now_(now) {}
+
+  // Machines are numbered as they appear; 0 is the hub's own.
+  void appears(std::size_t machine, int workers);
+  void hub_takes_in(std::size_t machine);
+  void hub_gives_up(std::size_t machine);
+  // All that one event made the hub do. `machine_of` maps connections.
+  template <typename MachineOf>
+  void hub_acts(const std::vector<launcher::HubAction>& actions, MachineOf&& machine_of) {
+    begins_.clear();
+    int emptied = 0;
+    // Whom it closes without a word of the end it has given up before whatever follows from that.
+    for (const launcher::HubAction& action : actions) {
+      const auto* send = std::get_if<launcher::SendToNode>(&action);
+      if (send != nullptr && std::holds_alternative<wire::HubIsDone>(send->message)) will_tell(machine_of(send->to));
+      const auto* close = std::get_if<launcher::CloseNode>(&action);
+      if (close != nullptr && !at(machine_of(close->who)).was_told) hub_gives_up(machine_of(close->who));
+    }
+    for (const launcher::HubAction& action : actions) {
+      if (std::holds_alternative<launcher::EmptyStore>(action)) ++emptied;
+      const auto* send = std::get_if<launcher::SendToNode>(&action);
+      if (send != nullptr) hub_says(machine_of(send->to), send->message);
+    }
+    if (!begins_.empty() || emptied > 0) look_at_beginning(emptied);
+  }
+  // That a machine's failure has reached the hub.
+  void hub_hears_failure(std::size_t machine, const wire::NodeFailed& failed);
+
+  void hears(std::size_t machine) { at(machine).heard_at = now_; }
+  void goes_on(std::size_t machine) { at(machine).heard_at = now_; }  // after it was frozen
+  void workers_start(std::size_t machine, const wire::HubBegins& place);
+  enum class End { success, failure, with_machine };
+  void workers_end(std::size_t machine, End how);
+  bool is_broken(int attempt) const { return attempt < static_cast<int>(broken_.size()) && broken_[attempt]; }
+  void breaks(int attempt);
+  void leaves(std::size_t machine, const wire::Cause& cause) { at(machine).left_with = cause; }
+  void is_asked_to_leave(std::size_t machine) { at(machine).was_asked = true; }
+  // It was cut off, frozen, … for so long.
+  void has_trouble(std::size_t machine, Duration time) { at(machine).trouble += time; }
+  void is_gone(std::size_t machine) { at(machine).is_gone = true; }  // for ever frozen, or dead
+  void hub_has_trouble(Duration time) { hub_trouble_ += time; }
+
+  // When all is over. `expects_success`: nothing has gone wrong.
+  void look_at_end(bool is_through, bool expects_success);
+
+  const std::string& violation() const { return violation_; }
+
+ private:
+  struct Machine {
+    int workers = 0;
+    bool is_known = false;  // the hub has taken it in, and not given it up
+    bool was_taken_in = false;
+    int runs = -1;  // the attempt
+    bool is_gone = false;
+    bool was_asked = false;
+    bool was_refused = false;
+    bool was_told = false;  // the end
+    TimePoint heard_at;
+    Duration trouble{0};
+    std::optional<wire::Cause> left_with;
+  };
+
+  Machine& at(std::size_t machine) { return machines_.at(machine); }
+  void will_tell(std::size_t machine) { at(machine).was_told = true; }
+  void hub_says(std::size_t machine, const wire::ControlMessage& message);
+  void look_at_beginning(int emptied);
+  void look_at_one_attempt();
+  void count(int attempt, int change);
+  void look_at_end_of(std::size_t machine);
+  void violate(int rule, const std::string& what);
+
+  const launcher::HubOptions options_;
+  const Duration ending_;
+  const TimePoint& now_;
+  std::vector<Machine> machines_;
+  std::map<int, int> running_;  // attempt → machines that are known and have workers
+  std::vector<std::pair<std::size_t, wire::HubBegins>> begins_;
+  int attempts_ = 0;  // begun
+  std::vector<bool> broken_;
+  int culprit_told_ = -1;  // the last attempt of which the hub has heard a cause that is no victim's
+  int ended_ = -1;         // the last attempt that the hub has ended
+  std::optional<wire::Cause> fate_;
+  Duration hub_trouble_{0};
+  std::string violation_;
+};
+
+}  // namespace ddp::test

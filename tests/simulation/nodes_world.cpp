@@ -1,0 +1,286 @@
+#include "simulation/nodes_world.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/limits.h"
+
+namespace ddp::test {
+
+using namespace std::chrono_literals;
+using namespace launcher;
+
+namespace {
+
+constexpr auto kGrace = 5s;
+// And a moment for SIGKILL.
+constexpr auto kEnding = kGrace + 200ms;
+constexpr auto kLongestLife = 3h;
+constexpr int kManyNodes = 100;
+
+}  // namespace
+
+HubOptions NodesWorld::draw_options(int nodes) {
+  HubOptions options;
+  options.max_nodes = std::max(1, nodes + below(3) - 1);
+  options.min_nodes = one_in(3) ? options.max_nodes : 1 + below(options.max_nodes);
+  options.is_static = one_in(3);
+  options.max_restarts = below(4);
+  options.join_timeout = 60s;
+  options.last_call = std::chrono::seconds(below(3) * 5);
+  options.node_timeout = 10s;
+  return options;
+}
+
+NodesWorld::NodesWorld(std::uint64_t seed, int nodes)
+    : random_(seed),
+      options_(draw_options(nodes)),
+      rules_(options_, kEnding, now_),
+      longest_run_ms_(nodes > kManyNodes ? 5'000 : 60'000) {
+  constexpr int kSpreads[] = {100, 5'000, 70'000};
+  const int spread = kSpreads[below(nodes > kManyNodes ? 2 : 3)];
+  machines_.push_back(std::make_unique<Machine>(0s, now_));
+  machines_[0]->hello = new_hello();
+  rules_.appears(0, machines_[0]->hello.workers);
+  rules_.hub_takes_in(0);
+  hub_ = std::make_unique<Hub>(options_, machines_[0]->hello, now_);
+  for (int i = 1; i < nodes; ++i) at(milliseconds_below(spread), {.kind = Kind::comes});
+  const int faults = one_in(4) ? 0 : below(nodes > kManyNodes ? 8 : 5);
+  for (int i = 0; i < faults; ++i) at(milliseconds_below(spread + longest_run_ms_ * 3 / 2), {.kind = Kind::befalls});
+  expects_success_ = faults == 0 && nodes >= options_.min_nodes && spread < 50'000;
+}
+
+// By number where nodes have one; those that are too many have somebody else's.
+wire::NodeHello NodesWorld::new_hello() {
+  wire::NodeHello hello;
+  hello.host = "n" + std::to_string(machines_.size());
+  hello.workers = 1 + below(3);
+  hello.nodes = "2";
+  hello.same["program train"] = "aa11";
+  if (options_.is_static) hello.node_rank = next_rank_ < options_.max_nodes ? next_rank_++ : below(options_.max_nodes);
+  return hello;
+}
+
+void NodesWorld::at(Duration delay, Event event) {
+  event.when = now_ + delay;
+  event.number = ++number_;
+  events_.push(event);
+}
+
+NodesWorld::Duration NodesWorld::delay() {
+  if (one_in(200)) return milliseconds_below(3'000);  // lost, and sent again
+  return std::chrono::microseconds(50 + below(one_in(10) ? 400'000 : 2'000));
+}
+
+NodesWorld::Duration NodesWorld::trouble_time() {
+  constexpr int kTimes[] = {1'000, 4'000, 12'000, 40'000};
+  return one_in(3) ? kLongestLife : milliseconds_below(kTimes[below(4)]);
+}
+
+std::string NodesWorld::live() {
+  hub_acts(hub_->begin(now_));
+  const TimePoint last = now_ + kLongestLife;
+  while (!events_.empty() && rules_.violation().empty() && now_ < last && !is_over()) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.when;
+    ++counts_.events;
+    carry_out(event);
+  }
+  counts_.attempts = run_times_.size();
+  counts_.machines = machines_.size();
+  if (rules_.violation().empty()) rules_.look_at_end(is_hub_gone_, expects_success_);
+  if (rules_.violation().empty()) return "";
+  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now_.time_since_epoch() - 1h);
+  return rules_.violation() + ", after " + std::to_string(age.count()) + " ms";
+}
+
+bool NodesWorld::is_over() const {
+  return is_hub_gone_ && left_ == machines_.size();
+}
+
+void NodesWorld::carry_out(const Event& event) {
+  const std::size_t id = event.machine;
+  switch (event.kind) {
+    case Kind::hub_tick:
+      if (hub_hears() && event.when == next_hub_tick_) hub_acts(hub_->tick(now_));
+      return;
+    case Kind::node_tick: {
+      Machine& machine = *machines_[id];
+      // Of two clocks that tick for it, the later one stops.
+      if (machine.is_frozen || machine.is_dead || machine.agent.has_left() || now_ < machine.agent.alarm()) return;
+      if (!machine.is_connected && id != 0) return;
+      agent_acts(id, machine.agent.tick(now_));
+      return at(machine.agent.alarm() - now_, {.kind = Kind::node_tick, .machine = event.machine});
+    }
+    case Kind::workers_alarm: {
+      const auto& workers = machines_[id]->workers;
+      if (machines_[id]->is_frozen || machines_[id]->is_dead || !workers || workers->finished()) return;
+      if (workers->alarm() && *workers->alarm() <= now_) workers_hear(id, AlarmRang{});
+      return;
+    }
+    case Kind::to_hub:
+    case Kind::to_node:
+      return deliver(id, event.kind);
+    case Kind::worker_ends:
+      return worker_ends(event);
+    case Kind::comes:
+      return comes(event);
+    case Kind::hub_drops:
+      return hub_loses(id);
+    case Kind::befalls:
+      return befalls();
+    case Kind::heals:
+      machines_[id]->is_cut = false;
+      move(id, machines_[id]->to_hub);
+      return move(id, machines_[id]->from_hub);
+    case Kind::goes_on:
+      return goes_on(id);
+  }
+}
+
+void NodesWorld::comes(const Event& event) {
+  if (is_hub_gone_) return;
+  const std::size_t id = machines_.size();
+  machines_.push_back(std::make_unique<Machine>(options_.node_timeout, now_));
+  machines_[id]->hello = event.local_rank > 0 ? machines_[event.local_rank - 1]->hello : new_hello();
+  Machine& machine = *machines_[id];
+  rules_.appears(id, machine.hello.workers);
+  machine.connection = machine_of_.size();
+  machine_of_.push_back(id);
+  machine.is_connected = machine.is_hub_connected = true;
+  agent_acts(id, machine.agent.connected(machine.hello, now_));
+  at(0s, {.kind = Kind::node_tick, .machine = static_cast<std::uint32_t>(id)});
+}
+
+// To one machine, or a rack of them.
+void NodesWorld::befalls() {
+  ++counts_.faults;
+  const auto count = static_cast<int>(machines_.size());
+  const int how = below(12);
+  const int struck = one_in(5) ? 1 + below(std::max(1, count / (1 << below(6)))) : 1;
+  const int first = below(count);
+  for (int i = 0; i < struck; ++i) strike(static_cast<std::size_t>((first + i) % count), how);
+}
+
+void NodesWorld::strike(std::size_t id, int how) {
+  Machine& machine = *machines_[id];
+  if (machine.is_dead || machine.is_done) return;
+  const bool is_hubs = id == 0;
+  switch (how) {
+    case 0:
+    case 1:
+      if (!is_hubs) return dies(id, how == 0);
+      if (one_in(3)) return hub_ends(how == 0);
+      break;
+    case 2:
+    case 3:
+      return freezes(id);
+    case 4:
+    case 5:
+      if (!is_hubs) return is_cut(id);
+      break;
+    case 6:
+      if (!is_hubs) return loses_connection(id);
+      break;
+    case 7:
+      if (one_in(4)) return is_asked_to_end(id);
+      break;
+    case 8:  // somebody with the same number, or one more
+      return at(0s, {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
+    default:
+      break;
+  }
+  const auto rank = static_cast<std::uint32_t>(below(machine.hello.workers));
+  at(0s, {.kind = Kind::worker_ends,
+          .machine = static_cast<std::uint32_t>(id),
+          .local_rank = rank,
+          .attempt = machine.attempt,
+          .how = one_in(3) ? 'v' : 'f'});
+}
+
+// Its launcher is killed, and its guardian kills the workers; or all of it is gone without a word.
+void NodesWorld::dies(std::size_t id, bool is_seen) {
+  Machine& machine = *machines_[id];
+  machine.is_dead = true;
+  rules_.is_gone(id);
+  lose_workers(id);
+  if (is_seen && machine.is_connected) {
+    if (one_in(2)) machine.to_hub.parcels.clear();
+    push(id, machine.to_hub, std::nullopt);
+  }
+  machine.is_connected = false;
+  is_done_with(id);
+  if (one_in(2))
+    at(milliseconds_below(20'000), {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
+}
+
+// The launcher; its workers go on.
+void NodesWorld::freezes(std::size_t id) {
+  Machine& machine = *machines_[id];
+  if (machine.is_frozen) return;
+  const Duration time = id == 0 ? std::min<Duration>(trouble_time(), 40s) : trouble_time();
+  machine.is_frozen = true;
+  id == 0 ? rules_.hub_has_trouble(time) : rules_.has_trouble(id, time);
+  if (time < kLongestLife) return at(time, {.kind = Kind::goes_on, .machine = static_cast<std::uint32_t>(id)});
+  rules_.is_gone(id);
+  is_done_with(id);
+}
+
+void NodesWorld::goes_on(std::size_t id) {
+  Machine& machine = *machines_[id];
+  machine.is_frozen = false;
+  rules_.goes_on(id);
+  if (machine.is_dead) return;
+  const bool looks_at_clock_first = one_in(2);
+  const auto look_at_clock = [&] {
+    at(0s, {.kind = Kind::node_tick, .machine = static_cast<std::uint32_t>(id)});
+    at(0s, {.kind = Kind::workers_alarm, .machine = static_cast<std::uint32_t>(id)});
+    if (id == 0) at(0s, {.kind = Kind::hub_tick});
+    if (id == 0) next_hub_tick_ = now_;
+  };
+  if (looks_at_clock_first) look_at_clock();
+  for (const auto& event : std::exchange(machine.is_unheard, {})) workers_hear(id, event);
+  move(id, machine.from_hub);
+  if (id == 0) {
+    for (std::size_t other = 1; other < machines_.size(); ++other) move(other, machines_[other]->to_hub);
+  }
+  if (!looks_at_clock_first) look_at_clock();
+}
+
+void NodesWorld::is_cut(std::size_t id) {
+  Machine& machine = *machines_[id];
+  if (machine.is_cut) return;
+  machine.is_cut = true;
+  const Duration time = trouble_time();
+  rules_.has_trouble(id, time);
+  if (time > 5s) lost_by_peers(id, machine.attempt);
+  if (time < kLongestLife) at(time, {.kind = Kind::heals, .machine = static_cast<std::uint32_t>(id)});
+}
+
+void NodesWorld::loses_connection(std::size_t id) {
+  Machine& machine = *machines_[id];
+  rules_.has_trouble(id, kLongestLife);
+  machine.to_hub.parcels.clear();
+  machine.from_hub.parcels.clear();
+  if (machine.is_hub_connected) push(id, machine.to_hub, std::nullopt);
+  if (machine.is_connected) push(id, machine.from_hub, std::nullopt);
+}
+
+void NodesWorld::hub_ends(bool is_seen) {
+  rules_.hub_has_trouble(kLongestLife);
+  rules_.is_gone(0);
+  machines_[0]->is_dead = true;
+  is_hub_gone_ = true;
+  lose_workers(0);
+  is_done_with(0);
+  for (std::size_t id = 1; is_seen && id < machines_.size(); ++id) {
+    if (machines_[id]->is_hub_connected) push(id, machines_[id]->from_hub, std::nullopt);
+  }
+}
+
+void NodesWorld::is_done_with(std::size_t id) {
+  if (!std::exchange(machines_[id]->is_done, true)) ++left_;
+}
+
+}  // namespace ddp::test

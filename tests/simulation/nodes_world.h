@@ -1,0 +1,157 @@
+// NodesWorld: one life of a job on several nodes, made from a seed: a hub, machines with an agent and workers that a
+// JobState supervises, connections that take their time, stall and break, and what befalls all of them. Virtual time.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "launcher/nodes/hub.h"
+#include "launcher/nodes/node_agent.h"
+#include "launcher/supervise/job_state.h"
+#include "simulation/nodes_rules.h"
+
+namespace ddp::test {
+
+class NodesWorld {
+ public:
+  // A job of `nodes`, or a little fewer or more machines.
+  NodesWorld(std::uint64_t seed, int nodes);
+
+  // Which rule was broken, and when; empty: none.
+  std::string live();
+
+  struct Counts {
+    std::uint64_t events = 0, faults = 0, attempts = 0, machines = 0;
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  using TimePoint = NodesRules::TimePoint;
+  using Duration = NodesRules::Duration;
+
+  enum class Kind : std::uint8_t {
+    hub_tick,
+    node_tick,
+    workers_alarm,
+    to_hub,  // the first of what is under way
+    to_node,
+    worker_ends,
+    comes,
+    hub_drops,
+    befalls,
+    heals,
+    goes_on,
+  };
+  struct Event {
+    TimePoint when;
+    std::uint64_t number = 0;
+    Kind kind{};
+    std::uint32_t machine = 0;
+    std::uint32_t local_rank = 0;  // of `comes`: 1 + the machine in whose place it is, or 0
+    int attempt = 0;
+    char how = 0;  // a worker ends: 's'uccess, 'f'ailure, 'v'ictim, 't'erminated, 'k'illed
+    bool operator<(const Event& other) const { return std::pair(other.when, other.number) < std::pair(when, number); }
+  };
+  // One direction of a connection. Nothing overtakes anything else.
+  struct Pipe {
+    struct Parcel {
+      TimePoint due;
+      std::optional<wire::ControlMessage> message;  // none: the end of the connection
+    };
+    std::deque<Parcel> parcels;
+    TimePoint last_due{};
+    bool is_moving = false;  // there is an event for the first parcel
+  };
+  struct Machine {
+    Machine(Duration node_timeout, TimePoint now)
+        : agent("hub", std::chrono::duration_cast<std::chrono::milliseconds>(node_timeout), now) {}
+    wire::NodeHello hello;
+    launcher::NodeAgent agent;
+    std::optional<launcher::JobState> workers;
+    std::vector<bool> is_alive;  // workers
+    int attempt = -1;
+    bool has_told = false;                    // why its workers are ended
+    std::vector<launcher::Event> is_unheard;  // of a frozen launcher
+    launcher::NodeId connection = 0;
+    Pipe to_hub, from_hub;
+    bool is_connected = false;      // its own end is open
+    bool is_hub_connected = false;  // the hub's end
+    bool has_said_hello = false, has_heard = false;
+    bool is_cut = false, is_frozen = false, is_dead = false;
+    bool is_done = false;  // nothing more is to be expected of it
+  };
+
+  int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(std::max(limit, 1))); }
+  bool one_in(int count) { return below(count) == 0; }
+  Duration milliseconds_below(int limit) { return std::chrono::milliseconds(below(limit)); }
+  Duration delay();
+  launcher::HubOptions draw_options(int nodes);
+  Duration trouble_time();
+  void at(Duration delay, Event event);
+  void carry_out(const Event& event);
+
+  // Machines and what befalls them.
+  void comes(const Event& event);
+  wire::NodeHello new_hello();
+  void befalls();
+  void strike(std::size_t id, int how);
+  void dies(std::size_t id, bool is_seen);
+  void freezes(std::size_t id);
+  void is_cut(std::size_t id);
+  void loses_connection(std::size_t id);
+  void goes_on(std::size_t id);
+  void hub_ends(bool is_seen);
+  bool is_over() const;
+  bool hub_hears() const { return !is_hub_gone_ && !machines_[0]->is_frozen; }
+
+  // Connections.
+  void push(std::size_t id, Pipe& pipe, std::optional<wire::ControlMessage> message);
+  void move(std::size_t id, Pipe& pipe);
+  void deliver(std::size_t id, Kind kind);
+  void hub_closes(launcher::NodeId connection);
+  void hub_loses(std::size_t id);
+
+  // Hub and agents.
+  void hub_acts(std::vector<launcher::HubAction> actions);
+  void carry_out(const launcher::HubAction& action);
+  void store_is_emptied();
+  void agent_acts(std::size_t id, const std::vector<launcher::NodeAction>& actions);
+  void says(std::size_t id, const wire::ControlMessage& message);
+
+  // Workers.
+  void start_workers(std::size_t id, const wire::HubBegins& place);
+  void worker_ends(const Event& event);
+  void workers_hear(std::size_t id, const launcher::Event& event);
+  void workers_are_signalled(std::size_t id, const launcher::SendSignal& action);
+  void lose_workers(std::size_t id);
+  void is_asked_to_end(std::size_t id);
+  void is_done_with(std::size_t id);
+  void lost_by_peers(std::size_t id, int attempt);
+
+  std::mt19937_64 random_;
+  launcher::HubOptions options_;
+  TimePoint now_{std::chrono::hours(1)};
+  std::uint64_t number_ = 0;
+  std::priority_queue<Event> events_;
+  NodesRules rules_;
+  std::unique_ptr<launcher::Hub> hub_;
+  std::deque<launcher::HubAction> hub_waiting_;
+  bool is_hub_acting_ = false;
+  bool is_hub_gone_ = false;
+  bool is_through_ = false;
+  TimePoint next_hub_tick_;
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::size_t left_ = 0;                    // machines that are done
+  std::vector<std::size_t> machine_of_{0};  // by connection
+  std::vector<Duration> run_times_;         // by attempt: until its workers end well
+  int longest_run_ms_;
+  int next_rank_ = 0;
+  bool expects_success_ = true;
+  Counts counts_;
+};
+
+}  // namespace ddp::test

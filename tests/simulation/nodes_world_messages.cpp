@@ -1,0 +1,161 @@
+// Connections, and what hub and agents say on them.
+#include <algorithm>
+
+#include "base/limits.h"
+#include "simulation/nodes_world.h"
+
+namespace ddp::test {
+
+using namespace std::chrono_literals;
+using namespace launcher;
+
+void NodesWorld::push(std::size_t id, Pipe& pipe, std::optional<wire::ControlMessage> message) {
+  pipe.last_due = std::max(pipe.last_due, now_ + delay());
+  pipe.parcels.push_back({pipe.last_due, std::move(message)});
+  move(id, pipe);
+}
+
+void NodesWorld::move(std::size_t id, Pipe& pipe) {
+  if (pipe.is_moving || pipe.parcels.empty()) return;
+  pipe.is_moving = true;
+  const Kind kind = &pipe == &machines_[id]->to_hub ? Kind::to_hub : Kind::to_node;
+  at(std::max<Duration>(pipe.parcels.front().due - now_, 0s),
+     {.kind = kind, .machine = static_cast<std::uint32_t>(id)});
+}
+
+void NodesWorld::deliver(std::size_t id, Kind kind) {
+  Machine& machine = *machines_[id];
+  const bool is_for_hub = kind == Kind::to_hub;
+  Pipe& pipe = is_for_hub ? machine.to_hub : machine.from_hub;
+  pipe.is_moving = false;
+  if (machine.is_cut || (is_for_hub ? !hub_hears() : machine.is_frozen)) return;
+  if (pipe.parcels.empty() || pipe.parcels.front().due > now_) return move(id, pipe);
+  const auto message = std::move(pipe.parcels.front().message);
+  pipe.parcels.pop_front();
+  if (is_for_hub && machine.is_hub_connected) {
+    if (!message) {
+      hub_loses(id);
+    } else {
+      const bool is_hello = std::holds_alternative<wire::NodeHello>(*message);
+      if (const auto* failed = std::get_if<wire::NodeFailed>(&*message)) rules_.hub_hears_failure(id, *failed);
+      auto actions = hub_->heard(machine.connection, "10.0.0.1", *message, now_);
+      const bool is_refused = std::ranges::any_of(actions, [](const HubAction& action) {
+        const auto* send = std::get_if<SendToNode>(&action);
+        return send != nullptr && std::holds_alternative<wire::HubRefuses>(send->message);
+      });
+      if (is_hello) machine.has_said_hello = true;
+      if (is_hello && !is_refused) rules_.hub_takes_in(id);
+      hub_acts(std::move(actions));
+    }
+  }
+  if (!is_for_hub && machine.is_connected) {
+    if (message) {
+      machine.has_heard = true;
+      rules_.hears(id);
+      agent_acts(id, machine.agent.heard(*message, now_));
+    } else if (machine.has_heard) {
+      machine.is_connected = false;
+      agent_acts(id, machine.agent.hub_lost("it has closed the connection"));
+    } else {
+      // As the launcher does: it was too early. With another connection it is another machine.
+      machine.is_connected = false;
+      machine.is_dead = true;
+      rules_.is_gone(id);
+      is_done_with(id);
+      at(limits::kNodeConnectPause, {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
+    }
+  }
+  move(id, pipe);
+}
+
+// What is sent arrives first. The hub hears of it at once, or when the machine has read.
+void NodesWorld::hub_closes(NodeId connection) {
+  const std::size_t id = machine_of_[connection];
+  Machine& machine = *machines_[id];
+  if (machine.connection != connection || !machine.is_hub_connected) return;
+  push(id, machine.from_hub, std::nullopt);
+  if (!one_in(8)) return hub_loses(id);
+  at(milliseconds_below(5'000), {.kind = Kind::hub_drops, .machine = static_cast<std::uint32_t>(id)});
+}
+
+void NodesWorld::hub_loses(std::size_t id) {
+  Machine& machine = *machines_[id];
+  if (!std::exchange(machine.is_hub_connected, false) || is_hub_gone_) return;
+  rules_.hub_gives_up(id);
+  hub_acts(hub_->lost(machine.connection, "it has closed the connection", now_));
+}
+
+void NodesWorld::hub_acts(std::vector<HubAction> actions) {
+  rules_.hub_acts(actions, [this](NodeId connection) { return machine_of_[connection]; });
+  for (HubAction& action : actions) hub_waiting_.push_back(std::move(action));
+  if (std::exchange(is_hub_acting_, true)) return;
+  while (!hub_waiting_.empty()) {
+    const HubAction action = std::move(hub_waiting_.front());
+    hub_waiting_.pop_front();
+    carry_out(action);
+  }
+  is_hub_acting_ = false;
+  const TimePoint next = std::max(hub_->alarm(), now_);
+  if (is_hub_gone_ || next == next_hub_tick_) return;
+  next_hub_tick_ = next;
+  at(next - now_, {.kind = Kind::hub_tick});
+}
+
+void NodesWorld::carry_out(const HubAction& action) {
+  if (const auto* send = std::get_if<SendToNode>(&action)) {
+    const std::size_t id = machine_of_[send->to];
+    Machine& machine = *machines_[id];
+    if (id == 0) return agent_acts(0, machine.agent.heard(send->message, now_));
+    if (machine.connection == send->to && machine.is_hub_connected) push(id, machine.from_hub, send->message);
+  }
+  if (const auto* close = std::get_if<CloseNode>(&action)) hub_closes(close->who);
+  if (std::holds_alternative<EmptyStore>(action)) store_is_emptied();
+  if (std::holds_alternative<HubIsThrough>(action) && !is_hub_gone_) {
+    is_hub_gone_ = true;
+    for (std::size_t id = 1; id < machines_.size(); ++id) {
+      if (machines_[id]->is_hub_connected) push(id, machines_[id]->from_hub, std::nullopt);
+    }
+  }
+}
+
+// Connections that have not said a word are closed with all others that are no launchers'.
+void NodesWorld::store_is_emptied() {
+  for (std::size_t id = 1; id < machines_.size(); ++id) {
+    Machine& machine = *machines_[id];
+    if (!machine.is_hub_connected || machine.has_said_hello || one_in(2)) continue;
+    machine.is_hub_connected = false;
+    machine.to_hub.parcels.clear();
+    push(id, machine.from_hub, std::nullopt);
+  }
+}
+
+void NodesWorld::agent_acts(std::size_t id, const std::vector<NodeAction>& actions) {
+  Machine& machine = *machines_[id];
+  for (const NodeAction& action : actions) {
+    if (const auto* start = std::get_if<StartWorkers>(&action)) start_workers(id, start->place);
+    if (const auto* end = std::get_if<EndWorkers>(&action)) {
+      if (machine.workers && !machine.workers->finished()) workers_hear(id, EndedElsewhere{end->cause});
+    }
+    if (const auto* send = std::get_if<SendToHub>(&action)) says(id, send->message);
+    if (const auto* leave = std::get_if<LeaveJob>(&action)) {
+      rules_.leaves(id, leave->cause);
+      if (std::exchange(machine.is_connected, false)) push(id, machine.to_hub, std::nullopt);
+      is_done_with(id);
+      // Somebody starts it again.
+      const bool is_lost = leave->cause.exit_code != 0 && id != 0;
+      if (is_lost && one_in(4)) {
+        at(milliseconds_below(5'000), {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
+      }
+    }
+  }
+}
+
+void NodesWorld::says(std::size_t id, const wire::ControlMessage& message) {
+  Machine& machine = *machines_[id];
+  if (id != 0 && machine.is_connected) push(id, machine.to_hub, message);
+  if (id != 0 || is_hub_gone_) return;
+  if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) rules_.hub_hears_failure(0, *failed);
+  hub_acts(hub_->heard(kOwnNode, "", message, now_));
+}
+
+}  // namespace ddp::test
