@@ -1,6 +1,7 @@
 #include "launcher/nodes/hub.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/exit_code.h"
@@ -44,7 +45,12 @@ std::string ranks_text(int first, int count) {
 
 Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
     : options_(options), own_(std::move(own)), next_beat_(now + limits::kNodeBeat) {
-  nodes_[kOwnNode] = {own_, "", next_order_++, std::chrono::nanoseconds(0), now, false, false, 0};
+  take_in(kOwnNode, "", own_, now);
+}
+
+void Hub::take_in(NodeId id, const std::string& address, const NodeHello& hello, TimePoint now) {
+  nodes_[id] = {hello, address, next_order_++, ahead(hello.monotonic, now.time_since_epoch()), now, false, false, 0};
+  if (hello.node_rank != wire::kAnyNodeRank) numbered_[hello.node_rank] = id;
 }
 
 std::vector<HubAction> Hub::begin(TimePoint now) {
@@ -84,7 +90,7 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
     if (is_of_this) actions_.emplace_back(PassOn{from, node.hello.host, node.clock_ahead, shows->what, shows->text});
   }
   if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
-    node.has_ended = true;
+    if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
     go_on_if_all_have_ended(now);
   }
   return take();
@@ -100,7 +106,7 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
   }
   warn_of_differences(hello);
   warn_of_clock(hello, now);
-  nodes_[from] = {hello, address, next_order_++, ahead(hello.monotonic, now.time_since_epoch()), now, false, false, 0};
+  take_in(from, address, hello, now);
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::HubWaits{"the job runs; this node waits for a place in it"});
 }
@@ -123,11 +129,10 @@ std::string Hub::objection(const NodeHello& hello) const {
     return "--node-rank=" + std::to_string(hello.node_rank) + " is none of " + std::to_string(options_.max_nodes) +
            " nodes";
   }
-  for (const auto& [id, node] : nodes_) {
-    if (node.hello.node_rank != hello.node_rank) continue;
-    return "node " + node.hello.host + " has --node-rank=" + std::to_string(hello.node_rank) + " already";
-  }
-  return "";
+  const auto other = numbered_.find(hello.node_rank);
+  if (other == numbered_.end()) return "";
+  return "node " + nodes_.at(other->second).hello.host + " has --node-rank=" + std::to_string(hello.node_rank) +
+         " already";
 }
 
 void Hub::warn_of_differences(const NodeHello& hello) {
@@ -165,6 +170,7 @@ void Hub::gather(TimePoint now) {
   cause_.reset();
   settle_at_.reset();
   left_.clear();
+  still_run_ = 0;
   for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
   gather_more(now);
 }
@@ -203,13 +209,11 @@ std::string Hub::here() const {
 
 // By number where they have one, else by arrival; the hub's own node is the first in both.
 std::vector<NodeId> Hub::in_order() const {
+  std::vector<std::tuple<int, int, NodeId>> sorted;
+  for (const auto& [id, node] : nodes_) sorted.emplace_back(node.hello.node_rank, node.order, id);
+  std::ranges::sort(sorted);
   std::vector<NodeId> ids;
-  for (const auto& [id, node] : nodes_) ids.push_back(id);
-  std::sort(ids.begin(), ids.end(), [&](NodeId a, NodeId b) {
-    const Node& one = nodes_.at(a);
-    const Node& other = nodes_.at(b);
-    return std::pair(one.hello.node_rank, one.order) < std::pair(other.hello.node_rank, other.order);
-  });
+  for (const auto& [rank, order, id] : sorted) ids.push_back(id);
   return ids;
 }
 
@@ -222,6 +226,7 @@ void Hub::start(TimePoint now) {
     Node& node = nodes_.at(ids[i]);
     node.takes_part = true;
     node.has_ended = false;
+    ++still_run_;
     node.first_rank = ranks;
     ranks += node.hello.workers;
     names.push_back(node.hello.host + " (" + ranks_text(node.first_rank, node.hello.workers) +
@@ -234,6 +239,7 @@ void Hub::start(TimePoint now) {
     names.resize(kNamedNodes);
     names.push_back("… and " + std::to_string(more) + " more");
   }
+  const std::string all = base::join(names, ", ");
   actions_.emplace_back(EmptyStore{});
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (i >= count) {
@@ -241,7 +247,7 @@ void Hub::start(TimePoint now) {
       continue;
     }
     send(ids[i], wire::HubBegins{attempt_, static_cast<int>(i), static_cast<int>(count), nodes_.at(ids[i]).first_rank,
-                                 ranks, base::join(names, ", ")});
+                                 ranks, all});
   }
 }
 
@@ -292,9 +298,7 @@ void Hub::end_attempt(TimePoint now) {
 
 void Hub::go_on_if_all_have_ended(TimePoint now) {
   if (phase_ != Phase::running && phase_ != Phase::ending) return;
-  for (const auto& [id, node] : nodes_) {
-    if (node.takes_part && !node.has_ended) return;
-  }
+  if (still_run_ > 0) return;
   // All workers of all nodes are gone. A victim whose culprit nobody knows is all that there is.
   if (!cause_) return finish({}, now);
   if (phase_ == Phase::running) return settle(now);
@@ -343,15 +347,22 @@ bool Hub::everybody_has_left() const {
 }
 
 std::vector<HubAction> Hub::lost(NodeId who, const std::string& why, TimePoint now) {
+  lose(who, why, now);
+  return take();
+}
+
+void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
   const auto found = nodes_.find(who);
-  if (found == nodes_.end()) return {};
+  if (found == nodes_.end()) return;
   const Node node = std::move(found->second);
   nodes_.erase(found);
+  numbered_.erase(node.hello.node_rank);
   if (phase_ == Phase::over) {
     if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
-    return take();
+    return;
   }
   const bool was_needed = node.takes_part && !node.has_ended;
+  if (was_needed) --still_run_;
   if (was_needed && phase_ == Phase::running) {
     Cause cause{"lost: " + why, "", base::kExitOwnFault, 0, false, true, wire::kNoPeer, false};
     // Its ranks' peers may have told before, as victims.
@@ -361,7 +372,6 @@ std::vector<HubAction> Hub::lost(NodeId who, const std::string& why, TimePoint n
   }
   if (phase_ == Phase::gathering) gather_more(now);
   go_on_if_all_have_ended(now);
-  return take();
 }
 
 void Hub::look_for_silence(TimePoint now) {
@@ -371,8 +381,7 @@ void Hub::look_for_silence(TimePoint now) {
   }
   for (const NodeId id : silent) {
     actions_.emplace_back(CloseNode{id});
-    auto more = lost(id, "no word from it for " + base::human_duration(options_.node_timeout), now);
-    actions_.insert(actions_.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    lose(id, "no word from it for " + base::human_duration(options_.node_timeout), now);
   }
 }
 

@@ -92,6 +92,8 @@ class Hub {
     int first_rank = 0;
   };
 
+  void take_in(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint now);
+  void lose(NodeId who, const std::string& why, TimePoint now);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   std::string objection(const wire::NodeHello& hello) const;
   void warn_of_differences(const wire::NodeHello& hello);
@@ -118,6 +120,8 @@ class Hub {
   std::vector<HubAction> actions_;
   Phase phase_ = Phase::gathering;
   std::map<NodeId, Node> nodes_;
+  std::map<int, NodeId> numbered_;  // those that have a number
+  int still_run_ = 0;  // of those that take part; what follows depends on all, and is asked at each message
   int next_order_ = 0;
   int attempt_ = 0;
   TimePoint gathering_since_;
