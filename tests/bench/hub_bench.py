@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""hub_bench.py BIN_DIR [--nodes 10,100,1000,5000] [--rounds 3] [--connecting 32] [--token]: what many nodes cost their hub.
+
+A real hub (ddplaunch with one worker, sleep) and hub_load, which is all other nodes' launchers, on one machine over
+loopback. For each number of nodes prints medians: until all are connected, from the first hello until the last node has
+heard that the job begins, the beats, from a failure until the last node has heard of it, and until the last has heard
+that the job is over; of each the time and the hub's processor time. --token: each connection proves one. The client
+shares the machine, so times are upper bounds; processor times are the hub's alone. JSON with --json FILE."""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+PHASES = ("connect", "begin", "beats", "failure", "end")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def supervisor_of(launcher: subprocess.Popen, port: int) -> int:
+    """The launcher's first process waits; its child does everything. It listens when it is ready."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        with socket.socket() as probe:
+            if children and probe.connect_ex(("127.0.0.1", port)) == 0:
+                return int(children[0])
+        time.sleep(0.01)
+    raise RuntimeError("the hub does not listen")
+
+
+def measure(options: argparse.Namespace, nodes: int) -> dict:
+    port = free_port()
+    program = shutil.which("sleep")
+    with tempfile.TemporaryDirectory() as folder:
+        token = []
+        if options.token:
+            token = [pathlib.Path(folder, "token")]
+            token[0].write_text("a token of the bench")
+            token[0].chmod(0o600)
+        hub = subprocess.Popen([options.bin / "ddplaunch", "-q", "--nproc-per-node=1", f"--nnodes={nodes + 1}",
+                                f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=bench",
+                                *(f"--auth-token-file={path}" for path in token), program, "1000"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            load = subprocess.run([str(word) for word in
+                                   [options.bin / "hub_load", port, nodes, supervisor_of(hub, port), program,
+                                    options.seconds, options.connecting, *token]],
+                                  capture_output=True, text=True, timeout=300)
+            if load.returncode != 0:
+                hub.terminate()
+                raise RuntimeError(f"{load.stderr.strip()}; the hub: {hub.communicate(timeout=60)[1].strip()[-500:]}")
+            told = hub.communicate(timeout=60)[1]
+            if hub.returncode != 3:
+                raise RuntimeError(f"the hub ended with {hub.returncode}, not with the failure's 3: {told}")
+        finally:
+            if hub.poll() is None:
+                hub.terminate()
+                hub.wait(timeout=60)
+    return json.loads(load.stdout)
+
+
+def medians(rounds: list[dict]) -> dict:
+    return {phase: {key: statistics.median(measured[phase][key] for measured in rounds) for key in rounds[0][phase]}
+            for phase in PHASES}
+
+
+def show(nodes: int, row: dict, seconds: int) -> None:
+    print(f"\n{nodes} nodes; bytes and messages of one node, said and heard")
+    for phase in PHASES:
+        values = row[phase]
+        beats = seconds if phase == "beats" else 1
+        cpu = values["hub_cpu_seconds"] / beats
+        first = f", the first {values['first_seconds'] * 1e3:.2f}" if values["first_seconds"] else ""
+        each = ", ".join(f"{values[f'{who}_bytes'] / nodes:.0f} in {values[f'{who}_messages'] / nodes:.1f}"
+                         for who in ("said", "heard"))
+        print(f"  {phase:<8} {values['seconds'] * 1e3:>9.1f} ms{first}; hub's CPU {cpu * 1e3:>8.2f} ms"
+              f"{' a second' if phase == 'beats' else ''}, {cpu / nodes * 1e6:>6.1f} us a node; {each}")
+    print(f"  memory of the hub {row['beats']['hub_rss_bytes'] / 2**20:.1f} MiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin", type=pathlib.Path)
+    parser.add_argument("--nodes", type=lambda text: [int(word) for word in text.split(",")], default=[10, 100, 1000, 5000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=5, help="of beats")
+    parser.add_argument("--connecting", type=int, default=32, help="connections that are made at a time")
+    parser.add_argument("--token", action="store_true")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    report = {"cpus": os.cpu_count(), "rounds": options.rounds}
+    for nodes in options.nodes:
+        report[nodes] = medians([measure(options, nodes) for _ in range(options.rounds)])
+        show(nodes, report[nodes], options.seconds)
+        sys.stdout.flush()
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
