@@ -1,0 +1,210 @@
+// nodes_cost MESSAGE_US BYTE_NS LATENCY_US
+//
+// What N nodes cost, without sockets. First the hub itself (launcher/nodes/hub.h): a job of N nodes from hello to done,
+// a failure in it; its messages, their bytes, and the time that its decisions take, one JSON a line. Then what the same
+// would take in virtual time if all are connected to the hub, or each launcher to one of 32 or 64 that relay: a message
+// costs whoever sends or receives it MESSAGE_US and BYTE_NS a byte, one after the other, and is LATENCY_US under way.
+// The tree is a computation: the product has none.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "launcher/nodes/hub.h"
+
+namespace ddp::bench {
+namespace {
+
+using namespace std::chrono_literals;
+using launcher::Hub;
+using launcher::NodeId;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array kSizes = {10, 100, 1'000, 10'000, 12'500, 100'000};
+constexpr double kFrame = 9;          // of a message, beside its JSON: an opcode and a length, or a length
+constexpr double kRelayedBytes = 40;  // what a relay says of each node below it, when all have come
+
+struct Sizes {
+  double hello = 0, begins = 0, failed = 0, ends = 0, ended = 0, done = 0;
+};
+
+// The hub's part of a job whose nodes all have a number.
+class HubAlone {
+ public:
+  explicit HubAlone(int nodes)
+      : nodes_(nodes),
+        hub_({.min_nodes = nodes + 1,
+              .max_nodes = nodes + 1,
+              .is_static = true,
+              .join_timeout = 1h,
+              .node_timeout = 10s},
+             hello(0), now_) {}
+
+  Sizes run() {
+    Sizes sizes;
+    hub_.begin(now_);
+    sizes.hello = bytes(hello(1));
+    const double begin = from_all([this](int i) { return hello(i); });
+    sizes.begins = sent_bytes_;
+    const double beats = timed([this] {
+      for (int i = 1; i <= nodes_; ++i) hear(i, wire::Beat{});
+      take(hub_.tick(now_ += 1s));
+    });
+    const wire::NodeFailed failed{0, {"rank 5: exited with code 3", "", 3, 0, false, true}};
+    sizes.failed = bytes(failed);
+    const double failure = timed([&] { hear(nodes_ / 2 + 1, failed); });
+    sizes.ends = sent_bytes_;
+    hear(0, wire::NodeEnded{0});
+    sizes.ended = bytes(wire::NodeEnded{0});
+    const double end = from_all([](int) { return wire::NodeEnded{0}; });
+    sizes.done = sent_bytes_;
+    std::printf(
+        R"({"nodes": %d, "hub_ms": {"begin": %.2f, "beats_a_second": %.2f, "failure": %.2f, "end": %.2f}, )"
+        R"("bytes": {"hello": %.0f, "begins": %.0f, "failed": %.0f, "ends": %.0f, "ended": %.0f, "done": %.0f}})"
+        "\n",
+        nodes_, begin, beats, failure, end, sizes.hello, sizes.begins, sizes.failed, sizes.ends, sizes.ended,
+        sizes.done);
+    return sizes;
+  }
+
+ private:
+  static wire::NodeHello hello(int number) {
+    wire::NodeHello hello;
+    hello.job = "bench";
+    hello.host = "node" + std::to_string(number);
+    hello.workers = 8;
+    hello.node_rank = number;
+    hello.nodes = "100000";
+    hello.same["program train"] = "0123456789abcdef";
+    hello.alike["ddplaunch's version"] = "0";
+    hello.alike["the program's arguments"] = "train.py --config=config.yaml --batch-size=32";
+    return hello;
+  }
+  static double bytes(const wire::ControlMessage& message) {
+    return static_cast<double>(wire::encode(message).size()) + kFrame;
+  }
+  template <typename Make>
+  double from_all(Make&& make) {
+    return timed([&] {
+      for (int i = 1; i <= nodes_; ++i) hear(i, make(i));
+    });
+  }
+  template <typename Deed>
+  double timed(Deed&& deed) {
+    sent_bytes_ = 0;
+    const auto start = Clock::now();
+    deed();
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  }
+  void hear(int from, const wire::ControlMessage& message) {
+    take(hub_.heard(static_cast<NodeId>(from), "10.1.2.3", message, now_));
+  }
+  // Of all that it says at once, one message is encoded: the last node's.
+  void take(const std::vector<launcher::HubAction>& actions) {
+    for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
+      const auto* send = std::get_if<launcher::SendToNode>(&*action);
+      if (send == nullptr) continue;
+      sent_bytes_ = bytes(send->message);
+      return;
+    }
+  }
+
+  const int nodes_;
+  Hub::TimePoint now_{1h};
+  Hub hub_;
+  double sent_bytes_ = 0;
+};
+
+struct Costs {
+  double message_us, byte_ns, latency_us;
+  double of(double bytes) const { return message_us + bytes * byte_ns / 1e3; }
+};
+
+// A node's parent is (node - 1) / fan_out; 0 is the hub. Times in microseconds.
+class Tree {
+ public:
+  Tree(int nodes, int fan_out, const Costs& costs)
+      : count_(static_cast<std::size_t>(nodes) + 1),
+        fan_out_(static_cast<std::size_t>(fan_out)),
+        costs_(costs),
+        below_(count_, 0) {
+    for (std::size_t i = count_ - 1; i > 0; --i) below_[parent(i)] += below_[i] + 1;
+  }
+
+  // All say something, relays when all below them have; the time when the hub has all.
+  double gather(double bytes, double bytes_below) const {
+    std::vector<std::vector<std::pair<double, double>>> arrivals(count_);  // when, and what it costs
+    double ready = 0;
+    for (std::size_t i = count_; i-- > 0;) {
+      std::ranges::sort(arrivals[i]);
+      ready = 0;
+      for (const auto& [when, cost] : arrivals[i]) ready = std::max(ready, when) + cost;
+      arrivals[i].clear();
+      if (i == 0) break;
+      const double cost = costs_.of(bytes + bytes_below * static_cast<double>(below_[i]));
+      arrivals[parent(i)].emplace_back(ready + cost + costs_.latency_us, cost);
+    }
+    return ready;
+  }
+  // The hub says something to all; the time when the last one has it.
+  double spread(double bytes) const {
+    std::vector<double> free_at(count_, 0);
+    double last = 0;
+    for (std::size_t i = 1; i < count_; ++i) {
+      free_at[parent(i)] += costs_.of(bytes);
+      free_at[i] = free_at[parent(i)] + costs_.latency_us + costs_.of(bytes);
+      last = std::max(last, free_at[i]);
+    }
+    return last;
+  }
+  // From the last node to the hub.
+  double rise(double bytes) const {
+    double time = 0;
+    for (std::size_t i = count_ - 1; i > 0; i = parent(i)) time += 2 * costs_.of(bytes) + costs_.latency_us;
+    return time;
+  }
+  // Both ways, of the hub, of which nothing is more: a message for each neighbour.
+  std::size_t beats_at_hub() const { return 2 * std::min(fan_out_, count_ - 1); }
+  int depth() const {
+    int depth = 0;
+    for (std::size_t i = count_ - 1; i > 0; i = parent(i)) ++depth;
+    return depth;
+  }
+
+ private:
+  std::size_t parent(std::size_t i) const { return (i - 1) / fan_out_; }
+
+  const std::size_t count_;
+  const std::size_t fan_out_;
+  const Costs costs_;
+  std::vector<std::size_t> below_;
+};
+
+void compute(int nodes, int fan_out, const Costs& costs, const Sizes& sizes) {
+  const Tree tree(nodes, fan_out, costs);
+  const double begin = tree.gather(sizes.hello, kRelayedBytes) + tree.spread(sizes.begins);
+  const double failure = tree.rise(sizes.failed) + tree.spread(sizes.ends);
+  const double end = tree.gather(sizes.ended, 0) + tree.spread(sizes.done);
+  const double beats = static_cast<double>(tree.beats_at_hub());
+  std::printf(R"({"nodes": %d, "fan_out": %d, "depth": %d, "begin_ms": %.2f, "failure_ms": %.2f, "end_ms": %.2f, )"
+              R"("beats_at_hub_a_second": %.0f, "hub_busy_with_beats": %.4f})"
+              "\n",
+              nodes, fan_out, tree.depth(), begin / 1e3, failure / 1e3, end / 1e3, beats, beats * costs.of(30) / 1e6);
+}
+
+}  // namespace
+}  // namespace ddp::bench
+
+int main(int count, char** words) {
+  if (count != 4) {
+    std::fprintf(stderr, "usage: %s MESSAGE_US BYTE_NS LATENCY_US\n", words[0]);
+    return 2;
+  }
+  const ddp::bench::Costs costs{std::stod(words[1]), std::stod(words[2]), std::stod(words[3])};
+  for (const int nodes : ddp::bench::kSizes) {
+    const auto sizes = ddp::bench::HubAlone(nodes).run();
+    for (const int fan_out : {nodes, 32, 64}) ddp::bench::compute(nodes, fan_out, costs, sizes);
+  }
+}
