@@ -113,8 +113,9 @@ void NodesRules::workers_end(std::size_t machine, End how) {
   if (how != End::success) breaks(ends.runs);
   if (ends.is_known) count(ends.runs, -1);
   ends.runs = -1;
+  if (machine == 0 || ends.is_frozen || how == End::with_machine) return;
   const auto latest = ends.heard_at + options_.node_timeout + limits::kNodeBeat + ending_;
-  if (machine != 0 && how != End::with_machine && now_ > latest) {
+  if (now_ > latest) {
     violate(2, name(machine) + " has had workers for " +
                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - ends.heard_at).count()) +
                    " s without a word of the hub");

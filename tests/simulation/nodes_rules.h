@@ -58,7 +58,12 @@ class NodesRules {
   void hub_hears_failure(std::size_t machine, const wire::NodeFailed& failed);
 
   void hears(std::size_t machine) { at(machine).heard_at = now_; }
-  void goes_on(std::size_t machine) { at(machine).heard_at = now_; }  // after it was frozen
+  // Its launcher.
+  void freezes(std::size_t machine) { at(machine).is_frozen = true; }
+  void goes_on(std::size_t machine) {
+    at(machine).is_frozen = false;
+    at(machine).heard_at = now_;
+  }
   void workers_start(std::size_t machine, const wire::HubBegins& place);
   enum class End { success, failure, with_machine };
   void workers_end(std::size_t machine, End how);
@@ -83,6 +88,7 @@ class NodesRules {
     bool was_taken_in = false;
     int runs = -1;  // the attempt
     bool is_gone = false;
+    bool is_frozen = false;
     bool was_asked = false;
     bool was_refused = false;
     bool was_told = false;  // the end

@@ -221,6 +221,7 @@ void NodesWorld::freezes(std::size_t id) {
   if (machine.is_frozen) return;
   const Duration time = id == 0 ? std::min<Duration>(trouble_time(), 40s) : trouble_time();
   machine.is_frozen = true;
+  rules_.freezes(id);
   id == 0 ? rules_.hub_has_trouble(time) : rules_.has_trouble(id, time);
   if (time < kLongestLife) return at(time, {.kind = Kind::goes_on, .machine = static_cast<std::uint32_t>(id)});
   rules_.is_gone(id);
