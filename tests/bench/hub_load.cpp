@@ -5,6 +5,7 @@
 // by the launcher's own client; say hello, all at once; beat for some seconds; one fails, and all end. Prints JSON: for
 // each phase the time, the hub's processor time, and bytes and messages of all nodes together.
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -80,6 +81,10 @@ class Load {
       : plan_(std::move(plan)), epoll_(::epoll_create1(EPOLL_CLOEXEC)), nodes_(plan_.nodes), events_(1024) {}
 
   void run() {
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
     measure("connect", [this] { connect(); });
     measure("begin", [this] {
       for (std::size_t i = 0; i < nodes_.size(); ++i) say(i, hello(i));

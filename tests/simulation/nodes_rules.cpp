@@ -1,6 +1,7 @@
 #include "simulation/nodes_rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/limits.h"
 
@@ -23,10 +24,11 @@ void NodesRules::violate(int rule, const std::string& what) {
   if (violation_.empty()) violation_ = "rule " + std::to_string(rule) + ": " + what;
 }
 
-void NodesRules::appears(std::size_t machine, int workers) {
+void NodesRules::appears(std::size_t machine, const wire::NodeHello& hello) {
   if (machine != machines_.size()) return violate(0, "machines are numbered as they appear");
   machines_.emplace_back();
-  machines_.back().workers = workers;
+  machines_.back().workers = hello.workers;
+  machines_.back().number = hello.node_rank;
   machines_.back().heard_at = now_;
 }
 
@@ -38,6 +40,7 @@ void NodesRules::hub_gives_up(std::size_t machine) {
   Machine& gone = at(machine);
   if (!std::exchange(gone.is_known, false)) return;
   if (gone.runs >= 0) count(gone.runs, -1);
+  if (gone.takes_part_in == attempts_ - 1) sees_reason();
 }
 
 void NodesRules::count(int attempt, int change) {
@@ -49,6 +52,9 @@ void NodesRules::hub_says(std::size_t machine, const wire::ControlMessage& messa
   if (std::holds_alternative<wire::HubRefuses>(message)) at(machine).was_refused = true;
   if (const auto* ends = std::get_if<wire::HubEnds>(&message)) {
     ended_ = std::max(ended_, ends->attempt);
+    if (reason_told_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
+    const bool is_settled = running_.empty() || now_ >= reason_told_at_ + limits::kSettleTime;
+    if (ends->cause.is_victim && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
     if (ends->cause.is_victim && culprit_told_ == ends->attempt) violate(8, "a victim is blamed: " + ends->cause.text);
   }
   const auto* done = std::get_if<wire::HubIsDone>(&message);
@@ -70,6 +76,7 @@ void NodesRules::look_at_beginning(int emptied) {
   const auto count = static_cast<int>(begins_.size());
   if (count < options_.min_nodes || count > options_.max_nodes) violate(6, std::to_string(count) + " nodes");
   int ranks = 0;
+  int last_number = wire::kAnyNodeRank;
   for (int i = 0; i < count; ++i) {
     const auto& [machine, place] = begins_[static_cast<std::size_t>(i)];
     if (place.attempt != attempts_ - 1) violate(7, "attempt " + std::to_string(place.attempt) + " is the next one");
@@ -78,6 +85,11 @@ void NodesRules::look_at_beginning(int emptied) {
                      std::to_string(place.node_count) + " from rank " + std::to_string(place.first_rank));
     }
     if (!at(machine).is_known) violate(6, name(machine) + " takes part, and is gone");
+    const int number = at(machine).number;
+    const bool is_next = number == wire::kAnyNodeRank || number > last_number;
+    if ((machine == 0) != (i == 0) || !is_next) violate(6, name(machine) + " is out of order");
+    last_number = number;
+    at(machine).takes_part_in = place.attempt;
     ranks += at(machine).workers;
   }
   for (const auto& [machine, place] : begins_) {
@@ -86,8 +98,13 @@ void NodesRules::look_at_beginning(int emptied) {
   }
 }
 
+void NodesRules::sees_reason() {
+  if (std::exchange(reason_told_, attempts_ - 1) < attempts_ - 1) reason_told_at_ = now_;
+}
+
 void NodesRules::hub_hears_failure(std::size_t machine, const wire::NodeFailed& failed) {
   const bool counts = at(machine).is_known && failed.attempt == attempts_ - 1 && failed.attempt > ended_;
+  if (counts) sees_reason();
   if (counts && !failed.cause.is_victim) culprit_told_ = failed.attempt;
 }
 

@@ -7,9 +7,12 @@
 //  3 When the hub says that the job is over, no machine that it has not given up has workers.
 //  4 Whoever hears the end hears the same cause and exit code.
 //  5 Machines without trouble either hear it, or were sent away, or had been asked to end.
-//  6 The ranks of an attempt are 0 to the world's size without gap or overlap, of not more nodes than the job has.
+//  6 The ranks of an attempt are 0 to the world's size without gap or overlap, of not more nodes than the job has, in
+//    the order of their numbers; the hub's own come first.
 //  7 The store is emptied once before each attempt, and there are not more attempts than restarts allow.
-//  8 Success is success of all; a victim is the cause only where nobody else is.
+//  8 Success is success of all; an attempt is ended for something that has happened in it, and a victim is the cause
+//  only
+//    where nobody else is and has been given limits::kSettleTime.
 #pragma once
 
 #include <chrono>
@@ -32,7 +35,7 @@ class NodesRules {
       : options_(options), ending_(ending), now_(now) {}
 
   // Machines are numbered as they appear; 0 is the hub's own.
-  void appears(std::size_t machine, int workers);
+  void appears(std::size_t machine, const wire::NodeHello& hello);
   void hub_takes_in(std::size_t machine);
   void hub_gives_up(std::size_t machine);
   // All that one event made the hub do. `machine_of` maps connections.
@@ -84,7 +87,9 @@ class NodesRules {
  private:
   struct Machine {
     int workers = 0;
-    bool is_known = false;  // the hub has taken it in, and not given it up
+    int number = wire::kAnyNodeRank;
+    int takes_part_in = -1;  // an attempt
+    bool is_known = false;   // the hub has taken it in, and not given it up
     bool was_taken_in = false;
     int runs = -1;  // the attempt
     bool is_gone = false;
@@ -101,7 +106,7 @@ class NodesRules {
   void will_tell(std::size_t machine) { at(machine).was_told = true; }
   void hub_says(std::size_t machine, const wire::ControlMessage& message);
   void look_at_beginning(int emptied);
-  void look_at_one_attempt();
+  void sees_reason();
   void count(int attempt, int change);
   void look_at_end_of(std::size_t machine);
   void violate(int rule, const std::string& what);
@@ -115,7 +120,9 @@ class NodesRules {
   int attempts_ = 0;  // begun
   std::vector<bool> broken_;
   int culprit_told_ = -1;  // the last attempt of which the hub has heard a cause that is no victim's
-  int ended_ = -1;         // the last attempt that the hub has ended
+  int reason_told_ = -1;   // … has heard, or seen, any cause
+  TimePoint reason_told_at_;
+  int ended_ = -1;  // the last attempt that the hub has ended
   std::optional<wire::Cause> fate_;
   Duration hub_trouble_{0};
   std::string violation_;

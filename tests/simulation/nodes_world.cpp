@@ -41,7 +41,7 @@ NodesWorld::NodesWorld(std::uint64_t seed, int nodes)
   const int spread = kSpreads[below(nodes > kManyNodes ? 2 : 3)];
   machines_.push_back(std::make_unique<Machine>(0s, now_));
   machines_[0]->hello = new_hello();
-  rules_.appears(0, machines_[0]->hello.workers);
+  rules_.appears(0, machines_[0]->hello);
   rules_.hub_takes_in(0);
   hub_ = std::make_unique<Hub>(options_, machines_[0]->hello, now_);
   for (int i = 1; i < nodes; ++i) at(milliseconds_below(spread), {.kind = Kind::comes});
@@ -145,7 +145,7 @@ void NodesWorld::comes(const Event& event) {
   machines_.push_back(std::make_unique<Machine>(options_.node_timeout, now_));
   machines_[id]->hello = event.local_rank > 0 ? machines_[event.local_rank - 1]->hello : new_hello();
   Machine& machine = *machines_[id];
-  rules_.appears(id, machine.hello.workers);
+  rules_.appears(id, machine.hello);
   machine.connection = machine_of_.size();
   machine_of_.push_back(id);
   machine.is_connected = machine.is_hub_connected = true;
@@ -184,7 +184,7 @@ void NodesWorld::strike(std::size_t id, int how) {
       if (!is_hubs) return loses_connection(id);
       break;
     case 7:
-      if (one_in(4)) return is_asked_to_end(id);
+      if (one_in(2)) return is_asked_to_end(id);
       break;
     case 8:  // somebody with the same number, or one more
       return at(0s, {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
