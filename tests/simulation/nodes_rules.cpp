@@ -70,6 +70,7 @@ void NodesRules::hub_says(std::size_t machine, const wire::ControlMessage& messa
 void NodesRules::look_at_beginning(int emptied) {
   if (emptied != 1) violate(7, "the store was emptied " + std::to_string(emptied) + " times before an attempt");
   if (!running_.empty()) violate(1, "an attempt begins while machines have workers");
+  if (is_asked_to_end_) violate(9, "an attempt begins after somebody has asked for the end");
   if (begins_.empty()) return violate(6, "an attempt of nobody");
   if (++attempts_ > options_.max_restarts + 1) violate(7, "attempt " + std::to_string(attempts_));
   std::ranges::sort(begins_, {}, [](const auto& one) { return one.second.node_rank; });
@@ -103,9 +104,12 @@ void NodesRules::sees_reason() {
 }
 
 void NodesRules::hub_hears_failure(std::size_t machine, const wire::NodeFailed& failed) {
-  const bool counts = at(machine).is_known && failed.attempt == attempts_ - 1 && failed.attempt > ended_;
+  const bool asks = at(machine).is_known && failed.cause.signal != 0;
+  is_asked_to_end_ = is_asked_to_end_ || asks;
+  const bool is_of_attempt = at(machine).is_known && failed.attempt == attempts_ - 1;
+  const bool counts = ended_ < attempts_ - 1 && (is_of_attempt || asks);
   if (counts) sees_reason();
-  if (counts && !failed.cause.is_victim) culprit_told_ = failed.attempt;
+  if (counts && !failed.cause.is_victim) culprit_told_ = attempts_ - 1;
 }
 
 void NodesRules::workers_start(std::size_t machine, const wire::HubBegins& place) {

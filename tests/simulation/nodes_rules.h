@@ -13,6 +13,7 @@
 //  8 Success is success of all; an attempt is ended for something that has happened in it, and a victim is the cause
 //  only
 //    where nobody else is and has been given limits::kSettleTime.
+//  9 When the hub has heard that somebody asks for the end, no other attempt begins.
 #pragma once
 
 #include <chrono>
@@ -125,6 +126,7 @@ class NodesRules {
   int ended_ = -1;  // the last attempt that the hub has ended
   std::optional<wire::Cause> fate_;
   Duration hub_trouble_{0};
+  bool is_asked_to_end_ = false;
   std::string violation_;
 };
 

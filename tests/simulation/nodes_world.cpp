@@ -130,6 +130,8 @@ void NodesWorld::carry_out(const Event& event) {
       return hub_loses(id);
     case Kind::befalls:
       return befalls();
+    case Kind::is_asked_to_end:
+      return is_asked_to_end(id);
     case Kind::heals:
       machines_[id]->is_cut = false;
       move(id, machines_[id]->to_hub);

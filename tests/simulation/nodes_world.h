@@ -43,6 +43,7 @@ class NodesWorld {
     comes,
     hub_drops,
     befalls,
+    is_asked_to_end,
     heals,
     goes_on,
   };

@@ -93,7 +93,12 @@ void NodesWorld::workers_hear(std::size_t id, const launcher::Event& event) {
     const JobOutcome so_far = workers.outcome();
     if (!so_far.elsewhere && so_far.exit_code != 0) agent_acts(id, machine.agent.failed(cause_of(so_far)));
   }
-  if (has_ended) agent_acts(id, machine.agent.workers_ended());
+  if (!has_ended) return;
+  agent_acts(id, machine.agent.workers_ended());
+  // Who sees a failure may have had enough.
+  const bool is_annoying = workers.outcome().exit_code != 0 && one_in(50);
+  if (is_annoying)
+    at(milliseconds_below(500), {.kind = Kind::is_asked_to_end, .machine = static_cast<std::uint32_t>(id)});
 }
 
 // Some do not listen.
@@ -127,7 +132,7 @@ void NodesWorld::lost_by_peers(std::size_t id, int attempt) {
 
 void NodesWorld::is_asked_to_end(std::size_t id) {
   Machine& machine = *machines_[id];
-  if (machine.is_frozen) return;
+  if (machine.is_frozen || machine.is_dead || machine.is_done) return;
   if (machine.workers && !machine.workers->finished()) return workers_hear(id, SignalArrived{SIGINT});
   if (id != 0) rules_.is_asked_to_leave(id);
   agent_acts(id, machine.agent.failed({"ended by SIGINT", "", 130, SIGINT, false, false}));

@@ -72,12 +72,16 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
   Node& node = found->second;
   node.heard_at = now;
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
-    const bool is_asked_to_end = from == kOwnNode && (phase_ == Phase::gathering || phase_ == Phase::pausing);
-    if (is_asked_to_end) {
+    const bool asks = failed->cause.signal != 0;  // somebody wants the job to end, whatever attempt it was
+    const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
+    if (nobody_runs && (asks || from == kOwnNode)) {
       Cause cause = failed->cause;
       cause.node = node.hello.host;
       finish(cause, now);
-    } else if (failed->attempt == attempt_ && node.takes_part) {
+    } else if (phase_ == Phase::ending && asks && cause_->may_restart && options_.max_restarts > 0) {
+      cause_->may_restart = false;
+      cause_->text += "; not restarted: asked to end meanwhile";
+    } else if (asks || (failed->attempt == attempt_ && node.takes_part)) {
       blame(node, failed->cause, now);
     }
   }

@@ -267,6 +267,31 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   CHECK(job.to<wire::HubIsDone>(8)[0].cause.text == "rank 5: exited with code 3; given up after 1 restart");
 }
 
+TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
+  const wire::Cause asked{"ended by SIGINT", "", 130, 2, false, false};
+  HubOptions options;
+  options.max_restarts = 3;
+  SECTION("while those of others are being ended") {
+    Job job(options);
+    job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()}).says(7, wire::NodeEnded{0});
+    job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeFailed{0, asked}).says(kOwnNode, wire::NodeEnded{0});
+    REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.text ==
+          "rank 5: exited with code 3; not restarted: asked to end meanwhile");
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.exit_code == 3);
+  }
+  SECTION("before the next attempt, and in it") {
+    for (const auto late : {0s, 1s}) {
+      Job job(options);
+      job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()}).says(7, wire::NodeEnded{0});
+      job.says(kOwnNode, wire::NodeEnded{0}).passes(late, {7});
+      job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
+      REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+      CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "ended by SIGINT");
+    }
+  }
+}
+
 TEST_CASE("a signal on any node ends the job on all of them") {
   const wire::Cause asked{"ended by SIGTERM", "", 143, 15, false, false};
   HubOptions options;
