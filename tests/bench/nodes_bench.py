@@ -17,21 +17,21 @@ PYTHON = sys.argv[2] if len(sys.argv) > 2 else None
 RUNS = 7
 LIMIT = 20
 
-import nodes_test  # noqa: E402  (it reads sys.argv, too)
+import node_rig  # noqa: E402  (it reads sys.argv, too)
 
 
-def ddplaunch(hosts: nodes_test.Hosts, number: int, count: int, port: int) -> list:
+def ddplaunch(hosts: node_rig.Hosts, number: int, count: int, port: int) -> list:
     return [*hosts.inside(number), BIN / "ddplaunch", "-q", "--nproc-per-node=1", f"--nnodes={count}",
             f"--rdzv-endpoint=10.77.0.1:{port}"]
 
 
-def torchrun(hosts: nodes_test.Hosts, number: int, count: int, port: int) -> list:
+def torchrun(hosts: node_rig.Hosts, number: int, count: int, port: int) -> list:
     return [*hosts.inside(number), PYTHON, "-m", "torch.distributed.run", "--nproc-per-node=1", f"--nnodes={count}",
             "--rdzv-backend=c10d", f"--rdzv-endpoint=10.77.0.1:{port}", f"--rdzv-conf=is_host={int(number == 1)}",
             f"--local-addr=10.77.0.{number}", "--no-python"]
 
 
-def run(hosts: nodes_test.Hosts, launcher, count: int, port: int) -> tuple[float, float | None]:
+def run(hosts: node_rig.Hosts, launcher, count: int, port: int) -> tuple[float, float | None]:
     with tempfile.TemporaryDirectory() as folder:
         # Rank 1 fails when all have started.
         program = f"""date +%s%N > {folder}/began$RANK.new; mv {folder}/began$RANK.new {folder}/began$RANK
@@ -63,7 +63,7 @@ def run(hosts: nodes_test.Hosts, launcher, count: int, port: int) -> tuple[float
 
 
 def main() -> None:
-    hosts = nodes_test.Hosts(8)
+    hosts = node_rig.Hosts(8)
     try:
         assert hosts.are_apart, "needs network namespaces"
         port = 29500

@@ -1,133 +1,12 @@
 #!/usr/bin/env python3
-"""nodes_test.py BIN_DIR: jobs on several nodes. Hosts are network namespaces; without the right to make them (root), all
-launchers share this machine's loopback interface, and what needs a cut cable is left out with a word."""
-import itertools
-import json
-import os
-import pathlib
+"""nodes_test.py BIN_DIR [WORD]: jobs on several nodes. Without network namespaces what needs a cut cable is left out."""
 import re
-import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 
-BIN = pathlib.Path(sys.argv[1])
-
-
-def sh(*words: object) -> None:
-    subprocess.run([str(word) for word in words], check=True, capture_output=True)
-
-
-class Hosts:
-    """Hosts 10.77.0.1, … on one switch, or this machine several times."""
-
-    def __init__(self, count: int):
-        self.name = f"ddpt{os.getpid() % 10000}"
-        self.names = [f"{self.name}h{i}" for i in range(1, count + 1)]
-        self.are_apart = False
-        try:
-            self.make()
-            self.are_apart = True
-        except (OSError, subprocess.CalledProcessError) as error:
-            self.remove()
-            print(f"no network namespaces ({error}): all nodes share the loopback interface")
-
-    def make(self) -> None:
-        switch = self.name + "s"
-        sh("ip", "netns", "add", switch)
-        sh("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
-        sh("ip", "-n", switch, "link", "set", "br0", "up")
-        for number, name in enumerate(self.names, 1):
-            sh("ip", "netns", "add", name)
-            sh("ip", "-n", name, "link", "set", "lo", "up")
-            sh("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"p{number}", "netns", switch)
-            sh("ip", "-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
-            sh("ip", "-n", name, "link", "set", "eth0", "up")
-            sh("ip", "-n", switch, "link", "set", f"p{number}", "master", "br0")
-            sh("ip", "-n", switch, "link", "set", f"p{number}", "up")
-
-    def cut(self, number: int) -> None:
-        sh("ip", "-n", self.name + "s", "link", "set", f"p{number}", "down")
-
-    def remove(self) -> None:
-        if shutil.which("ip") is None:
-            return
-        for name in [*self.names, self.name + "s"]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-    def address(self) -> str:
-        return "10.77.0.1" if self.are_apart else "127.0.0.1"
-
-    def inside(self, number: int) -> list[str]:
-        return ["nsenter", f"--net=/run/netns/{self.names[number - 1]}"] if self.are_apart else []
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-ports = itertools.count(29500)
-
-
-class Job:
-    """Launchers of one job, started in this order."""
-
-    def __init__(self, hosts: Hosts, *words: object, nodes: str = "2"):
-        self.hosts = hosts
-        # Hosts have all ports for themselves.
-        self.endpoint = f"{hosts.address()}:{next(ports) if hosts.are_apart else free_port()}"
-        self.words = [f"--nnodes={nodes}", f"--rdzv-endpoint={self.endpoint}", *map(str, words)]
-        self.launchers: dict[int, subprocess.Popen] = {}
-        self.logs: dict[int, pathlib.Path] = {}
-        self.folder = tempfile.TemporaryDirectory()
-
-    def start(self, number: int, *words: object) -> "Job":
-        self.logs[number] = pathlib.Path(self.folder.name) / f"events{number}"
-        options, program = ([word for word in words if str(word).startswith("--")],
-                            [word for word in words if not str(word).startswith("--")])
-        at = next((i for i, word in enumerate(self.words) if not word.startswith("--")), len(self.words))
-        command = [*self.hosts.inside(number), BIN / "ddplaunch", f"--event-log={self.logs[number]}", *self.words[:at],
-                   *options, *self.words[at:], *program]
-        self.launchers[number] = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                                  text=True)
-        return self
-
-    def events(self, number: int, name: str) -> list[dict]:
-        lines = self.logs[number].read_text().splitlines() if self.logs[number].exists() else []
-        return [event for event in map(json.loads, lines) if event["event"] == name]
-
-    def until(self, number: int, name: str, count: int = 1) -> None:
-        end = time.monotonic() + 60
-        while len(self.events(number, name)) < count:
-            assert time.monotonic() < end and self.launchers[number].poll() is None, (number, name, self.ends())
-            time.sleep(0.02)
-
-    def ends(self) -> dict[int, tuple[int, str, str]]:
-        result = {}
-        for number, launcher in self.launchers.items():
-            try:
-                out, err = launcher.communicate(timeout=60)
-            except subprocess.TimeoutExpired:
-                launcher.kill()
-                out, err = launcher.communicate()
-                err += "\n(had to be killed)"
-            result[number] = (launcher.returncode, out, err)
-        self.nothing_survives()
-        return result
-
-    def nothing_survives(self) -> None:
-        for number in self.logs:
-            for event in self.events(number, "worker_started"):
-                end = time.monotonic() + 5
-                while os.path.exists(f"/proc/{event['pid']}") and time.monotonic() < end:
-                    time.sleep(0.02)
-                assert not os.path.exists(f"/proc/{event['pid']}"), event
-
+from node_rig import BIN, Hosts, Job, all_well, run_tests, same_end
 
 SHOW = "echo node=$GROUP_RANK of $GROUP_WORLD_SIZE rank=$RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT if=$GLOO_SOCKET_IFNAME"
 
@@ -135,7 +14,7 @@ SHOW = "echo node=$GROUP_RANK of $GROUP_WORLD_SIZE rank=$RANK of $WORLD_SIZE at 
 def nodes_get_their_ranks(hosts: Hosts) -> None:
     job = Job(hosts, "--no-collapse", "--tag=", "sh", "-c", SHOW)
     ends = job.start(1, "--nproc-per-node=1").start(2, "--nproc-per-node=2").ends()
-    assert all(code == 0 for code, _, _ in ends.values()), ends
+    all_well(ends)
     interface = "eth0" if hosts.are_apart else "lo"
     lines = sorted("".join(out for _, out, _ in ends.values()).splitlines())
     ranks = [re.match(r"node=(\d) of 2 rank=(\d) of 3 at (\S+) if=(\S+)$", line).groups() for line in lines]
@@ -160,14 +39,9 @@ def training_on_two_nodes_is_that_of_one(hosts: Hosts) -> None:
         losses.append(re.findall(r"loss (\S+)", alone.stdout)[-1])
         job = Job(hosts, "--nproc-per-node=2", BIN / "train_charlm", "--steps", "40", "--checkpoint", f"{folder}/two")
         ends = job.start(1).start(2).ends()
-        assert all(code == 0 for code, _, _ in ends.values()), ends
+        all_well(ends)
         losses.append(re.findall(r"loss (\S+)", "".join(out for _, out, _ in ends.values()))[-1])
     assert losses[0] == losses[1], losses
-
-
-def same_end(ends: dict[int, tuple[int, str, str]], code: int, text: str) -> None:
-    for number, (returned, _, err) in ends.items():
-        assert returned == code and text in err, (number, code, text, ends)
 
 
 def a_failure_ends_all_nodes(hosts: Hosts) -> None:
@@ -184,8 +58,7 @@ def a_failure_ends_all_nodes(hosts: Hosts) -> None:
 def a_signal_ends_all_nodes(hosts: Hosts) -> None:
     for target in (1, 2):
         job = Job(hosts, "--nproc-per-node=1", "sleep", "1000").start(1).start(2)
-        for number in (1, 2):
-            job.until(number, "worker_started")
+        job.until_all_run()
         job.launchers[target].send_signal(signal.SIGTERM)
         ends = job.ends()
         for number, (returned, _, err) in ends.items():
@@ -195,11 +68,8 @@ def a_signal_ends_all_nodes(hosts: Hosts) -> None:
 def a_launcher_that_is_killed_ends_all_nodes(hosts: Hosts) -> None:
     for target in (1, 2):
         job = Job(hosts, "--nproc-per-node=1", "sleep", "1000").start(1).start(2)
-        for number in (1, 2):
-            job.until(number, "worker_started")
-        for pid in subprocess.run(["pgrep", "-P", str(job.launchers[target].pid)], capture_output=True, text=True).stdout.split():
-            os.kill(int(pid), signal.SIGKILL)
-        job.launchers[target].kill()
+        job.until_all_run()
+        job.kill(target)
         ends = job.ends()
         code, _, err = ends[3 - target]
         assert code == 125 and "lost: " in err, (target, ends)
@@ -212,13 +82,13 @@ def a_hang_is_named_by_the_node_that_knows(hosts: Hosts) -> None:
 
 def a_cut_cable_ends_both_sides(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--node-timeout=3", "sleep", "1000").start(1).start(3)
-    for number in (1, 3):
-        job.until(number, "worker_started")
+    job.until_all_run()
     began = time.monotonic()
     hosts.cut(3)
     ends = job.ends()
     assert time.monotonic() - began < 10, time.monotonic() - began
     same_end(ends, 125, "no word from it for 3.0 s")
+    hosts.mend(3)
 
 
 def another_attempt_on_all_nodes(hosts: Hosts) -> None:
@@ -231,25 +101,20 @@ def another_attempt_on_all_nodes(hosts: Hosts) -> None:
 def a_spare_takes_the_place_of_a_node_that_is_lost(hosts: Hosts) -> None:
     program = "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 1000; echo rank $RANK of $WORLD_SIZE"
     job = Job(hosts, "--nproc-per-node=1", "--max-restarts=2", "sh", "-c", program).start(1).start(2)
-    for number in (1, 2):
-        job.until(number, "worker_started")
+    job.until_all_run()
     job.start(3)
-    while b"waits for a place" not in os.read(job.launchers[3].stderr.fileno(), 4096):
-        pass
-    lost = job.launchers.pop(2)
-    for pid in subprocess.run(["pgrep", "-P", str(lost.pid)], capture_output=True, text=True).stdout.split():
-        os.kill(int(pid), signal.SIGKILL)
-    lost.kill()
-    lost.communicate()
+    job.until_said(3, "waits for a place")
+    job.kill(2)
     ends = job.ends()
-    assert all(code == 0 for code, _, _ in ends.values()), ends
+    all_well(ends)
     assert sorted(out.split("rank ")[-1] for _, out, _ in ends.values()) == ["0 of 2\n", "1 of 2\n"], ends
 
 
 def a_node_that_does_not_belong_is_sent_away(hosts: Hosts) -> None:
-    job = Job(hosts, "--nproc-per-node=1", nodes="2").start(1, "sleep", "1000")
-    job.start(2, "--rdzv-id=other", "sleep", "1000")
-    code, _, err = (lambda launcher: (launcher.wait(60), *launcher.communicate()))(job.launchers.pop(2))
+    job = Job(hosts, "--nproc-per-node=1", nodes="2").start(1, "--node-rank=0", "sleep", "1000")
+    job.start(2, "--node-rank=1", "--rdzv-id=other", "sleep", "1000")
+    code, _, err = job.end_of(2)
+    job.launchers.pop(2)
     assert code == 125 and "it belongs to job 'other', and this is job 'none' (--rdzv-id)" in err, err
     job.launchers[1].terminate()
     same_end(job.ends(), -15, "was sent away")
@@ -269,17 +134,62 @@ def who_does_not_come_is_told(hosts: Hosts) -> None:
     same_end(nobody.ends(), 125, "not found within 5.0 s")
 
 
+def a_node_that_was_lost_returns(hosts: Hosts) -> None:
+    program = """[ $DDP_ATTEMPT = 0 ] && exec sleep 1000
+        while [ $DDP_ATTEMPT = 1 ] && [ ! -e $0 ]; do sleep 0.05; done
+        echo attempt $DDP_ATTEMPT: rank $RANK of $WORLD_SIZE; [ $DDP_ATTEMPT = 2 ] || exit 3"""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(hosts, "--nproc-per-node=1", "--max-restarts=3", "--rdzv-conf=last_call_timeout=2", "--no-collapse", "--tag=",
+                  "sh", "-c", program, f"{folder}/fail", nodes="1:2")
+        job.start(1).start(2).until_all_run()
+        job.kill(2)
+        job.until(1, "worker_started", 2)
+        job.start(2).until_said(2, "waits for a place")
+        open(f"{folder}/fail", "x").close()
+        ends = job.ends()
+    all_well(ends)
+    assert ends[1][1].splitlines() == ["attempt 1: rank 0 of 1", "attempt 2: rank 0 of 2"], ends
+    assert ends[2][1].splitlines() == ["attempt 2: rank 1 of 2"], ends
+
+
+def a_host_that_freezes_is_lost_and_ends_when_it_thaws(hosts: Hosts) -> None:
+    for frozen in (1, 2):
+        job = Job(hosts, "--nproc-per-node=2", "--node-timeout=3", "sleep", "1000").start(1).start(2).until_all_run()
+        hosts.kill(frozen, signal.SIGSTOP)
+        began = time.monotonic()
+        code, _, err = job.end_of(3 - frozen)
+        seconds = time.monotonic() - began
+        assert code == 125 and "no word from it for 3.0 s" in err and seconds < 6, (frozen, seconds, code, err)
+        assert len(hosts.pids(frozen)) == 4, (frozen, hosts.pids(frozen))
+        hosts.kill(frozen, signal.SIGCONT)
+        code, _, err = job.end_of(frozen, 10)
+        assert code == 125 and "lost: " in err, (frozen, code, err)
+        job.nothing_survives()
+
+
+def eight_nodes_of_unequal_sizes(hosts: Hosts) -> None:
+    job = Job(hosts, "--no-collapse", "--tag=", "sh", "-c", "echo $GROUP_RANK $LOCAL_WORLD_SIZE $LOCAL_RANK $RANK $WORLD_SIZE",
+              nodes="8")
+    sizes = {1: 3, 2: 1, 3: 7, 4: 2, 5: 6, 6: 4, 7: 5, 8: 1}
+    for number, workers in sizes.items():
+        job.start(number, f"--nproc-per-node={workers}")
+    ends = job.ends()
+    all_well(ends)
+    workers = sorted([int(word) for word in line.split()] for _, out, _ in ends.values() for line in out.splitlines())
+    assert [row[3] for row in workers] == list(range(29)), workers
+    assert sorted(row[1] for row in workers if row[2] == 0) == sorted(sizes.values()), workers
+    for node, size, local, _, world in workers:
+        assert world == 29 and local < size and sum(row[0] == node for row in workers) == size, workers
+
+
 if __name__ == "__main__":
-    rig = Hosts(3)
-    try:
-        for check in [nodes_get_their_ranks, numbers_that_are_given_are_kept, training_on_two_nodes_is_that_of_one,
-                      a_failure_ends_all_nodes, a_hang_is_named_by_the_node_that_knows, a_signal_ends_all_nodes, a_launcher_that_is_killed_ends_all_nodes,
-                      another_attempt_on_all_nodes, a_spare_takes_the_place_of_a_node_that_is_lost,
-                      a_node_that_does_not_belong_is_sent_away,
-                      a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last, who_does_not_come_is_told,
-                      *([a_cut_cable_ends_both_sides] if rig.are_apart else [])]:
-            began = time.monotonic()
-            check(rig)
-            print(f"ok: {check.__name__.replace('_', ' ')} ({time.monotonic() - began:.1f} s)", flush=True)
-    finally:
-        rig.remove()
+    with Hosts(8) as rig:
+        run_tests(rig, [nodes_get_their_ranks, numbers_that_are_given_are_kept, training_on_two_nodes_is_that_of_one,
+                        a_failure_ends_all_nodes, a_hang_is_named_by_the_node_that_knows, a_signal_ends_all_nodes,
+                        a_launcher_that_is_killed_ends_all_nodes, another_attempt_on_all_nodes,
+                        a_spare_takes_the_place_of_a_node_that_is_lost, a_node_that_was_lost_returns,
+                        a_node_that_does_not_belong_is_sent_away,
+                        a_node_looks_for_the_first_one_for_longer_than_a_silence_may_last, who_does_not_come_is_told,
+                        eight_nodes_of_unequal_sizes,
+                        *([a_host_that_freezes_is_lost_and_ends_when_it_thaws, a_cut_cable_ends_both_sides]
+                          if rig.are_apart else [])])

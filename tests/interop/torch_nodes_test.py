@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
-import nodes_test  # noqa: E402  (it reads sys.argv, too)
+import node_rig  # noqa: E402  (it reads sys.argv, too)
 
 PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
 SCRIPT = """
@@ -40,9 +40,9 @@ def loss(outputs: list[str]) -> str:
     return found[0]
 
 
-def torchrun(hosts: nodes_test.Hosts, script: pathlib.Path) -> str:
+def torchrun(hosts: node_rig.Hosts, script: pathlib.Path) -> str:
     words = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--nnodes=2", "--rdzv-backend=c10d",
-             f"--rdzv-endpoint=10.77.0.1:{next(nodes_test.ports)}"]
+             f"--rdzv-endpoint=10.77.0.1:{next(node_rig.ports)}"]
     processes = [subprocess.Popen([*hosts.inside(number), PYTHON, *words, f"--rdzv-conf=is_host={int(number == 1)}",
                                    f"--local-addr=10.77.0.{number}", str(script)], stdout=subprocess.PIPE, text=True,
                                   env=dict(os.environ, GLOO_SOCKET_IFNAME="eth0")) for number in (1, 2)]
@@ -53,14 +53,14 @@ version = subprocess.run([PYTHON, "-c", "import torch; print(torch.__version__)"
 if version.returncode != 0:
     print(f"{PYTHON} has no PyTorch")
     sys.exit(77)
-rig = nodes_test.Hosts(2)
+rig = node_rig.Hosts(2)
 try:
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "train.py"
         script.write_text(SCRIPT)
-        alone = subprocess.run([nodes_test.BIN / "ddplaunch", "--nproc-per-node=4", PYTHON, script], capture_output=True,
+        alone = subprocess.run([node_rig.BIN / "ddplaunch", "--nproc-per-node=4", PYTHON, script], capture_output=True,
                                text=True, timeout=120)
-        ends = nodes_test.Job(rig, "--nproc-per-node=2", PYTHON, script).start(1).start(2).ends()
+        ends = node_rig.Job(rig, "--nproc-per-node=2", PYTHON, script).start(1).start(2).ends()
         assert all(code == 0 for code, _, _ in ends.values()), ends
         losses = [loss([alone.stdout]), loss([out for _, out, _ in ends.values()])]
         if rig.are_apart and int(version.stdout.split(".")[0]) >= 2:

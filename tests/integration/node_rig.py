@@ -1,0 +1,273 @@
+"""Hosts and jobs on them, for tests on several nodes.
+
+A host is a network namespace on a switch of its own, with a host name and a hosts file: host1 is 10.77.0.1 and fd00::1.
+Without the right to make them (root), all launchers share this machine's loopback interface, and what needs a network is
+left out with a word. A test is a function of hosts; a file of tests is a program:
+
+    some_test.py BIN_DIR [WORD]     # only tests whose sentence has WORD
+"""
+import collections.abc
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1]).resolve()
+PATIENCE = 60.0  # seconds for what takes milliseconds on a machine that has nothing else to do
+SKIPPED = 77
+
+# Other mounts than the hosts file stay those of the machine.
+ENTER = """#!/bin/bash
+# enter.sh NUMBER COMMAND…: as if on host NUMBER
+number=$1; shift
+exec nsenter --net=/run/netns/{name}h$number unshare --uts --mount \\
+  bash -c 'hostname host'$number' && mount --bind {folder}/hosts'$number' /etc/hosts && exec "$@"' _ "$@"
+"""
+# What an ssh to a host is: options, the host, and words for a shell there.
+REMOTE_SHELL = """#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+host=$1; shift
+exec {folder}/enter.sh ${{host#host}} bash -c "$*"
+"""
+
+
+def sh(*words: object) -> str:
+    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
+
+
+def until(is_so: collections.abc.Callable[[], object], what: object, seconds: float = PATIENCE) -> None:
+    """Waits for it; `what` says what was waited for."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """A process that is dead, and that nobody has asked for its end, is not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Hosts:
+    """Hosts 1, 2, … on one switch, or this machine several times."""
+
+    def __init__(self, count: int):
+        self.name = f"ddpt{os.getpid() % 10000}"
+        self.switch = self.name + "s"
+        self.numbers = range(1, count + 1)
+        self.folder = tempfile.TemporaryDirectory(prefix=self.name)
+        self.are_apart = False
+        try:
+            self.make()
+            self.are_apart = True
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.remove_network()
+            print(f"no network namespaces ({error}): all nodes share the loopback interface")
+
+    def __enter__(self) -> "Hosts":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def make(self) -> None:
+        sh("ip", "netns", "add", self.switch)
+        sh("ip", "-n", self.switch, "link", "add", "br0", "type", "bridge")
+        sh("ip", "-n", self.switch, "link", "set", "br0", "up")
+        for number in self.numbers:
+            host = self.namespace(number)
+            sh("ip", "netns", "add", host)
+            sh("ip", "-n", host, "link", "set", "lo", "up")
+            sh("ip", "-n", host, "link", "add", "eth0", "type", "veth", "peer", "name", f"p{number}", "netns", self.switch)
+            sh("ip", "-n", host, "addr", "add", f"{self.ip(number)}/24", "dev", "eth0")
+            # Not refused where the machine has no IPv6, but the address is not there.
+            subprocess.run(["ip", "-n", host, "addr", "add", f"fd00::{number}/64", "dev", "eth0", "nodad"], capture_output=True)
+            sh("ip", "-n", host, "link", "set", "eth0", "up")
+            sh("ip", "-n", self.switch, "link", "set", f"p{number}", "master", "br0")
+            sh("ip", "-n", self.switch, "link", "set", f"p{number}", "up")
+            self.name_hosts(number)
+        for name, text in (("enter.sh", ENTER), ("remote_shell.sh", REMOTE_SHELL)):
+            self.path(name).write_text(text.format(name=self.name, folder=self.folder.name))
+            self.path(name).chmod(0o755)
+        sh(*map(str, [self.path("enter.sh"), 1, "true"]))
+
+    def name_hosts(self, number: int, *lines: str, known: bool = True) -> None:
+        """What the hosts file of a host says: `lines` first, and all hosts if they are known there."""
+        all_hosts = [f"{self.ip(each)} host{each}" for each in self.numbers] if known else []
+        # Into the same file, as it is mounted.
+        self.path(f"hosts{number}").write_text("\n".join(["127.0.0.1 localhost", *lines, *all_hosts, ""]))
+
+    def remove_network(self) -> None:
+        if shutil.which("ip") is None:
+            return
+        for name in [*map(self.namespace, self.numbers), self.switch]:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    def remove(self) -> None:
+        for number in self.numbers if self.are_apart else []:
+            for pid in self.pids(number):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.remove_network()
+        self.folder.cleanup()
+
+    def cut(self, number: int) -> None:
+        sh("ip", "-n", self.switch, "link", "set", f"p{number}", "down")
+
+    def mend(self, number: int) -> None:
+        sh("ip", "-n", self.switch, "link", "set", f"p{number}", "up")
+
+    def path(self, name: str) -> pathlib.Path:
+        return pathlib.Path(self.folder.name) / name
+
+    def namespace(self, number: int) -> str:
+        return f"{self.name}h{number}"
+
+    def ip(self, number: int) -> str:
+        return f"10.77.0.{number}"
+
+    def has_ipv6(self) -> bool:
+        return self.are_apart and "fd00::1" in sh("ip", "-n", self.namespace(1), "-6", "addr")
+
+    def address(self) -> str:
+        return self.ip(1) if self.are_apart else "127.0.0.1"
+
+    def inside(self, number: int) -> list[str]:
+        return [str(self.path("enter.sh")), str(number)] if self.are_apart else []
+
+    def pids(self, number: int) -> list[int]:
+        """Of all that runs on a host."""
+        return [int(pid) for pid in sh("ip", "netns", "pids", self.namespace(number)).split()]
+
+    def kill(self, number: int, what: signal.Signals) -> None:
+        for pid in self.pids(number):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, what)
+
+    def free_port(self) -> int:
+        # Hosts have all ports for themselves.
+        return next(ports) if self.are_apart else free_port()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+ports = itertools.count(29500)
+End = tuple[int, str, str]  # a launcher's code, what it printed, what it said
+
+
+class Job:
+    """Launchers of one job, started in this order. They meet by `meet`: with None by number of nodes and endpoint."""
+
+    def __init__(self, hosts: Hosts, *words: object, nodes: str = "2", meet: list[str] | None = None):
+        self.hosts = hosts
+        self.endpoint = f"{hosts.address()}:{hosts.free_port()}"
+        if meet is None:
+            meet = [f"--nnodes={nodes}", f"--rdzv-endpoint={self.endpoint}"]
+        self.words = [*meet, *map(str, words)]
+        self.launchers: dict[int, subprocess.Popen] = {}
+        self.logs: dict[int, pathlib.Path] = {}
+        self.folder = tempfile.TemporaryDirectory()
+
+    def start(self, number: int, *words: object, environment: dict[str, str] | None = None) -> "Job":
+        self.logs[number] = pathlib.Path(self.folder.name) / f"events{number}"
+        options, program = ([word for word in words if str(word).startswith("--")],
+                            [word for word in words if not str(word).startswith("--")])
+        at = next((i for i, word in enumerate(self.words) if not word.startswith("--")), len(self.words))
+        command = [*self.hosts.inside(number), BIN / "ddplaunch", f"--event-log={self.logs[number]}", *self.words[:at],
+                   *options, *self.words[at:], *program]
+        self.launchers[number] = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                                  text=True, env={**os.environ, **(environment or {})})
+        return self
+
+    def events(self, number: int, name: str) -> list[dict]:
+        lines = self.logs[number].read_text().splitlines() if self.logs[number].exists() else []
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def until(self, number: int, name: str, count: int = 1) -> None:
+        end = time.monotonic() + PATIENCE
+        while len(self.events(number, name)) < count:
+            assert time.monotonic() < end and self.launchers[number].poll() is None, (number, name, self.ends())
+            time.sleep(0.02)
+
+    def until_all_run(self, *numbers: int) -> "Job":
+        for number in numbers or self.launchers:
+            self.until(number, "worker_started")
+        return self
+
+    def until_said(self, number: int, text: str) -> None:
+        """What it says until then is lost."""
+        said = b""
+        while text.encode() not in said:
+            more = os.read(self.launchers[number].stderr.fileno(), 4096)
+            assert more, (number, text, said)
+            said += more
+
+    def kill(self, number: int) -> None:
+        """Launcher and guardian at once. They take no further part in the job."""
+        launcher = self.launchers.pop(number)
+        for pid in subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True).stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+        launcher.kill()
+        launcher.communicate()
+
+    def end_of(self, number: int, seconds: float = PATIENCE) -> End:
+        launcher = self.launchers[number]
+        try:
+            out, err = launcher.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            launcher.kill()
+            out, err = launcher.communicate()
+            err += f"\n(had to be killed after {seconds} s)"
+        return launcher.returncode, out, err
+
+    def ends(self, seconds: float = PATIENCE) -> dict[int, End]:
+        result = {number: self.end_of(number, seconds) for number in self.launchers}
+        self.nothing_survives()
+        return result
+
+    def nothing_survives(self) -> None:
+        for number in self.logs:
+            for event in self.events(number, "worker_started"):
+                until(lambda: not is_alive(event["pid"]), event, 5)
+            if self.hosts.are_apart:
+                until(lambda: not self.hosts.pids(number), f"nothing runs on host {number}", 5)
+
+
+def same_end(ends: dict[int, End], code: int, text: str) -> None:
+    for number, (returned, _, err) in ends.items():
+        assert returned == code and text in err, (number, code, text, ends)
+
+
+def all_well(ends: dict[int, End]) -> None:
+    assert all(code == 0 for code, _, _ in ends.values()), ends
+
+
+def run_tests(hosts: Hosts, tests: list[collections.abc.Callable[[Hosts], None]]) -> None:
+    word = sys.argv[2] if len(sys.argv) > 2 else ""
+    for test in tests:
+        sentence = test.__name__.replace("_", " ")
+        if word not in sentence:
+            continue
+        began = time.monotonic()
+        test(hosts)
+        print(f"ok: {sentence} ({time.monotonic() - began:.1f} s)", flush=True)
+
+
+def skip(reason: str) -> None:
+    print(reason)
+    sys.exit(SKIPPED)
