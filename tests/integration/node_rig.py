@@ -271,3 +271,34 @@ def run_tests(hosts: Hosts, tests: list[collections.abc.Callable[[Hosts], None]]
 def skip(reason: str) -> None:
     print(reason)
     sys.exit(SKIPPED)
+
+
+class SlowLink:
+    """Between hosts 1 and 2, in the place of the switch, until it is left. Passes frames as they come until it is told
+    otherwise; see tests/support/slow_link.py."""
+
+    def __init__(self, hosts: Hosts, **rules: object):
+        self.hosts = hosts
+        offloads = "tso off gso off gro off tx off rx off".split()
+        for number in (1, 2):
+            sh("ip", "netns", "exec", hosts.namespace(number), "ethtool", "-K", "eth0", *offloads)
+            sh("ip", "netns", "exec", hosts.switch, "ethtool", "-K", f"p{number}", *offloads)
+            sh("ip", "-n", hosts.switch, "link", "set", f"p{number}", "nomaster")
+        program = pathlib.Path(__file__).resolve().parent.parent / "support" / "slow_link.py"
+        self.process = subprocess.Popen(["ip", "netns", "exec", hosts.switch, sys.executable, program, "p1", "p2"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "ready\n"
+        self.change(**rules)
+
+    def change(self, **rules: object) -> None:
+        self.process.stdin.write(json.dumps(rules) + "\n")
+        self.process.stdin.flush()
+
+    def __enter__(self) -> "SlowLink":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()
+        self.process.wait(10)
+        for number in (1, 2):
+            sh("ip", "-n", self.hosts.switch, "link", "set", f"p{number}", "master", "br0")

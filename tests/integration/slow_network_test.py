@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""slow_network_test.py BIN_DIR [WORD]: jobs on two hosts whose link is slow, loses frames, comes and goes, or passes them one
+way only. Skipped without network namespaces and ethtool. A silence of --node-timeout is told by looking once a second, and
+the end is told once more: that is the second and more that a deadline has beyond it."""
+import pathlib
+import re
+import shutil
+import tempfile
+import time
+
+from node_rig import BIN, Hosts, Job, SlowLink, all_well, run_tests, same_end, skip, until
+
+DELAY = 0.2  # each way
+TRAINING = (BIN / "train_charlm", "--steps", "3")
+
+
+def trains(hosts: Hosts, seconds: float) -> None:
+    began = time.monotonic()
+    ends = Job(hosts, "--nproc-per-node=1", *TRAINING).start(1).start(2).ends(seconds)
+    all_well(ends)
+    assert re.search(r"loss \d", "".join(out for _, out, _ in ends.values())), ends
+    assert time.monotonic() - began < seconds, time.monotonic() - began
+
+
+def a_failure_reaches_the_other(hosts: Hosts, failing: int, seconds: float, seconds_to_end: float) -> None:
+    """Its worker is gone then, and a little later both launchers are."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"[ $RANK != {failing - 1} ] && exec sleep 1000; until [ -e {folder}/fail ]; do sleep 0.02; done; exit 7"
+        job = Job(hosts, "--nproc-per-node=1", "sh", "-c", program).start(1).start(2).until_all_run()
+        began = time.monotonic()
+        pathlib.Path(folder, "fail").touch()
+        until(lambda: job.events(3 - failing, "worker_ended"), "the worker of the other node is ended", seconds)
+        same_end(job.ends(seconds_to_end), 7, "exit code 7")
+        assert time.monotonic() - began < seconds_to_end, time.monotonic() - began
+
+
+def nobody_is_lost(hosts: Hosts, seconds: int, *options: str) -> None:
+    job = Job(hosts, "--nproc-per-node=1", *options, "sleep", seconds).start(1).start(2).until_all_run()
+    all_well(job.ends(seconds + 10))
+
+
+def a_slow_link_does_not_keep_a_job_from_running(hosts: Hosts) -> None:
+    with SlowLink(hosts, delay=DELAY):
+        trains(hosts, 60)
+
+
+def a_failure_is_told_over_a_slow_link(hosts: Hosts) -> None:
+    with SlowLink(hosts, delay=DELAY):
+        for failing in (1, 2):
+            a_failure_reaches_the_other(hosts, failing, 1 + DELAY, 5)
+
+
+def a_slow_link_is_no_loss(hosts: Hosts) -> None:
+    with SlowLink(hosts, delay=DELAY):
+        nobody_is_lost(hosts, 15)
+
+
+def lost_and_reordered_frames_are_sent_again(hosts: Hosts) -> None:
+    with SlowLink(hosts, delay=0.002, jitter=0.005, loss=0.1):
+        trains(hosts, 120)
+        # A frame that is lost several times in a row is sent again after 0.2, 0.4, 0.8, 1.6, 3.2 s.
+        for failing in (1, 2):
+            a_failure_reaches_the_other(hosts, failing, 10, 20)
+
+
+def a_link_that_comes_and_goes_is_no_loss(hosts: Hosts) -> None:
+    with SlowLink(hosts, up=2, down=1):
+        nobody_is_lost(hosts, 15, "--node-timeout=5")
+
+
+def a_link_that_passes_one_way_only_ends_both(hosts: Hosts) -> None:
+    # The first node hears of the other one, for as long as that one sends without an answer.
+    with SlowLink(hosts) as link:
+        ends = ends_upon_cut(hosts, link, "ab")
+        assert "first node" in ends[2][2] and "no word from it for 3.0 s" in ends[2][2], ends
+    with SlowLink(hosts) as link:
+        ends = ends_upon_cut(hosts, link, "ba")
+        assert "node host2: lost: no word from it for 3.0 s" in ends[1][2], ends
+
+
+def ends_upon_cut(hosts: Hosts, link: SlowLink, way: str) -> dict:
+    job = Job(hosts, "--nproc-per-node=1", "--node-timeout=3", "sleep", "1000").start(1).start(2).until_all_run()
+    link.change(cut=way)
+    began = time.monotonic()
+    ends = job.ends(8)
+    assert time.monotonic() - began < 8, (way, time.monotonic() - began)
+    same_end(ends, 125, "lost: ")
+    return ends
+
+
+if __name__ == "__main__":
+    if shutil.which("ethtool") is None:
+        skip("ethtool is not installed")
+    with Hosts(2) as rig:
+        if not rig.are_apart:
+            skip("needs network namespaces")
+        run_tests(rig, [a_slow_link_does_not_keep_a_job_from_running, a_failure_is_told_over_a_slow_link,
+                        a_slow_link_is_no_loss, lost_and_reordered_frames_are_sent_again,
+                        a_link_that_comes_and_goes_is_no_loss, a_link_that_passes_one_way_only_ends_both])
