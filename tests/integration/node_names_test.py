@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""node_names_test.py BIN_DIR [WORD]: the names and addresses at which nodes meet. Skipped without network namespaces."""
+import time
+
+from node_rig import BIN, Hosts, Job, all_well, run_tests, skip
+
+SHOW = "echo $GROUP_RANK: $RANK of $WORLD_SIZE at $MASTER_ADDR $MASTER_PORT if=$GLOO_SOCKET_IFNAME"
+PORT = 29500
+TRAIN = (BIN / "train_charlm", "--steps", "3")
+
+
+def shown(hosts: Hosts, endpoint: str) -> list[str]:
+    job = Job(hosts, "--nproc-per-node=1", "--tag=", "--no-collapse", "sh", "-c", SHOW,
+              meet=["--nnodes=2", f"--rdzv-endpoint={endpoint}"])
+    ends = job.start(1).start(2).ends()
+    all_well(ends)
+    return [out.strip() for _, out, _ in ends.values()]
+
+
+def at(address: str) -> list[str]:
+    return [f"{node}: {node} of 2 at {address} {PORT} if=eth0" for node in (0, 1)]
+
+
+def trains(hosts: Hosts, *meet: str) -> None:
+    all_well(Job(hosts, "--nproc-per-node=1", *TRAIN, meet=["--nnodes=2", *meet]).start(1).start(2).ends())
+
+
+def a_name_may_be_known_late(hosts: Hosts) -> None:
+    hosts.name_hosts(2, known=False)
+    job = Job(hosts, "--nproc-per-node=1", "--tag=", "--no-collapse", "sh", "-c", SHOW,
+              meet=["--nnodes=2", f"--rdzv-endpoint=host1:{PORT}"]).start(1).start(2)
+    time.sleep(2)
+    assert all(launcher.poll() is None for launcher in job.launchers.values()), job.ends()
+    hosts.name_hosts(2)
+    ends = job.ends(20)
+    all_well(ends)
+    assert [out.strip() for _, out, _ in ends.values()] == at("10.77.0.1"), ends
+
+
+def an_address_of_ipv6_is_one_like_others(hosts: Hosts) -> None:
+    assert shown(hosts, f"[fd00::1]:{PORT}") == at("fd00::1")
+    trains(hosts, f"--rdzv-endpoint=[fd00::1]:{PORT}")
+
+
+def a_host_may_call_itself_by_a_loopback_address(hosts: Hosts) -> None:
+    """As on Debian, where the hosts file gives a host's own name the address 127.0.1.1."""
+    for number in (1, 2):
+        hosts.name_hosts(number, f"127.0.1.1 host{number}")
+    try:
+        assert shown(hosts, f"host1:{PORT}") == at("10.77.0.1")
+        trains(hosts, f"--rdzv-endpoint=host1:{PORT}")
+        job = Job(hosts, "--nproc-per-node=1", *TRAIN, meet=["--nnodes=2", "--master-addr=host1"])
+        all_well(job.start(2, "--node-rank=1").start(1, "--node-rank=0").ends())
+    finally:
+        for number in (1, 2):
+            hosts.name_hosts(number)
+
+
+if __name__ == "__main__":
+    with Hosts(2) as rig:
+        if not rig.are_apart:
+            skip("needs network namespaces")
+        run_tests(rig, [a_name_may_be_known_late, a_host_may_call_itself_by_a_loopback_address,
+                        *([an_address_of_ipv6_is_one_like_others] if rig.has_ipv6() else [])])
