@@ -238,6 +238,11 @@ class CommandLine {
     if (result.color == "auto" && wants_no_color(environment_)) result.color = "never";
     const auto& warnings = variables.value().warnings;
     result.warnings.insert(result.warnings.end(), warnings.begin(), warnings.end());
+    // In a job on several nodes they come from an operator, as a rule, and are in nobody's sight.
+    const std::string used = used_variables(from_variables, from_words);
+    if (manner_ == Manner::native && result.max_nodes > 1 && !used.empty()) {
+      result.warnings.push_back("options of the environment: " + used);
+    }
     return result;
   }
 

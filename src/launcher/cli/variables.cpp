@@ -81,6 +81,17 @@ base::Result<VariableSettings> settings_of_variables(std::span<const std::string
   return result;
 }
 
+std::string used_variables(std::span<const Setting> from_variables, std::span<const Setting> from_words) {
+  std::vector<std::string> used;
+  for (const Setting& setting : from_variables) {
+    const bool is_overridden = std::any_of(from_words.begin(), from_words.end(),
+                                           [&](const Setting& word) { return word.option == setting.option; });
+    if (!is_overridden) used.push_back(setting.subject);
+  }
+  std::sort(used.begin(), used.end());
+  return base::join(used, ", ");
+}
+
 bool wants_no_color(std::span<const std::string> environment) {
   const auto value = value_of(environment, "NO_COLOR");
   return value && !value->empty();

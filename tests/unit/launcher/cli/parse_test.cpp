@@ -189,6 +189,17 @@ TEST_CASE("unknown variables of ours are warnings") {
   CHECK(options({"p"}, {"PET_CONFIG=x"}).warnings.at(0).starts_with("PET_CONFIG has no effect"));
 }
 
+TEST_CASE("a job on several nodes tells which options are the environment's") {
+  const Words environment = {"PET_NNODES=2", "PET_MASTER_ADDR=head", "PET_NODE_RANK=1"};
+  CHECK(options({"p"}, environment).warnings ==
+        Words{"options of the environment: PET_MASTER_ADDR=head, PET_NNODES=2, PET_NODE_RANK=1"});
+  CHECK(options({"--node-rank=0", "p"}, environment).warnings ==
+        Words{"options of the environment: PET_MASTER_ADDR=head, PET_NNODES=2"});
+  CHECK(options({"--nnodes=2", "--master-addr=head", "--node-rank=0", "p"}, environment).warnings.empty());
+  CHECK(options({"p"}, {"PET_ROLE=trainer"}).warnings.empty());
+  CHECK(options({"p"}, environment, "torchrun").warnings.empty());
+}
+
 TEST_CASE("under the name torchrun its manners hold") {
   const std::string name = GENERATE("torchrun", "/usr/libexec/ddplaunch/torchrun", "./torchrun");
   const Options read = options({"--nproc", "2", "run", "--x"}, {}, name);

@@ -65,6 +65,15 @@ TEST_CASE("torchrun's shutdown timeout is a default in its manners only") {
   CHECK(defaults[0].subject == environment[0]);
 }
 
+TEST_CASE("a variable counts unless the command line says the same") {
+  const std::vector<Setting> variables = {{find_option("nnodes"), "2", "PET_NNODES=2"},
+                                          {find_option("node-rank"), "1", "PET_NODE_RANK=1"}};
+  CHECK(used_variables(variables, {}) == "PET_NNODES=2, PET_NODE_RANK=1");
+  CHECK(used_variables(variables, std::vector<Setting>{{find_option("nnodes"), "3", "--nnodes=3"}}) ==
+        "PET_NODE_RANK=1");
+  CHECK(used_variables({}, variables).empty());
+}
+
 TEST_CASE("NO_COLOR counts when it is not empty") {
   CHECK(wants_no_color(Lines{"NO_COLOR=1"}));
   CHECK_FALSE(wants_no_color(Lines{"NO_COLOR="}));
