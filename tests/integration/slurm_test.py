@@ -56,7 +56,8 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-SchedulerType=sched/builtin
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1
 ReturnToService=2
 MailProg=/bin/true
 SlurmdParameters=config_overrides
@@ -124,6 +125,15 @@ def several_tasks_on_a_node_are_refused(slurm: Slurm) -> None:
     assert done.returncode == 2 and "srun --ntasks-per-node=1 ddplaunch" in done.stderr, done
 
 
+def components_of_a_heterogeneous_job_are_one_job(slurm: Slurm) -> None:
+    def component(nodes: int, workers: int) -> tuple:
+        return (f"-N{nodes}", f"-n{nodes}", BIN / "ddplaunch", "--master-addr=127.0.0.1", f"--nproc-per-node={workers}", "--tag=",
+                "--no-collapse", "sh", "-c", "echo $RANK of $WORLD_SIZE on $GROUP_RANK")
+    done = slurm.run("srun", *component(1, 1), ":", *component(2, 2))
+    wanted = ["0 of 5 on 0", "1 of 5 on 1", "2 of 5 on 1", "3 of 5 on 2", "4 of 5 on 2"]
+    assert done.returncode == 0 and sorted(done.stdout.splitlines()) == wanted, done
+
+
 if __name__ == "__main__":
     missing = [name for name in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
@@ -133,7 +143,7 @@ if __name__ == "__main__":
         lab = Slurm(pathlib.Path(place))
         try:
             for check in [a_step_needs_no_number_of_nodes, a_failure_is_the_step_s, a_cancelled_step_ends_on_all_nodes,
-                          several_tasks_on_a_node_are_refused]:
+                          several_tasks_on_a_node_are_refused, components_of_a_heterogeneous_job_are_one_job]:
                 began = time.monotonic()
                 check(lab)
                 print(f"ok: {check.__name__.replace('_', ' ')} ({time.monotonic() - began:.1f} s)", flush=True)

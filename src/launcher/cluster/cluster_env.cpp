@@ -172,7 +172,7 @@ base::Result<ClusterFinding> find_engine(const ClusterRequest& request) {
     finding.cluster = std::move(cluster);
   }
   if (chosen != nullptr) return finding;
-  if (auto warning = warn_of_batch_script(variables)) finding.warnings.push_back(std::move(*warning));
+  if (auto warning = warn_of_lone_node(variables)) finding.warnings.push_back(std::move(*warning));
   return finding;
 }
 

@@ -10,6 +10,11 @@ namespace {
 
 constexpr const char* kSrun = "srun --ntasks-per-node=1 ddplaunch …";
 
+// Of all components of a heterogeneous job.
+std::string srun_of_components(std::int64_t count) {
+  return "srun --het-group=0-" + std::to_string(count - 1) + " --ntasks-per-node=1 ddplaunch …";
+}
+
 // "2(x3),1": the tasks of each node, with how many nodes have as many. Whether any of them has several.
 bool several_tasks_in(const std::string& list, EngineVariables& variables, const char* name) {
   for (const std::string& part : base::split(list, ',')) {
@@ -39,6 +44,22 @@ std::string several_slurm_tasks(EngineVariables& variables, const std::optional<
   return variables.exceeds(kOfNode, 1) ? assignment(kOfNode, *variables.find(kOfNode)) : "";
 }
 
+// A heterogeneous job has components, of which a step may have some only, as it has without --het-group: then the job's
+// other nodes stay idle, which is seldom meant.
+std::string unused_slurm_components(EngineVariables& variables, const std::optional<Number>& nodes) {
+  constexpr std::int64_t kComponents = 128;
+  const auto components = variables.number({"SLURM_HET_SIZE"}, 0, kComponents);
+  if (!components || components->value < 2 || !nodes) return "";
+  std::int64_t all = 0;
+  for (int i = 0; i < components->value; ++i) {
+    all += std::ssize(variables.host_list({("SLURM_JOB_NODELIST_HET_GROUP_" + std::to_string(i)).c_str()}).names);
+  }
+  if (nodes->value >= all) return "";
+  return "this Slurm job has " + base::counted(all, "node") + " in " + base::counted(components->value, "component") +
+         " (SLURM_HET_SIZE), of which this step has " + std::to_string(nodes->value) +
+         ". For all of them: " + srun_of_components(components->value);
+}
+
 EngineFacts read_slurm(EngineVariables& variables) {
   // The steps that Slurm itself runs (a batch script, the shell of salloc, …) have the last numbers of 32 bits.
   constexpr std::int64_t kFirstOwnStep = 0xfffffff0;
@@ -56,6 +77,8 @@ EngineFacts read_slurm(EngineVariables& variables) {
   facts.job_id = variables.word({"SLURM_JOB_ID", "SLURM_JOBID"});
   if (step && !facts.job_id.empty()) facts.job_id += "." + std::to_string(step->value);
   facts.several_tasks = several_slurm_tasks(variables, facts.node_count);
+  const std::string unused = unused_slurm_components(variables, facts.node_count);
+  if (!unused.empty()) facts.warnings = {unused};
   return facts;
 }
 
@@ -230,13 +253,38 @@ std::span<const Engine> engine_table() {
 }
 // clang-format on
 
+namespace {
+
 std::optional<std::string> warn_of_batch_script(const EngineVariables& variables) {
-  const std::string job = variables.find("SLURM_JOB_ID").value_or("");
-  const std::string nodes = variables.find("SLURM_NNODES").value_or(variables.find("SLURM_JOB_NUM_NODES").value_or(""));
-  const auto count = base::parse_integer(nodes, 2, INT32_MAX);
-  if (job.empty() || !count) return std::nullopt;
-  return "this Slurm job has " + base::counted(*count, "node") +
-         ", but srun did not start ddplaunch, which therefore runs on this node only. For all of them: " + kSrun;
+  const auto count_in = [&](const char* name) {
+    return base::parse_integer(variables.find(name).value_or(""), 2, INT32_MAX);
+  };
+  const auto components = count_in("SLURM_HET_SIZE");
+  const auto nodes = variables.has("SLURM_NNODES") ? count_in("SLURM_NNODES") : count_in("SLURM_JOB_NUM_NODES");
+  if (!variables.has("SLURM_JOB_ID") || (!components && !nodes)) return std::nullopt;
+  const std::string what = components ? base::counted(*components, "component") : base::counted(*nodes, "node");
+  return "this Slurm job has " + what +
+         ", but srun did not start ddplaunch, which therefore runs on this node only. For all of them: " +
+         (components ? srun_of_components(*components) : kSrun);
+}
+
+// A pod of Kubernetes has these by PyTorchJob, or by whoever started ddplaunch in it as a rank of a job of its own, who
+// says also which rank of the pod it is.
+std::optional<std::string> warn_of_pods(const EngineVariables& variables) {
+  for (const char* name : {"KUBERNETES_SERVICE_HOST", "RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
+    if (!variables.has(name)) return std::nullopt;
+  }
+  const auto pods = base::parse_integer(*variables.find("WORLD_SIZE"), 2, INT32_MAX);
+  if (!pods || variables.has("LOCAL_RANK")) return std::nullopt;
+  return "RANK and WORLD_SIZE=" + std::to_string(*pods) +
+         " may count pods. This is a job of this pod alone; for one job of all of them give --engine=kubernetes";
+}
+
+}  // namespace
+
+std::optional<std::string> warn_of_lone_node(const EngineVariables& variables) {
+  const auto warning = warn_of_batch_script(variables);
+  return warning ? warning : warn_of_pods(variables);
 }
 
 }  // namespace ddp::launcher

@@ -41,7 +41,8 @@ struct Engine {
 // In the order in which --engine=auto looks at them.
 std::span<const Engine> engine_table();
 
-// Says so if this is the batch script of a job on several nodes: only what srun starts runs on all of them.
-std::optional<std::string> warn_of_batch_script(const EngineVariables& variables);
+// Without an engine: why there may be other nodes all the same. A batch script of a job on several nodes, as only what
+// srun starts runs on all of them; a pod of several.
+std::optional<std::string> warn_of_lone_node(const EngineVariables& variables);
 
 }  // namespace ddp::launcher

@@ -21,16 +21,52 @@ bool is_allocation_only(const ClusterEnv& cluster) {
   return cluster.engine == "LSF" || cluster.engine == "PBS";
 }
 
+// With --nnodes: only what numbers its nodes and leaves it to the user how many there are (a Job of Kubernetes) adds to
+// it. Nodes whose number varies are numbered as they come.
+base::Result<Options, PlanFailure> with_number(const Options& options, const std::optional<ClusterEnv>& cluster) {
+  if (!cluster || cluster->node_count || options.min_nodes != options.max_nodes) return options;
+  const std::string count = std::to_string(options.max_nodes);
+  const std::string said = cluster->engine + ": " + cluster->derived;
+  if (cluster->node_rank >= options.max_nodes) {
+    return PlanFailure{base::kExitUsage,
+                       said + ", which is none of --nnodes=" + count +
+                           " nodes, as they count from 0. Give --nnodes=N with the number of all nodes, --node-rank=R "
+                           "for another number, or --engine=none."};
+  }
+  Options result = options;
+  result.node_rank = cluster->node_rank;
+  result.warnings.push_back(said + " of " + count + " (--nnodes)");
+  return result;
+}
+
+// Where the nodes meet, as the engine says it; empty: it does not.
+std::string meeting_place(const ClusterEnv& cluster, const std::string& host_name) {
+  if (!cluster.master_addr) return cluster.hosts.empty() ? "" : cluster.hosts.front();
+  // PyTorchJob's older operators tell the first pod this, and the others its name.
+  const bool is_first = cluster.node_rank == 0;
+  return is_first && *cluster.master_addr == "localhost" ? host_name : *cluster.master_addr;
+}
+
 }  // namespace
 
 base::Result<Options, PlanFailure> with_cluster(const Options& options, const HostFacts& facts) {
+  const bool is_numbered = options.node_rank || options.standalone;
+  if (options.manner != Manner::native || is_numbered || options.engine == "none") return options;
+  const bool is_counted = options.max_nodes > 1;
+  if (!facts.cluster_failure.empty() && (!is_counted || options.engine != "auto")) {
+    return PlanFailure{base::kExitUsage, facts.cluster_failure};
+  }
+  if (is_counted) return with_number(options, facts.cluster);
   Options result = options;
-  const bool is_said = options.max_nodes > 1 || options.node_rank || options.standalone;
-  if (options.manner != Manner::native || is_said || options.engine == "none") return result;
-  if (!facts.cluster_failure.empty()) return PlanFailure{base::kExitUsage, facts.cluster_failure};
   result.warnings.insert(result.warnings.end(), facts.cluster_warnings.begin(), facts.cluster_warnings.end());
   const std::optional<ClusterEnv>& cluster = facts.cluster;
-  if (!cluster || cluster->node_count.value_or(1) < 2) return result;
+  if (!cluster || cluster->node_count == 1) return result;
+  if (!cluster->node_count && options.engine == "auto") return result;
+  if (!cluster->node_count) {
+    return PlanFailure{base::kExitUsage, cluster->engine + ": " + cluster->derived +
+                                             ", but nothing says how many nodes there are. Give --nnodes=N, or "
+                                             "--engine=none for a job of this node alone."};
+  }
   if (options.engine == "auto" && is_allocation_only(*cluster)) {
     result.warnings.push_back(cluster->engine + " has given " + cluster->derived +
                               ". This is a job of this node alone; where a ddplaunch runs on each, give --engine=" +
@@ -40,8 +76,7 @@ base::Result<Options, PlanFailure> with_cluster(const Options& options, const Ho
   result.min_nodes = result.max_nodes = *cluster->node_count;
   result.node_rank = cluster->node_rank;
   const bool has_place = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
-  if (!has_place && cluster->master_addr) result.master_addr = *cluster->master_addr;
-  if (!has_place && !cluster->master_addr && !cluster->hosts.empty()) result.master_addr = cluster->hosts.front();
+  if (!has_place) result.master_addr = meeting_place(*cluster, facts.host_name);
   if (result.master_addr.empty() && !has_place) {
     return PlanFailure{base::kExitUsage,
                        cluster->engine + " says " + cluster->derived +

@@ -7,8 +7,9 @@
 
 namespace ddp::launcher {
 
-// Of a job on several nodes: how many, which this is, where they meet, the job's name. Options win; under torchrun's
-// name, with --standalone and with --nnodes nothing is added. A remark says what was derived from which variables.
+// Of a job on several nodes: how many, which this is, where they meet, the job's name. Options win: under torchrun's
+// name, with --standalone and with --node-rank nothing is added, with --nnodes at most this node's number. A remark
+// says what was derived from which variables.
 base::Result<Options, PlanFailure> with_cluster(const Options& options, const HostFacts& facts);
 
 }  // namespace ddp::launcher

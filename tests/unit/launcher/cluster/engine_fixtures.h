@@ -42,6 +42,42 @@ inline const Lines kSlurmBatch = {"SLURM_JOB_ID=7",  "SLURM_NNODES=3",       "SL
                                   "SLURM_NODEID=0",  "SLURM_PROCID=0",       "SLURM_NTASKS=3",
                                   "SLURM_LOCALID=0", "SLURM_GPUS_ON_NODE=2", "SLURM_JOB_NODELIST=node[1-3]"};
 
+// The last task of srun --het-group=0,1 in a job of two components, one and two nodes, as Slurm 22.05 was seen to set
+// it; the names with PACK_GROUP, which say the same, are left out.
+inline const Lines kSlurmHet = {"SLURM_HET_SIZE=2",
+                                "SLURM_JOB_ID=5",
+                                "SLURM_JOB_ID_HET_GROUP_0=5",
+                                "SLURM_JOB_ID_HET_GROUP_1=6",
+                                "SLURM_JOB_NODELIST=node[1-3]",
+                                "SLURM_JOB_NODELIST_HET_GROUP_0=node1",
+                                "SLURM_JOB_NODELIST_HET_GROUP_1=node[2-3]",
+                                "SLURM_NNODES=3",
+                                "SLURM_NODEID=2",
+                                "SLURM_NTASKS=3",
+                                "SLURM_PROCID=2",
+                                "SLURM_STEP_ID=0",
+                                "SLURM_STEP_NODELIST=node[1-3]",
+                                "SLURM_STEP_NUM_NODES=3",
+                                "SLURM_STEP_NUM_TASKS=3",
+                                "SLURM_STEP_TASKS_PER_NODE=1(x3)"};
+
+// Without --het-group, which is of the first component; and the batch script itself.
+inline const Lines kSlurmHetFirst = {"SLURM_HET_SIZE=2",
+                                     "SLURM_JOB_ID=5",
+                                     "SLURM_JOB_NODELIST=node1",
+                                     "SLURM_JOB_NODELIST_HET_GROUP_0=node1",
+                                     "SLURM_JOB_NODELIST_HET_GROUP_1=node[2-3]",
+                                     "SLURM_NNODES=1",
+                                     "SLURM_NODEID=0",
+                                     "SLURM_NTASKS=1",
+                                     "SLURM_PROCID=0",
+                                     "SLURM_STEP_ID=1",
+                                     "SLURM_STEP_NODELIST=node1",
+                                     "SLURM_STEP_NUM_NODES=1"};
+inline const Lines kSlurmHetBatch = {"SLURM_HET_SIZE=2",      "SLURM_JOB_ID=5",          "SLURM_NNODES=1",
+                                     "SLURM_JOB_NUM_NODES=1", "SLURM_NODEID=0",          "SLURM_PROCID=0",
+                                     "SLURM_LOCALID=0",       "SLURM_JOB_NODELIST=node1"};
+
 // Open MPI 4.1.4, the second of two processes on two hosts; seen.
 inline const Lines kOpenMpi = {"OMPI_COMM_WORLD_RANK=1",       "OMPI_COMM_WORLD_SIZE=2",
                                "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1",

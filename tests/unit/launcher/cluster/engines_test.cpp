@@ -89,6 +89,39 @@ TEST_CASE("a batch script of one node, or of nonsense, is not warned of") {
   CHECK(read_cluster_env(request(kSlurmBatch, "none")).value().warnings.empty());
 }
 
+TEST_CASE("a step of all components of a heterogeneous job is one of all their nodes") {
+  CHECK(found(kSlurmHet) ==
+        "Slurm: 3 nodes, this is 2 (SLURM_STEP_NUM_NODES, SLURM_NODEID), hosts node[1-3] (SLURM_STEP_NODELIST)");
+  CHECK(read_cluster_env(request(kSlurmHet)).value().warnings.empty());
+}
+
+TEST_CASE("who leaves components of a heterogeneous job out is warned") {
+  const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
+  CHECK(warnings(kSlurmHetFirst) == Lines{"this Slurm job has 3 nodes in 2 components (SLURM_HET_SIZE), of which this "
+                                          "step has 1. For all of them: srun "
+                                          "--het-group=0-1 --ntasks-per-node=1 ddplaunch …"});
+  CHECK(
+      warnings(kSlurmHetBatch) ==
+      Lines{
+          "this Slurm job has 2 components, but srun did not start ddplaunch, which therefore runs on this node only. "
+          "For all of them: srun --het-group=0-1 --ntasks-per-node=1 ddplaunch …"});
+  CHECK(warnings(with(kSlurmHetFirst, {"SLURM_HET_SIZE="})).empty());
+  CHECK(contains(found(with(kSlurmHet, {"SLURM_HET_SIZE=x"})), "SLURM_HET_SIZE=\"x\" is not a number"));
+}
+
+TEST_CASE("a pod of several that is not asked for is warned of") {
+  const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
+  const Lines pod = with(kPyTorchJob, {"KUBERNETES_SERVICE_HOST=10.0.0.1"});
+  CHECK(warnings(pod) ==
+        Lines{"RANK and WORLD_SIZE=4 may count pods. This is a job of this pod alone; for one job of all of "
+              "them give --engine=kubernetes"});
+  CHECK(warnings(kPyTorchJob).empty());
+  // A rank of somebody's launcher in a pod, and one pod.
+  CHECK(warnings(with(pod, {"LOCAL_RANK=0"})).empty());
+  CHECK(warnings(with(pod, {"WORLD_SIZE=1"})).empty());
+  CHECK(warnings(with(pod, {"JOB_COMPLETION_INDEX=1"})).empty());
+}
+
 TEST_CASE("Flux") {
   CHECK(found(kFlux) == "Flux: 2 nodes, this is 1 (FLUX_JOB_NNODES, FLUX_TASK_RANK)");
   CHECK(cluster(kFlux).job_id == "3ETxsR9H");

@@ -107,3 +107,70 @@ TEST_CASE("variables that cannot be believed are an error only where they would 
   situation.options.engine = "none";
   CHECK(derived(situation).max_nodes == 1);
 }
+
+namespace {
+
+// A pod of an Indexed Job, which has a number, and no count.
+Situation in_pod(int index) {
+  Situation situation;
+  ClusterEnv cluster;
+  cluster.engine = "Kubernetes";
+  cluster.node_rank = index;
+  cluster.derived = "this is node " + std::to_string(index) + " (JOB_COMPLETION_INDEX)";
+  situation.facts.cluster = cluster;
+  return situation;
+}
+
+}  // namespace
+
+TEST_CASE("a pod's index is the number of its node") {
+  Situation situation = in_pod(1);
+  CHECK(derived(situation) == situation.options);
+  situation.options.min_nodes = situation.options.max_nodes = 2;
+  situation.options.rdzv_endpoint = "job-0:29400";
+  CHECK(derived(situation).node_rank == 1);
+  CHECK(derived(situation).warnings ==
+        std::vector<std::string>{"Kubernetes: this is node 1 (JOB_COMPLETION_INDEX) of 2 (--nnodes)"});
+  CHECK(situation.plan().nodes.rank == 1);
+  const auto stays = [&](void (*change)(Options&)) {
+    Situation each = situation;
+    change(each.options);
+    return derived(each) == each.options;
+  };
+  CHECK(stays([](Options& o) { o.node_rank = 0; }));
+  CHECK(stays([](Options& o) { o.engine = "none"; }));
+  CHECK(stays([](Options& o) { o.min_nodes = 1; }));
+  CHECK(stays([](Options& o) { o.manner = Manner::torchrun; }));
+}
+
+TEST_CASE("a pod's index that no node of the job can have is refused") {
+  Situation situation = in_pod(2);
+  situation.options.min_nodes = situation.options.max_nodes = 2;
+  situation.options.rdzv_endpoint = "job-0:29400";
+  CHECK(situation.failure().message ==
+        "Kubernetes: this is node 2 (JOB_COMPLETION_INDEX), which is none of --nnodes=2 nodes, as they count from 0. "
+        "Give "
+        "--nnodes=N with the number of all nodes, --node-rank=R for another number, or --engine=none.");
+}
+
+TEST_CASE("an engine that is asked for must say how many nodes there are") {
+  Situation situation = in_pod(1);
+  situation.options.engine = "kubernetes";
+  CHECK(situation.failure().message ==
+        "Kubernetes: this is node 1 (JOB_COMPLETION_INDEX), but nothing says how many nodes there are. Give "
+        "--nnodes=N, or "
+        "--engine=none for a job of this node alone.");
+  situation.facts.cluster.reset();
+  situation.facts.cluster_failure = "--engine=kubernetes: not set here: JOB_COMPLETION_INDEX";
+  situation.options.min_nodes = situation.options.max_nodes = 2;
+  CHECK(situation.failure().message == situation.facts.cluster_failure);
+}
+
+TEST_CASE("the first pod may be told to be localhost") {
+  Situation situation = in_slurm();
+  situation.facts.host_name = "train-master-0";
+  situation.facts.cluster->hosts.clear();
+  situation.facts.cluster->master_addr = "localhost";
+  situation.facts.cluster->node_rank = 0;
+  CHECK(derived(situation).master_addr == "train-master-0");
+}
