@@ -6,7 +6,11 @@ from node_rig import BIN, Hosts, Job, all_well, run_tests, skip
 
 SHOW = "echo $GROUP_RANK: $RANK of $WORLD_SIZE at $MASTER_ADDR $MASTER_PORT if=$GLOO_SOCKET_IFNAME"
 PORT = 29500
-TRAIN = (BIN / "train_charlm", "--steps", "3")
+
+
+def training(hosts: Hosts, *meet: str) -> Job:
+    return Job(hosts, "--nproc-per-node=1", BIN / "train_charlm", "--steps", "3", "--checkpoint", hosts.path("checkpoint"),
+               meet=["--nnodes=2", *meet])
 
 
 def shown(hosts: Hosts, endpoint: str) -> list[str]:
@@ -22,7 +26,7 @@ def at(address: str) -> list[str]:
 
 
 def trains(hosts: Hosts, *meet: str) -> None:
-    all_well(Job(hosts, "--nproc-per-node=1", *TRAIN, meet=["--nnodes=2", *meet]).start(1).start(2).ends())
+    all_well(training(hosts, *meet).start(1).start(2).ends())
 
 
 def a_name_may_be_known_late(hosts: Hosts) -> None:
@@ -49,7 +53,7 @@ def a_host_may_call_itself_by_a_loopback_address(hosts: Hosts) -> None:
     try:
         assert shown(hosts, f"host1:{PORT}") == at("10.77.0.1")
         trains(hosts, f"--rdzv-endpoint=host1:{PORT}")
-        job = Job(hosts, "--nproc-per-node=1", *TRAIN, meet=["--nnodes=2", "--master-addr=host1"])
+        job = training(hosts, "--master-addr=host1")
         all_well(job.start(2, "--node-rank=1").start(1, "--node-rank=0").ends())
     finally:
         for number in (1, 2):

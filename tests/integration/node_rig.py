@@ -63,7 +63,7 @@ class Hosts:
     """Hosts 1, 2, … on one switch, or this machine several times."""
 
     def __init__(self, count: int):
-        self.name = f"ddpt{os.getpid() % 10000}"
+        self.name = f"ddpt{os.getpid()}"
         self.switch = self.name + "s"
         self.numbers = range(1, count + 1)
         self.folder = tempfile.TemporaryDirectory(prefix=self.name)

@@ -2,21 +2,27 @@
 """slow_network_test.py BIN_DIR [WORD]: jobs on two hosts whose link is slow, loses frames, comes and goes, or passes them one
 way only. Skipped without network namespaces and ethtool. A silence of --node-timeout is told by looking once a second, and
 the end is told once more: that is the second and more that a deadline has beyond it."""
+import os
 import pathlib
 import re
 import shutil
+import signal
 import tempfile
 import time
 
 from node_rig import BIN, Hosts, Job, SlowLink, all_well, run_tests, same_end, skip, until
 
 DELAY = 0.2  # each way
-TRAINING = (BIN / "train_charlm", "--steps", "3")
+
+
+def training(hosts: Hosts, steps: int) -> Job:
+    job = Job(hosts, "--nproc-per-node=1", BIN / "train_charlm", "--steps", steps, "--checkpoint", hosts.path("checkpoint"))
+    return job.start(1).start(2)
 
 
 def trains(hosts: Hosts, seconds: float) -> None:
     began = time.monotonic()
-    ends = Job(hosts, "--nproc-per-node=1", *TRAINING).start(1).start(2).ends(seconds)
+    ends = training(hosts, 3).ends(seconds)
     all_well(ends)
     assert re.search(r"loss \d", "".join(out for _, out, _ in ends.values())), ends
     assert time.monotonic() - began < seconds, time.monotonic() - began
@@ -48,6 +54,24 @@ def a_failure_is_told_over_a_slow_link(hosts: Hosts) -> None:
     with SlowLink(hosts, delay=DELAY):
         for failing in (1, 2):
             a_failure_reaches_the_other(hosts, failing, 1 + DELAY, 5)
+
+
+def of_a_training_the_rank_that_was_killed_is_told(hosts: Hosts) -> None:
+    """And not the one that misses it, which hears of that as early as its launcher."""
+    with SlowLink(hosts) as link:
+        for failing in (1, 2):
+            link.change(delay=0)
+            job = training(hosts, 100000).until_all_run()
+            while "step" not in (line := job.launchers[1].stdout.readline()):
+                assert line, job.ends()
+            link.change(delay=DELAY)
+            time.sleep(2 * DELAY)  # no frame that is earlier is under way
+            began = time.monotonic()
+            os.kill(job.events(failing, "worker_started")[0]["pid"], signal.SIGKILL)
+            ends = job.ends(5)
+            assert time.monotonic() - began < 5, time.monotonic() - began
+            same_end(ends, 137, f"rank {failing - 1}")
+            assert f"node host{failing}: rank {failing - 1}: killed by SIGKILL" in ends[3 - failing][2], ends
 
 
 def a_slow_link_is_no_loss(hosts: Hosts) -> None:
@@ -95,5 +119,6 @@ if __name__ == "__main__":
         if not rig.are_apart:
             skip("needs network namespaces")
         run_tests(rig, [a_slow_link_does_not_keep_a_job_from_running, a_failure_is_told_over_a_slow_link,
-                        a_slow_link_is_no_loss, lost_and_reordered_frames_are_sent_again,
+                        of_a_training_the_rank_that_was_killed_is_told, a_slow_link_is_no_loss,
+                        lost_and_reordered_frames_are_sent_again,
                         a_link_that_comes_and_goes_is_no_loss, a_link_that_passes_one_way_only_ends_both])
