@@ -20,13 +20,18 @@ LIMIT = 20
 import node_rig  # noqa: E402  (it reads sys.argv, too)
 
 
+def inside(hosts: node_rig.Hosts, number: int) -> list:
+    # A host's network and nothing else of it, which would take longer than what is measured.
+    return ["nsenter", f"--net=/run/netns/{hosts.namespace(number)}"]
+
+
 def ddplaunch(hosts: node_rig.Hosts, number: int, count: int, port: int) -> list:
-    return [*hosts.inside(number), BIN / "ddplaunch", "-q", "--nproc-per-node=1", f"--nnodes={count}",
+    return [*inside(hosts, number), BIN / "ddplaunch", "-q", "--nproc-per-node=1", f"--nnodes={count}",
             f"--rdzv-endpoint=10.77.0.1:{port}"]
 
 
 def torchrun(hosts: node_rig.Hosts, number: int, count: int, port: int) -> list:
-    return [*hosts.inside(number), PYTHON, "-m", "torch.distributed.run", "--nproc-per-node=1", f"--nnodes={count}",
+    return [*inside(hosts, number), PYTHON, "-m", "torch.distributed.run", "--nproc-per-node=1", f"--nnodes={count}",
             "--rdzv-backend=c10d", f"--rdzv-endpoint=10.77.0.1:{port}", f"--rdzv-conf=is_host={int(number == 1)}",
             f"--local-addr=10.77.0.{number}", "--no-python"]
 
