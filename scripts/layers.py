@@ -12,7 +12,7 @@ MAX_LINES = 400
 
 # Room (longest prefix wins) -> what its files may include of ours. A room always sees itself.
 LAUNCHER = ["launcher/cluster", "launcher/cli", "launcher/plan", "launcher/rendezvous", "launcher/nodes", "launcher/process", "launcher/output",
-            "launcher/stacks", "launcher/evidence", "launcher/supervise", "launcher/report"]
+            "launcher/stacks", "launcher/evidence", "launcher/supervise", "launcher/report", "launcher/hosts"]
 ROOMS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],
@@ -40,6 +40,7 @@ THIRD_PARTIES = {
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe_json.cpp",
                   "launcher/supervise/error_record.cpp", "launcher/stacks/stack_text.cpp", "launcher/report/job_json.cpp",
                   "launcher/report/stall_json.h", "wire/control_message.cpp",
+                  "launcher/hosts/host_order.cpp", "launcher/hosts/host_plan_json.cpp",
                   "launcher/store_command/inspection_json.cpp", "runtime/error_file.cpp",
                   "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
@@ -61,6 +62,10 @@ TESTED_ELSEWHERE = {
     "launcher/supervise/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",
     "launcher/supervise/attempt.cpp": "integration/launch_test.cpp",
     "launcher/supervise/node_job.cpp": "integration/nodes_test.py",
+    "launcher/hosts/host_job.cpp": "integration/ssh_hosts_test.py",
+    "launcher/hosts/host_plan_json.cpp": "unit/launcher/hosts/host_plan_test.cpp",
+    "launcher/hosts/ssh_child.cpp": "integration/ssh_hosts_test.py",
+    "launcher/hosts/starter_facts.cpp": "integration/ssh_hosts_test.py",
     "main.cpp": "integration/launch_test.cpp",
     "runtime/backend/nccl/nccl_memory.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "base/check.cpp": "it aborts; every DDP_CHECK runs it",

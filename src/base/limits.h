@@ -120,6 +120,11 @@ inline constexpr auto kClockDifference = 2s;  // that is told
 // How often a node shows what is new in its ranks, and by how much more for each node of the job: the hub reads it all.
 inline constexpr auto kNodeShow = 100ms;
 inline constexpr auto kNodeShowShare = 500us;
+// Launchers that are started over ssh: when one says which hosts have not answered, how long their order may be, and
+// how long an ssh that is to end may take.
+inline constexpr auto kHostFirstWord = 10s;
+inline constexpr std::size_t kHostOrderBytes = std::size_t{8} << 20;
+inline constexpr auto kSshEnd = 2s;
 inline constexpr auto kNodeConnectPause = 500ms;  // between two tries to reach the hub
 inline constexpr auto kRestartDelay = 250ms;      // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;

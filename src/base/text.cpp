@@ -143,6 +143,14 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   return std::nullopt;
 }
 
+std::string shell_quoted(std::string_view word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  std::string result = "'";
+  for (const char letter : word) result += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return result + "'";
+}
+
 std::string counted(std::int64_t count, std::string_view noun) {
   const char* plural = noun.ends_with("s") ? "es" : "s";
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : plural);

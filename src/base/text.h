@@ -37,6 +37,9 @@ std::string human_bytes(std::uint64_t bytes);
 // more than 2^63-1 bytes.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
+// The word as one would type it in a shell: in quotes, if it needs them.
+std::string shell_quoted(std::string_view word);
+
 // "1 worker", "2 workers", "2 processes".
 std::string counted(std::int64_t count, std::string_view noun);
 

@@ -12,6 +12,9 @@
 
 #include "base/exit_code.h"
 #include "launcher/cli/parse.h"
+#include "launcher/hosts/host_job.h"
+#include "launcher/hosts/starter_facts.h"
+#include "launcher/hosts/starter_link.h"
 #include "launcher/launch.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
@@ -45,9 +48,79 @@ std::string beside_us(const std::string& name) {
   return ::access(near.c_str(), X_OK) == 0 ? near : folder + "/" DDP_LIBEXEC_FROM_BIN "/" + name;
 }
 
-int run(int argc, const char* const* argv) {
+std::vector<std::string> environment_lines() {
   std::vector<std::string> environment;
   for (char** line = environ; line != nullptr && *line != nullptr; ++line) environment.emplace_back(*line);
+  return environment;
+}
+
+// The launcher on another machine that has started this one, and what it wants.
+struct Starter {
+  StarterLink& link;
+  const HostOrder& order;
+};
+
+int start_on_hosts(const Options& options, const std::vector<std::string>& environment) {
+  LogSink log(options.quiet);
+  const auto plan = make_host_plan(options, gather_starter_facts(options, environment));
+  hide_auth_token();
+  if (!plan) {
+    log.error(plan.error().message);
+    return plan.error().exit_code;
+  }
+  if (options.dry_run) return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
+  return end_like(run_host_job(plan.value(), log));
+}
+
+int run_job(Options options, const Starter* starter) {
+  if (options.bench) options.command.front() = beside_us(options.command.front());
+  LogSink log(options.quiet);
+  const auto plan = make_launch_plan(options, gather_host_facts(options));
+  hide_auth_token();
+  if (!plan) {
+    log.error(plan.error().message);
+    return plan.error().exit_code;
+  }
+  if (options.dry_run) {
+    return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
+  }
+  if (starter == nullptr) return end_like(launch(plan.value(), log));
+  answer(starter->order, {true, std::nullopt});
+  if (!starter->link.wait_for_go()) return base::kExitOwnFault;
+  // Its code alone gets through ssh.
+  return launch(plan.value(), log, &starter->link).shell_code();
+}
+
+int run(int argc, const char* const* argv, const Starter* starter);
+
+// Started over ssh by a launcher on another machine, which says what to do.
+int run_on_host() {
+  LogSink log(false);
+  auto link = StarterLink::take_over_standard_input();
+  if (!link) {
+    log.error(link.error().message);
+    return base::kExitUsage;
+  }
+  const auto order = link.value()->wait_for_order();
+  if (!order) {
+    log.error(order.error().message);
+    return base::kExitUsage;
+  }
+  int exit_code = base::kExitUsage;
+  if (const auto failure = carry_out(order.value())) {
+    log.error(failure->message);
+  } else {
+    const Starter starter{*link.value(), order.value()};
+    std::vector<const char*> words;
+    for (const std::string& word : order.value().words) words.push_back(word.c_str());
+    exit_code = run(static_cast<int>(words.size()), words.data(), &starter);
+  }
+  answer(order.value(), {false, exit_code});
+  return exit_code;
+}
+
+int run(int argc, const char* const* argv, const Starter* starter) {
+  const std::vector<std::string> environment = environment_lines();
   const auto parsed = parse_command_line(argc, argv, environment);
   if (const auto* information = std::get_if<Information>(&parsed)) {
     return print(information->text);
@@ -60,19 +133,9 @@ int run(int argc, const char* const* argv) {
     LogSink log(false);
     return run_store_command(*store, environment, log, print);
   }
-  Options options = std::get<Options>(parsed);
-  if (options.bench) options.command.front() = beside_us(options.command.front());
-  LogSink log(options.quiet);
-  const auto plan = make_launch_plan(options, gather_host_facts(options));
-  hide_auth_token();
-  if (!plan) {
-    log.error(plan.error().message);
-    return plan.error().exit_code;
-  }
-  if (options.dry_run) {
-    return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
-  }
-  return end_like(launch(plan.value(), log));
+  if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
+  const auto& options = std::get<Options>(parsed);
+  return options.over_ssh() ? start_on_hosts(options, environment) : run_job(options, starter);
 }
 
 }  // namespace
@@ -82,7 +145,7 @@ int run_command(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);
   open_standard_descriptors();
   try {
-    return run(argc, argv);
+    return run(argc, argv, nullptr);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ddplaunch: internal error: %s. Please report it.\n", error.what());
     return base::kExitOwnFault;

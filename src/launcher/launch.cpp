@@ -22,6 +22,7 @@ namespace {
 struct Shared {
   const LaunchPlan& plan;
   LogSink& log;
+  StarterLink* starter;
   std::vector<int> signals;
   RunDirectory directory;
   WorkerCgroup cgroup;
@@ -47,6 +48,13 @@ base::ExitStatus end_of(const JobOutcome& outcome) {
   return outcome.signal ? base::ExitStatus::killed(*outcome.signal) : base::ExitStatus::exited(outcome.exit_code);
 }
 
+// As if the terminal had gone.
+SignalArrived connection_lost(const LaunchPlan& plan) {
+  const auto& ending = plan.ending_signals;
+  const bool has_hangup = ending.empty() || std::find(ending.begin(), ending.end(), SIGHUP) != ending.end();
+  return {has_hangup ? SIGHUP : ending.front(), "the connection to the machine that started the job is lost"};
+}
+
 // The supervisor's whole life; the guardian waits for its end.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   LogSink& log = shared.log;
@@ -60,6 +68,11 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
   unblock_all_signals();
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
+
+  if (shared.starter != nullptr) {
+    shared.starter->watch(
+        loop, {[&](int signal) { deliver(SignalArrived{signal}); }, [&] { deliver(connection_lost(shared.plan)); }});
+  }
 
   if (const auto failure = shared.directory.make()) return own_fault(log, *failure);
   auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.error(line); });
@@ -97,8 +110,8 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 
 }  // namespace
 
-base::ExitStatus launch(const LaunchPlan& plan, LogSink& log) {
-  Shared shared{plan, log, signals_to_care_for(), RunDirectory(plan.log_dir, plan.run_id), {}};
+base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* starter) {
+  Shared shared{plan, log, starter, signals_to_care_for(), RunDirectory(plan.log_dir, plan.run_id), {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "launcher/cluster/host_file.h"
 #include "store/store_limits.h"
 
 namespace ddp::launcher {
@@ -48,6 +49,17 @@ struct Options {
   std::string engine = "auto";  // --engine: cluster/cluster_env.h
   std::chrono::milliseconds node_timeout = limits::kDefaultNodeTimeout;
   std::string role = "default";
+
+  // Hosts on which launchers are started from here, over ssh: docs/reference/nodes.md.
+  std::vector<Host> hosts;             // --hosts
+  std::string host_file;               // --hostfile
+  std::string ssh = "ssh";             // --ssh: a program and its words
+  std::string remote_launcher;         // empty: where ours is
+  std::vector<std::string> forwarded;  // --forward-env: NAME, NAME* or NAME=value
+  // With one of the first two: the options as those launchers get them, whatever they came from.
+  std::vector<std::string> host_words;
+
+  bool over_ssh() const { return !hosts.empty() || !host_file.empty(); }
 
   // Rendezvous.
   std::string run_id;         // --rdzv-id; empty: a random one

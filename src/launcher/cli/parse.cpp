@@ -18,6 +18,7 @@
 #include "launcher/cli/completion.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/help_text.h"
+#include "launcher/cli/host_words.h"
 #include "launcher/cli/man_page.h"
 #include "launcher/cli/settings.h"
 #include "launcher/cli/variables.h"
@@ -32,15 +33,15 @@ namespace {
 using Outcome = ParsedCommand;
 
 // What the first word may ask for instead of naming a program. A program of such a name is started as ./NAME.
-enum class Subcommand { run, launch, store, bench, help, not_yet };
+enum class Subcommand { run, launch, store, bench, on_host, help, not_yet };
 struct ReservedWord {
   std::string_view word;
   Subcommand meaning;
 };
 constexpr ReservedWord kReservedWords[] = {
-    {"run", Subcommand::run},        {"launch", Subcommand::launch}, {"store", Subcommand::store},
-    {"bench", Subcommand::bench},    {"help", Subcommand::help},     {"doctor", Subcommand::not_yet},
-    {"replay", Subcommand::not_yet},
+    {"run", Subcommand::run},        {"launch", Subcommand::launch},  {"store", Subcommand::store},
+    {"bench", Subcommand::bench},    {"help", Subcommand::help},      {"on-host", Subcommand::on_host},
+    {"doctor", Subcommand::not_yet}, {"replay", Subcommand::not_yet},
 };
 
 // CLI11 knows the table and sees settings in one plain form, "--name value" or "--flag": it gives an empty value, a
@@ -144,6 +145,7 @@ class CommandLine {
       if (reserved->meaning == Subcommand::help) return Information{help_text(name_)};
       if (reserved->meaning == Subcommand::not_yet) return not_yet(std::string(reserved->word));
       if (reserved->meaning == Subcommand::store) return store(std::span(words_).subspan(first));
+      if (reserved->meaning == Subcommand::on_host) return OnHost{};
       if (reserved->meaning == Subcommand::bench) return bench(std::span(words_).subspan(first));
       if (reserved->meaning == Subcommand::launch) {
         manner_ = Manner::torch_launch;
@@ -235,6 +237,7 @@ class CommandLine {
     }
     Options result = std::move(made).value();
     result.command = std::move(program);
+    if (result.over_ssh()) result.host_words = words_for_hosts(all);
     if (result.color == "auto" && wants_no_color(environment_)) result.color = "never";
     const auto& warnings = variables.value().warnings;
     result.warnings.insert(result.warnings.end(), warnings.begin(), warnings.end());

@@ -21,9 +21,12 @@ struct UsageError {
   std::string message;
 };
 
+// Another launcher has started this one: what it shall do comes over the standard input (hosts/host_order.h).
+struct OnHost {};
+
 // The command line wins over PET_* variables, these over --config, that over the defaults. The name in argv[0] decides
 // the manner: torchrun is torchrun. `environment` has lines "NAME=value". Reads no file but that of --config.
-using ParsedCommand = std::variant<Options, StoreOptions, Information, UsageError>;
+using ParsedCommand = std::variant<Options, StoreOptions, OnHost, Information, UsageError>;
 ParsedCommand parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment);
 
 }  // namespace ddp::launcher

@@ -114,6 +114,31 @@ Mistake set_node_timeout(Options& options, const std::string& value) {
   return std::nullopt;
 }
 
+Mistake set_hosts(Options& options, const std::string& value) {
+  auto hosts = parse_hosts(value);
+  if (!hosts) return ": " + hosts.error().message;
+  if (hosts.value().empty()) return " names no host. Write hosts as in a,b:4.";
+  options.hosts = std::move(hosts).value();
+  return std::nullopt;
+}
+
+Mistake set_ssh(Options& options, const std::string& value) {
+  if (value.find_first_not_of(' ') == std::string::npos) return " is empty. Name a program, as in ssh -p 2222.";
+  options.ssh = value;
+  return std::nullopt;
+}
+
+Mistake add_forwarded(Options& options, const std::string& value) {
+  for (std::string& name : base::split(value, ',')) {
+    const std::size_t end = std::min(name.find('='), name.size());
+    if (end == 0) return " has an empty name. Use NAME, NAME* or NAME=value, separated by one comma each.";
+    const std::size_t star = name.substr(0, end).find('*');
+    if (star != std::string::npos && star + 1 != name.size()) return ": a * can only be the end of a name.";
+    options.forwarded.push_back(std::move(name));
+  }
+  return std::nullopt;
+}
+
 Mistake set_run_id(Options& options, const std::string& value) {
   if (value.empty()) return " is empty. Name the run, or leave the option out for a random name.";
   // It becomes part of a folder's name.
@@ -177,6 +202,11 @@ const std::vector<Setter>& setters() {
       {"nnodes", set_nodes},
       {"node-rank", integer(&Options::node_rank, 0, kMost)},
       {"role", some_text(&Options::role, "the role")},
+      {"hosts", set_hosts},
+      {"hostfile", some_text(&Options::host_file, "a file")},
+      {"ssh", set_ssh},
+      {"remote-launcher", some_text(&Options::remote_launcher, "a path")},
+      {"forward-env", add_forwarded},
       {"module", flag(&Options::module)},
       {"no-python", flag(&Options::no_python)},
       {"run-path", flag(&Options::run_path)},
@@ -296,12 +326,15 @@ Mistake check_together(Options& options) {
     return "--no-python needs --use-env with ddplaunch launch: a program that is not a Python script gets no "
            "--local_rank argument. Add --use-env.";
   }
+  if (!options.hosts.empty() && !options.host_file.empty()) {
+    return "--hosts and --hostfile exclude one another: each names all hosts of the job. Leave one out.";
+  }
   if (options.json && !options.dry_run) return "--json is the form of --dry-run. Add --dry-run, or leave --json out.";
   if (options.no_python && options.run_path) {
     options.no_python = false;
     options.warnings.emplace_back("--no-python has no effect: --run-path asks for Python");
   }
-  if (options.max_nodes > 1) return std::nullopt;
+  if (options.max_nodes > 1 || options.over_ssh()) return std::nullopt;
   for (const auto& [key, value] : options.rdzv_conf) {
     if (!is_for_several_nodes(key)) continue;
     options.warnings.push_back("--rdzv-conf " + key + "=" + value + " has no effect: there are no other nodes");

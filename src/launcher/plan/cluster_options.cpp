@@ -10,13 +10,8 @@ namespace {
 constexpr std::uint16_t kFirstPort = 29400;
 constexpr std::uint16_t kPorts = 2000;
 
-std::uint16_t port_of(const std::string& job_id) {
-  base::Fnv1a64 hash;
-  hash.update(job_id);
-  return static_cast<std::uint16_t>(kFirstPort + hash.value() % kPorts);
-}
+}  // namespace
 
-// What has hosts, and starts a script on one of them: whether launchers were started on the others it does not say.
 bool is_allocation_only(const ClusterEnv& cluster) {
   return cluster.engine == "LSF" || cluster.engine == "PBS";
 }
@@ -48,6 +43,12 @@ std::string meeting_place(const ClusterEnv& cluster, const std::string& host_nam
 }
 
 }  // namespace
+
+std::uint16_t port_of_job(const std::string& job_id) {
+  base::Fnv1a64 hash;
+  hash.update(job_id);
+  return static_cast<std::uint16_t>(kFirstPort + hash.value() % kPorts);
+}
 
 base::Result<Options, PlanFailure> with_cluster(const Options& options, const HostFacts& facts) {
   const bool is_numbered = options.node_rank || options.standalone;
@@ -84,7 +85,7 @@ base::Result<Options, PlanFailure> with_cluster(const Options& options, const Ho
                            "0, on all nodes, or --engine=none for a job of its own on each."};
   }
   if (!options.master_port && options.rdzv_endpoint.empty()) {
-    result.master_port = cluster->master_port.value_or(port_of(cluster->job_id));
+    result.master_port = cluster->master_port.value_or(port_of_job(cluster->job_id));
   }
   if (options.run_id.empty() && !cluster->job_id.empty()) result.run_id = cluster->job_id;
   result.warnings.push_back(cluster->engine + ": " + cluster->derived);

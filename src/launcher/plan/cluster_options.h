@@ -1,6 +1,9 @@
 // What the engine that started us (Slurm, mpirun, …) adds to the options, where the user has not said it himself. Pure.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "base/result.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
@@ -11,5 +14,12 @@ namespace ddp::launcher {
 // name, with --standalone and with --node-rank nothing is added, with --nnodes at most this node's number. A remark
 // says what was derived from which variables.
 base::Result<Options, PlanFailure> with_cluster(const Options& options, const HostFacts& facts);
+
+// The engine has hosts, and starts a script on one of them: whether launchers were started on the others it does not
+// say.
+bool is_allocation_only(const ClusterEnv& cluster);
+
+// For the store of a job to which nobody has given a port: all its nodes get the same from its name.
+std::uint16_t port_of_job(const std::string& job_id);
 
 }  // namespace ddp::launcher

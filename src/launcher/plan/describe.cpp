@@ -19,20 +19,11 @@ std::string row(const std::string& label, const std::string& value) {
   return label + std::string(blanks, ' ') + value + "\n";
 }
 
-// A word as one could type it in a shell.
-std::string quoted(const std::string& word) {
-  static const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%^";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string result = "'";
-  for (const char letter : word) result += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return result + "'";
-}
-
 std::string argument_list(const LaunchPlan& plan) {
   std::vector<std::string> words;
   for (std::size_t i = 1; i < plan.arguments.size(); ++i) {
     if (plan.local_rank_argument && i == plan.local_rank_argument_at) words.emplace_back("--local_rank=N");
-    words.push_back(quoted(plan.arguments[i]));
+    words.push_back(base::shell_quoted(plan.arguments[i]));
   }
   if (plan.local_rank_argument && plan.local_rank_argument_at == plan.arguments.size()) {
     words.emplace_back("--local_rank=N");
@@ -90,7 +81,7 @@ std::string output_rows(const LaunchPlan& plan) {
   const bool tagged = std::ranges::any_of(
       plan.output.workers, [](const WorkerOutputPlan& worker) { return worker.out.tagged || worker.err.tagged; });
   std::vector<std::string> manner;
-  if (tagged && !plan.output.tag.empty()) manner.push_back("tag " + quoted(plan.output.tag));
+  if (tagged && !plan.output.tag.empty()) manner.push_back("tag " + base::shell_quoted(plan.output.tag));
   if (plan.output.collapse) manner.emplace_back("identical lines once");
   if (plan.output.color) manner.emplace_back("colours");
   if (plan.gather_output) manner.emplace_back("shown by the first node");
@@ -136,7 +127,7 @@ std::string environment_rows(const LaunchPlan& plan) {
   std::string text;
   for (const auto& [name, value] : first) {
     if (differing.contains(name)) continue;
-    text += row(text.empty() ? "environment" : "", name + "=" + quoted(value));
+    text += row(text.empty() ? "environment" : "", name + "=" + base::shell_quoted(value));
   }
   const std::vector<std::string> names(differing.begin(), differing.end());
   return text + row("", "set at the start or for each worker: " + base::join(names, ", "));

@@ -147,8 +147,7 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
                                          const FailureEvidence& evidence) {
   std::vector<std::string> lines;
   if (outcome.signal) {
-    lines.push_back("ended by " + base::signal_name(*outcome.signal) + ", " + base::human_duration(outcome.run_time) +
-                    " after the start");
+    lines.push_back(describe_failure(outcome) + ", " + base::human_duration(outcome.run_time) + " after the start");
   } else if (outcome.spawn_failure) {
     lines.push_back(outcome.spawn_failure->failure.message);
   } else if (outcome.guardian_lost) {

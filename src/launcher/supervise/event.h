@@ -42,6 +42,7 @@ struct WorkerEnded {
 // A signal to the launcher, which is also told to stop (SIGTSTP) and to go on (SIGCONT).
 struct SignalArrived {
   int signal;
+  std::string reason = {};  // empty: that of whoever sent it
 };
 
 // The process that watches over this one is gone: nobody else would clean up.

@@ -17,6 +17,7 @@ std::string describe(const wire::Cause& cause) {
 }
 
 std::string describe_failure(const JobOutcome& outcome) {
+  if (outcome.signal && !outcome.signal_reason.empty()) return outcome.signal_reason;
   if (outcome.signal) return "ended by " + base::signal_name(*outcome.signal);
   if (outcome.spawn_failure) return outcome.spawn_failure->failure.message;
   if (outcome.guardian_lost) return "the launcher's first process was killed";
@@ -104,6 +105,7 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
   }
   if (phase_ == Phase::running) {
     signal_ = event.signal;
+    signal_reason_ = event.reason;
     begin_ending(now, actions);
     finish_if_done(now, actions);
   } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
@@ -327,6 +329,7 @@ JobOutcome JobState::outcome() const {
   const WorkerEnd* cause = culprit();
   if (signal_) {
     outcome.signal = signal_;
+    outcome.signal_reason = signal_reason_;
     outcome.exit_code = 128 + *signal_;
   } else if (spawn_failure_) {
     outcome.spawn_failure = spawn_failure_;

@@ -48,6 +48,7 @@ struct JobOutcome {
   std::optional<WorkerEnd> culprit;  // it failed, or it ended with 0 before it had finished what others waited for
   std::optional<SpawnFailed> spawn_failure;
   std::optional<int> signal;
+  std::string signal_reason;
   bool guardian_lost = false;
   bool exit_timed_out = false;  // left_early left, ended_ranks did not follow
   std::optional<HangNews> hang;
@@ -141,6 +142,7 @@ class JobState {
   std::vector<WorkerEnd> ends_;  // in the order in which they were seen
   std::optional<SpawnFailed> spawn_failure_;
   std::optional<int> signal_;
+  std::string signal_reason_;
   bool guardian_lost_ = false;
   bool exit_timed_out_ = false;
   std::optional<HangNews> hang_;

@@ -37,8 +37,9 @@ wire::Cause cause_of(const JobOutcome& outcome) {
   return cause;
 }
 
-wire::Cause cause_of_signal(int signal) {
-  return {"ended by " + base::signal_name(signal), "", 128 + signal, signal, false, false, wire::kNoPeer, false};
+wire::Cause cause_of(const SignalArrived& event) {
+  const std::string text = event.reason.empty() ? "ended by " + base::signal_name(event.signal) : event.reason;
+  return {text, "", 128 + event.signal, event.signal, false, false, wire::kNoPeer, false};
 }
 
 class NodeJob {
@@ -119,7 +120,7 @@ class NodeJob {
         return leave_at_once({"the launcher's first process was killed", "", base::kExitOwnFault, 0, false, false,
                               wire::kNoPeer, false});
       if (!attempts_.is_request(event)) return;
-      const wire::Cause cause = cause_of_signal(std::get<SignalArrived>(event).signal);
+      const wire::Cause cause = cause_of(std::get<SignalArrived>(event));
       // Who asks again does not want to wait for the others to hear of it.
       if (std::exchange(asked_, true)) return leave_at_once(cause);
       nodes_->failed(cause);
