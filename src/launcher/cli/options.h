@@ -51,7 +51,7 @@ struct Options {
   std::string role = "default";
 
   // Hosts on which launchers are started from here, over ssh: docs/reference/nodes.md.
-  std::vector<Host> hosts;             // --hosts
+  std::vector<HostEntry> hosts;        // --hosts
   std::string host_file;               // --hostfile
   std::string ssh = "ssh";             // --ssh: a program and its words
   std::string remote_launcher;         // empty: where ours is

@@ -139,7 +139,7 @@ HostNames EngineVariables::host_pairs(const char* name) {
     return {};
   }
   std::vector<std::string> names;
-  for (const Host& host : hosts.value()) names.push_back(host.name);
+  for (const HostEntry& host : hosts.value()) names.push_back(host.name);
   return named(std::move(names), name);
 }
 
@@ -165,7 +165,7 @@ HostNames EngineVariables::host_file(const char* name) {
     return {};
   }
   std::vector<std::string> names;
-  for (const Host& host : hosts.value()) names.push_back(host.name);
+  for (const HostEntry& host : hosts.value()) names.push_back(host.name);
   return named(std::move(names), name);
 }
 

@@ -112,8 +112,8 @@ class HostTally {
     return std::nullopt;
   }
 
-  std::vector<Host> take() && {
-    std::vector<Host> hosts;
+  std::vector<HostEntry> take() && {
+    std::vector<HostEntry> hosts;
     for (Mentioned& mentioned : hosts_) {
       if (a_line_a_slot_ && !mentioned.host.workers) mentioned.host.workers = mentioned.times;
       hosts.push_back(std::move(mentioned.host));
@@ -123,12 +123,12 @@ class HostTally {
 
  private:
   struct Mentioned {
-    Host host;
+    HostEntry host;
     int times = 0;
   };
 
   std::optional<base::Failure> count(Mentioned& mentioned, std::optional<int> workers, bool first) {
-    Host& host = mentioned.host;
+    HostEntry& host = mentioned.host;
     ++mentioned.times;
     if (first) return std::nullopt;
     if (host.workers.has_value() != workers.has_value()) {
@@ -203,13 +203,13 @@ std::optional<base::Failure> add_line(std::string_view line, HostTally& tally) {
 
 }  // namespace
 
-base::Result<std::vector<Host>> parse_hosts(std::string_view text) {
+base::Result<std::vector<HostEntry>> parse_hosts(std::string_view text) {
   HostTally tally;
   if (auto failure = add_list(text, std::nullopt, tally)) return *failure;
   return std::move(tally).take();
 }
 
-base::Result<std::vector<Host>> parse_host_file(std::string_view content) {
+base::Result<std::vector<HostEntry>> parse_host_file(std::string_view content) {
   HostTally tally;
   for (std::size_t line = 1; !content.empty(); ++line) {
     const std::size_t end = std::min(content.find('\n'), content.size());

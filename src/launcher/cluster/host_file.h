@@ -10,11 +10,11 @@
 
 namespace ddp::launcher {
 
-struct Host {
+struct HostEntry {
   std::string name;            // or an address, without brackets; maybe user@name
   std::optional<int> workers;  // nothing: not said
 
-  friend bool operator==(const Host&, const Host&) = default;
+  friend bool operator==(const HostEntry&, const HostEntry&) = default;
 };
 
 // "a,b:4,node[1-3]:2": each part is a host list (host_list.h) and maybe a number of workers for each of its hosts. An
@@ -23,10 +23,10 @@ struct Host {
 // Both functions keep the order in which hosts come first. For a host that comes again the numbers are added up; where
 // they are not said, each time counts 1, and then so does each host that comes once: resource managers write a line for
 // each slot. The same host with and without a number is refused, as are more than kHosts hosts.
-base::Result<std::vector<Host>> parse_hosts(std::string_view text);
+base::Result<std::vector<HostEntry>> parse_hosts(std::string_view text);
 
 // A file of lines "host", "host slots=4", "host:4" or "host 4", where a host is a part as above. max_slots=, blank
 // lines and what follows a # are left out. A failure names the line.
-base::Result<std::vector<Host>> parse_host_file(std::string_view content);
+base::Result<std::vector<HostEntry>> parse_host_file(std::string_view content);
 
 }  // namespace ddp::launcher

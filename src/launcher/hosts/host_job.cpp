@@ -50,11 +50,8 @@ class HostJob {
     // Children are waited for by their parent alone.
     std::signal(SIGCHLD, SIG_DFL);
     output_.on_answer = [this](std::size_t host, const HostAnswer& answer) { answered(host, answer); };
-    output_.on_room = [this] {
-      for (const auto& child : children_) {
-        if (child) child->resume();
-      }
-    };
+    // Not at once: the console is in the middle of its work.
+    output_.on_room = [this] { resume_ = loop_.at(Clock::now(), [this] { resume_all(); }); };
     output_.on_closed = [this] {
       if (plan_.end_on_closed_console) step(SignalToAll{SIGPIPE});
     };
@@ -92,6 +89,11 @@ class HostJob {
       children_[host]->write_line(encode(plan_.starts[host].order));
     }
     return true;
+  }
+
+  void resume_all() {
+    const auto spent = std::move(resume_);
+    for (const auto& child : children_) child->resume();
   }
 
   void answered(std::size_t host, const HostAnswer& answer) {
@@ -142,6 +144,7 @@ class HostJob {
   HostJobState state_;
   std::vector<std::unique_ptr<SshChild>> children_;
   std::unique_ptr<net::Watch> alarm_;
+  std::unique_ptr<net::Watch> resume_;
   bool interrupted_ = false;
   bool is_broken_ = false;
 };

@@ -1,5 +1,6 @@
 // HostOutput: what the hosts' launchers say, on our own two outputs: whole lines, as they are, but for lines of
-// ddplaunch and ssh themselves, which get the name of their host.
+// ddplaunch and ssh themselves, which get the name of their host; the same one of several hosts is
+// shown once.
 #pragma once
 
 #include <functional>
@@ -10,6 +11,7 @@
 
 #include "launcher/hosts/host_order.h"
 #include "launcher/output/console.h"
+#include "launcher/output/line_collapse.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/line_tag.h"
 #include "net/event_loop.h"
@@ -54,14 +56,19 @@ class HostOutput {
   Console& console(int stream) const { return *(stream == 1 && err_ ? err_ : out_); }
   void show(std::size_t host, int stream, const LinePiece& piece);
   void show_piece(std::size_t host, int stream, const LinePiece& piece);
-  void show_named(std::size_t host, const LinePiece& piece, std::string_view text);
+  void show_named(const OutputLine& line);
+  std::string names_of(const OutputLine& line) const;
+  void arm();
   void flush();
 
   std::string mark_;
+  net::EventLoop& loop_;
   LineTag no_tag_;
   std::vector<Host> hosts_;
   std::unique_ptr<Console> out_;
   std::unique_ptr<Console> err_;  // none: both are one
+  LineCollapse named_;            // all hosts say much the same
+  std::unique_ptr<net::Watch> timer_;
 };
 
 }  // namespace ddp::launcher

@@ -15,7 +15,7 @@ namespace {
 using base::Failure;
 using base::Result;
 
-Result<std::vector<Host>> hosts_of(const Options& options, const StarterFacts& facts) {
+Result<std::vector<HostEntry>> hosts_of(const Options& options, const StarterFacts& facts) {
   if (!options.hosts.empty()) return options.hosts;
   auto hosts = parse_host_file(facts.host_file);
   if (!hosts) return Failure{"--hostfile=" + options.host_file + ": " + hosts.error().message};
@@ -77,8 +77,8 @@ bool wants_color(const Options& options, const StarterFacts& facts) {
 }
 
 // The command line of one host's launcher. What we add comes last and so wins, but for what the user may have said.
-std::vector<std::string> words_of(const Options& options, const StarterFacts& facts, const std::vector<Host>& hosts,
-                                  std::size_t rank) {
+std::vector<std::string> words_of(const Options& options, const StarterFacts& facts,
+                                  const std::vector<HostEntry>& hosts, std::size_t rank) {
   const std::string job = options.run_id.empty() ? facts.job_id : options.run_id;
   std::vector<std::string> words = first_words(options);
   if (options.manner == Manner::native && hosts.size() > 1 && !options.tag) words.emplace_back("--tag=[${rank}] ");

@@ -134,3 +134,10 @@ TEST_CASE("a size is read with its unit, or not at all") {
     CHECK_FALSE(parse_bytes(text));
   }
 }
+
+TEST_CASE("a word is quoted for a shell where it needs it") {
+  CHECK(shell_quoted("--a=/b,c:d") == "--a=/b,c:d");
+  CHECK(shell_quoted("") == "''");
+  CHECK(shell_quoted("a b$") == "'a b$'");
+  CHECK(shell_quoted("it's") == "'it'\\''s'");
+}

@@ -44,11 +44,17 @@ const std::vector<Row> kRows = {
     {"nnodes", "2:3", [](const Options& o) { return o.min_nodes == 2 && o.max_nodes == 3; }},
     {"node-rank", "1", [](const Options& o) { return o.node_rank == 1; }},
     {"role", "trainer", [](const Options& o) { return o.role == "trainer"; }},
-    {"hosts", "a,b:4", [](const Options& o) { return o.hosts == std::vector<Host>{{"a", std::nullopt}, {"b", 4}}; }},
+    {"hosts", "a,b:4",
+     [](const Options& o) {
+       return o.hosts == std::vector<HostEntry>{{"a", std::nullopt}, {"b", 4}};
+     }},
     {"hostfile", "f", [](const Options& o) { return o.host_file == "f"; }},
     {"ssh", "ssh -p 22", [](const Options& o) { return o.ssh == "ssh -p 22"; }},
     {"remote-launcher", "/d", [](const Options& o) { return o.remote_launcher == "/d"; }},
-    {"forward-env", "A,B*,C=3", [](const Options& o) { return o.forwarded == std::vector<std::string>{"A", "B*", "C=3"}; }},
+    {"forward-env", "A,B*,C=3",
+     [](const Options& o) {
+       return o.forwarded == std::vector<std::string>{"A", "B*", "C=3"};
+     }},
     {"module", "1", [](const Options& o) { return o.module; }},
     {"no-python", "1", [](const Options& o) { return o.no_python; }},
     {"run-path", "1", [](const Options& o) { return o.run_path; }},
@@ -158,6 +164,15 @@ TEST_CASE("each wrong value is refused by a message that begins with who gave it
       {"hang-timeout", "never"},
       {"hang-action", "wait"},
       {"inject", "rank=0,at=any,kind=explode"},
+      {"hosts", ""},
+      {"hosts", "a,,b"},
+      {"hosts", "a:0"},
+      {"hostfile", ""},
+      {"ssh", " "},
+      {"remote-launcher", ""},
+      {"forward-env", "A,,B"},
+      {"forward-env", "*A"},
+      {"forward-env", "A*=1"},
       {"signals-to-handle", ""},
       {"core", "big"},
       {"monitor-interval", "x"},
@@ -217,6 +232,7 @@ TEST_CASE("a token is never given on the command line") {
 TEST_CASE("options that exclude one another are refused") {
   CHECK(mistake({{"module", "1"}, {"no-python", "1"}}).starts_with("--no-python and -m exclude one another"));
   CHECK(mistake({{"module", "1"}, {"run-path", "1"}}).starts_with("--run-path and -m exclude one another"));
+  CHECK(mistake({{"hosts", "a"}, {"hostfile", "f"}}).starts_with("--hosts and --hostfile exclude one another"));
   CHECK(mistake({{"json", "1"}}).ends_with("Add --dry-run, or leave --json out."));
   CHECK(options({{"json", "1"}, {"dry-run", "1"}}).json);
   CHECK_FALSE(options({{"module", "1"}, {"no-python", "0"}}).no_python);

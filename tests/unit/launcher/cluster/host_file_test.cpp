@@ -11,10 +11,10 @@ using namespace ddp::launcher;
 namespace {
 
 // "a b:4", or the refusal.
-std::string written(const ddp::base::Result<std::vector<Host>>& hosts) {
+std::string written(const ddp::base::Result<std::vector<HostEntry>>& hosts) {
   if (!hosts) return hosts.error().message;
   std::string text;
-  for (const Host& host : hosts.value()) {
+  for (const HostEntry& host : hosts.value()) {
     text += (text.empty() ? "" : " ") + host.name;
     if (host.workers) text += "/" + std::to_string(*host.workers);
   }
@@ -36,7 +36,7 @@ bool contains(const std::string& text, const std::string& words) {
 }  // namespace
 
 TEST_CASE("the option --hosts names hosts and their numbers of workers") {
-  CHECK(parse_hosts("a,b:4,c").value() == std::vector<Host>{{"a", std::nullopt}, {"b", 4}, {"c", std::nullopt}});
+  CHECK(parse_hosts("a,b:4,c").value() == std::vector<HostEntry>{{"a", std::nullopt}, {"b", 4}, {"c", std::nullopt}});
   CHECK(list("node[1-3]:2") == "node1/2 node2/2 node3/2");
   CHECK(list("node[1,3]:2,tux") == "node1/2 node3/2 tux");
   CHECK(list("n[1-2].example.com:8") == "n1.example.com/8 n2.example.com/8");
@@ -160,7 +160,7 @@ TEST_CASE("no text breaks the host file") {
     for (std::size_t i = 0; i < length; ++i) text += words[random() % words.size()];
     for (const auto& hosts : {parse_hosts(text), parse_host_file(text)}) {
       if (!hosts) continue;
-      for (const Host& host : hosts.value()) {
+      for (const HostEntry& host : hosts.value()) {
         CHECK_FALSE(host.name.empty());
         for (const char each : host.name) CHECK(is_host_character(each));
         CHECK(host.workers.value_or(1) >= 1);

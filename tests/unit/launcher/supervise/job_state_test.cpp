@@ -281,6 +281,15 @@ TEST_CASE("signals that the user took from the ending ones are passed on") {
   CHECK(state.ending());
 }
 
+TEST_CASE("a signal that has a reason ends the job with it") {
+  JobState state({1, 0, 5s, 0s, {SIGHUP}}, {});
+  state.step(SignalArrived{SIGHUP, "the connection is lost"}, {});
+  CHECK(state.finished());
+  CHECK(describe_failure(state.outcome()) == "the connection is lost");
+  CHECK(state.outcome().signal == SIGHUP);
+  CHECK(state.outcome().exit_code == 128 + SIGHUP);
+}
+
 TEST_CASE("a hang that is to end the job does and other news do not") {
   JobState state({2, 0, 5s, 0s, {SIGTERM}}, {});
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});

@@ -1,0 +1,53 @@
+#include "launcher/cli/host_words.h"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/cli/parse.h"
+
+using namespace ddp::launcher;
+using Words = std::vector<std::string>;
+
+namespace {
+
+Options parse(const Words& words, const Words& environment = {}) {
+  std::vector<const char*> argv{"ddplaunch"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const auto result = parse_command_line(static_cast<int>(argv.size()), argv.data(), environment);
+  if (const auto* error = std::get_if<UsageError>(&result)) FAIL(error->message);
+  return std::get<Options>(result);
+}
+
+}  // namespace
+
+TEST_CASE("hosts get the options that count, wherever they came from, each in one form") {
+  const Options options = parse({"--hosts=a", "-t", "3", "--no-tag", "--collapse", "--store-limit", "keys=1",
+                                 "--store-limit=keys=2", "--tee=1", "p", "--grace=9"},
+                                {"PET_GRACE=3", "PET_QUIET=0", "PET_COLLAPSE=0"});
+  Words words = options.host_words;
+  std::sort(words.begin(), words.end());
+  CHECK(words == Words{"--collapse", "--grace=3", "--store-limit=keys=1", "--store-limit=keys=2", "--tag=", "--tee=1"});
+}
+
+TEST_CASE("hosts do not get what the launcher that starts theirs needs alone") {
+  CHECK(parse({"--hosts=a,b", "--ssh=ssh -v", "--remote-launcher=/d", "--forward-env=A=1", "--auth-token-file=/t",
+               "--dry-run", "--json", "p"})
+            .host_words.empty());
+  CHECK(parse({"--hostfile=f", "--quiet", "p"}).host_words == Words{"--quiet"});
+}
+
+TEST_CASE("what hosts get means the same there") {
+  const Words given = {"--no-collapse", "--tag=x y", "--inject=rank=0,at=any,kind=stop",
+                       "--grace=2",     "-m",        "--gpus=0,1"};
+  Words here = given;
+  here.insert(here.begin(), "--hosts=a");
+  here.emplace_back("p");
+  Words there = parse(here).host_words;
+  there.emplace_back("p");
+  Words alone = given;
+  alone.emplace_back("p");
+  CHECK(parse(there) == parse(alone));
+}
+
+TEST_CASE("a job of this machine keeps no words for others") {
+  CHECK(parse({"--grace=3", "p"}).host_words.empty());
+}
