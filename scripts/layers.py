@@ -39,7 +39,7 @@ THIRD_PARTIES = {
     "sodium": ["store/store_token.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe_json.cpp",
                   "launcher/supervise/error_record.cpp", "launcher/stacks/stack_text.cpp", "launcher/report/job_json.cpp",
-                  "launcher/report/stall_json.h", "wire/control_message.cpp",
+                  "launcher/supervise/shown_ranks.cpp", "launcher/report/stall_json.h", "wire/control_message.cpp",
                   "launcher/hosts/host_order.cpp", "launcher/hosts/host_plan_json.cpp",
                   "launcher/store_command/inspection_json.cpp", "runtime/error_file.cpp",
                   "runtime/checkpoint/manifest.cpp", "runtime/checkpoint/on_rank_zero.cpp",
@@ -55,6 +55,7 @@ THIRD_PARTIES = {
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
     "launcher/nodes/nodes.cpp": "integration/nodes_test.py",
+    "launcher/nodes/node_comparison.cpp": "unit/launcher/nodes/hub_test.cpp",
     "launcher/nodes/hub_node.cpp": "integration/nodes_test.py",
     "launcher/nodes/member_node.cpp": "integration/nodes_test.py",
     "launcher/nodes/node_hello.cpp": "integration/nodes_test.py",

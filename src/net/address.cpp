@@ -144,4 +144,18 @@ std::optional<IpAddress> own_address_towards(const std::string& host) {
   return std::nullopt;
 }
 
+std::optional<bool> is_own_host(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &first) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(first, &::freeaddrinfo);
+  for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
+    sockaddr_storage address{};
+    std::memcpy(&address, each->ai_addr, each->ai_addrlen);
+    if (const auto endpoint = to_endpoint(address); endpoint && is_own_address(endpoint->address)) return true;
+  }
+  return false;
+}
+
 }  // namespace ddp::net

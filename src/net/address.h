@@ -50,4 +50,7 @@ std::string interface_of(const IpAddress& address);
 // Nothing if there is no way to it.
 std::optional<IpAddress> own_address_towards(const std::string& host);
 
+// Whether an address that `host` stands for is this machine's; nothing: the name cannot be resolved. May take its time.
+std::optional<bool> is_own_host(const std::string& host);
+
 }  // namespace ddp::net

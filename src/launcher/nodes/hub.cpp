@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "launcher/nodes/next_attempt.h"
+#include "launcher/nodes/node_comparison.h"
 
 namespace ddp::launcher {
 namespace {
@@ -17,24 +18,6 @@ using wire::NodeHello;
 
 // All nodes hear the names of some.
 constexpr std::size_t kNamedNodes = 16;
-
-// "gives program b0a1… (here: 77c2…)"; empty: all is the same.
-std::string difference(const std::map<std::string, std::string>& theirs,
-                       const std::map<std::string, std::string>& ours) {
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : ours) {
-    const auto found = theirs.find(name);
-    const std::string their = found == theirs.end() ? "nothing" : found->second;
-    if (their != value) parts.push_back(name + ": " + their + " there, " + value + " here");
-  }
-  return base::join(parts, "; ");
-}
-
-// Of a clock, against ours. A node may say anything.
-std::chrono::nanoseconds ahead(std::int64_t theirs, std::chrono::nanoseconds ours) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  return std::chrono::nanoseconds(std::clamp<std::int64_t>(theirs, 0, kMost)) - ours;
-}
 
 std::string ranks_text(int first, int count) {
   return count == 1 ? "rank " + std::to_string(first)
@@ -49,7 +32,8 @@ Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
 }
 
 void Hub::take_in(NodeId id, const std::string& address, const NodeHello& hello, TimePoint now) {
-  nodes_[id] = {hello, address, next_order_++, ahead(hello.monotonic, now.time_since_epoch()), now, false, false, 0};
+  nodes_[id] = {hello, address, next_order_++, clock_ahead(hello.monotonic, now.time_since_epoch()),
+                now,   false,   false,         0};
   if (hello.node_rank != wire::kAnyNodeRank) numbered_[hello.node_rank] = id;
 }
 
@@ -108,8 +92,9 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
     actions_.emplace_back(CloseNode{from});
     return;
   }
-  warn_of_differences(hello);
-  warn_of_clock(hello, now);
+  for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
+    if (warned_of_.insert(remark.of).second) actions_.emplace_back(TellUser{remark.line});
+  }
   take_in(from, address, hello, now);
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::HubWaits{"the job runs; this node waits for a place in it"});
@@ -117,53 +102,11 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
 
 std::string Hub::objection(const NodeHello& hello) const {
   if (phase_ == Phase::over) return "the job is over";
-  if (hello.version != wire::kControlVersion) return "it is another version of ddplaunch";
-  if (hello.job != own_.job) {
-    return "it belongs to job '" + hello.job + "', and this is job '" + own_.job + "' (--rdzv-id)";
-  }
-  if (hello.nodes != own_.nodes) return "it has --nnodes=" + hello.nodes + ", and here it is " + own_.nodes;
-  const std::string different = difference(hello.same, own_.same);
-  if (!different.empty()) return "it would run something else (" + different + ")";
-  if (!options_.is_static) {
-    if (hello.node_rank == wire::kAnyNodeRank) return "";
-    return "it has --node-rank=" + std::to_string(hello.node_rank) + ", and here nodes get their numbers";
-  }
-  if (hello.node_rank == wire::kAnyNodeRank) return "it has no --node-rank, and here nodes have one";
-  if (hello.node_rank >= options_.max_nodes) {
-    return "--node-rank=" + std::to_string(hello.node_rank) + " is none of " + std::to_string(options_.max_nodes) +
-           " nodes";
-  }
+  std::string why = difference_of_kind(hello, own_, options_.is_static, options_.max_nodes);
   const auto other = numbered_.find(hello.node_rank);
-  if (other == numbered_.end()) return "";
+  if (!why.empty() || other == numbered_.end()) return why;
   return "node " + nodes_.at(other->second).hello.host + " has --node-rank=" + std::to_string(hello.node_rank) +
          " already";
-}
-
-void Hub::warn_of_differences(const NodeHello& hello) {
-  const auto value_of = [](const NodeHello& node, const std::string& name) {
-    const auto found = node.alike.find(name);
-    return found == node.alike.end() ? "" : found->second;
-  };
-  std::map<std::string, std::string> all = own_.alike;
-  all.insert(hello.alike.begin(), hello.alike.end());
-  for (const auto& [name, value] : all) {
-    const std::string there = value_of(hello, name);
-    const std::string here = value_of(own_, name);
-    if (there == here || !warned_of_.insert(name).second) continue;
-    actions_.emplace_back(TellUser{"nodes differ: " + name + " is '" + there + "' on " + hello.host + " and '" + here +
-                                   "' on " + own_.host});
-  }
-}
-
-void Hub::warn_of_clock(const NodeHello& hello, TimePoint now) {
-  if (hello.time_of_day == 0) return;
-  const auto time_of_day = std::chrono::nanoseconds(own_.time_of_day - own_.monotonic) + now.time_since_epoch();
-  const auto difference = ahead(hello.time_of_day, time_of_day);
-  const auto amount = std::chrono::abs(difference);
-  if (amount < limits::kClockDifference || !warned_of_.insert("clock of " + hello.host).second) return;
-  actions_.emplace_back(TellUser{"the clock of " + hello.host + " is " + base::human_duration(amount) +
-                                 (difference.count() > 0 ? " ahead of" : " behind") + " that of " + own_.host +
-                                 ": the times of their logs do not fit"});
 }
 
 void Hub::gather(TimePoint now) {

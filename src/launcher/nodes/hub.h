@@ -96,8 +96,6 @@ class Hub {
   void lose(NodeId who, const std::string& why, TimePoint now);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   std::string objection(const wire::NodeHello& hello) const;
-  void warn_of_differences(const wire::NodeHello& hello);
-  void warn_of_clock(const wire::NodeHello& hello, TimePoint now);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
   void tell_who_is_missing(TimePoint now);

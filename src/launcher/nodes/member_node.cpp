@@ -30,9 +30,16 @@ struct MemberNode::Search {
   std::mutex mutex;
   std::optional<store::StoreVisit> found;
   std::string last_try;
+  bool may_be_own = false;
+  bool is_own = false;
 
   void run() {
     while (!is_given_up && Clock::now() < until) {
+      if (may_be_own && net::is_own_host(host).value_or(false)) {
+        const std::lock_guard lock(mutex);
+        is_own = true;
+        break;
+      }
       auto visit = store::StoreVisit::open(host, port, token, until);
       const std::lock_guard lock(mutex);
       if (visit) found.emplace(std::move(visit).value());
@@ -47,8 +54,10 @@ struct MemberNode::Search {
   }
 };
 
-MemberNode::MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
-    : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout), until_(Clock::now() + plan.nodes.join_timeout) {
+MemberNode::MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first)
+    : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
+      may_be_first_(may_be_first),
+      until_(Clock::now() + plan.nodes.join_timeout) {
   search();
 }
 
@@ -83,6 +92,7 @@ void MemberNode::search() {
   search_->port = plan_.store.port;
   search_->token = plan_.store.token;
   search_->until = until_;
+  search_->may_be_own = may_be_first_;
   found_ = loop_.watch_readable(search_->ready.get(), [this] { begin(); });
   try {
     std::thread([search = search_] { search->run(); }).detach();
@@ -107,6 +117,7 @@ void MemberNode::begin() {
   {
     const std::lock_guard lock(search_->mutex);
     last_try = search_->last_try;
+    if (search_->is_own) return callbacks_.is_first();
     if (search_->found) {
       link_ = std::make_unique<ControlLink>(
           loop_, std::move(*search_->found),

@@ -12,7 +12,8 @@ namespace ddp::launcher {
 
 class MemberNode : public Node {
  public:
-  MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
+  // `may_be_first`: the endpoint's name is not known yet, and may be ours.
+  MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
   ~MemberNode() override;
 
   bool is_hub() const override { return false; }
@@ -35,6 +36,7 @@ class MemberNode : public Node {
   void tick();
   void lose(const std::string& why);
 
+  const bool may_be_first_;
   std::chrono::steady_clock::time_point until_;  // for the first word of the hub
   std::shared_ptr<Search> search_;               // shared with its thread
   std::unique_ptr<ControlLink> link_;

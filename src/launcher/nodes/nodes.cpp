@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "launcher/nodes/hub_node.h"
 #include "launcher/nodes/member_node.h"
+#include "net/address.h"
 #include "store/store_visit.h"
 
 namespace ddp::launcher {
@@ -37,13 +38,15 @@ void Node::carry_out(const StartWorkers& action) {
 // address, as many hosts have it for their own, is ours as well, and others reach it at another address.
 base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks) {
   const bool may_be_hub = plan.nodes.rank.value_or(0) == 0;
-  if (may_be_hub) {
+  // Names may become known later than launchers start.
+  const bool is_known = !may_be_hub || net::is_own_host(plan.store.advertised).has_value();
+  if (may_be_hub && is_known) {
     auto hub = std::make_unique<HubNode>(loop, plan, callbacks);
     const auto why = hub->listen(plan.store.bind_address);
     if (!why) return std::unique_ptr<Nodes>(std::move(hub));
     if (plan.nodes.rank) return base::Failure{*why + ". Node 0 listens there: --master-addr is an address of its own"};
   }
-  return std::unique_ptr<Nodes>(std::make_unique<MemberNode>(loop, plan, std::move(callbacks)));
+  return std::unique_ptr<Nodes>(std::make_unique<MemberNode>(loop, plan, std::move(callbacks), !is_known));
 }
 
 }  // namespace ddp::launcher

@@ -30,11 +30,12 @@ class Nodes {
  public:
   struct Callbacks {
     std::function<void(const NodeAssignment& place)> start;
+    std::function<void()> is_first;  // the endpoint's name has become known as our own: open() another one instead
     std::function<void(const wire::Cause& cause)> end;    // the workers
     std::function<void(const wire::Cause& cause)> leave;  // none runs any more; the last call but for `tell`
     std::function<void(wire::Subject what)> asked;        // to show it
     std::function<void(const Shown& shown)> shown;        // to the hub
-    std::function<void()> can_print;  // again
+    std::function<void()> can_print;                      // again
     std::function<void(const std::string& line)> tell;
     std::function<void(const std::string& line)> warn;
     std::function<void(const std::string& line)> inform;

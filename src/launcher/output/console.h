@@ -27,8 +27,8 @@ struct ConsoleBounds {
   bool ends_last_line = true;  // at the end; false: it is left as it is, since it is one worker's alone
 };
 
-// Somewhere else than to the descriptor: over a connection. `take`: how many bytes it takes now, 0 if it has to wait, or
-// nothing if there is no connection: then it is the descriptor's again. `waits_for`: what to wait for, to write.
+// Somewhere else than to the descriptor: over a connection. `take`: how many bytes it takes now, 0 if it has to wait,
+// or nothing if there is no connection: then it is the descriptor's again. `waits_for`: what to wait for, to write.
 struct ConsoleDetour {
   std::function<std::optional<std::size_t>(std::string_view bytes)> take;
   std::function<int()> waits_for;

@@ -284,18 +284,6 @@ void OutputPump::read_all() {
   }
 }
 
-void OutputPump::go_round(const std::function<std::optional<std::size_t>(int, std::string_view)>& take,
-                          const std::function<int()>& waits_for) {
-  for (const auto& one : owned_outlets_) {
-    const int which = one.get() == outlets_[kStdout] ? kStdout : kStderr;
-    one->console->go_round({[take, which](std::string_view bytes) { return take(which, bytes); }, waits_for});
-  }
-}
-
-void OutputPump::room_elsewhere() {
-  for (const auto& one : owned_outlets_) one->console->flush();
-}
-
 void OutputPump::show_gathered(int which, std::string_view line) {
   const Turn turn(*this);
   OutputLine shown;
@@ -303,16 +291,6 @@ void OutputPump::show_gathered(int which, std::string_view line) {
   shown.stream = static_cast<int>(streams_.size()) + which;
   shown.tagged = false;
   outlet(which).console->show(shown);
-}
-
-void OutputPump::own_line(std::string_view line) {
-  if (!busy_) {
-    const Turn turn(*this);
-    read_all();
-    emit_all();
-  }
-  outlet(kStderr).console->show_own(line);
-  if (!busy_) outlet(kStderr).console->flush();
 }
 
 void OutputPump::before_own_line() {

@@ -94,17 +94,22 @@ class OutputPump {
   // its stdout; at most limits::kLastLines in all. Valid until the rank is opened again.
   std::vector<std::string> last_lines(int local_rank) const;
 
-  // A line of the launcher's own, without its end, in its place among the workers' lines on stderr.
-  void own_line(std::string_view line);
-  // For lines that do not come through own_line(): what waits is shown, and an unfinished line or progress bar is
+  // For the launcher's own lines, which others write: what waits is shown, and an unfinished line or progress bar is
   // ended. Waits for the console for at most limits::kConsoleWait.
   void before_own_line();
 
   // The workers' output goes elsewhere; `take` is told which of kStdout and kStderr it is. See Console::go_round().
   void go_round(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,
-                const std::function<int()>& waits_for);
+                const std::function<int()>& waits_for) {
+    for (const auto& one : owned_outlets_) {
+      const int which = one.get() == outlets_[kStdout] ? kStdout : kStderr;
+      one->console->go_round({[take, which](std::string_view bytes) { return take(which, bytes); }, waits_for});
+    }
+  }
   // There is room again where it goes.
-  void room_elsewhere();
+  void room_elsewhere() {
+    for (const auto& one : owned_outlets_) one->console->flush();
+  }
   // A line of another node's workers, with its end and its tag.
   void show_gathered(int which, std::string_view line);
 

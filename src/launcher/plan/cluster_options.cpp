@@ -10,12 +10,6 @@ namespace {
 constexpr std::uint16_t kFirstPort = 29400;
 constexpr std::uint16_t kPorts = 2000;
 
-}  // namespace
-
-bool is_allocation_only(const ClusterEnv& cluster) {
-  return cluster.engine == "LSF" || cluster.engine == "PBS";
-}
-
 // With --nnodes: only what numbers its nodes and leaves it to the user how many there are (a Job of Kubernetes) adds to
 // it. Nodes whose number varies are numbered as they come.
 base::Result<Options, PlanFailure> with_number(const Options& options, const std::optional<ClusterEnv>& cluster) {
@@ -43,6 +37,10 @@ std::string meeting_place(const ClusterEnv& cluster, const std::string& host_nam
 }
 
 }  // namespace
+
+bool is_allocation_only(const ClusterEnv& cluster) {
+  return cluster.engine == "LSF" || cluster.engine == "PBS";
+}
 
 std::uint16_t port_of_job(const std::string& job_id) {
   base::Fnv1a64 hash;

@@ -76,9 +76,15 @@ class NodeJob {
     callbacks.inform = parts_.observer.inform;
     callbacks.warn = [this](const std::string& text) { attempts_.warn(text); };
     callbacks.worker_sockets = [this] { return attempts_.worker_sockets(); };
-    auto nodes = Nodes::open(parts_.loop, parts_.plan, callbacks);
-    if (!nodes) return nodes.error();
-    nodes_ = std::move(nodes).value();
+    // Not from within: it is destroyed then.
+    callbacks.is_first = [&] {
+      again_ = parts_.loop.at(std::chrono::steady_clock::now(), [&] {
+        if (auto failure = open(callbacks)) {
+          leave_at_once({failure->message, "", base::kExitOwnFault, 0, false, false, wire::kNoPeer, false});
+        }
+      });
+    };
+    if (auto failure = open(callbacks)) return *failure;
     if (parts_.plan.gather_output && !nodes_->is_hub()) {
       parts_.output.go_round(
           [this](int which, std::string_view bytes) {
@@ -86,7 +92,6 @@ class NodeJob {
           },
           [this] { return nodes_->print_descriptor(); });
     }
-    if (const auto warning = nodes_->warning()) parts_.observer.warn(*warning);
     while (wait()) {
       const NodeAssignment place = *std::exchange(start_, std::nullopt);
       // It was over before a worker could be started.
@@ -112,6 +117,15 @@ class NodeJob {
   }
 
  private:
+  std::optional<base::Failure> open(const Nodes::Callbacks& callbacks) {
+    nodes_.reset();
+    auto nodes = Nodes::open(parts_.loop, parts_.plan, callbacks);
+    if (!nodes) return nodes.error();
+    nodes_ = std::move(nodes).value();
+    if (const auto warning = nodes_->warning()) parts_.observer.warn(*warning);
+    return std::nullopt;
+  }
+
   // For the hub's next word; false: this node leaves.
   bool wait() {
     parts_.inbox = [this](const Event& event) {
@@ -148,14 +162,16 @@ class NodeJob {
         {hang_headline(*verdict), node_of_culprit(news), base::kExitHung, 0, false, true, wire::kNoPeer, false});
   }
 
+  // Without a word: the others see the connection end.
   void leave_at_once(const wire::Cause& cause) {
     leave_ = cause;
+    in_haste_ = true;
     parts_.loop.stop();
   }
 
   // The same cause and exit code as on all other nodes.
   JobOutcome over() {
-    if (!nodes_->is_through()) parts_.loop.run();
+    if (!in_haste_ && !nodes_->is_through()) parts_.loop.run();
     gathered_.finish();
     parts_.output.drain();
     JobOutcome outcome = last_ ? std::move(*last_) : JobOutcome{};
@@ -176,7 +192,9 @@ class NodeJob {
   RankExchange exchange_;
   GatheredLines gathered_{[this](int which, std::string_view line) { parts_.output.show_gathered(which, line); }};
   Attempts attempts_;
-  std::unique_ptr<Nodes> nodes_;
+  std::unique_ptr<Nodes> nodes_;  // null: it could not be opened again
+  std::unique_ptr<net::Watch> again_;
+  bool in_haste_ = false;
   std::optional<NodeAssignment> start_;
   NodeAssignment place_;  // in the attempt that runs, or was the last
   bool runs_ = false;     // its workers are supervised

@@ -291,7 +291,8 @@ TEST_CASE("lines of the launcher come after what the workers have written, and n
     const WorkerStreams worker = job.open(0);
     put(worker.out.get(), "10%\r");
     put(worker.err.get(), "error\n");
-    job.pump->own_line("ddplaunch: rank 0 failed");
+    job.pump->before_own_line();
+    put(both.fd(), "ddplaunch: rank 0 failed\n");
     put(worker.out.get(), "20%\r");
     job.pump->before_own_line();
     put(both.fd(), "other\n");

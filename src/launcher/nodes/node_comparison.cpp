@@ -1,0 +1,74 @@
+#include "launcher/nodes/node_comparison.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/limits.h"
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+using wire::NodeHello;
+
+// "program train: b0a1… there, 77c2… here"; empty: all is the same.
+std::string difference(const std::map<std::string, std::string>& theirs,
+                       const std::map<std::string, std::string>& ours) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : ours) {
+    const auto found = theirs.find(name);
+    const std::string their = found == theirs.end() ? "nothing" : found->second;
+    if (their != value) parts.push_back(name + ": " + their + " there, " + value + " here");
+  }
+  return base::join(parts, "; ");
+}
+
+}  // namespace
+
+std::chrono::nanoseconds clock_ahead(std::int64_t theirs, std::chrono::nanoseconds ours) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  return std::chrono::nanoseconds(std::clamp<std::int64_t>(theirs, 0, kMost)) - ours;
+}
+
+std::string difference_of_kind(const NodeHello& hello, const NodeHello& own, bool is_static, int max_nodes) {
+  if (hello.version != wire::kControlVersion) return "it is another version of ddplaunch";
+  if (hello.job != own.job) {
+    return "it belongs to job '" + hello.job + "', and this is job '" + own.job + "' (--rdzv-id)";
+  }
+  if (hello.nodes != own.nodes) return "it has --nnodes=" + hello.nodes + ", and here it is " + own.nodes;
+  const std::string different = difference(hello.same, own.same);
+  if (!different.empty()) return "it would run something else (" + different + ")";
+  const bool has_number = hello.node_rank != wire::kAnyNodeRank;
+  const std::string number = "--node-rank=" + std::to_string(hello.node_rank);
+  if (!is_static) return has_number ? "it has " + number + ", and here nodes get their numbers" : "";
+  if (!has_number) return "it has no --node-rank, and here nodes have one";
+  return hello.node_rank < max_nodes ? "" : number + " is none of " + std::to_string(max_nodes) + " nodes";
+}
+
+std::vector<Remark> remarks_on(const NodeHello& hello, const NodeHello& own, std::chrono::nanoseconds now) {
+  std::vector<Remark> remarks;
+  const auto value_of = [](const NodeHello& node, const std::string& name) {
+    const auto found = node.alike.find(name);
+    return found == node.alike.end() ? "" : found->second;
+  };
+  std::map<std::string, std::string> all = own.alike;
+  all.insert(hello.alike.begin(), hello.alike.end());
+  for (const auto& [name, value] : all) {
+    const std::string there = value_of(hello, name);
+    const std::string here = value_of(own, name);
+    if (there == here) continue;
+    remarks.push_back({name, "nodes differ: " + name + " is '" + there + "' on " + hello.host + " and '" + here +
+                                 "' on " + own.host});
+  }
+  if (hello.time_of_day == 0) return remarks;
+  const auto difference =
+      clock_ahead(hello.time_of_day, std::chrono::nanoseconds(own.time_of_day - own.monotonic) + now);
+  const auto amount = std::chrono::abs(difference);
+  if (amount < limits::kClockDifference) return remarks;
+  remarks.push_back({"clock of " + hello.host, "the clock of " + hello.host + " is " + base::human_duration(amount) +
+                                                   (difference.count() > 0 ? " ahead of" : " behind") + " that of " +
+                                                   own.host + ": the times of their logs do not fit"});
+  return remarks;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,105 @@
+// What nodes show and know of each other's ranks.
+#include <catch2/catch.hpp>
+
+#include "support/hub_job.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Job = HubJob;
+
+TEST_CASE("what a node shows is passed on with its clock while it takes part") {
+  Job job;
+  wire::NodeHello other = node("b");
+  other.monotonic = std::chrono::nanoseconds(1h + 5s).count();
+  job.comes(7, other).says(7, wire::NodeShows{0, wire::Subject::ranks, "[]"});
+  job.says(7, wire::NodeShows{1, wire::Subject::ranks, "of another attempt"}).says(7, wire::NodeEnded{0});
+  job.says(7, wire::NodeShows{0, wire::Subject::ranks, "late"});
+  std::vector<PassOn> passed;
+  for (const HubAction& action : job.actions) {
+    if (const auto* on = std::get_if<PassOn>(&action)) passed.push_back(*on);
+  }
+  REQUIRE(passed.size() == 1);
+  CHECK(passed[0].host == "b");
+  CHECK(passed[0].clock_ahead == 5s);
+  CHECK(passed[0].text == "[]");
+}
+
+TEST_CASE("nodes that take part are asked to show something") {
+  HubOptions options;
+  Job job(options);
+  job.asks(wire::Subject::ranks).comes(7, node("b")).comes(8, node("c")).asks(wire::Subject::evidence);
+  CHECK(job.to<wire::HubAsks>(7) == std::vector{wire::HubAsks{0, wire::Subject::evidence}});
+  CHECK(job.to<wire::HubAsks>(8).empty());
+  CHECK(job.to<wire::HubAsks>(kOwnNode).empty());
+}
+
+TEST_CASE("ranks that found a difference know more than victims and less than whoever sees all") {
+  wire::Cause disputed = failure("rank 2: exit code 1");
+  disputed.is_disputed = true;
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 3: lost a peer", true)});
+  job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, disputed}).says(7, wire::NodeFailed{0, failure("victim", true)});
+  CHECK(job.to<wire::HubEnds>(7).empty());
+  job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, failure("rank 1 called something else")});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 1 called something else");
+  Job alone;
+  alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("victim", true)});
+  alone.says(kOwnNode, wire::NodeFailed{0, disputed}).passes(1s);
+  REQUIRE(alone.to<wire::HubEnds>(7).size() == 1);
+  CHECK(alone.to<wire::HubEnds>(7)[0].cause.text == "rank 2: exit code 1");
+}
+
+TEST_CASE("a rank that has ended with 0 and whose victims fail is the cause") {
+  wire::Cause victim = failure("rank 0: exit code 1", true);
+  victim.lost_peer = 3;
+  for (const bool all_have_ended : {false, true}) {
+    Job job;
+    job.comes(7, node("b")).says(7, wire::NodeLeft{0, 3}).says(kOwnNode, wire::NodeFailed{0, victim});
+    if (all_have_ended) job.says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
+    job.passes(1s);
+    REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+    const wire::Cause cause = job.to<wire::HubEnds>(7)[0].cause;
+    CHECK(cause.text == "rank 3: exit code 0 before its collectives were done (told by a: rank 0: exit code 1)");
+    CHECK(cause.node == "b");
+    CHECK(cause.exit_code == 124);
+  }
+}
+
+TEST_CASE("ranks that stay when the others have ended are given so much time") {
+  HubOptions options;
+  options.exit_timeout = 5s;
+  Job job(options);
+  job.comes(7, node("b")).says(kOwnNode, wire::NodeLeft{0, 0}).passes(4s, {7});
+  job.says(kOwnNode, wire::NodeLeft{0, 1}).says(7, wire::NodeLeft{0, 3}).says(kOwnNode, wire::NodeEnded{0});
+  job.passes(4s, {7});
+  CHECK(job.to<wire::HubEnds>(7).empty());
+  job.passes(2s, {7});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.text ==
+        "ranks did not end within 5.0 s of the last one that did (--exit-timeout): rank 2 on b");
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.exit_code == 124);
+}
+
+TEST_CASE("a clock that is wrong is told once") {
+  wire::NodeHello own = node("a");
+  own.monotonic = std::chrono::nanoseconds(1h).count();
+  own.time_of_day = std::chrono::nanoseconds(1000h).count();
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  options.join_timeout = 60s;
+  options.node_timeout = 10s;
+  Hub hub(options, own, Hub::TimePoint{1h});
+  const auto told = [&](NodeId id, std::chrono::nanoseconds time_of_day) {
+    wire::NodeHello other = node("b");
+    other.time_of_day = time_of_day.count();
+    std::string lines;
+    for (const HubAction& action : hub.heard(id, "", other, Hub::TimePoint{1h + 10s})) {
+      if (const auto* tell = std::get_if<TellUser>(&action)) lines += tell->line;
+    }
+    return lines;
+  };
+  CHECK(told(7, 1000h + 11s) == "");
+  CHECK(told(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a: the times of their logs do not fit");
+}
