@@ -59,7 +59,7 @@ TEST_CASE("each host gets its number, its workers and where they meet") {
   REQUIRE(made.starts.size() == 2);
   const Words& first = made.starts[0].order.words;
   REQUIRE(first.size() == 11);
-  CHECK(first[7].starts_with("--master-port=29"));
+  CHECK(first[7].starts_with("--master-port="));
   CHECK(first == Words{"ddplaunch", "--tag=[${rank}] ", "--grace=3", "--nnodes=2", "--node-rank=0",
                        "--rdzv-id=0011223344556677", "--master-addr=a", first[7], "--", "./train", "x y"});
   const Words& second = made.starts[1].order.words;
