@@ -107,6 +107,9 @@ PidFile none
             time.sleep(0.02)
 
     def close(self) -> None:
+        for number in (1, 2, 3, STARTER):  # what a check that has failed leaves
+            for pid in self.processes(number):
+                os.kill(pid, signal.SIGKILL)
         for server in self.servers:
             server.kill()
             server.wait()
@@ -324,6 +327,27 @@ def much_output_and_a_slow_reader(lab: Lab) -> None:
         assert own == [str(i) for i in range(1, 200_001)], (rank, own[:3], len(own))
 
 
+def a_reader_that_goes_ends_the_job_if_asked(lab: Lab) -> None:
+    a, b, _ = lab.addresses
+    launcher = lab.start(f"{a},{b}", "--on-sigpipe=end", "yes")
+    until_lines(launcher, 1)
+    launcher.stdout.close()
+    assert launcher.wait(20) == -signal.SIGPIPE
+    launcher.stderr.close()
+    lab.nothing_survives(3)
+
+
+def a_start_may_be_ended_at_any_moment(lab: Lab) -> None:
+    hosts = ",".join(lab.addresses)
+    for step in range(12):
+        launcher = lab.start(hosts, "sleep", "1000")
+        time.sleep(0.1 * step)
+        number = (signal.SIGTERM, signal.SIGKILL)[step % 2]
+        launcher.send_signal(number)
+        code, _, err = lab.end(launcher, within=3)
+        assert code == -number, (step, code, err)
+
+
 def what_cannot_be_meant_together(lab: Lab) -> None:
     for words, text in [(["--nnodes=3"], "--nnodes says another number"), (["--node-rank=0"], "--node-rank"), (["--standalone"], "--standalone"),
                         (["--hostfile=x"], "--hosts and --hostfile exclude one another"), (["--stdin=0"], "--stdin")]:
@@ -365,6 +389,7 @@ CHECKS = [ranks_and_outputs_of_three_hosts, the_hosts_of_a_file_and_an_alias, on
           who_asks_twice_does_not_wait, other_signals_reach_the_workers, the_launcher_here_is_killed,
           a_connection_that_dies_ends_all, variables_are_forwarded, arguments_arrive_unchanged,
           the_token_is_on_no_command_line, shared_connections_are_left_alone, much_output_and_a_slow_reader,
+          a_reader_that_goes_ends_the_job_if_asked, a_start_may_be_ended_at_any_moment,
           what_cannot_be_meant_together]
 
 if __name__ == "__main__":
