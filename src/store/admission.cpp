@@ -1,5 +1,9 @@
 #include "store/admission.h"
 
+#include <algorithm>
+
+#include "base/limits.h"
+
 namespace ddp::store {
 namespace {
 
@@ -67,6 +71,10 @@ std::optional<std::string> admission_warning(const AdmissionPolicy& policy, cons
          (policy.tells_owners ? "this user namespace does not know its own user"
                               : "neither socket diagnostics nor /proc/net/tcp can be read") +
          "): other users of this machine can reach the store";
+}
+
+std::size_t most_strangers(std::size_t connections) {
+  return std::max(limits::kStoreStrangers, connections / limits::kStoreStrangersPart);
 }
 
 }  // namespace ddp::store

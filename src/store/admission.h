@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -39,5 +40,8 @@ Admission decide(const AdmissionPolicy& policy, const PeerFacts& peer);
 // What the user of a store that listens on `address` ought to know of its openness, said once at the start; nothing if
 // there is nothing.
 std::optional<std::string> admission_warning(const AdmissionPolicy& policy, const std::string& address);
+
+// How many connections may have yet to prove the token, of `connections` in all.
+std::size_t most_strangers(std::size_t connections);
 
 }  // namespace ddp::store

@@ -150,7 +150,7 @@ class Server : public StoreServer {
     const Admission admission = gatekeeper_.decide(socket.get(), peer_end->address);
     if (admission.verdict == Admission::Verdict::refuse) return reject(peer, admission.reason);
     const bool stranger = admission.verdict == Admission::Verdict::authenticate;
-    if (stranger && strangers_.size() >= limits::kStoreStrangers) {
+    if (stranger && strangers_.size() >= most_strangers(most_clients_)) {
       return reject(peer, admission.reason + ", as " + std::to_string(strangers_.size()) + " others are");
     }
     if (sessions_.size() >= most_clients_) {

@@ -6,6 +6,7 @@ using ddp::store::Admission;
 using ddp::store::admission_warning;
 using ddp::store::AdmissionPolicy;
 using ddp::store::decide;
+using ddp::store::most_strangers;
 using ddp::store::PeerFacts;
 using Verdict = Admission::Verdict;
 
@@ -135,4 +136,10 @@ TEST_CASE("an open store lets everybody in, and says so") {
   }
   CHECK_THAT(admission_warning(policy, "0.0.0.0:29500").value_or(""),
              Catch::StartsWith("--store-open: whoever reaches 0.0.0.0:29500 can "));
+}
+
+TEST_CASE("a quarter of all connections may have yet to prove the token") {
+  CHECK(most_strangers(65'536) == 16'384);
+  CHECK(most_strangers(20'000) == 5'000);
+  CHECK(most_strangers(512) == 256);
 }
