@@ -117,6 +117,10 @@ inline constexpr auto kDefaultJoinTimeout = 10min;
 inline constexpr auto kDefaultLastCall = 30s;
 inline constexpr std::size_t kPrintedAtOnce = std::size_t{32} << 10;   // of gathered output, in a message …
 inline constexpr std::size_t kPrintedUnsent = std::size_t{256} << 10;  // … and what may wait to be sent
+// A host that is lost again and again: how long it is kept out at first, at most, and after how long it is forgotten.
+inline constexpr auto kFlapDelay = 30s;
+inline constexpr auto kLongestFlapDelay = 10min;
+inline constexpr auto kFlapMemory = 1h;
 inline constexpr auto kClockDifference = 2s;  // that is told
 // How often a node shows what is new in its ranks, and by how much more for each node of the job: the hub reads it all.
 inline constexpr auto kNodeShow = 100ms;

@@ -7,6 +7,7 @@
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "launcher/nodes/hub_words.h"
 #include "launcher/nodes/next_attempt.h"
 #include "launcher/nodes/node_comparison.h"
 
@@ -16,14 +17,6 @@ namespace {
 using wire::Cause;
 using wire::NodeHello;
 
-// All nodes hear the names of some.
-constexpr std::size_t kNamedNodes = 16;
-
-std::string ranks_text(int first, int count) {
-  return count == 1 ? "rank " + std::to_string(first)
-                    : "ranks " + std::to_string(first) + "-" + std::to_string(first + count - 1);
-}
-
 }  // namespace
 
 Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
@@ -32,8 +25,8 @@ Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
 }
 
 void Hub::take_in(NodeId id, const std::string& address, const NodeHello& hello, TimePoint now) {
-  nodes_[id] = {hello, address, next_order_++, clock_ahead(hello.monotonic, now.time_since_epoch()),
-                now,   false,   false,         0};
+  const auto ahead = clock_ahead(hello.monotonic, now.time_since_epoch());
+  nodes_[id] = {hello, address, next_order_++, ahead, now, flapping_.may_return(hello.host), false, false, 0};
   if (hello.node_rank != wire::kAnyNodeRank) numbered_[hello.node_rank] = id;
 }
 
@@ -96,6 +89,12 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
     if (warned_of_.insert(remark.of).second) actions_.emplace_back(TellUser{remark.line});
   }
   take_in(from, address, hello, now);
+  if (const TimePoint when = nodes_.at(from).may_begin; when > now) {
+    const std::string text =
+        "this host was lost again and again: it may take part in " + base::human_duration(when - now);
+    actions_.emplace_back(TellUser{"node " + who + ": " + text});
+    send(from, wire::HubWaits{text});
+  }
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::HubWaits{"the job runs; this node waits for a place in it"});
 }
@@ -106,7 +105,7 @@ std::string Hub::objection(const NodeHello& hello) const {
   const auto other = numbered_.find(hello.node_rank);
   if (!why.empty() || other == numbered_.end()) return why;
   return "node " + nodes_.at(other->second).hello.host + " has --node-rank=" + std::to_string(hello.node_rank) +
-         " already";
+         " already (one that has gone without a word is given up after --node-timeout)";
 }
 
 void Hub::gather(TimePoint now) {
@@ -122,8 +121,18 @@ void Hub::gather(TimePoint now) {
   gather_more(now);
 }
 
+int Hub::count_those_that_may(TimePoint now) {
+  look_again_at_ = TimePoint::max();
+  int count = 0;
+  for (const auto& [id, node] : nodes_) {
+    count += node.may_begin <= now ? 1 : 0;
+    if (node.may_begin > now) look_again_at_ = std::min(look_again_at_, node.may_begin);
+  }
+  return count;
+}
+
 void Hub::gather_more(TimePoint now) {
-  const auto count = static_cast<int>(nodes_.size());
+  const int count = count_those_that_may(now);
   if (count >= options_.max_nodes) return start(now);
   const bool was_enough = std::exchange(is_enough_, count >= options_.min_nodes);
   // Who comes late is waited for again.
@@ -132,7 +141,7 @@ void Hub::gather_more(TimePoint now) {
 }
 
 void Hub::tell_who_is_missing(TimePoint now) {
-  const auto have = static_cast<int>(nodes_.size());
+  const int have = count_those_that_may(now);
   const auto wanted = is_enough_ ? options_.max_nodes : options_.min_nodes;
   const auto limit = is_enough_ ? options_.last_call : options_.join_timeout;
   const auto since = is_enough_ ? enough_since_ : gathering_since_;
@@ -166,7 +175,10 @@ std::vector<NodeId> Hub::in_order() const {
 
 void Hub::start(TimePoint now) {
   std::vector<NodeId> ids = in_order();
-  const auto count = std::min(ids.size(), static_cast<std::size_t>(options_.max_nodes));
+  const auto kept_out =
+      std::stable_partition(ids.begin(), ids.end(), [&](NodeId id) { return nodes_.at(id).may_begin <= now; });
+  const auto count =
+      std::min(static_cast<std::size_t>(kept_out - ids.begin()), static_cast<std::size_t>(options_.max_nodes));
   int ranks = 0;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < count; ++i) {
@@ -176,17 +188,11 @@ void Hub::start(TimePoint now) {
     ++still_run_;
     node.first_rank = ranks;
     ranks += node.hello.workers;
-    names.push_back(node.hello.host + " (" + ranks_text(node.first_rank, node.hello.workers) +
-                    (node.address.empty() ? "" : ", " + node.address) + ")");
+    names.push_back(place_text(node.hello.host, node.address, node.first_rank, node.hello.workers));
   }
   phase_ = Phase::running;
   started_at_ = now;
-  if (names.size() > kNamedNodes) {
-    const auto more = static_cast<std::int64_t>(names.size() - kNamedNodes);
-    names.resize(kNamedNodes);
-    names.push_back("… and " + std::to_string(more) + " more");
-  }
-  const std::string all = base::join(names, ", ");
+  const std::string all = some_of(std::move(names));
   actions_.emplace_back(EmptyStore{});
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (i >= count) {
@@ -212,20 +218,13 @@ void Hub::blame(const Node& node, Cause cause, TimePoint now) {
 // No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.
 void Hub::settle(TimePoint now) {
   if (left_.contains(cause_->lost_peer)) {
-    Cause left{"rank " + std::to_string(cause_->lost_peer) +
-                   ": exit code 0 before its collectives were done (told by " + cause_->node + ": " + cause_->text +
-                   ")",
-               "",
-               base::kExitHung,
-               0,
-               false,
-               true,
-               wire::kNoPeer,
-               false};
+    Cause left = caused("rank " + std::to_string(cause_->lost_peer) +
+                            ": exit code 0 before its collectives were done (told by " + cause_->node + ": " +
+                            cause_->text + ")",
+                        base::kExitHung, true);
     for (const auto& [id, node] : nodes_) {
-      const int first = node.first_rank;
-      const bool is_its = cause_->lost_peer >= first && cause_->lost_peer < first + node.hello.workers;
-      if (node.takes_part && is_its) left.node = node.hello.host;
+      const int local_rank = cause_->lost_peer - node.first_rank;
+      if (node.takes_part && local_rank >= 0 && local_rank < node.hello.workers) left.node = node.hello.host;
     }
     cause_ = std::move(left);
   }
@@ -311,7 +310,8 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
   const bool was_needed = node.takes_part && !node.has_ended;
   if (was_needed) --still_run_;
   if (was_needed && phase_ == Phase::running) {
-    Cause cause{"lost: " + why, "", base::kExitOwnFault, 0, false, true, wire::kNoPeer, false};
+    const Cause cause = caused("lost: " + why, base::kExitOwnFault, true);
+    flapping_.was_lost(node.hello.host, now);
     // Its ranks' peers may have told before, as victims.
     blame(node, cause, now);
   } else {
@@ -350,23 +350,18 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
   }
   if (settle_at_ && now >= *settle_at_) settle(now);
   if (phase_ == Phase::running && left_alone_at_ && now >= *left_alone_at_) {
-    cause_ = Cause{"ranks did not end within " + base::human_duration(options_.exit_timeout) +
-                       " of the last one that did (--exit-timeout): " + who_is_left(),
-                   "",
-                   base::kExitHung,
-                   0,
-                   false,
-                   true,
-                   wire::kNoPeer,
-                   false};
+    cause_ = caused("ranks did not end within " + base::human_duration(options_.exit_timeout) +
+                        " of the last one that did (--exit-timeout): " + who_is_left(),
+                    base::kExitHung, true);
     end_attempt(now);
   }
+  if (phase_ == Phase::gathering && now >= look_again_at_) gather_more(now);
   if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.last_call) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.join_timeout) {
-    finish({"only " + base::counted(static_cast<std::int64_t>(nodes_.size()), "node") + " of " +
-                std::to_string(options_.min_nodes) + " came within " + base::human_duration(options_.join_timeout) +
-                " (" + here() + ")",
-            "", base::kExitOwnFault, 0, false, false, wire::kNoPeer, false},
+    finish(caused("only " + base::counted(static_cast<std::int64_t>(nodes_.size()), "node") + " of " +
+                      std::to_string(options_.min_nodes) + " came within " +
+                      base::human_duration(options_.join_timeout) + " (" + here() + ")",
+                  base::kExitOwnFault, false),
            now);
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);
@@ -380,8 +375,8 @@ Hub::TimePoint Hub::alarm() const {
   if (settle_at_) next = std::min(next, *settle_at_);
   if (left_alone_at_) next = std::min(next, *left_alone_at_);
   if (phase_ == Phase::gathering) {
-    next = std::min(
-        {next, next_word_, is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});
+    next = std::min({next, next_word_, look_again_at_,
+                     is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});
   }
   if (phase_ == Phase::pausing || phase_ == Phase::over) next = std::min(next, go_on_at_);
   return next;

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/nodes/flapping_hosts.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -87,6 +88,7 @@ class Hub {
     int order = 0;  // of arrival
     std::chrono::nanoseconds clock_ahead{0};
     TimePoint heard_at;
+    TimePoint may_begin;  // not before: its host flaps
     bool takes_part = false;
     bool has_ended = false;
     int first_rank = 0;
@@ -109,6 +111,7 @@ class Hub {
   std::string who_is_left() const;
   bool everybody_has_left() const;
   std::vector<NodeId> in_order() const;
+  int count_those_that_may(TimePoint now);
   std::string here() const;
   void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
   std::vector<HubAction> take() { return std::exchange(actions_, {}); }
@@ -135,6 +138,8 @@ class Hub {
   std::optional<TimePoint> left_alone_at_;
   TimePoint go_on_at_;  // when pausing, or over: not later
   std::set<std::string> warned_of_;
+  FlappingHosts flapping_;
+  TimePoint look_again_at_ = TimePoint::max();  // somebody may take part then
 };
 
 }  // namespace ddp::launcher

@@ -130,7 +130,9 @@ void MemberNode::begin() {
     }
   }
   if (!link_) {
-    return act(agent_.hub_lost("not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " + last_try));
+    const bool is_refused = Clock::now() < until_;
+    return act(agent_.hub_lost(
+        (is_refused ? "" : "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": ") + last_try));
   }
   act(agent_.connected(make_node_hello(plan_), Clock::now()));
   tick();

@@ -42,6 +42,7 @@ void Attempts::observe(const Event& event) {
     workers_.erase(end->local_rank);
     is_ending_ = is_ending_ || !end->status.success();
   }
+  if (is_request(event)) request_ = std::get<SignalArrived>(event);
   is_ending_ = is_ending_ || is_request(event) || std::holds_alternative<EndedElsewhere>(event);
   parts_.observer.event(event);
 }
@@ -65,6 +66,7 @@ base::Result<JobOutcome> Attempts::run(const NodeAssignment& assignment, const s
 // A console that takes nothing holds the end of the job for a bounded time, and not at all once somebody asks.
 void Attempts::drain_output() {
   parts_.inbox = [&](const Event& event) {
+    if (is_request(event)) request_ = std::get<SignalArrived>(event);
     asked_ = asked_ || is_request(event) || std::holds_alternative<GuardianLost>(event) ||
              std::holds_alternative<ConsoleClosed>(event);
   };

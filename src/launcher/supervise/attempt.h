@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ class Attempts {
   std::vector<store::RankedSocket> worker_sockets() const;
   void warn(const std::string& text);
 
-  // Somebody asked the job to end between an attempt's last process and its report: no other attempt follows.
-  bool asked() const { return asked_; }
+  // Somebody asked the job to end, also while it was ending: no other attempt follows.
+  bool asked() const { return asked_ || request_; }
+  const std::optional<SignalArrived>& request() const { return request_; }
   // Of all attempts so far.
   const std::vector<std::chrono::nanoseconds>& run_times() const { return run_times_; }
 
@@ -46,6 +48,7 @@ class Attempts {
   int warnings_ = 0;
   bool is_ending_ = false;  // then clients leave the store in the middle of anything
   bool asked_ = false;
+  std::optional<SignalArrived> request_;
   std::vector<std::chrono::nanoseconds> run_times_;
 };
 

@@ -64,6 +64,9 @@ void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Actio
 
 namespace {
 
+// For a signal that somebody sent to workers and launcher alike.
+constexpr auto kSignalSettle = std::chrono::milliseconds(100);
+
 // It lost a rank that may say why; or ranks differ, and those that have not failed yet may show who is wrong, or are.
 bool others_know_more(const WorkerEnd& end) {
   if (end.error && end.error->is_victim) return true;
@@ -86,10 +89,13 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
     left_alone_at_ = now + options_.exit_timeout;
   }
   if (phase_ == Phase::running && !is_done) {
-    if (!others_know_more(ends_.back())) {
+    // Some engines signal workers and launcher at the same moment: then it is that signal that ends the job.
+    const bool may_be_asked = std::any_of(options_.ending_signals.begin(), options_.ending_signals.end(),
+                                          [&](int signal) { return event.status.was_killed_by(signal); });
+    if (!others_know_more(ends_.back()) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!settle_at_) {
-      settle_at_ = now + limits::kSettleTime;
+      settle_at_ = now + (may_be_asked ? kSignalSettle : limits::kSettleTime);
     }
   }
   finish_if_done(now, actions);

@@ -108,6 +108,7 @@ class NodeJob {
       runs_ = false;
       if (!outcome) return outcome;
       judge_differences();
+      if (attempts_.request()) nodes_->failed(cause_of(*attempts_.request()));
       last_ = std::move(outcome).value();
       last_failure_ = describe_failure(*last_);
       parts_.observer.attempt_ended(*last_, "");

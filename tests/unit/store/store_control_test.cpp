@@ -122,6 +122,6 @@ TEST_CASE("who has to prove the token says nothing to the hub before") {
   Hub hub(options);
   auto visit = store::StoreVisit::open("127.0.0.1", hub.store.port(), fake_authenticator("secret"), soon());
   REQUIRE(visit);
-  CHECK(visit.value().say("I am c", soon()));
+  CHECK(net::send_all(visit.value().fd(), store::StoreVisit::control_request("I am c"), soon()));
   hub.hears("I am c");
 }

@@ -53,7 +53,8 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
   CHECK(why([](wire::NodeHello& h) { h.same["program train"] = "bb"; }) ==
         "it would run something else (program train: bb there, aa11 here)");
   CHECK(why([](wire::NodeHello& h) { h.same.clear(); }).find("nothing there") != std::string::npos);
-  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) == "node a has --node-rank=0 already");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) ==
+        "node a has --node-rank=0 already (one that has gone without a word is given up after --node-timeout)");
   CHECK(why([](wire::NodeHello& h) { h.node_rank = 2; }) == "--node-rank=2 is none of 2 nodes");
   CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) == "it has no --node-rank, and here nodes have one");
 }

@@ -20,6 +20,8 @@ class FakeNodes : public Nodes {
   void workers_ended() override {}
   void show(wire::Subject what, const std::string& text) override { shown.emplace_back(what, text); }
   void ask(wire::Subject what) override { asked.push_back(what); }
+  std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
+  int print_descriptor() const override { return -1; }
   bool is_through() const override { return true; }
   std::optional<std::string> warning() const override { return std::nullopt; }
 

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""nodes_hang_test.py BIN_DIR [WORD]: what goes wrong between ranks of several nodes is named with its rank on all of them.
+Each node has one rank, so that none of them can see it alone, or two."""
+import re
+import signal
+import tempfile
+import time
+
+from node_rig import BIN, Hosts, Job, all_well, run_tests, same_end
+
+
+def training(hosts: Hosts, fault: str, workers: int) -> Job:
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(hosts, f"--nproc-per-node={workers}", "--hang-timeout=8", f"--inject={fault}", BIN / "train_charlm", "--steps",
+                  "4000", "--checkpoint", f"{folder}/model").start(1).start(2)
+        job.results = job.ends()
+    return job
+
+
+def a_rank_alone_on_its_node_is_named_when_it_hangs(hosts: Hosts) -> None:
+    job = Job(hosts, "--nproc-per-node=1", "--hang-timeout=6", BIN / "hanging_worker", "pause").start(1).start(2)
+    began = time.monotonic()
+    ends = job.ends()
+    assert time.monotonic() - began < 14, time.monotonic() - began
+    same_end(ends, 124, "rank 1 has not called all_reduce sum f32[1024] ('bucket 0') (#21 of world), in which rank 0 waits")
+    hub = ends[1][2]
+    # What it does instead, and its stack, from the other host.
+    assert re.search(r"rank 1 \(node \S+, pid \d+\): training; last call: .* #20 at hanging_worker.cpp", hub), hub
+    assert "rank 1: pause ←" in hub, hub
+
+
+def calls_that_differ_between_nodes_end_the_job_at_once(hosts: Hosts) -> None:
+    for kind, verdict in {"shape": "DDP-H05", "swap": "DDP-H04", "skip": "DDP-H04"}.items():
+        job = training(hosts, f"rank=1,at=all_reduce:50,kind={kind}", 1)
+        same_end(job.results, 124, verdict)
+        assert re.search(r"#56  rank 0 .*\n.*#56  rank 1 ", job.results[1][2]), (kind, job.results)
+
+
+def of_four_ranks_the_one_that_differs_is_named(hosts: Hosts) -> None:
+    for rank in (1, 2):
+        job = training(hosts, f"rank={rank},at=all_reduce:50,kind=swap", 2)
+        told = "".join(err for _, _, err in job.results.values())
+        assert re.search(rf"rank {rank} (called another collective|\(pid \d+\) failed)", told), (rank, job.results)
+        assert len({code for code, _, _ in job.results.values()}) == 1, job.results
+
+
+def a_rank_that_ends_with_0_in_the_middle_is_the_cause(hosts: Hosts) -> None:
+    for workers, rank in ((1, 1), (2, 2)):
+        job = training(hosts, f"rank={rank},at=all_reduce:50,kind=exit0", workers)
+        assert all(code == 124 for code, _, _ in job.results.values()), job.results
+        told = "".join(err for _, _, err in job.results.values())
+        assert re.search(rf"rank {rank}(: exit code 0 before| \(pid \d+\) ended too early)", told), (rank, job.results)
+
+
+def a_question_to_the_first_node_is_answered_with_the_ranks_of_all(hosts: Hosts) -> None:
+    job = Job(hosts, "--nproc-per-node=1", "--hang-timeout=600", BIN / "hanging_worker", "pause").start(1).start(2)
+    job.until_all_run(1, 2)
+    time.sleep(2)
+    job.launchers[1].send_signal(signal.SIGQUIT)
+    job.until(1, "hang")
+    asked = job.events(1, "hang")[-1]["stall"]
+    assert sorted(rank["rank"] for rank in asked["ranks"]) == [0, 1], asked
+    assert {stack["rank"] for stack in asked["stacks"] if stack["threads"]} == {0, 1}, asked
+    job.launchers[1].terminate()
+    job.ends()
+
+
+def ranks_that_do_not_end_are_given_their_time_on_all_nodes(hosts: Hosts) -> None:
+    program = "[ $RANK = 1 ] && exec sleep 1000; exit 0"
+    job = Job(hosts, "--nproc-per-node=1", "--exit-timeout=2", "sh", "-c", program).start(1).start(2)
+    same_end(job.ends(), 124, "rank 1")
+
+
+def output_is_gathered_at_the_first_node(hosts: Hosts) -> None:
+    program = "for i in $(seq 3000); do echo line $i of $RANK; done; echo error of $RANK >&2; printf 'no end'"
+    job = Job(hosts, "--nproc-per-node=2", "--gather-output", "--lossless", "sh", "-c", program).start(1).start(2)
+    ends = job.ends()
+    all_well(ends)
+    _, out, err = ends[1]
+    assert ends[2][1] == "", ends[2]
+    for rank in range(4):
+        lines = re.findall(rf"^\[\S+ {rank}\] line (\d+) of {rank}$", out, re.MULTILINE)
+        assert lines == [str(i) for i in range(1, 3001)], (rank, len(lines))
+        assert re.search(rf"^\[\S+ {rank}\] error of {rank}$", err, re.MULTILINE), err
+        assert re.search(rf"^\[\S+ {rank}\] no end$", out, re.MULTILINE), out[-500:]
+
+
+if __name__ == "__main__":
+    with Hosts(2) as rig:
+        run_tests(rig, [a_rank_alone_on_its_node_is_named_when_it_hangs, calls_that_differ_between_nodes_end_the_job_at_once,
+                        of_four_ranks_the_one_that_differs_is_named, a_rank_that_ends_with_0_in_the_middle_is_the_cause,
+                        a_question_to_the_first_node_is_answered_with_the_ranks_of_all,
+                        ranks_that_do_not_end_are_given_their_time_on_all_nodes, output_is_gathered_at_the_first_node])
