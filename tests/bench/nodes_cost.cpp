@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "launcher/nodes/hub.h"
+#include "launcher/supervise/shown_ranks.h"
+#include "wire/progress_board.h"
 
 namespace ddp::bench {
 namespace {
@@ -194,6 +196,44 @@ void compute(int nodes, int fan_out, const Costs& costs, const Sizes& sizes) {
               nodes, fan_out, tree.depth(), begin / 1e3, failure / 1e3, end / 1e3, beats, beats * costs.of(30) / 1e6);
 }
 
+// What a node of 8 ranks shows when something is new in all of them: two groups each, with all calls that boards have.
+void measure_digest() {
+  std::vector<launcher::RankView> ranks(8);
+  for (int rank = 0; rank < 8; ++rank) {
+    launcher::RankView& view = ranks[static_cast<std::size_t>(rank)];
+    view.rank = rank;
+    view.pid = 4711 + rank;
+    view.board.is_written = true;
+    view.board.phase = "training";
+    for (const char* name : {"world", "shard"}) {
+      view.board.groups.push_back({name, rank, 8, 0, 123456, 123456, 123455, 0, 0});
+      view.calls.emplace_back();
+      for (std::uint64_t i = 0; i < wire::kBoardCalls; ++i) {
+        view.calls.back().push_back({123441 + i, 0x9e3779b97f4a7c15 * i, 0, "", "", ""});
+      }
+    }
+  }
+  constexpr int kTimes = 2000;
+  const auto microseconds = [](auto deed) {
+    const auto began = std::chrono::steady_clock::now();
+    for (int i = 0; i < kTimes; ++i) deed();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count() / kTimes;
+  };
+  std::string bytes;
+  const double written = microseconds([&] {
+    const std::string text = launcher::show_ranks(ranks, launcher::ShownCalls::digest);
+    bytes = wire::encode(wire::NodeShows{0, wire::Subject::ranks, text});
+  });
+  std::size_t seen = 0;
+  const double read = microseconds([&] {
+    const auto message = wire::decode_control(bytes);
+    seen += launcher::read_ranks(std::get<wire::NodeShows>(*message).text, "b", std::chrono::nanoseconds(0)).size();
+  });
+  std::printf(R"({"digest_of_ranks": %zu, "bytes": %zu, "write_us": %.0f, "read_us": %.0f})"
+              "\n",
+              seen / kTimes, bytes.size(), written, read);
+}
+
 }  // namespace
 }  // namespace ddp::bench
 
@@ -203,6 +243,7 @@ int main(int count, char** words) {
     return 2;
   }
   const ddp::bench::Costs costs{std::stod(words[1]), std::stod(words[2]), std::stod(words[3])};
+  ddp::bench::measure_digest();
   for (const int nodes : ddp::bench::kSizes) {
     const auto sizes = ddp::bench::HubAlone(nodes).run();
     for (const int fan_out : {nodes, 32, 64}) ddp::bench::compute(nodes, fan_out, costs, sizes);

@@ -73,7 +73,7 @@ def ranks_that_do_not_end_are_given_their_time_on_all_nodes(hosts: Hosts) -> Non
 
 def output_is_gathered_at_the_first_node(hosts: Hosts) -> None:
     program = "for i in $(seq 3000); do echo line $i of $RANK; done; echo error of $RANK >&2; printf 'no end'"
-    job = Job(hosts, "--nproc-per-node=2", "--gather-output", "--lossless", "sh", "-c", program).start(1).start(2)
+    job = Job(hosts, "--nproc-per-node=2", "--gather-output", "--lossless", "--no-collapse", "sh", "-c", program).start(1).start(2)
     ends = job.ends()
     all_well(ends)
     _, out, err = ends[1]

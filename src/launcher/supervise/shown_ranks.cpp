@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -9,10 +10,29 @@
 
 namespace ddp::launcher {
 
+// Shown often, therefore without names.
+void to_json(nlohmann::json& json, const GroupView& group) {
+  json = {group.name,
+          group.rank,
+          group.size,
+          group.place,
+          group.called,
+          group.started,
+          group.finished,
+          group.transfers_called,
+          group.transfers_finished,
+          group.is_left,
+          group.gpu_queued,
+          group.gpu_started,
+          group.gpu_finished};
+}
+void from_json(const nlohmann::json& json, GroupView& group) {
+  group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
+           json.at(7), json.at(8), json.at(9), json.at(10), json.at(11), json.at(12)};
+}
+
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-DDP_FIELDS(GroupView, name, rank, size, place, called, started, finished, transfers_called, transfers_finished, is_left,
-           gpu_queued, gpu_started, gpu_finished)
 DDP_FIELDS(BoardView, is_written, writer, phase, section, section_place, phase_since, steps, more_time_until, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
@@ -28,9 +48,14 @@ std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Ranks of a group are a few calls apart.
+constexpr std::size_t kDigestCalls = 4;
+
 Json digest(const std::vector<CallView>& calls) {
   Json json = Json::array();
-  for (const CallView& call : calls) json.push_back({call.sequence, call.fingerprint});
+  for (std::size_t i = calls.size() - std::min(calls.size(), kDigestCalls); i < calls.size(); ++i) {
+    json.push_back({calls[i].sequence, calls[i].fingerprint});
+  }
   return json;
 }
 
