@@ -20,6 +20,7 @@ DEADLINE = 60
 # Documented, and not to be provoked here; tests/unit/launcher/report/job_json_test.cpp makes them.
 UNSEEN = {
     ("worker_started", "gpu"): "needs a GPU",
+    ("rank_at", "node"): "needs several nodes: nodes_hang_test.py",
     ("worker_ended", "oom"): "needs a memory limit",
     ("cause worker_failed", "oom"): "needs a memory limit",
     ("worker", "oom"): "needs a memory limit",

@@ -60,6 +60,7 @@ def a_question_to_the_first_node_is_answered_with_the_ranks_of_all(hosts: Hosts)
     job.until(1, "hang")
     asked = job.events(1, "hang")[-1]["stall"]
     assert sorted(rank["rank"] for rank in asked["ranks"]) == [0, 1], asked
+    assert [rank for rank in asked["ranks"] if "node" in rank], asked
     assert {stack["rank"] for stack in asked["stacks"] if stack["threads"]} == {0, 1}, asked
     job.launchers[1].terminate()
     job.ends()

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from nodes_test import BIN, Hosts
+from node_rig import BIN, Hosts
 
 LAUNCHER = BIN / "ddplaunch"
 STARTER = 4  # the machine from which jobs are started
@@ -87,7 +87,7 @@ PidFile none
         return self.end(self.start(hosts, *words, **more))
 
     def processes(self, number: int) -> set[int]:
-        name = self.hosts.names[number - 1]
+        name = self.hosts.namespace(number)
         pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
         return {int(pid) for pid in pids} - {server.pid for server in self.servers}
 
