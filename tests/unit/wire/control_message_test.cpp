@@ -50,5 +50,6 @@ TEST_CASE("any bytes arrive as they are in a text") {
   const auto decoded = decode_control(encode(NodeShows{0, Subject::output, bytes_to_text(all)}));
   REQUIRE(decoded);
   CHECK(text_to_bytes(std::get<NodeShows>(*decoded).text) == all);
-  CHECK(text_to_bytes("a\xe2\x82\xac" "b\xc3") == "a?b?");
+  CHECK(text_to_bytes("a\xe2\x82\xac"
+                      "b\xc3") == "a?b?");
 }
