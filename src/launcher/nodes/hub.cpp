@@ -160,7 +160,12 @@ std::string Hub::here() const {
   for (const NodeId id : in_order()) {
     if (names.size() < kNamedNodes) names.push_back(nodes_.at(id).hello.host);
   }
-  return base::join(names, ", ") + (nodes_.size() > names.size() ? ", …" : "");
+  const std::string have = base::join(names, ", ") + (nodes_.size() > names.size() ? ", …" : "");
+  std::vector<int> missing;
+  for (int number = 0; options_.is_static && number < options_.max_nodes; ++number) {
+    if (!numbered_.contains(number)) missing.push_back(number);
+  }
+  return have + (missing.empty() ? "" : "; missing: --node-rank " + base::rank_list(missing));
 }
 
 // By number where they have one, else by arrival; the hub's own node is the first in both.

@@ -58,7 +58,6 @@ Evidence RankExchange::take_evidence() {
 void RankExchange::shown(const Shown& shown) {
   if (shown.what == wire::Subject::ranks) {
     for (RankView& view : read_ranks(shown.text, shown.host, shown.clock_ahead)) {
-      // Ours are seen better from here.
       const bool is_far = view.rank >= 0 && view.rank < place_.world_size;
       if (is_far) far_[view.rank] = std::move(view);
     }

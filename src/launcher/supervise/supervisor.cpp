@@ -75,11 +75,12 @@ class Supervisor {
         bytes_seen_ = bytes;
         hangs_.output_seen();
       }
-      show_ranks();
       const auto counted = std::min<std::chrono::nanoseconds>(elapsed, limits::kHangLongestLook);
       const LookDepth depth = hangs_.depth();
       const bool others_are_new = sees_others() && parts_.exchange->take_news();
       const bool ours_are_new = look_at_own(depth, ranks_);
+      is_to_show_ = is_to_show_ || ours_are_new;
+      show_ranks();
       if (others_are_new || difference_since_) look_for_differences();
       // Most looks see nothing new, and are to cost nothing.
       if (!ours_are_new && !others_are_new) {
@@ -99,7 +100,8 @@ class Supervisor {
 
   // Of another node: the hub is shown what is new here.
   void show_ranks() {
-    if (parts_.exchange == nullptr || !parts_.exchange->may_show(Clock::now())) return;
+    if (!is_to_show_ || parts_.exchange == nullptr || !parts_.exchange->may_show(Clock::now())) return;
+    is_to_show_ = false;
     parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
   }
   void show(wire::Subject what) {
@@ -316,6 +318,7 @@ class Supervisor {
   std::vector<std::function<void(const Evidence& evidence)>> wanting_;
   std::unique_ptr<net::Watch> others_late_;  // nothing: they are not waited for
   Evidence taken_;                           // of the stall that there is
+  bool is_to_show_ = true;
   std::optional<Clock::time_point> difference_since_;
   bool asked_of_difference_ = false;
   bool told_difference_ = false;

@@ -222,3 +222,16 @@ TEST_CASE("a signal on any node ends the job on all of them") {
   waiting.comes(7, node("b"));
   CHECK(waiting.to<wire::HubRefuses>(7) == std::vector{wire::HubRefuses{"the job is over"}});
 }
+
+TEST_CASE("of nodes with numbers it is told which are missing") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 4;
+  options.is_static = true;
+  Job job(options, 0);
+  job.comes(7, node("c", 2)).passes(61s, {7});
+  REQUIRE_FALSE(job.told().empty());
+  CHECK(job.told()[0] == "waiting for 2 of 4 nodes (have: a, c; missing: --node-rank 1, 3; 3.0 s of 1 min)");
+  REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text ==
+        "only 2 nodes of 4 came within 1 min (a, c; missing: --node-rank 1, 3)");
+}
