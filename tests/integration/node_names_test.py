@@ -30,15 +30,22 @@ def trains(hosts: Hosts, *meet: str) -> None:
 
 
 def a_name_may_be_known_late(hosts: Hosts) -> None:
-    hosts.name_hosts(2, known=False)
-    job = Job(hosts, "--nproc-per-node=1", "--tag=", "--no-collapse", "sh", "-c", SHOW,
-              meet=["--nnodes=2", f"--rdzv-endpoint=host1:{PORT}"]).start(1).start(2)
-    time.sleep(2)
-    assert all(launcher.poll() is None for launcher in job.launchers.values()), job.ends()
-    hosts.name_hosts(2)
-    ends = job.ends(20)
-    all_well(ends)
-    assert [out.strip() for _, out, _ in ends.values()] == at("10.77.0.1"), ends
+    """On a host that looks for it, and on the one that it belongs to, with numbers that are given and without."""
+    numbers = {True: ["--node-rank=0", "--node-rank=1"], False: ["--nproc-per-node=1"] * 2}
+    for unknown_to, is_static in ([2], False), ([1, 2], False), ([1, 2], True):
+        for number in unknown_to:
+            hosts.name_hosts(number, known=False)
+        meet = ["--nnodes=2", "--master-addr=host1", f"--master-port={PORT}"] if is_static else \
+               ["--nnodes=2", f"--rdzv-endpoint=host1:{PORT}"]
+        job = Job(hosts, "--nproc-per-node=1", "--tag=", "--no-collapse", "sh", "-c", SHOW, meet=meet)
+        job.start(1, numbers[is_static][0]).start(2, numbers[is_static][1])
+        time.sleep(2)
+        assert all(launcher.poll() is None for launcher in job.launchers.values()), job.ends()
+        for number in unknown_to:
+            hosts.name_hosts(number)
+        ends = job.ends(20)
+        all_well(ends)
+        assert [out.strip() for _, out, _ in ends.values()] == at("10.77.0.1"), (unknown_to, is_static, ends)
 
 
 def an_address_of_ipv6_is_one_like_others(hosts: Hosts) -> None:
