@@ -96,6 +96,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
       begin_ending(now, actions);
     } else if (!settle_at_) {
       settle_at_ = now + (may_be_asked ? kSignalSettle : limits::kSettleTime);
+      expects_signal_ = may_be_asked;
     }
   }
   finish_if_done(now, actions);
@@ -175,7 +176,10 @@ void JobState::signal_workers(int signal, SignalTarget target, std::vector<Actio
 
 void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
   if (paused_at_) return;
-  if (settle_at_ && now >= *settle_at_) begin_ending(now, actions);
+  if (settle_at_ && now >= *settle_at_) {
+    begin_ending(now, actions);
+    finish_if_done(now, actions);
+  }
   if (left_alone_at_ && now >= *left_alone_at_) {
     exit_timed_out_ = true;
     begin_ending(now, actions);
@@ -233,6 +237,7 @@ void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
 void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
   const bool any_alive = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
   const bool all_ended = ends_.size() == workers_.size();
+  if (all_ended && phase_ == Phase::running && expects_signal_ && settle_at_) return;
   // While ending, workers that were never started are not waited for.
   if (all_ended || (phase_ != Phase::running && !any_alive)) finish(now, actions);
 }
@@ -358,12 +363,14 @@ JobOutcome JobState::outcome() const {
     outcome.exit_code = cause->status.success() ? base::kExitHung : cause->status.shell_code();
     outcome.verdict = verdict_on(*cause);
   }
+  const int asked_by = signal_.value_or(elsewhere_ ? elsewhere_->signal : 0);
   for (const WorkerEnd& end : ends_) {
     if (&end == cause && outcome.culprit) continue;
+    const bool was_asked_too = asked_by != 0 && end.status.was_killed_by(asked_by);
     // A worker that answers our signal with a code of its own has obeyed; one that crashes has not.
-    if (failed_by_itself(end) && (!end.after_signal || end.status.was_killed())) {
+    if (failed_by_itself(end) && !was_asked_too && (!end.after_signal || end.status.was_killed())) {
       outcome.also_failed.push_back(end);
-    } else if (end.after_signal) {
+    } else if (end.after_signal || was_asked_too) {
       outcome.ended_ranks.push_back(end.rank);
     } else if (cause != nullptr || exit_timed_out_ || hang_ || elsewhere_) {
       outcome.left_early.push_back(end.rank);

@@ -151,6 +151,7 @@ class JobState {
   TimePoint cause_time_;
   TimePoint end_time_;
   std::optional<TimePoint> settle_at_;      // end of the wait for the one that a victim lost
+  bool expects_signal_ = false;             // until then: the launcher may have been sent what ended a worker
   std::optional<TimePoint> tell_at_;        // say what is waited for
   std::optional<TimePoint> escalate_at_;    // end of the grace, then of the wait after SIGKILL
   std::optional<TimePoint> left_alone_at_;  // end of the exit timeout

@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "launcher/supervise/job_state.h"
+#include "support/job_fixture.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
@@ -135,4 +136,25 @@ TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
   CHECK(state.outcome().exit_code == 1);
   CHECK(state.outcome().culprit->rank == 0);
   CHECK(state.outcome().ended_ranks == Ranks{1, 2});
+}
+
+TEST_CASE("workers that are ended by a signal that the launcher gets as well have not failed") {
+  for (const int workers_first : {1, 2}) {
+    JobFixture job(2);
+    job.start();
+    for (int i = 0; i < workers_first; ++i) job.killed(i, SIGTERM);
+    CHECK_FALSE(job.state().finished());
+    job.passes(50ms).launcher_gets(SIGTERM);
+    if (workers_first == 1) job.killed(1, SIGTERM);
+    const JobOutcome outcome = job.outcome();
+    CHECK(outcome.signal == SIGTERM);
+    CHECK_FALSE(outcome.culprit);
+    CHECK(outcome.also_failed.empty());
+    CHECK(outcome.ended_ranks == Ranks{0, 1});
+  }
+  // Nobody else was meant.
+  JobFixture job(2);
+  job.start().killed(0, SIGTERM).killed(1, SIGTERM).passes(200ms);
+  CHECK(job.outcome().culprit->rank == 0);
+  CHECK(job.outcome().exit_code == 143);
 }
