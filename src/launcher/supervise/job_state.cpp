@@ -64,9 +64,6 @@ void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Actio
 
 namespace {
 
-// For a signal that somebody sent to workers and launcher alike.
-constexpr auto kSignalSettle = std::chrono::milliseconds(100);
-
 // It lost a rank that may say why; or ranks differ, and those that have not failed yet may show who is wrong, or are.
 bool others_know_more(const WorkerEnd& end) {
   if (end.error && end.error->is_victim) return true;
@@ -95,7 +92,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
     if (!others_know_more(ends_.back()) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!settle_at_) {
-      settle_at_ = now + (may_be_asked ? kSignalSettle : limits::kSettleTime);
+      settle_at_ = now + limits::kSettleTime;
       expects_signal_ = may_be_asked;
     }
   }

@@ -154,7 +154,7 @@ TEST_CASE("workers that are ended by a signal that the launcher gets as well hav
   }
   // Nobody else was meant.
   JobFixture job(2);
-  job.start().killed(0, SIGTERM).killed(1, SIGTERM).passes(200ms);
+  job.start().killed(0, SIGTERM).killed(1, SIGTERM).passes(600ms);
   CHECK(job.outcome().culprit->rank == 0);
   CHECK(job.outcome().exit_code == 143);
 }
