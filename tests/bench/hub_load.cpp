@@ -181,7 +181,9 @@ class Load {
 
   void say(std::size_t number, const wire::ControlMessage& message) {
     const std::string bytes = wire::encode(message);
-    if (!nodes_[number].visit->say(bytes, Clock::now() + 10s)) throw std::runtime_error("the hub has hung up");
+    const std::string request = store::StoreVisit::control_request(bytes);
+    if (!net::send_all(nodes_[number].visit->fd(), request, Clock::now() + 10s))
+      throw std::runtime_error("the hub has hung up");
     ++messages_;
     sent_bytes_ += 1 + sizeof(std::uint64_t) + bytes.size();
   }
