@@ -147,7 +147,8 @@ class NodeJob {
 
   // Ranks that found that they call different things have ended before anybody saw all of them: their boards remain.
   void judge_differences() {
-    if (!nodes_->is_hub()) return;
+    const HangPlan& hang = parts_.plan.hang;
+    if (!nodes_->is_hub() || hang.timeout.count() == 0 || hang.action != HangAction::kill) return;
     std::vector<RankView> ranks(static_cast<std::size_t>(parts_.plan.workers));
     for (int i = 0; i < parts_.plan.workers; ++i) {
       parts_.processes.look(i, LookDepth::calls, ranks[static_cast<std::size_t>(i)]);
