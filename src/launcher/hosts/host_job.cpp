@@ -130,7 +130,7 @@ class HostJob {
     children_[action.host]->write_line(encode(StarterWord{false, action.signal}));
   }
   void carry_out(const EndSsh& action) { children_[action.host]->end(); }
-  void carry_out(const TellUser& action) { action.is_error ? log_.error(action.line) : log_.info(action.line); }
+  void carry_out(const TellOfHost& action) { action.is_error ? log_.error(action.line) : log_.info(action.line); }
 
   void arm() {
     alarm_.reset();

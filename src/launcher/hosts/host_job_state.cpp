@@ -55,13 +55,13 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
   const std::string& name = options_.hosts[event.host].host;
   if (!running_) {
     // The first one tells; the others are cut off with it.
-    if (asks_ == 0 && !exit_code_) actions.emplace_back(TellUser{why_it_did_not_begin(event.host, event.status)});
+    if (asks_ == 0 && !exit_code_) actions.emplace_back(TellOfHost{why_it_did_not_begin(event.host, event.status)});
     failed(host.exit_code.value_or(base::kExitOwnFault));
     return cut_all(actions);
   }
   if (!host.exit_code) {
-    actions.emplace_back(TellUser{"the connection to " + name + " is lost (ssh: " + event.status.describe() +
-                                  "); its launcher ends its workers by itself"});
+    actions.emplace_back(TellOfHost{"the connection to " + name + " is lost (ssh: " + event.status.describe() +
+                                    "); its launcher ends its workers by itself"});
   }
   if (host.exit_code == 0) return;
   // What the job's launchers say counts more than that one of them cannot be heard.
@@ -88,13 +88,13 @@ void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<H
 void HostJobState::handle(const TimeIsUp&, TimePoint now, std::vector<HostAction>& actions) {
   if (note_ && now >= *note_) {
     note_.reset();
-    actions.emplace_back(TellUser{"waiting for " + names_of_unready() + " to answer", false});
+    actions.emplace_back(TellOfHost{"waiting for " + names_of_unready() + " to answer", false});
   }
   if (!deadline_ || now < *deadline_) return;
   deadline_.reset();
   if (!running_) {
-    actions.emplace_back(TellUser{names_of_unready() + " did not answer within " +
-                                  base::human_duration(options_.ready_within) + ". Nothing was started"});
+    actions.emplace_back(TellOfHost{names_of_unready() + " did not answer within " +
+                                    base::human_duration(options_.ready_within) + ". Nothing was started"});
     failed(base::kExitOwnFault);
     cut_all(actions);
   } else if (asks_ == 0) {

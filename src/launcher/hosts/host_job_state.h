@@ -41,12 +41,12 @@ struct PassSignal {
 struct EndSsh {
   std::size_t host;
 };
-struct TellUser {
+struct TellOfHost {
   std::string line;
   bool is_error = true;
 };
 
-using HostAction = std::variant<LetBegin, PassSignal, EndSsh, TellUser>;
+using HostAction = std::variant<LetBegin, PassSignal, EndSsh, TellOfHost>;
 
 struct HostJobOptions {
   struct Place {

@@ -56,7 +56,9 @@ class Job {
       return std::to_string(action.signal) + ">" + std::to_string(action.host);
     }
     std::string operator()(const EndSsh& action) const { return "cut " + std::to_string(action.host); }
-    std::string operator()(const TellUser& action) const { return (action.is_error ? "say " : "info ") + action.line; }
+    std::string operator()(const TellOfHost& action) const {
+      return (action.is_error ? "say " : "info ") + action.line;
+    }
   };
 
   HostJobState::TimePoint now_{};
