@@ -106,13 +106,11 @@ inline constexpr auto kStackAnswerTime = 500ms;
 inline constexpr auto kStackPoll = 5ms;
 inline constexpr int kStackTools = 16;
 // Jobs on several nodes: how often launchers say that they live, and after how long without it one is lost; when, and
-// then how often, those that wait are told who is missing; how long the hub stays for others to hear that the job is
-// over.
+// then how often, those that wait are told who is missing.
 inline constexpr auto kNodeBeat = 1s;
 inline constexpr auto kDefaultNodeTimeout = 10s;
 inline constexpr auto kNodeFirstWord = 3s;
 inline constexpr auto kNodeNextWord = 30s;
-inline constexpr auto kNodeGoodbye = 3s;
 inline constexpr auto kDefaultJoinTimeout = 10min;
 inline constexpr auto kDefaultLastCall = 30s;
 inline constexpr std::size_t kPrintedAtOnce = std::size_t{32} << 10;   // of gathered output, in a message …

@@ -35,6 +35,7 @@ bool ServedClient::flush() {
     if (sent < 0) return errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM;
     sent_ += static_cast<std::size_t>(sent);
   }
+  if (is_closing_) ::shutdown(socket_.get(), SHUT_WR);
   sent_ = 0;
   output_.clear();
   if (output_.capacity() > limits::kStoreIdleBytes) output_ = std::string();

@@ -26,6 +26,10 @@ class ServedClient {
 
   // Keeps `bytes` for flush().
   void send(std::string_view bytes);
+  // Nothing more is said or heard. The client reads what there is until then, and leaves: to close at once would reset
+  // the connection when it says one thing more, and take back what is under way.
+  void say_no_more() { is_closing_ = true; }
+  bool is_closing() const { return is_closing_; }
   // Gives the kernel what it takes. False: the client has left.
   bool flush();
 
@@ -46,7 +50,6 @@ class ServedClient {
   std::uint32_t interest = 0;
   bool looked_for_rank = false;
   bool is_launcher = false;  // it has said CONTROL
-  bool is_to_close = false;  // when its replies have left
 
  private:
   const ConnectionId id_;
@@ -56,6 +59,7 @@ class ServedClient {
   wire::StoreRequestParser parser_;
   std::string output_;
   std::size_t sent_ = 0;
+  bool is_closing_ = false;
 };
 
 }  // namespace ddp::store

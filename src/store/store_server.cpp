@@ -82,7 +82,7 @@ class Server : public StoreServer {
   }
 
   void close_control(ConnectionId to) override {
-    if (ServedClient* session = find(to)) session->is_to_close = true;
+    if (ServedClient* session = find(to)) session->say_no_more();
     dirty_.push_back(to);
     send_replies();
   }
@@ -251,8 +251,9 @@ class Server : public StoreServer {
 
   void hear_launcher(ConnectionId from, const std::string& message) {
     if (!options_.on_control) return expel(from, "it is a launcher, and this is no store of a job on several nodes");
-    find(from)->is_launcher = true;
-    options_.on_control(from, find(from)->peer(), message);
+    ServedClient& session = *find(from);
+    session.is_launcher = true;
+    if (!session.is_closing()) options_.on_control(from, session.peer(), message);
   }
 
   // A stranger may be one no longer, because a launcher of its node has proved the token. Expels the others.
@@ -289,7 +290,7 @@ class Server : public StoreServer {
 
   void deliver(ConnectionId to, std::string_view bytes) {
     ServedClient* session = find(to);
-    if (session == nullptr) return;
+    if (session == nullptr || session->is_closing()) return;
     if (session->unsent() + bytes.size() > options_.limits.unsent_bytes) {
       return expel(to,
                    "it does not read its replies (unsent-bytes " + std::to_string(options_.limits.unsent_bytes) + ")");
@@ -303,8 +304,7 @@ class Server : public StoreServer {
     // A client may leave in the middle of this, which wakes nobody and adds no reply.
     for (const ConnectionId id : std::exchange(dirty_, {})) {
       ServedClient* session = find(id);
-      if (session == nullptr) continue;
-      if (!session->flush() || (session->is_to_close && session->unsent() == 0)) {
+      if (session == nullptr || !session->flush()) {
         drop(id);
         continue;
       }

@@ -71,7 +71,7 @@ class StoreServer {
 
   // To a launcher that has said something and has not gone. It hears it as soon as it can be sent.
   virtual void send_control(ConnectionId to, std::string_view message) = 0;
-  // Closes its connection when all that was sent has left.
+  // Says and hears nothing more; when the launcher has read what was sent, and closes the connection, it is lost.
   virtual void close_control(ConnectionId to) = 0;
 
   // Forgets all keys and closes all connections but those of launchers: another attempt begins.

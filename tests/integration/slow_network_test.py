@@ -92,6 +92,23 @@ def a_link_that_comes_and_goes_is_no_loss(hosts: Hosts) -> None:
         nobody_is_lost(hosts, 15, "--node-timeout=5")
 
 
+def an_end_is_heard_when_the_link_is_back(hosts: Hosts) -> None:
+    """The news of it is lost, and sent again, while the other node goes on saying that it lives."""
+    for outcome in ("exit 0", "exit 7"):
+        with SlowLink(hosts) as link, tempfile.TemporaryDirectory() as folder:
+            # The first node's worker ends last.
+            program = f"[ $RANK = 1 ] && exit 0; until [ -e {folder}/end ]; do sleep 0.02; done; {outcome}"
+            job = Job(hosts, "--nproc-per-node=1", "sh", "-c", program).start(1).start(2).until_all_run()
+            until(lambda: job.events(2, "worker_ended"), "the second node's worker ends", 5)
+            time.sleep(0.5)  # and the first node knows
+            link.change(cut="both")
+            pathlib.Path(folder, "end").touch()
+            time.sleep(3)
+            link.change(cut="")
+            ends = job.ends(8)
+            same_end(ends, 7, "exit code 7") if outcome == "exit 7" else all_well(ends)
+
+
 def a_link_that_passes_one_way_only_ends_both(hosts: Hosts) -> None:
     # The first node hears of the other one, for as long as that one sends without an answer.
     with SlowLink(hosts) as link:
@@ -121,4 +138,5 @@ if __name__ == "__main__":
         run_tests(rig, [a_slow_link_does_not_keep_a_job_from_running, a_failure_is_told_over_a_slow_link,
                         of_a_training_the_rank_that_was_killed_is_told, a_slow_link_is_no_loss,
                         lost_and_reordered_frames_are_sent_again,
-                        a_link_that_comes_and_goes_is_no_loss, a_link_that_passes_one_way_only_ends_both])
+                        a_link_that_comes_and_goes_is_no_loss, an_end_is_heard_when_the_link_is_back,
+                        a_link_that_passes_one_way_only_ends_both])

@@ -126,8 +126,6 @@ void NodesWorld::carry_out(const Event& event) {
       return worker_ends(event);
     case Kind::comes:
       return comes(event);
-    case Kind::hub_drops:
-      return hub_loses(id);
     case Kind::befalls:
       return befalls();
     case Kind::is_asked_to_end:

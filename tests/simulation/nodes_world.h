@@ -41,7 +41,6 @@ class NodesWorld {
     to_node,
     worker_ends,
     comes,
-    hub_drops,
     befalls,
     is_asked_to_end,
     heals,
@@ -81,6 +80,7 @@ class NodesWorld {
     Pipe to_hub, from_hub;
     bool is_connected = false;      // its own end is open
     bool is_hub_connected = false;  // the hub's end
+    bool is_closed_by_hub = false;  // it says and hears nothing more there
     bool has_said_hello = false, has_heard = false;
     bool is_cut = false, is_frozen = false, is_dead = false;
     bool is_done = false;  // nothing more is to be expected of it

@@ -35,7 +35,7 @@ void NodesWorld::deliver(std::size_t id, Kind kind) {
   if (is_for_hub && machine.is_hub_connected) {
     if (!message) {
       hub_loses(id);
-    } else {
+    } else if (!machine.is_closed_by_hub) {
       const bool is_hello = std::holds_alternative<wire::NodeHello>(*message);
       if (const auto* failed = std::get_if<wire::NodeFailed>(&*message)) rules_.hub_hears_failure(id, *failed);
       auto actions = hub_->heard(machine.connection, "10.0.0.1", *message, now_);
@@ -55,6 +55,7 @@ void NodesWorld::deliver(std::size_t id, Kind kind) {
       agent_acts(id, machine.agent.heard(*message, now_));
     } else if (machine.has_heard) {
       machine.is_connected = false;
+      push(id, machine.to_hub, std::nullopt);
       agent_acts(id, machine.agent.hub_lost("it has closed the connection"));
     } else {
       // As the launcher does: it was too early. With another connection it is another machine.
@@ -68,14 +69,14 @@ void NodesWorld::deliver(std::size_t id, Kind kind) {
   move(id, pipe);
 }
 
-// What is sent arrives first. The hub hears of it at once, or when the machine has read.
+// What is sent arrives first; when the machine has read it, it closes its end.
 void NodesWorld::hub_closes(NodeId connection) {
   const std::size_t id = machine_of_[connection];
   Machine& machine = *machines_[id];
   if (machine.connection != connection || !machine.is_hub_connected) return;
+  if (std::exchange(machine.is_closed_by_hub, true)) return;
+  rules_.hub_gives_up(id);
   push(id, machine.from_hub, std::nullopt);
-  if (!one_in(8)) return hub_loses(id);
-  at(milliseconds_below(5'000), {.kind = Kind::hub_drops, .machine = static_cast<std::uint32_t>(id)});
 }
 
 void NodesWorld::hub_loses(std::size_t id) {
@@ -106,14 +107,19 @@ void NodesWorld::carry_out(const HubAction& action) {
     const std::size_t id = machine_of_[send->to];
     Machine& machine = *machines_[id];
     if (id == 0) return agent_acts(0, machine.agent.heard(send->message, now_));
-    if (machine.connection == send->to && machine.is_hub_connected) push(id, machine.from_hub, send->message);
+    const bool is_open = machine.is_hub_connected && !machine.is_closed_by_hub;
+    if (machine.connection == send->to && is_open) push(id, machine.from_hub, send->message);
   }
   if (const auto* close = std::get_if<CloseNode>(&action)) hub_closes(close->who);
   if (std::holds_alternative<EmptyStore>(action)) store_is_emptied();
   if (std::holds_alternative<HubIsThrough>(action) && !is_hub_gone_) {
     is_hub_gone_ = true;
     for (std::size_t id = 1; id < machines_.size(); ++id) {
-      if (machines_[id]->is_hub_connected) push(id, machines_[id]->from_hub, std::nullopt);
+      Machine& machine = *machines_[id];
+      if (!machine.is_hub_connected) continue;
+      // What it says resets the connection, and takes back what is under way.
+      if (one_in(2)) machine.from_hub.parcels.clear();
+      push(id, machine.from_hub, std::nullopt);
     }
   }
 }

@@ -27,6 +27,7 @@ Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
 void Hub::take_in(NodeId id, const std::string& address, const NodeHello& hello, TimePoint now) {
   const auto ahead = clock_ahead(hello.monotonic, now.time_since_epoch());
   nodes_[id] = {hello, address, next_order_++, ahead, now, flapping_.may_return(hello.host), false, false, 0};
+  if (nodes_.at(id).may_begin > now) kept_out_.insert(id);
   if (hello.node_rank != wire::kAnyNodeRank) numbered_[hello.node_rank] = id;
 }
 
@@ -123,12 +124,9 @@ void Hub::gather(TimePoint now) {
 
 int Hub::count_those_that_may(TimePoint now) {
   look_again_at_ = TimePoint::max();
-  int count = 0;
-  for (const auto& [id, node] : nodes_) {
-    count += node.may_begin <= now ? 1 : 0;
-    if (node.may_begin > now) look_again_at_ = std::min(look_again_at_, node.may_begin);
-  }
-  return count;
+  std::erase_if(kept_out_, [&](NodeId id) { return nodes_.at(id).may_begin <= now; });
+  for (const NodeId id : kept_out_) look_again_at_ = std::min(look_again_at_, nodes_.at(id).may_begin);
+  return static_cast<int>(nodes_.size() - kept_out_.size());
 }
 
 void Hub::gather_more(TimePoint now) {
@@ -271,7 +269,7 @@ void Hub::go_on_if_all_have_ended(TimePoint now) {
 
 void Hub::finish(Cause cause, TimePoint now) {
   phase_ = Phase::over;
-  go_on_at_ = now + limits::kNodeGoodbye;
+  go_on_at_ = now + options_.node_timeout;
   for (const auto& [id, node] : nodes_) {
     send(id, wire::HubIsDone{cause});
     if (id != kOwnNode) actions_.emplace_back(CloseNode{id});
@@ -307,6 +305,7 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
   if (found == nodes_.end()) return;
   const Node node = std::move(found->second);
   nodes_.erase(found);
+  kept_out_.erase(who);
   numbered_.erase(node.hello.node_rank);
   if (phase_ == Phase::over) {
     if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
@@ -378,7 +377,7 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
 Hub::TimePoint Hub::alarm() const {
   TimePoint next = next_beat_;
   if (settle_at_) next = std::min(next, *settle_at_);
-  if (left_alone_at_) next = std::min(next, *left_alone_at_);
+  if (left_alone_at_ && phase_ == Phase::running) next = std::min(next, *left_alone_at_);
   if (phase_ == Phase::gathering) {
     next = std::min({next, next_word_, look_again_at_,
                      is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});

@@ -36,7 +36,7 @@ struct SendToNode {
   NodeId to;
   wire::ControlMessage message;
 };
-// When all that was sent has left.
+// When it has read all that was sent. Nothing more is heard of it but that it is lost.
 struct CloseNode {
   NodeId who;
 };
@@ -139,7 +139,8 @@ class Hub {
   TimePoint go_on_at_;  // when pausing, or over: not later
   std::set<std::string> warned_of_;
   FlappingHosts flapping_;
-  TimePoint look_again_at_ = TimePoint::max();  // somebody may take part then
+  std::set<NodeId> kept_out_;                   // their hosts flap
+  TimePoint look_again_at_ = TimePoint::max();  // one of them may take part then
 };
 
 }  // namespace ddp::launcher

@@ -88,9 +88,10 @@ class NodeJob {
     if (parts_.plan.gather_output && !nodes_->is_hub()) {
       parts_.output.go_round(
           [this](int which, std::string_view bytes) {
+            if (!nodes_) return std::optional<std::size_t>();
             return nodes_->print(which == kStdout ? wire::Subject::output : wire::Subject::errors, bytes);
           },
-          [this] { return nodes_->print_descriptor(); });
+          [this] { return nodes_ ? nodes_->print_descriptor() : -1; });
     }
     while (wait()) {
       const NodeAssignment place = *std::exchange(start_, std::nullopt);
@@ -173,7 +174,13 @@ class NodeJob {
 
   // The same cause and exit code as on all other nodes.
   JobOutcome over() {
+    // Who asks now does not want to wait for the others to hear of the end.
+    parts_.inbox = [this](const Event& event) {
+      if (attempts_.is_request(event)) parts_.loop.stop();
+    };
     if (!in_haste_ && !nodes_->is_through()) parts_.loop.run();
+    parts_.inbox = nullptr;
+    nodes_.reset();  // what is left to print may take its time, and nobody else has to wait for that
     gathered_.finish();
     parts_.output.drain();
     JobOutcome outcome = last_ ? std::move(*last_) : JobOutcome{};
@@ -194,7 +201,7 @@ class NodeJob {
   RankExchange exchange_;
   GatheredLines gathered_{[this](int which, std::string_view line) { parts_.output.show_gathered(which, line); }};
   Attempts attempts_;
-  std::unique_ptr<Nodes> nodes_;  // null: it could not be opened again
+  std::unique_ptr<Nodes> nodes_;  // null: it is left, or could not be opened again
   std::unique_ptr<net::Watch> again_;
   bool in_haste_ = false;
   std::optional<NodeAssignment> start_;
