@@ -93,7 +93,7 @@ def a_link_that_comes_and_goes_is_no_loss(hosts: Hosts) -> None:
 
 
 def an_end_is_heard_when_the_link_is_back(hosts: Hosts) -> None:
-    """The news of it is lost, and sent again, while the other node goes on saying that it lives."""
+    """The news of it is lost, and sent again; what the other node says meanwhile arrives."""
     for outcome in ("exit 0", "exit 7"):
         with SlowLink(hosts) as link, tempfile.TemporaryDirectory() as folder:
             # The first node's worker ends last.
@@ -101,7 +101,7 @@ def an_end_is_heard_when_the_link_is_back(hosts: Hosts) -> None:
             job = Job(hosts, "--nproc-per-node=1", "sh", "-c", program).start(1).start(2).until_all_run()
             until(lambda: job.events(2, "worker_ended"), "the second node's worker ends", 5)
             time.sleep(0.5)  # and the first node knows
-            link.change(cut="both")
+            link.change(cut="ab")
             pathlib.Path(folder, "end").touch()
             time.sleep(3)
             link.change(cut="")
