@@ -58,15 +58,17 @@ class LinkToEcho {
     REQUIRE(condition());
   }
 
-  std::optional<ControlLink> link;
   std::vector<std::string> heard;
   std::string lost;
   int times_sent = 0;
 
  private:
-  net::EventLoop loop_;
+  net::EventLoop loop_;  // is there for longer than who watches
   std::unique_ptr<store::StoreServer> server_;
   std::unique_ptr<net::Watch> watch_;
+
+ public:
+  std::optional<ControlLink> link;
 };
 
 }  // namespace
