@@ -55,6 +55,7 @@ THIRD_PARTIES = {
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
     "launcher/nodes/nodes.cpp": "integration/nodes_test.py",
+    "launcher/nodes/hub_gathering.cpp": "unit/launcher/nodes/hub_test.cpp",
     "launcher/nodes/hub_words.cpp": "unit/launcher/nodes/hub_test.cpp",
     "launcher/nodes/node_comparison.cpp": "unit/launcher/nodes/hub_test.cpp",
     "launcher/nodes/hub_node.cpp": "integration/nodes_test.py",

@@ -99,8 +99,9 @@ inline constexpr auto kHangFirstWord = 5s;
 // Stacks of all ranks: all of it; how long tools, and NCCL and PyTorch, may take, and how long a signal's handler; how
 // often the answers are looked at; tools at a time.
 inline constexpr auto kStackTime = 5s;
-inline constexpr auto kShownEvidenceTime = 6s;                       // until that of other nodes is there …
-inline constexpr std::size_t kShownEvidence = std::size_t{4} << 20;  // … and how much one sends
+inline constexpr auto kShownEvidenceTime = 6s;                           // until that of other nodes is there …
+inline constexpr std::size_t kShownEvidence = std::size_t{4} << 20;      // … how much one sends at most …
+inline constexpr std::size_t kAllShownEvidence = std::size_t{64} << 20;  // … and all of them: the hub keeps it
 inline constexpr auto kStackToolTime = 4s;
 inline constexpr auto kStackAnswerTime = 500ms;
 inline constexpr auto kStackPoll = 5ms;
@@ -113,7 +114,8 @@ inline constexpr auto kNodeFirstWord = 3s;
 inline constexpr auto kNodeNextWord = 30s;
 inline constexpr auto kDefaultJoinTimeout = 10min;
 inline constexpr auto kDefaultLastCall = 30s;
-inline constexpr std::size_t kPrintedAtOnce = std::size_t{32} << 10;   // of gathered output, in a message …
+inline constexpr std::size_t kPrintedAtOnce = std::size_t{32} << 10;    // of gathered output, in a message …
+inline constexpr std::size_t kGatheredUnshown = std::size_t{64} << 20;  // … of all nodes, while the console is full …
 inline constexpr std::size_t kPrintedUnsent = std::size_t{256} << 10;  // … and what may wait to be sent
 // A host that is lost again and again: how long it is kept out at first, at most, and after how long it is forgotten.
 inline constexpr auto kFlapDelay = 30s;

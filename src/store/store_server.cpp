@@ -221,7 +221,8 @@ class Server : public StoreServer {
       }
       auto next = session->parser().next();
       if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
-      if (const auto* violation = std::get_if<wire::StoreViolation>(&next)) return expel(id, violation->reason);
+      if (const auto* violation = std::get_if<wire::StoreViolation>(&next))
+        return expel(id, strangers_.contains(id) ? "it has not proved to know the token" : violation->reason);
       carry_out(id, std::get<wire::StoreRequest>(next));
       session = find(id);
     }
@@ -251,9 +252,8 @@ class Server : public StoreServer {
 
   void hear_launcher(ConnectionId from, const std::string& message) {
     if (!options_.on_control) return expel(from, "it is a launcher, and this is no store of a job on several nodes");
-    ServedClient& session = *find(from);
-    session.is_launcher = true;
-    if (!session.is_closing()) options_.on_control(from, session.peer(), message);
+    find(from)->is_launcher = true;
+    if (!find(from)->is_closing()) options_.on_control(from, find(from)->peer(), message);
   }
 
   // A stranger may be one no longer, because a launcher of its node has proved the token. Expels the others.

@@ -68,7 +68,8 @@ VisitFailure foreign(const std::string& where, const std::string& what) {
 // Who closes the connection upon the greeting: PyTorch 1.13's server, or a store of ours that does not let us in.
 VisitFailure who_hangs_up(const std::string& host, std::uint16_t port, const std::string& where, Deadline until) {
   const auto fd = net::connect_tcp(host, port, until);
-  if (fd && net::send_all(fd.value().get(), encode(request(StoreOp::key_count), StoreDialect::legacy), until)) {
+  if (!fd) return {Kind::unreachable, where + " has closed the connection, and is gone: " + fd.error().message};
+  if (net::send_all(fd.value().get(), encode(request(StoreOp::key_count), StoreDialect::legacy), until)) {
     const auto count = receive<std::int64_t>(fd.value().get(), until);
     if (count && count.value() >= 0) return foreign(where, "PyTorch's store, of a version before 2.2");
   }

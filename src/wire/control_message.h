@@ -93,6 +93,7 @@ struct HubRefuses {
 // What the node is waiting for.
 struct HubWaits {
   std::string text;
+  bool is_spare = false;  // the job runs without it
 
   friend bool operator==(const HubWaits&, const HubWaits&) = default;
 };

@@ -86,9 +86,20 @@ def output_is_gathered_at_the_first_node(hosts: Hosts) -> None:
         assert re.search(rf"^\[\S+ {rank}\] no end$", out, re.MULTILINE), out[-500:]
 
 
+def who_prints_all_the_time_does_not_keep_the_hub_from_its_clock(hosts: Hosts) -> None:
+    program = "[ $RANK = 1 ] && exec timeout 6 yes; sleep 6"
+    job = Job(hosts, "--nproc-per-node=1", "--gather-output", "--node-timeout=3", "--no-collapse", "sh", "-c", program)
+    job.start(1).start(2)
+    ends = job.ends(30)
+    assert {code for code, _, _ in ends.values()} == {124}, {number: (code, err) for number, (code, _, err) in ends.items()}
+    assert re.search(r"rank 1 .*exit code 124", ends[2][2]), ends[2][2]
+    assert "lost" not in ends[2][2], ends[2][2]
+
+
 if __name__ == "__main__":
     with Hosts(2) as rig:
         run_tests(rig, [a_rank_alone_on_its_node_is_named_when_it_hangs, calls_that_differ_between_nodes_end_the_job_at_once,
                         of_four_ranks_the_one_that_differs_is_named, a_rank_that_ends_with_0_in_the_middle_is_the_cause,
                         a_question_to_the_first_node_is_answered_with_the_ranks_of_all,
-                        ranks_that_do_not_end_are_given_their_time_on_all_nodes, output_is_gathered_at_the_first_node])
+                        ranks_that_do_not_end_are_given_their_time_on_all_nodes, output_is_gathered_at_the_first_node,
+                        who_prints_all_the_time_does_not_keep_the_hub_from_its_clock])

@@ -334,11 +334,6 @@ Mistake check_together(Options& options) {
     options.no_python = false;
     options.warnings.emplace_back("--no-python has no effect: --run-path asks for Python");
   }
-  if (options.max_nodes > 1 || options.over_ssh()) return std::nullopt;
-  for (const auto& [key, value] : options.rdzv_conf) {
-    if (!is_for_several_nodes(key)) continue;
-    options.warnings.push_back("--rdzv-conf " + key + "=" + value + " has no effect: there are no other nodes");
-  }
   return std::nullopt;
 }
 

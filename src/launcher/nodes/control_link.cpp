@@ -19,7 +19,9 @@ ControlLink::ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callback
 }
 
 void ControlLink::send(const wire::ControlMessage& message) {
-  out_ += store::StoreVisit::control_request(wire::encode(message));
+  const std::string bytes = wire::encode(message);
+  if (bytes.size() > limits::kStoreValueBytes) return;
+  out_ += store::StoreVisit::control_request(bytes);
   if (!writable_) flush();
 }
 

@@ -24,6 +24,7 @@ class ControlLink {
 
   ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callbacks callbacks);
 
+  // Of more than limits::kStoreValueBytes, for which the hub would send us away, nothing is said.
   void send(const wire::ControlMessage& message);
   // Writes what can be written now; it is done whenever it can be while the loop runs.
   void flush();

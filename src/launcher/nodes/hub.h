@@ -96,8 +96,10 @@ class Hub {
 
   void take_in(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   void lose(NodeId who, const std::string& why, TimePoint now);
+  void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
-  std::string objection(const wire::NodeHello& hello) const;
+  void send_away(NodeId from, const std::string& who, const std::string& why);
+  void forget(NodeId who);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
   void tell_who_is_missing(TimePoint now);
@@ -114,6 +116,7 @@ class Hub {
   int count_those_that_may(TimePoint now);
   std::string here() const;
   void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
+  void close(NodeId who) { actions_.emplace_back(CloseNode{who}); }
   std::vector<HubAction> take() { return std::exchange(actions_, {}); }
 
   const HubOptions options_;
@@ -128,6 +131,7 @@ class Hub {
   TimePoint gathering_since_;
   TimePoint enough_since_;
   bool is_enough_ = false;
+  int last_count_ = 0;  // when somebody came or went last
   TimePoint next_beat_;
   TimePoint next_word_;  // about who is missing
   TimePoint started_at_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "launcher/nodes/node_hello.h"
+#include "launcher/plan/rendezvous_plan.h"
 #include "launcher/rendezvous/store_listener.h"
 #include "net/address.h"
 
@@ -44,7 +45,10 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
 
 void HubNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
   const auto message = wire::decode_control(bytes);
-  if (!message) return server_->close_control(from);
+  if (!message) {
+    server_->close_control(from);
+    return act_as_hub(hub_.lost(from, "it says what this version of ddplaunch does not know", Clock::now()));
+  }
   last_peer_ = peer;
   act_as_hub(hub_.heard(from, peer.substr(0, peer.rfind(':')), *message, Clock::now()));
 }
@@ -65,10 +69,22 @@ void HubNode::set_addresses(const wire::HubBegins& begins, NodeAssignment& place
   if (own && begins.node_count > 1) place.interface = net::interface_of(*own);
 }
 
+std::optional<std::string> HubNode::warning() const {
+  if (!is_loopback(server_->address())) return server_->warning();
+  return "every machine has an address " + server_->address() +
+         " of its own: no other one finds the first node there (--rdzv-endpoint, --master-addr)";
+}
+
 void HubNode::act_as_hub(std::vector<HubAction> actions) {
   turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
   if (turns_.is_taking()) return;
-  timer_ = is_through_ ? nullptr : loop_.at(hub_.alarm(), [this] { act_as_hub(hub_.tick(Clock::now())); });
+  if (is_through_) return timer_.reset();
+  // One that is due is not set again: where something is always to be heard, it would never have its turn.
+  if (std::exchange(rings_at_, hub_.alarm()) == hub_.alarm()) return;
+  timer_ = loop_.at(rings_at_, [this] {
+    rings_at_ = {};
+    act_as_hub(hub_.tick(Clock::now()));
+  });
 }
 
 void HubNode::carry_out(const SendToNode& action) {

@@ -1,6 +1,7 @@
 // HubNode: the node that serves the store and is the hub of the others.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +26,7 @@ class HubNode : public Node {
   std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
   int print_descriptor() const override { return -1; }
   bool is_through() const override { return is_through_; }
-  std::optional<std::string> warning() const override { return server_->warning(); }
+  std::optional<std::string> warning() const override;
 
  protected:
   void send(const wire::ControlMessage& message) override;
@@ -38,7 +39,7 @@ class HubNode : public Node {
   void carry_out(const CloseNode& action) { server_->close_control(action.who); }
   void carry_out(const EmptyStore&) { server_->forget_all(); }
   void carry_out(const PassOn& action) {
-    callbacks_.shown({action.host, action.clock_ahead, action.what, action.text});
+    callbacks_.shown({action.from, action.host, action.clock_ahead, action.what, action.text});
   }
   void carry_out(const TellUser& action) { callbacks_.tell(action.line); }
   void carry_out(const HubIsThrough&);
@@ -47,6 +48,7 @@ class HubNode : public Node {
   std::unique_ptr<store::StoreServer> server_;
   std::unique_ptr<net::Watch> watch_;
   std::unique_ptr<net::Watch> timer_;
+  std::chrono::steady_clock::time_point rings_at_;
   std::string last_peer_;
   Turns<HubAction> turns_;
   bool is_through_ = false;

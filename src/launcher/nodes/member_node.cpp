@@ -57,7 +57,8 @@ struct MemberNode::Search {
 MemberNode::MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first)
     : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
       may_be_first_(may_be_first),
-      until_(Clock::now() + plan.nodes.join_timeout) {
+      until_(Clock::now() + plan.nodes.join_timeout),
+      word_due_(Clock::now() + limits::kNodeFirstWord) {
   search();
 }
 
@@ -101,14 +102,15 @@ void MemberNode::search() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(search_->ready.get(), &one, sizeof one);
   }
-  timer_ = loop_.at(Clock::now() + limits::kNodeFirstWord, [this] { tell_of_search(); });
+  timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
 void MemberNode::tell_of_search() {
   const std::lock_guard lock(search_->mutex);
-  callbacks_.tell("looking for the first node at " + endpoint() +
-                  (search_->last_try.empty() ? "" : " (" + search_->last_try + ")"));
-  timer_ = loop_.at(Clock::now() + limits::kNodeNextWord, [this] { tell_of_search(); });
+  const std::string& why = search_->last_try.empty() ? last_loss_ : search_->last_try;
+  callbacks_.tell("looking for the first node at " + endpoint() + (why.empty() ? "" : " (" + why + ")"));
+  word_due_ = Clock::now() + limits::kNodeNextWord;
+  timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
 void MemberNode::begin() {
@@ -134,19 +136,29 @@ void MemberNode::begin() {
     return act(agent_.hub_lost(
         (is_refused ? "" : "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": ") + last_try));
   }
-  act(agent_.connected(make_node_hello(plan_), Clock::now()));
+  const wire::NodeHello hello = make_node_hello(plan_);  // may take its time, for a large program
+  act(agent_.connected(hello, Clock::now()));
   tick();
 }
 
 void MemberNode::tick() {
+  if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
+    return lose("no word from it for " + base::human_duration(plan_.nodes.node_timeout));
+  }
   act(agent_.tick(Clock::now()));
   if (!agent_.has_left()) timer_ = loop_.at(agent_.alarm(), [this] { tick(); });
 }
 
-// A connection that was made just when the store was emptied for an attempt is closed before a word was said.
+// Before a word was said it closes connections that were made just when the store was emptied for an attempt or when
+// its job is over, and another job of ours closes all of them.
 void MemberNode::lose(const std::string& why) {
   link_.reset();
-  if (has_heard_ || Clock::now() + limits::kNodeConnectPause > until_) return act(agent_.hub_lost(why));
+  if (!agent_.may_look_again() || Clock::now() + limits::kNodeConnectPause > until_) return act(agent_.hub_lost(why));
+  last_loss_ =
+      why + (has_heard_ ? "" : " without a word: its job may be another one, or want a token (--auth-token-file)");
+  if (std::exchange(has_heard_, false)) {
+    callbacks_.tell("the first node (" + endpoint() + ") is lost: " + why + "; looking for it again");
+  }
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
 }
 

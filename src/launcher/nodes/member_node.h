@@ -41,6 +41,8 @@ class MemberNode : public Node {
   std::shared_ptr<Search> search_;               // shared with its thread
   std::unique_ptr<ControlLink> link_;
   bool has_heard_ = false;
+  std::chrono::steady_clock::time_point word_due_;  // of the search
+  std::string last_loss_;
   std::unique_ptr<net::Watch> found_;
   std::unique_ptr<net::Watch> timer_;
 };

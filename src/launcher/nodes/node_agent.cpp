@@ -31,10 +31,10 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
     leave({"the job at " + hub_ + " does not take this node: " + refuses->why, "", base::kExitOwnFault, 0, false, false,
            wire::kNoPeer, false});
   } else if (const auto* waits = std::get_if<wire::HubWaits>(&message)) {
+    is_spare_ = waits->is_spare;
     add(TellHere{waits->text});
   } else if (const auto* restarts = std::get_if<wire::HubRestarts>(&message)) {
-    takes_part_ = false;
-    add(TellHere{restarts->text});
+    add(AttemptFollows{restarts->text});
   }
   return take();
 }
@@ -92,7 +92,7 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   if (now < next_beat_) return {};
   next_beat_ = now + limits::kNodeBeat;
   if (has_left_) return {};
-  if (node_timeout_.count() == 0 || now - heard_at_ < node_timeout_) {
+  if (!is_silent(now)) {
     if (node_timeout_.count() > 0) add(SendToHub{wire::Beat{}});
     return take();
   }

@@ -29,12 +29,16 @@ struct ShowHub {
 struct TellHere {
   std::string line;
 };
+// The last attempt is not the job's end.
+struct AttemptFollows {
+  std::string line;
+};
 // The job is over for this node, whose workers have all ended.
 struct LeaveJob {
   wire::Cause cause;
 };
 
-using NodeAction = std::variant<StartWorkers, EndWorkers, SendToHub, ShowHub, TellHere, LeaveJob>;
+using NodeAction = std::variant<StartWorkers, EndWorkers, SendToHub, ShowHub, TellHere, AttemptFollows, LeaveJob>;
 
 // Waiting ──the hub begins──▶ running ──all workers have ended──▶ waiting … ──the hub is done, or lost──▶ left.
 class NodeAgent {
@@ -49,7 +53,7 @@ class NodeAgent {
   std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
   std::vector<NodeAction> hub_lost(const std::string& why);
-  // A cause here: the first one of this attempt, or that somebody asks this node to end. One that takes no part leaves.
+  // A cause here: the first one of this attempt, or that somebody asks this node to end. A spare leaves.
   std::vector<NodeAction> failed(const wire::Cause& cause);
   // A worker has ended with 0.
   std::vector<NodeAction> rank_left(int rank);
@@ -64,6 +68,9 @@ class NodeAgent {
   // Its workers, and their end has not been decided without the hub.
   bool runs() const { return runs_ && !last_; }
   bool has_left() const { return has_left_; }
+  // The job has not begun for this node: a hub that is lost may be found again.
+  bool may_look_again() const { return !takes_part_ && !is_spare_; }
+  bool is_silent(TimePoint now) const { return node_timeout_.count() > 0 && now - heard_at_ >= node_timeout_; }
 
  private:
   void leave(const wire::Cause& cause);
@@ -77,7 +84,8 @@ class NodeAgent {
   TimePoint next_beat_;
   int attempt_ = 0;
   bool runs_ = false;
-  bool takes_part_ = false;  // in an attempt that is not over
+  bool takes_part_ = false;  // in the job; when attempts are over it has its place in the next one
+  bool is_spare_ = false;    // the job runs without it
   bool has_left_ = false;
   std::optional<wire::Cause> last_;  // to leave with, when the workers have ended
 };

@@ -11,14 +11,20 @@ namespace {
 
 using wire::NodeHello;
 
-// "program train: b0a1… there, 77c2… here"; empty: all is the same.
-std::string difference(const std::map<std::string, std::string>& theirs,
-                       const std::map<std::string, std::string>& ours) {
+// "program train: b0a1… on b, 77c2… on a"; empty: all is the same.
+std::string difference(const NodeHello& theirs, const NodeHello& ours) {
+  const auto value_of = [](const NodeHello& node, const std::string& name) {
+    const auto found = node.same.find(name);
+    return (found == node.same.end() ? "nothing" : found->second) + " on " + node.host;
+  };
+  std::map<std::string, std::string> all = ours.same;
+  all.insert(theirs.same.begin(), theirs.same.end());
   std::vector<std::string> parts;
-  for (const auto& [name, value] : ours) {
-    const auto found = theirs.find(name);
-    const std::string their = found == theirs.end() ? "nothing" : found->second;
-    if (their != value) parts.push_back(name + ": " + their + " there, " + value + " here");
+  for (const auto& [name, value] : all) {
+    const auto their = theirs.same.find(name);
+    const auto our = ours.same.find(name);
+    const bool is_same = their != theirs.same.end() && our != ours.same.end() && their->second == our->second;
+    if (!is_same) parts.push_back(name + ": " + value_of(theirs, name) + ", " + value_of(ours, name));
   }
   return base::join(parts, "; ");
 }
@@ -32,16 +38,21 @@ std::chrono::nanoseconds clock_ahead(std::int64_t theirs, std::chrono::nanosecon
 
 std::string difference_of_kind(const NodeHello& hello, const NodeHello& own, bool is_static, int max_nodes) {
   if (hello.version != wire::kControlVersion) return "it is another version of ddplaunch";
+  if (hello.workers < 1 || hello.workers > limits::kWorkersPerNode || hello.node_rank < wire::kAnyNodeRank) {
+    return "it has " + std::to_string(hello.workers) + " workers and --node-rank=" + std::to_string(hello.node_rank) +
+           ", which no launcher has";
+  }
   if (hello.job != own.job) {
     return "it belongs to job '" + hello.job + "', and this is job '" + own.job + "' (--rdzv-id)";
   }
-  if (hello.nodes != own.nodes) return "it has --nnodes=" + hello.nodes + ", and here it is " + own.nodes;
-  const std::string different = difference(hello.same, own.same);
+  if (hello.nodes != own.nodes) return "it has --nnodes=" + hello.nodes + ", and the first node has " + own.nodes;
+  const std::string different = difference(hello, own);
   if (!different.empty()) return "it would run something else (" + different + ")";
   const bool has_number = hello.node_rank != wire::kAnyNodeRank;
   const std::string number = "--node-rank=" + std::to_string(hello.node_rank);
-  if (!is_static) return has_number ? "it has " + number + ", and here nodes get their numbers" : "";
-  if (!has_number) return "it has no --node-rank, and here nodes have one";
+  if (!is_static)
+    return has_number ? "it has " + number + ", and the first node has none: nodes get their numbers" : "";
+  if (!has_number) return "it has no --node-rank, and the first node has one";
   return hello.node_rank < max_nodes ? "" : number + " is none of " + std::to_string(max_nodes) + " nodes";
 }
 

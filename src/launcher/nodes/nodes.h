@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@ namespace ddp::launcher {
 
 // What another node shows of its ranks. docs/decisions/0023-all-ranks-are-judged-together.md
 struct Shown {
+  std::uint64_t from = 0;  // its connection: hosts may have one name
   std::string host;
   std::chrono::nanoseconds clock_ahead{0};  // of its CLOCK_MONOTONIC, against ours
   wire::Subject what = wire::Subject::nothing;
@@ -33,6 +35,7 @@ class Nodes {
     std::function<void()> is_first;  // the endpoint's name has become known as our own: open() another one instead
     std::function<void(const wire::Cause& cause)> end;    // the workers
     std::function<void(const wire::Cause& cause)> leave;  // none runs any more; the last call but for `tell`
+    std::function<void(const std::string& line)> again;   // the last attempt is not the end; another one follows
     std::function<void(wire::Subject what)> asked;        // to show it
     std::function<void(const Shown& shown)> shown;        // to the hub
     std::function<void()> can_print;                      // again

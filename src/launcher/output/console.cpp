@@ -86,7 +86,8 @@ void Console::show(const OutputLine& line) {
   if (closed_) return;
   const auto stream = static_cast<std::size_t>(line.stream);
   if (losing_.size() <= stream) losing_.resize(stream + 1);
-  if (dropping_ || losing_[stream] != 0) {
+  const bool is_too_much = line.gathered && unsent() >= std::max(bounds_.backlog, limits::kGatheredUnshown);
+  if (dropping_ || is_too_much || losing_[stream] != 0) {
     if (losing_[stream] == 0 && !is_only_an_end(line.piece)) lost_ += line.times;
     losing_[stream] = line.piece.ends ? 0 : 1;
     return;
@@ -165,6 +166,7 @@ void Console::check_bounds() {
     if (!bounds_.lossless) stall_ = loop_.at(full_since_ + bounds_.stall, [this] { tick(); });
   } else if (full_ && unsent() <= bounds_.backlog - bounds_.backlog / 16) {
     stop_waiting();
+    tell_lost();
   } else if (dropping_ && unsent() <= bounds_.backlog / 2) {
     dropping_ = false;
     tell_lost();
@@ -189,7 +191,8 @@ void Console::tell_lost() {
   const std::int64_t lines = lost_ - told_;
   told_ = lost_;
   append_own("ddplaunch: " + base::counted(lines, "line") + (lines == 1 ? " was" : " were") +
-             " not shown: the console was too slow (--log-dir keeps them, --lossless waits)");
+             " not shown: the console was too slow (--log-dir keeps them" +
+             (bounds_.lossless ? "; other nodes are not held back)" : ", --lossless waits)"));
 }
 
 void Console::close(int error) {

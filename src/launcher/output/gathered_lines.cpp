@@ -2,7 +2,7 @@
 
 namespace ddp::launcher {
 
-void GatheredLines::feed(const std::string& node, int which, std::string_view bytes) {
+void GatheredLines::feed(std::uint64_t node, int which, std::string_view bytes) {
   Stream& stream = streams_[{node, which}];
   stream.splitter.feed(bytes, [&](const LinePiece& piece) { pass_on(which, stream.line, piece); });
 }

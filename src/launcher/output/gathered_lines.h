@@ -1,6 +1,7 @@
 // GatheredLines: the output of other nodes, which comes in pieces as they were read there, as whole lines. Pure.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -18,8 +19,8 @@ class GatheredLines {
 
   explicit GatheredLines(Sink sink) : sink_(std::move(sink)) {}
 
-  // `which`: kStdout or kStderr. A progress bar is shown as it is when its line has ended.
-  void feed(const std::string& node, int which, std::string_view bytes);
+  // `node`: its connection. `which`: kStdout or kStderr. A progress bar is shown as it is when its line has ended.
+  void feed(std::uint64_t node, int which, std::string_view bytes);
   // Nothing more comes from anybody: unfinished lines are ended.
   void finish();
 
@@ -31,7 +32,7 @@ class GatheredLines {
     std::string line;  // pieces of one that has no end yet
   };
   const Sink sink_;
-  std::map<std::pair<std::string, int>, Stream> streams_;
+  std::map<std::pair<std::uint64_t, int>, Stream> streams_;
 };
 
 }  // namespace ddp::launcher

@@ -32,6 +32,7 @@ struct OutputLine {
   int times = 1;       // ranks that said it
   RankBits ranks;      // all of them, if times > 1
   bool tagged = true;
+  bool gathered = false;  // of another node, which cannot be held back
 };
 
 class LineCollapse {

@@ -290,6 +290,7 @@ void OutputPump::show_gathered(int which, std::string_view line) {
   shown.piece.text = line;
   shown.stream = static_cast<int>(streams_.size()) + which;
   shown.tagged = false;
+  shown.gathered = true;
   outlet(which).console->show(shown);
 }
 

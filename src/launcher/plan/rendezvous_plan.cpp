@@ -4,6 +4,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "launcher/cli/values.h"
 #include "launcher/plan/nodes_plan.h"
 #include "store/admission.h"
 #include "wire/worker_env.h"
@@ -122,8 +123,16 @@ std::vector<std::string> without_effect(const Options& options) {
   if (options.manner != Manner::native && options.standalone && !options.run_id.empty()) {
     notes.emplace_back("--rdzv-id has no effect beside --standalone: the run id is a random one, as under torchrun");
   }
-  if (!options.local_addr.empty() && !options.standalone && is_static(options)) {
+  if (!options.local_addr.empty() && options.max_nodes > 1) {
+    notes.emplace_back(
+        "--local-addr has no effect on several nodes: they meet at the endpoint, which is the store's address");
+  } else if (!options.local_addr.empty() && !options.standalone && is_static(options)) {
     notes.emplace_back("--local-addr has no effect with the static backend: use --master-addr or --rdzv-endpoint");
+  }
+  if (options.max_nodes > 1) return notes;
+  for (const auto& [key, value] : options.rdzv_conf) {
+    if (!is_for_several_nodes(key)) continue;
+    notes.push_back("--rdzv-conf " + key + "=" + value + " has no effect: there are no other nodes");
   }
   return notes;
 }
@@ -163,7 +172,7 @@ base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options
                            ": all nodes must know the port. Give one with --rdzv-endpoint=HOST:PORT or --master-port."};
   }
   const bool settled = !options.standalone && is_static(options);
-  if (!options.local_addr.empty() && !settled) plan.store.advertised = options.local_addr;
+  if (!options.local_addr.empty() && !settled && !plan.nodes.several()) plan.store.advertised = options.local_addr;
   plan.store.bind_address = bind_address(plan.store.advertised);
   if (auto failure = plan_access(options, facts, plan)) return *failure;
   return plan;

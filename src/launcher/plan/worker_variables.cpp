@@ -36,6 +36,15 @@ std::string ras_address(const LaunchPlan& plan, const WorkerPosition& position) 
 
 }  // namespace
 
+std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::string& interface) {
+  std::vector<std::string> names;
+  for (const char* name : {wire::env::kGlooInterface, wire::env::kNcclInterface}) {
+    const bool is_given = find_variable(plan.inherited_environment, name).has_value();
+    if (!interface.empty() && !is_given) names.emplace_back(name);
+  }
+  return names;
+}
+
 std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const WorkerPosition& position) {
   const int rank = position.first_rank + position.local_rank;
   const std::string global_rank = std::to_string(rank);
@@ -64,9 +73,8 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
     variables.emplace(env::kNcclAsyncErrorHandling, "1");
   }
-  for (const char* name : {env::kGlooInterface, env::kNcclInterface}) {
-    const bool is_given = find_variable(plan.inherited_environment, name).has_value();
-    if (!position.interface.empty() && !is_given) variables.emplace(name, position.interface);
+  for (const std::string& name : interface_variables(plan, position.interface)) {
+    variables.emplace(name, position.interface);
   }
   const bool has_gpus = std::any_of(plan.devices.begin(), plan.devices.end(), [](const auto& gpu) { return gpu; });
   if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {

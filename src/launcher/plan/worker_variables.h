@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "launcher/plan/launch_plan.h"
 
@@ -24,6 +25,9 @@ struct WorkerPosition {
   int attempt = 0;           // restarts so far
   std::string last_failure;  // why the attempt before this one ended, in a line; empty in the first
 };
+
+// Those that are set to the interface that leads to the other nodes: the user has not.
+std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::string& interface);
 
 std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const WorkerPosition& position);
 

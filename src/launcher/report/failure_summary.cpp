@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/plan/worker_variables.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/supervise/verdict_text.h"
 
@@ -131,6 +132,13 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vec
 }
 
 }  // namespace
+
+std::optional<std::string> interface_line(const LaunchPlan& plan, const std::string& interface) {
+  const std::vector<std::string> names = interface_variables(plan, interface);
+  if (names.empty()) return std::nullopt;
+  return base::join(names, " and ") + (names.size() == 1 ? " is " : " are ") + interface +
+         ", the way to the first node; set " + (names.size() == 1 ? "it" : "them") + " to choose";
+}
 
 std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment) {
   std::vector<std::string> devices;

@@ -1,6 +1,7 @@
 // The few lines that a user reads when a job has failed. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace ddp::launcher {
 
 // "2 workers on node a (GPU 0, 1), store 127.0.0.1:41873": said once before the workers start.
 std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment);
+// "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are eth0, …"; nothing where the user has set them.
+std::optional<std::string> interface_line(const LaunchPlan& plan, const std::string& interface);
 
 // What the summary shows beside the outcome, gathered where it is known.
 struct FailureEvidence {

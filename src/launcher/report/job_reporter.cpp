@@ -44,6 +44,7 @@ std::optional<base::Failure> JobReporter::begin() {
 
 JobObserver JobReporter::observer() {
   JobObserver observer;
+  observer.looks_for_nodes = [this] { tell_notes(); };
   observer.attempt_begins = [this](const NodeAssignment& assignment) { attempt_began(assignment); };
   observer.event = [this](const Event& event) { log_event(event); };
   observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next) { attempt_ended(outcome, next); };
@@ -60,9 +61,15 @@ void JobReporter::attempt_began(const NodeAssignment& assignment) {
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
     log_.info(start_line(plan_, assignment) + (logs.empty() ? "" : ", logs " + logs));
-    for (const std::string& note : plan_.notes) log_.info(note);
+    tell_notes();
+    if (const auto line = interface_line(plan_, assignment.interface)) log_.info(*line);
   }
   events_.write(attempt_started_line(plan_, assignment, wall_now()));
+}
+
+void JobReporter::tell_notes() {
+  if (std::exchange(has_told_notes_, true)) return;
+  for (const std::string& note : plan_.notes) log_.info(note);
 }
 
 void JobReporter::log_event(const Event& event) {

@@ -37,6 +37,7 @@ class JobReporter {
  private:
   void attempt_began(const NodeAssignment& assignment);
   void log_event(const Event& event);
+  void tell_notes();
   void tell(const HangNews& news);
   void attempt_ended(const JobOutcome& outcome, const std::string& next);
   void ended_between_attempts(const JobOutcome& outcome);
@@ -51,7 +52,8 @@ class JobReporter {
   EventLog events_;
   LastLines last_lines_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  int attempts_ = 0;               // that have begun
+  int attempts_ = 0;  // that have begun
+  bool has_told_notes_ = false;
   int dumps_ = 0;                  // of the current attempt
   bool stopped_ = false;           // by SIGTSTP, and not continued since
   NodeAssignment assignment_;      // of the current attempt

@@ -15,6 +15,7 @@ namespace ddp::launcher {
 
 // What the console, the event log and the summary are told. All are called on the loop's thread and must not block.
 struct JobObserver {
+  std::function<void()> looks_for_nodes;  // of several
   std::function<void(const NodeAssignment& assignment)> attempt_begins;
   std::function<void(const Event& event)> event;
   // All of the attempt's processes are gone. `next` says what comes then: "" for nothing.

@@ -7,6 +7,7 @@
 
 #include "base/exit_code.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "launcher/nodes/nodes.h"
 #include "launcher/output/gathered_lines.h"
 #include "launcher/supervise/attempt.h"
@@ -42,6 +43,20 @@ wire::Cause cause_of(const SignalArrived& event) {
   return {text, "", 128 + event.signal, event.signal, false, false, wire::kNoPeer, false};
 }
 
+// With what is left of this attempt no other one can begin.
+wire::Cause remains_of(const JobOutcome& outcome) {
+  std::vector<int> ranks;
+  for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
+  return {"rank " + base::rank_list(ranks) + " cannot be killed",
+          "",
+          outcome.exit_code,
+          0,
+          false,
+          false,
+          wire::kNoPeer,
+          false};
+}
+
 class NodeJob {
  public:
   explicit NodeJob(const JobParts& parts) : parts_(parts), attempts_(parts, &exchange_) {}
@@ -66,12 +81,16 @@ class NodeJob {
     callbacks.shown = [this](const Shown& shown) {
       if (shown.what == wire::Subject::output || shown.what == wire::Subject::errors) {
         const int which = shown.what == wire::Subject::output ? kStdout : kStderr;
-        return gathered_.feed(shown.host, which, wire::text_to_bytes(shown.text));
+        return gathered_.feed(shown.from, which, wire::text_to_bytes(shown.text));
       }
       exchange_.shown(shown);
       if (!runs_) judge_differences();
     };
     callbacks.can_print = [this] { parts_.output.room_elsewhere(); };
+    callbacks.again = [this](const std::string& line) {
+      last_.reset();
+      parts_.observer.tell(line);
+    };
     callbacks.tell = parts_.observer.tell;
     callbacks.inform = parts_.observer.inform;
     callbacks.warn = [this](const std::string& text) { attempts_.warn(text); };
@@ -84,6 +103,7 @@ class NodeJob {
         }
       });
     };
+    parts_.observer.looks_for_nodes();
     if (auto failure = open(callbacks)) return *failure;
     if (parts_.plan.gather_output && !nodes_->is_hub()) {
       parts_.output.go_round(
@@ -113,6 +133,7 @@ class NodeJob {
       last_ = std::move(outcome).value();
       last_failure_ = describe_failure(*last_);
       parts_.observer.attempt_ended(*last_, "");
+      if (!last_->unkillable.empty()) nodes_->failed(remains_of(*last_));
       nodes_->workers_ended();
     }
     return over();
@@ -186,12 +207,13 @@ class NodeJob {
     JobOutcome outcome = last_ ? std::move(*last_) : JobOutcome{};
     const wire::Cause& cause = *leave_;
     const std::string told = describe_failure(outcome);
-    const bool is_own = cause.node.empty() || cause.node == parts_.plan.host_name;
+    const bool is_own = cause.node == parts_.plan.host_name;
     outcome.exit_code = cause.exit_code;
+    if (outcome.signal != cause.signal) outcome.signal.reset();
     if (cause.exit_code == 0) return outcome;
     if (told.empty()) {
       outcome.elsewhere = cause;
-      if (is_own && cause.signal != 0) outcome.signal = cause.signal;
+      if ((is_own || cause.node.empty()) && cause.signal != 0) outcome.signal = cause.signal;
     }
     if (told.empty() || (!is_own && told != describe(cause))) parts_.observer.tell(describe(cause));
     return outcome;
@@ -208,7 +230,7 @@ class NodeJob {
   NodeAssignment place_;  // in the attempt that runs, or was the last
   bool runs_ = false;     // its workers are supervised
   std::optional<wire::Cause> leave_;
-  std::optional<JobOutcome> last_;
+  std::optional<JobOutcome> last_;  // of the attempt that no other one follows
   std::string last_failure_;
   bool asked_ = false;
   bool is_over_before_ = false;  // the attempt that is to start

@@ -33,7 +33,8 @@ void RankExchange::show_in_full(std::span<const RankView> ranks) {
 }
 
 void RankExchange::show(const Evidence& evidence) {
-  nodes_->show(wire::Subject::evidence, show_evidence(evidence));
+  const std::size_t share = limits::kAllShownEvidence / static_cast<std::size_t>(std::max(place_.node_count, 1));
+  nodes_->show(wire::Subject::evidence, show_evidence(evidence, std::min(limits::kShownEvidence, share)));
 }
 
 void RankExchange::ask_for_evidence() {

@@ -134,7 +134,7 @@ std::vector<RankView> read_ranks(const std::string& text, const std::string& nod
   return ranks;
 }
 
-std::string show_evidence(const Evidence& evidence) {
+std::string show_evidence(const Evidence& evidence, std::size_t most) {
   Evidence shown = evidence;
   std::size_t bytes = 0;
   for (RankStacks& rank : shown.stacks) {
@@ -142,12 +142,12 @@ std::string show_evidence(const Evidence& evidence) {
     for (const ThreadStack& thread : rank.threads) {
       for (const std::string& frame : thread.frames) own += frame.size();
     }
-    if ((bytes += own) <= limits::kShownEvidence) continue;
+    if ((bytes += own) <= most) continue;
     rank.threads.clear();
     rank.missing.emplace_back("too much to be sent; its node has it");
   }
   for (Witness& witness : shown.witnesses) {
-    if ((bytes += witness.text.size()) <= limits::kShownEvidence) continue;
+    if ((bytes += witness.text.size()) <= most) continue;
     witness.text = "(too much to be sent; its node has it)";
   }
   return text_of({{"stacks", shown.stacks}, {"witnesses", shown.witnesses}});

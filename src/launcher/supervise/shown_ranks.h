@@ -20,8 +20,8 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls);
 std::vector<RankView> read_ranks(const std::string& text, const std::string& node,
                                  std::chrono::nanoseconds clock_ahead);
 
-// At most limits::kShownEvidence bytes: what is too long is left out, and that is said in its place.
-std::string show_evidence(const Evidence& evidence);
+// About `most` bytes at most: what is too long is left out, and that is said in its place.
+std::string show_evidence(const Evidence& evidence, std::size_t most);
 Evidence read_evidence(const std::string& text);
 
 }  // namespace ddp::launcher

@@ -294,12 +294,16 @@ class Supervisor {
         std::visit([this](const auto& specific) { carry_out(specific); }, action);
       }
     }
-    if (state_.ending() && !std::exchange(told_of_end_, true) && parts_.begins_to_end) {
-      const JobOutcome so_far = state_.outcome();
-      if (!so_far.elsewhere && so_far.exit_code != 0) parts_.begins_to_end(so_far);
-    }
+    if (state_.ending() && !std::exchange(told_of_end_, true)) tell_of_end();
     alarm_.reset();
     if (const auto when = state_.alarm()) alarm_ = parts_.loop.at(*when, [this] { step(AlarmRang{}); });
+  }
+
+  // What the ranks called last is shown first: with that of other nodes' ranks it may tell more than how they ended.
+  void tell_of_end() {
+    if (judged_elsewhere(parts_)) parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
+    const JobOutcome so_far = state_.outcome();
+    if (parts_.begins_to_end && !so_far.elsewhere && so_far.exit_code != 0) parts_.begins_to_end(so_far);
   }
 
   void carry_out(const SendSignal& action) { parts_.processes.signal(action.local_rank, action.signal, action.target); }

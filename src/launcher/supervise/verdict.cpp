@@ -39,15 +39,14 @@ using GroupKey = std::pair<std::string, int>;
 
 std::map<GroupKey, std::vector<Member>> members_by_group(std::span<const RankView> ranks) {
   std::map<GroupKey, std::vector<Member>> result;
+  std::map<GroupKey, std::set<int>> places;
   std::set<GroupKey> ambiguous;
   for (const RankView& rank : ranks) {
     for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
       const GroupView& group = rank.board.groups[i];
-      std::vector<Member>& members = result[{group.name, group.size}];
-      const bool is_there = std::any_of(members.begin(), members.end(),
-                                        [&](const Member& member) { return member.group->rank == group.rank; });
-      if (is_there) ambiguous.insert({group.name, group.size});
-      members.push_back({&rank, &group, i});
+      const GroupKey key{group.name, group.size};
+      if (!places[key].insert(group.rank).second) ambiguous.insert(key);
+      result[key].push_back({&rank, &group, i});
     }
   }
   for (const GroupKey& key : ambiguous) result.erase(key);
@@ -142,10 +141,10 @@ std::vector<int> missing_ranks(const GroupKey& key, const std::vector<Member>& m
                                std::span<const RankView> ranks) {
   std::vector<int> result;
   if (key.first != "world" || key.second != static_cast<int>(ranks.size())) return result;
+  std::set<const RankView*> present;
+  for (const Member& member : members) present.insert(member.rank);
   for (const RankView& rank : ranks) {
-    if (std::none_of(members.begin(), members.end(), [&](const Member& m) { return m.rank == &rank; })) {
-      result.push_back(rank.rank);
-    }
+    if (!present.contains(&rank)) result.push_back(rank.rank);
   }
   return result;
 }
@@ -159,23 +158,28 @@ std::optional<Verdict> verdict_of(const GroupKey& key, const std::vector<Member>
   Verdict verdict;
   verdict.group = key.first;
   verdict.group_size = key.second;
-  verdict.is_partial =
-      members.size() + missing_ranks(key, members, ranks).size() < static_cast<std::size_t>(key.second);
+  const auto missing = missing_ranks(key, members, ranks);
+  verdict.is_partial = members.size() + missing.size() < static_cast<std::size_t>(key.second);
   const std::uint64_t sequence = verdict.sequence = first->group->finished + 1;
   if (const CallView* call = call_of(*first, sequence)) verdict.call = describe(*call);
   verdict.waiting = ranks_that(members, [&](const Member& m) {
     return waits(m) && m.group->finished < sequence && m.group->called >= sequence;
   });
-  const auto missing = missing_ranks(key, members, ranks);
+  // Of ranks that are missing, nothing was called.
+  std::map<const RankView*, const GroupView*> groups;
+  for (const Member& member : members) groups[member.rank] = member.group;
+  const std::set<int> absent(missing.begin(), missing.end());
+  for (const RankView& rank : ranks) {
+    if (absent.contains(rank.rank)) groups.try_emplace(&rank, nullptr);
+  }
   const auto culprits_that = [&](const auto& condition) {
     std::vector<int> result;
     for (const RankView& rank : ranks) {
-      const auto member =
-          std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.rank == &rank; });
-      const bool is_missing = std::find(missing.begin(), missing.end(), rank.rank) != missing.end();
-      if (member == members.end() && !is_missing) continue;
-      if (member != members.end() && member->group->finished >= sequence) continue;
-      if (condition(rank, member == members.end() ? 0 : member->group->called)) result.push_back(rank.rank);
+      const auto found = groups.find(&rank);
+      if (found == groups.end()) continue;
+      const GroupView* group = found->second;
+      if (group != nullptr && group->finished >= sequence) continue;
+      if (condition(rank, group == nullptr ? 0 : group->called)) result.push_back(rank.rank);
     }
     return result;
   };

@@ -14,7 +14,8 @@ TEST_CASE("what launchers say arrives as it was said") {
       NodeShows{2, Subject::ranks, R"([{"rank":4}])"},
       Beat{},
       HubRefuses{"another job"},
-      HubWaits{"waiting for 1 of 2 nodes"},
+      HubWaits{"the job runs", true},
+
       HubBegins{2, 1, 2, 4, 8, "a (ranks 0-3), b (ranks 4-7)"},
       HubAsks{2, Subject::evidence},
       HubEnds{2, cause},

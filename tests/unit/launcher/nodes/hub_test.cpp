@@ -49,14 +49,50 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
   CHECK(why([](wire::NodeHello&) {}).empty());
   CHECK(why([](wire::NodeHello& h) { h.version = 9; }) == "it is another version of ddplaunch");
   CHECK(why([](wire::NodeHello& h) { h.job = "k"; }) == "it belongs to job 'k', and this is job 'j' (--rdzv-id)");
-  CHECK(why([](wire::NodeHello& h) { h.nodes = "3"; }) == "it has --nnodes=3, and here it is 2");
+  CHECK(why([](wire::NodeHello& h) { h.nodes = "3"; }) == "it has --nnodes=3, and the first node has 2");
   CHECK(why([](wire::NodeHello& h) { h.same["program train"] = "bb"; }) ==
-        "it would run something else (program train: bb there, aa11 here)");
-  CHECK(why([](wire::NodeHello& h) { h.same.clear(); }).find("nothing there") != std::string::npos);
-  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) ==
-        "node a has --node-rank=0 already (one that has gone without a word is given up after --node-timeout)");
+        "it would run something else (program train: bb on b, aa11 on a)");
+  CHECK(why([](wire::NodeHello& h) { h.same.clear(); }).find("nothing on b") != std::string::npos);
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) == "node a has --node-rank=0 already");
+  for (const int workers : {0, -3, 1 << 30}) {
+    CHECK(why([&](wire::NodeHello& h) { h.workers = workers; }).find("which no launcher has") != std::string::npos);
+  }
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = -7; }).find("which no launcher has") != std::string::npos);
   CHECK(why([](wire::NodeHello& h) { h.node_rank = 2; }) == "--node-rank=2 is none of 2 nodes");
-  CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) == "it has no --node-rank, and here nodes have one");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) == "it has no --node-rank, and the first node has one");
+}
+
+TEST_CASE("a number whose node says nothing is kept for that one until it is given up") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  options.is_static = true;
+  Job job(options, 0);
+  job.comes(7, node("b", 1)).passes(1s, {7}).comes(8, node("b", 1));
+  CHECK(job.to<wire::HubRefuses>(8).size() == 1);
+  job.passes(3s).comes(9, node("b", 1));
+  CHECK(job.to<wire::HubRefuses>(9).empty());
+  CHECK(job.count<CloseNode>() == 2);
+  job.passes(8s).comes(10, node("b", 1)).comes(11, node("c", 2));
+  CHECK(job.to<wire::HubBegins>(10).size() == 1);
+}
+
+TEST_CASE("a job that does not begin again has no place for a node too many") {
+  Job job;
+  job.comes(7, node("b")).comes(8, node("c"));
+  REQUIRE(job.to<wire::HubRefuses>(8).size() == 1);
+  CHECK_THAT(job.to<wire::HubRefuses>(8)[0].why, Catch::StartsWith("the job has all of its nodes"));
+}
+
+TEST_CASE("an attempt of which something remains is the last") {
+  HubOptions options;
+  options.max_restarts = 3;
+  Job job(options);
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
+  job.says(7, wire::NodeFailed{0, {"rank 5 cannot be killed", "", 3, 0, false, false}}).says(7, wire::NodeEnded{0});
+  job.says(kOwnNode, wire::NodeEnded{0});
+  REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text ==
+        "rank 5: exited with code 3; not restarted: node b: rank 5 cannot be killed");
 }
 
 TEST_CASE("who does not say hello first is disconnected") {
@@ -220,7 +256,9 @@ TEST_CASE("a signal on any node ends the job on all of them") {
   waiting.says(kOwnNode, wire::NodeFailed{0, asked});
   CHECK(waiting.to<wire::HubIsDone>(kOwnNode).size() == 1);
   waiting.comes(7, node("b"));
-  CHECK(waiting.to<wire::HubRefuses>(7) == std::vector{wire::HubRefuses{"the job is over"}});
+  // The next job may have this endpoint: who comes now goes on looking.
+  CHECK(waiting.to<wire::HubRefuses>(7).empty());
+  CHECK(waiting.count<CloseNode>() == 1);
 }
 
 TEST_CASE("of nodes with numbers it is told which are missing") {

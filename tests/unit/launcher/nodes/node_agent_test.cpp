@@ -43,7 +43,10 @@ TEST_CASE("a node ends its workers when the hub says so and waits for what follo
   CHECK(agent.heard(wire::HubEnds{7, rank_5()}, kStart).empty());
   CHECK(only<EndWorkers>(agent.heard(wire::HubEnds{0, rank_5()}, kStart)).cause == rank_5());
   agent.workers_ended();
-  CHECK(only<TellHere>(agent.heard(wire::HubRestarts{"restart 1 of 3"}, kStart)).line == "restart 1 of 3");
+  CHECK(only<AttemptFollows>(agent.heard(wire::HubRestarts{"restart 1 of 3"}, kStart)).line == "restart 1 of 3");
+  // Who is asked to end meanwhile ends all of the job.
+  const wire::Cause asked{"ended by SIGTERM", "", 143, 15, false, false};
+  CHECK(only<SendToHub>(agent.failed(asked)).message == wire::ControlMessage(wire::NodeFailed{0, asked}));
   wire::HubBegins again;
   again.attempt = 1;
   CHECK(only<StartWorkers>(agent.heard(again, kStart)).place.attempt == 1);
@@ -67,6 +70,18 @@ TEST_CASE("a node that waits and loses its hub or is refused leaves at once") {
   NodeAgent refused("a:29400", 10s, kStart);
   CHECK(only<LeaveJob>(refused.heard(wire::HubRefuses{"another job"}, kStart)).cause.text ==
         "the job at a:29400 does not take this node: another job");
+}
+
+TEST_CASE("a hub that is lost before the job has begun for a node may be found again") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  CHECK(agent.may_look_again());
+  CHECK_FALSE(agent.is_silent(kStart + 9s));
+  CHECK(agent.is_silent(kStart + 10s));
+  NodeAgent spare("a:29400", 10s, kStart);
+  spare.heard(wire::HubWaits{"the job runs", true}, kStart);
+  CHECK_FALSE(spare.may_look_again());
+  agent.heard(wire::HubBegins{}, kStart);
+  CHECK_FALSE(agent.may_look_again());
 }
 
 TEST_CASE("who is asked to end while the node takes no part leaves") {

@@ -20,16 +20,16 @@ class Shown {
 
 TEST_CASE("pieces of several nodes become whole lines") {
   Shown shown;
-  shown.lines.feed("a", kStdout, "[a 0] one\n[a 0] t");
-  shown.lines.feed("b", kStdout, "[b 1] three\n");
-  shown.lines.feed("a", kStderr, "[a 0] error\n");
-  shown.lines.feed("a", kStdout, "wo\n");
+  shown.lines.feed(1, kStdout, "[a 0] one\n[a 0] t");
+  shown.lines.feed(2, kStdout, "[b 1] three\n");
+  shown.lines.feed(1, kStderr, "[a 0] error\n");
+  shown.lines.feed(1, kStdout, "wo\n");
   CHECK(shown.text == "0[a 0] one\n0[b 1] three\n1[a 0] error\n0[a 0] two\n");
 }
 
 TEST_CASE("what has no end gets one when nothing more comes") {
   Shown shown;
-  shown.lines.feed("a", kStdout, "[a 0] no end");
+  shown.lines.feed(1, kStdout, "[a 0] no end");
   CHECK(shown.text.empty());
   shown.lines.finish();
   CHECK(shown.text == "0[a 0] no end\n");
@@ -39,13 +39,13 @@ TEST_CASE("what has no end gets one when nothing more comes") {
 
 TEST_CASE("of a progress bar the last state is shown") {
   Shown shown;
-  shown.lines.feed("a", kStdout, "10 %\r20 %\r");
-  shown.lines.feed("a", kStdout, "100 %\r\ndone\n");
+  shown.lines.feed(1, kStdout, "10 %\r20 %\r");
+  shown.lines.feed(1, kStdout, "100 %\r\ndone\n");
   CHECK(shown.text == "0100 %\n0done\n");
 }
 
 TEST_CASE("a line without end is bounded") {
   Shown shown;
-  shown.lines.feed("a", kStdout, std::string(3 * ddp::limits::kLineBytes, 'x'));
+  shown.lines.feed(1, kStdout, std::string(3 * ddp::limits::kLineBytes, 'x'));
   CHECK(shown.text.size() > 2 * ddp::limits::kLineBytes);
 }

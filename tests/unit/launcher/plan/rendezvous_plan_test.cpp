@@ -137,6 +137,14 @@ TEST_CASE("several nodes meet at an endpoint that all know") {
   const auto two = [](Options& o) { o.min_nodes = o.max_nodes = 2; };
   CHECK(native(two).starts_with("2 --nnodes=2: where do the nodes meet?"));
   CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a"; }) == "a 29400 a none");
+  // A node's own address is no place where others meet.
+  CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a", o.local_addr = "b"; }) == "a 29400 a none");
+  Situation alone;
+  alone.options.rdzv_conf = {{"join_timeout", "3"}, {"is_host", "1"}};
+  CHECK(mentions(notes(alone), "--rdzv-conf join_timeout=3 has no effect: there are no other nodes"));
+  alone.options.max_nodes = 2;
+  alone.options.rdzv_endpoint = "a";
+  CHECK_FALSE(mentions(notes(alone), "--rdzv-conf"));
   CHECK(native([](Options& o) { o.max_nodes = 2, o.master_addr = "10.0.0.1"; }) == "10.0.0.1 29500 10.0.0.1 none");
   CHECK(torch([](Options& o) { o.max_nodes = 2, o.min_nodes = 2, o.master_addr = "a"; }) == "a 29500 a none");
   CHECK(native([](Options& o) { o.max_nodes = 2, o.rdzv_endpoint = "a:0"; }).starts_with("2 --nnodes=1:2: all nodes "));

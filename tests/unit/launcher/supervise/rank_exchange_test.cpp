@@ -86,7 +86,7 @@ TEST_CASE("the hub knows what was shown last and waits for the evidence of all")
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
   const auto shows = [&](const std::vector<RankView>& ranks) {
-    exchange.shown({"b", 0s, wire::Subject::ranks, show_ranks(ranks, ShownCalls::digest)});
+    exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(ranks, ShownCalls::digest)});
   };
   CHECK_FALSE(exchange.take_news());
   shows({rank(2, 1), rank(3, 1), rank(4, 1), rank(-1, 1)});  // of ranks that there are
@@ -102,7 +102,7 @@ TEST_CASE("the hub knows what was shown last and waits for the evidence of all")
   Evidence evidence;
   evidence.stacks.push_back({2, "gdb", {}, {}});
   evidence.witnesses.push_back({"flight recorder", "", {}, {}});
-  exchange.shown({"b", 0s, wire::Subject::evidence, show_evidence(evidence)});
+  exchange.shown({7, "b", 0s, wire::Subject::evidence, show_evidence(evidence, 1 << 20)});
   CHECK(told == 1);
   CHECK_FALSE(exchange.has_evidence());
   const Evidence taken = exchange.take_evidence();
