@@ -222,7 +222,7 @@ class Server : public StoreServer {
       auto next = session->parser().next();
       if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
       if (const auto* violation = std::get_if<wire::StoreViolation>(&next))
-        return expel(id, strangers_.contains(id) ? "it has not proved to know the token" : violation->reason);
+        return expel(id, strangers_.contains(id) ? "it proves no token (--auth-token-file)" : violation->reason);
       carry_out(id, std::get<wire::StoreRequest>(next));
       session = find(id);
     }

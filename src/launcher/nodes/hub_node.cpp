@@ -26,6 +26,9 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
   options.authenticator = plan_.store.token;
   options.ranked_sockets = callbacks_.worker_sockets;
   options.on_rejection = [this](const std::string& peer, const std::string& reason) {
+    // Launchers try again and again.
+    const std::string host = peer.substr(0, peer.rfind(':'));
+    if (std::exchange(last_rejection_, host + reason) == host + reason) return;
     callbacks_.warn("the store sent " + peer + " away: " + reason);
   };
   options.on_given_up = [this](const std::string& text) { callbacks_.warn("store: " + text); };

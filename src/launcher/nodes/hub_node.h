@@ -50,6 +50,7 @@ class HubNode : public Node {
   std::unique_ptr<net::Watch> timer_;
   std::chrono::steady_clock::time_point rings_at_;
   std::string last_peer_;
+  std::string last_rejection_;  // whose, and why
   Turns<HubAction> turns_;
   bool is_through_ = false;
 };

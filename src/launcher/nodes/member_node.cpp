@@ -153,9 +153,10 @@ void MemberNode::tick() {
 // its job is over, and another job of ours closes all of them.
 void MemberNode::lose(const std::string& why) {
   link_.reset();
-  if (!agent_.may_look_again() || Clock::now() + limits::kNodeConnectPause > until_) return act(agent_.hub_lost(why));
-  last_loss_ =
-      why + (has_heard_ ? "" : " without a word: its job may be another one, or want a token (--auth-token-file)");
+  last_loss_ = why + (has_heard_ ? ""
+                                 : " without a word: its job may be another one, or want a token "
+                                   "(--auth-token-file)");
+  if (!agent_.may_look_again() || Clock::now() + limits::kNodeBeat > until_) return act(agent_.hub_lost(last_loss_));
   if (std::exchange(has_heard_, false)) {
     callbacks_.tell("the first node (" + endpoint() + ") is lost: " + why + "; looking for it again");
   }

@@ -215,7 +215,8 @@ class NodeJob {
       outcome.elsewhere = cause;
       if ((is_own || cause.node.empty()) && cause.signal != 0) outcome.signal = cause.signal;
     }
-    if (told.empty() || (!is_own && told != describe(cause))) parts_.observer.tell(describe(cause));
+    const bool has_more = cause.text.find("; not restarted: ") != std::string::npos;
+    if (told.empty() || has_more || (!is_own && told != describe(cause))) parts_.observer.tell(describe(cause));
     return outcome;
   }
 
