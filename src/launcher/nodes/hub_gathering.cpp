@@ -88,7 +88,8 @@ void Hub::gather_more(TimePoint now) {
   if (count >= options_.max_nodes) return start(now);
   const bool was_enough = std::exchange(is_enough_, count >= options_.min_nodes);
   // Who comes late is waited for again.
-  if (is_enough_ && count > std::exchange(last_count_, count)) enough_since_ = now;
+  const bool has_come = count > std::exchange(last_count_, count);
+  if (is_enough_ && has_come) enough_since_ = now;
   if (is_enough_ && !was_enough && options_.last_call.count() == 0) return start(now);
 }
 
