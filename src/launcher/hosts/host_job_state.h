@@ -105,7 +105,6 @@ class HostJobState {
   std::vector<Host> hosts_;
   std::size_t left_;
   bool running_ = false;
-  bool told_waiting_ = false;
   int asks_ = 0;  // to end
   TimePoint last_ask_;
   std::optional<int> signal_;      // that asked for the end first

@@ -5,63 +5,45 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "wire/control_message.h"
 
 namespace ddp::launcher {
 namespace {
 
 using Json = nlohmann::json;
 
-// JSON's texts are Unicode, arguments and variables are bytes: each byte becomes the character of its number.
-std::string widened(std::string_view bytes) {
-  std::string text;
-  for (const char each : bytes) {
-    const auto byte = static_cast<unsigned char>(each);
-    if (byte < 0x80) {
-      text += each;
-    } else {
-      text += {static_cast<char>(0xc0 | (byte >> 6)), static_cast<char>(0x80 | (byte & 0x3f))};
-    }
-  }
-  return text;
-}
+// JSON's texts are Unicode, arguments and variables are bytes.
+using wire::bytes_to_text;
+using wire::text_to_bytes;
 
-std::string narrowed(std::string_view text) {
-  std::string bytes;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x80 || i + 1 == text.size()) {
-      bytes += text[i];
-    } else {
-      bytes += static_cast<char>((byte << 6) | (static_cast<unsigned char>(text[++i]) & 0x3f));
-    }
-  }
-  return bytes;
-}
-
-std::vector<std::string> widened(const std::vector<std::string>& all) {
+std::vector<std::string> bytes_to_text(const std::vector<std::string>& all) {
   std::vector<std::string> texts;
-  for (const std::string& each : all) texts.push_back(widened(each));
+  for (const std::string& each : all) texts.push_back(bytes_to_text(each));
   return texts;
 }
 
 std::vector<std::string> texts_of(const Json& json, const char* name) {
   std::vector<std::string> all;
-  for (const Json& each : json.at(name)) all.push_back(narrowed(each.get<std::string>()));
+  for (const Json& each : json.at(name)) all.push_back(text_to_bytes(each.get<std::string>()));
   return all;
 }
 
 std::string text_of(const Json& json, const char* name) {
-  return narrowed(json.at(name).get<std::string>());
+  return text_to_bytes(json.at(name).get<std::string>());
 }
 
 }  // namespace
 
 std::string encode(const HostOrder& order) {
-  return Json{{"protocol", kHostProtocol},     {"version", DDP_VERSION_STRING},
-              {"nonce", order.nonce},          {"starter", widened(order.starter)},
-              {"host", widened(order.host)},   {"directory", widened(order.directory)},
-              {"words", widened(order.words)}, {"environment", widened(order.environment)},
-              {"token", widened(order.token)}}
+  return Json{{"protocol", kHostProtocol},
+              {"version", DDP_VERSION_STRING},
+              {"nonce", order.nonce},
+              {"starter", bytes_to_text(order.starter)},
+              {"host", bytes_to_text(order.host)},
+              {"directory", bytes_to_text(order.directory)},
+              {"words", bytes_to_text(order.words)},
+              {"environment", bytes_to_text(order.environment)},
+              {"token", bytes_to_text(order.token)}}
       .dump();
 }
 

@@ -15,16 +15,15 @@ using wire::NodeHello;
 std::string difference(const NodeHello& theirs, const NodeHello& ours) {
   const auto value_of = [](const NodeHello& node, const std::string& name) {
     const auto found = node.same.find(name);
-    return (found == node.same.end() ? "nothing" : found->second) + " on " + node.host;
+    return found == node.same.end() ? "nothing" : found->second;
   };
   std::map<std::string, std::string> all = ours.same;
   all.insert(theirs.same.begin(), theirs.same.end());
   std::vector<std::string> parts;
   for (const auto& [name, value] : all) {
-    const auto their = theirs.same.find(name);
-    const auto our = ours.same.find(name);
-    const bool is_same = their != theirs.same.end() && our != ours.same.end() && their->second == our->second;
-    if (!is_same) parts.push_back(name + ": " + value_of(theirs, name) + ", " + value_of(ours, name));
+    const std::string their = value_of(theirs, name);
+    const std::string our = value_of(ours, name);
+    if (their != our) parts.push_back(name + ": " + their + " on " + theirs.host + ", " + our + " on " + ours.host);
   }
   return base::join(parts, "; ");
 }
