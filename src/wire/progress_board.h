@@ -20,6 +20,8 @@ inline constexpr std::size_t kBoardFrames = 62;
 // The worker inherits the board as this descriptor: far from those that programs and shells take.
 inline constexpr int kBoardDescriptor = 197;
 inline constexpr std::int32_t kNoRankLost = -1;
+// How each number of the board is read and written: it stands for itself, and the reader copes with any order.
+inline constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // What the worker is at, whatever its groups are at.
 inline constexpr std::array<std::string_view, 10> kPhaseNames = {

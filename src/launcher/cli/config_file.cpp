@@ -13,12 +13,12 @@ namespace ddp::launcher {
 
 using base::Failure;
 using base::Result;
-using nlohmann::json;
+using Json = nlohmann::json;
 
 namespace {
 
 // "true", "3", "0.5" and texts; nothing for null, lists and objects.
-std::optional<std::string> scalar(const json& value) {
+std::optional<std::string> scalar(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean() || value.is_number()) return value.dump();
   return std::nullopt;
@@ -27,16 +27,16 @@ std::optional<std::string> scalar(const json& value) {
 Result<std::vector<ConfigEntry>> read_json(const std::string& text) {
   std::set<std::string> keys;
   std::string repeated;
-  const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
-    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
+  const auto watch = [&](int depth, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
       repeated = parsed.get<std::string>();
     }
     return true;
   };
-  json document;
+  Json document;
   try {
-    document = json::parse(text, watch);
-  } catch (const json::exception& error) {
+    document = Json::parse(text, watch);
+  } catch (const Json::exception& error) {
     return Failure{std::string("is not JSON: ") + error.what()};
   }
   if (!document.is_object()) return Failure{"is not a JSON object. Example: {\"nproc-per-node\": 2}"};
@@ -44,8 +44,8 @@ Result<std::vector<ConfigEntry>> read_json(const std::string& text) {
   std::vector<ConfigEntry> entries;
   for (const auto& [key, value] : document.items()) {
     ConfigEntry entry{key, {}, false};
-    const json list = value.is_array() ? value : json::array({value});
-    for (const json& element : list) {
+    const Json list = value.is_array() ? value : Json::array({value});
+    for (const Json& element : list) {
       const auto word = scalar(element);
       if (!word) return Failure{"gives " + key + " a value that is neither a text, a number, true, false nor a list"};
       entry.values.push_back(*word);

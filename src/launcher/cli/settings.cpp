@@ -26,7 +26,7 @@ Mistake assign_parsed(Target& target, base::Result<T> parsed) {
   return std::nullopt;
 }
 
-Set flag(bool Options::*member) {
+Set boolean(bool Options::*member) {
   return [member](Options& options, const std::string& value) {
     options.*member = value == "1";
     return Mistake();
@@ -207,13 +207,13 @@ const std::vector<Setter>& setters() {
       {"ssh", set_ssh},
       {"remote-launcher", some_text(&Options::remote_launcher, "a path")},
       {"forward-env", add_forwarded},
-      {"module", flag(&Options::module)},
-      {"no-python", flag(&Options::no_python)},
-      {"run-path", flag(&Options::run_path)},
+      {"module", boolean(&Options::module)},
+      {"no-python", boolean(&Options::no_python)},
+      {"run-path", boolean(&Options::run_path)},
       {"use-env", set_use_env},
       {"start-method", accept},
       {"stdin", integer(&Options::stdin_local_rank, 0, limits::kWorkersPerNode - 1)},
-      {"standalone", flag(&Options::standalone)},
+      {"standalone", boolean(&Options::standalone)},
       {"rdzv-backend", set_rendezvous_backend},
       {"rdzv-endpoint", parsed(&Options::rdzv_endpoint, parse_endpoint)},
       {"rdzv-id", set_run_id},
@@ -222,12 +222,12 @@ const std::vector<Setter>& setters() {
       {"master-port", integer(&Options::master_port, 0, 65'535)},
       {"local-addr", some_text(&Options::local_addr, "an address of this node")},
       {"auth-token-file", some_text(&Options::auth_token_file, "a file")},
-      {"store-open", flag(&Options::store_open)},
+      {"store-open", boolean(&Options::store_open)},
       {"store-limit", set_store_limit},
       {"gpus", any_text(&Options::gpus)},
       {"device-visibility", any_text(&Options::device_visibility)},
-      {"virtual-local-rank", flag(&Options::virtual_local_rank)},
-      {"oversubscribe", flag(&Options::oversubscribe)},
+      {"virtual-local-rank", boolean(&Options::virtual_local_rank)},
+      {"oversubscribe", boolean(&Options::oversubscribe)},
       {"numa-binding", any_text(&Options::numa_binding)},
       {"backend", any_text(&Options::backend)},
       {"max-restarts", integer(&Options::max_restarts, 0, kMost)},
@@ -253,17 +253,17 @@ const std::vector<Setter>& setters() {
          options.collapse = value == "1";
          return std::nullopt;
        }},
-      {"gather-output", flag(&Options::gather_output)},
-      {"lossless", flag(&Options::lossless)},
+      {"gather-output", boolean(&Options::gather_output)},
+      {"lossless", boolean(&Options::lossless)},
       {"on-sigpipe", set_on_sigpipe},
       {"color", any_text(&Options::color)},
       {"logs-specs", refuse_logs_specs},
       {"summary", some_text(&Options::summary_file, "a file")},
       {"event-log", some_text(&Options::event_log, "a file")},
       {"event-log-handler", accept},
-      {"quiet", flag(&Options::quiet)},
-      {"dry-run", flag(&Options::dry_run)},
-      {"json", flag(&Options::json)},
+      {"quiet", boolean(&Options::quiet)},
+      {"dry-run", boolean(&Options::dry_run)},
+      {"json", boolean(&Options::json)},
   };
   return kSetters;
 }

@@ -23,10 +23,6 @@ struct Entry {
   std::optional<int> workers;
 };
 
-base::Failure wrong(std::string_view part, const std::string& why) {
-  return {"host " + shown(part) + " " + why};
-}
-
 base::Failure too_many(const std::string& what) {
   return {what + ". Name those of the job only."};
 }
@@ -34,8 +30,8 @@ base::Failure too_many(const std::string& what) {
 base::Result<int> parse_workers(std::string_view part, std::string_view text) {
   const auto workers = base::parse_integer(text, 1, kWorkersOfHost);
   if (workers) return static_cast<int>(*workers);
-  return wrong(part, "has " + shown(text) + " as its number of workers. Use a number from 1 to " +
-                         std::to_string(kWorkersOfHost) + ", as in b:4.");
+  return wrong_host(part, "has " + shown(text) + " as its number of workers. Use a number from 1 to " +
+                              std::to_string(kWorkersOfHost) + ", as in b:4.");
 }
 
 // Without the user's name and the zone: user@fe80::1%eth0.
@@ -50,7 +46,7 @@ bool is_ipv6_address(std::string_view name) {
 base::Result<Entry> parse_counted(std::string_view part, std::size_t colon) {
   auto names = expand_host_list(part.substr(0, colon));
   if (!names) return names.error();
-  if (colon == 0) return wrong(part, "has no name before the colon. Write it as in b:4.");
+  if (colon == 0) return wrong_host(part, "has no name before the colon. Write it as in b:4.");
   Entry entry{std::move(names).value(), std::nullopt};
   if (colon >= part.size()) return entry;
   const auto workers = parse_workers(part, part.substr(colon + 1));
@@ -65,7 +61,7 @@ base::Result<Entry> parse_bracketed_address(std::string_view part, std::size_t o
   const std::string_view rest = part.substr(close + 1);
   const bool fits = open == 0 || part[open - 1] == '@';
   if (!fits || !is_ipv6_address(name) || (!rest.empty() && rest.front() != ':')) {
-    return wrong(part, "is no IPv6 address in brackets. Write it as in [::1] or [::1]:4.");
+    return wrong_host(part, "is no IPv6 address in brackets. Write it as in [::1] or [::1]:4.");
   }
   auto names = expand_host_list(name);
   if (!names) return names.error();
@@ -93,7 +89,8 @@ base::Result<Entry> parse_part(std::string_view part) {
   if (!entry || colons == 0) return entry;
   // Several colons: an address, whose last group cannot be told from a number of workers.
   if (std::ranges::all_of(entry.value().names, is_ipv6_address)) return entry;
-  return wrong(part, "is no IPv6 address, and has too many colons for a name. Write it as in b:4, ::1 or [::1]:4.");
+  return wrong_host(part,
+                    "is no IPv6 address, and has too many colons for a name. Write it as in b:4, ::1 or [::1]:4.");
 }
 
 // Puts the mentions of each host together.
@@ -132,12 +129,14 @@ class HostTally {
     ++mentioned.times;
     if (first) return std::nullopt;
     if (host.workers.has_value() != workers.has_value()) {
-      return wrong(host.name, "has a number of workers in one place and none in another. Give it in both or none.");
+      return wrong_host(host.name,
+                        "has a number of workers in one place and none in another. Give it in both or none.");
     }
     if (!workers) a_line_a_slot_ = true;
     if (workers) *host.workers += *workers;
     if (host.workers.value_or(mentioned.times) <= kWorkersOfHost) return std::nullopt;
-    return wrong(host.name, "has more than " + std::to_string(kWorkersOfHost) + " workers altogether. Give it fewer.");
+    return wrong_host(host.name,
+                      "has more than " + std::to_string(kWorkersOfHost) + " workers altogether. Give it fewer.");
   }
 
   std::vector<Mentioned> hosts_;
@@ -153,11 +152,12 @@ base::Result<std::optional<int>> parse_slots(std::string_view host, std::span<co
     if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
     const bool bare = word.find_first_not_of("0123456789") == std::string::npos;
     if (!bare && !word.starts_with("slots=")) {
-      return wrong(host, "is followed by " + shown(word) + ". Write a line as in \"b slots=4\", or the host alone.");
+      return wrong_host(host,
+                        "is followed by " + shown(word) + ". Write a line as in \"b slots=4\", or the host alone.");
     }
     const auto number = parse_workers(host, bare ? word : std::string_view(word).substr(word.find('=') + 1));
     if (!number) return number.error();
-    if (slots) return wrong(host, "has two numbers of workers. Write one.");
+    if (slots) return wrong_host(host, "has two numbers of workers. Write one.");
     slots = number.value();
   }
   return slots;
@@ -186,7 +186,7 @@ std::optional<base::Failure> add_list(std::string_view list, std::optional<int> 
     }
     auto entry = parse_part(parts[i]);
     if (!entry) return entry.error();
-    if (slots && entry.value().workers) return wrong(parts[i], "has two numbers of workers. Write one.");
+    if (slots && entry.value().workers) return wrong_host(parts[i], "has two numbers of workers. Write one.");
     if (slots) entry.value().workers = slots;
     if (auto failure = tally.add(entry.value())) return failure;
   }

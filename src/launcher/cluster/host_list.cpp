@@ -26,10 +26,6 @@ struct Piece {
 // A part of the list before it is multiplied out.
 using Pattern = std::vector<Piece>;
 
-base::Failure wrong(std::string_view part, const std::string& why) {
-  return {"host " + shown(part) + " " + why};
-}
-
 std::string place(std::size_t index) {
   return "at character " + std::to_string(index + 1);
 }
@@ -46,19 +42,19 @@ base::Result<Range> parse_range(std::string_view part, std::string_view text) {
   const auto first = parse_digits(first_text);
   const auto last = dash == std::string_view::npos ? first : parse_digits(text.substr(dash + 1));
   if (!first || !last) {
-    return wrong(
+    return wrong_host(
         part, "has " + shown(text) + " in brackets, which is neither a number nor a range. Write them as in n[1-3,5].");
   }
   if (*last < *first) {
     const auto turned = std::string(text.substr(dash + 1)) + "-" + std::string(first_text);
-    return wrong(part, "has the range " + shown(text) + ", which counts down. Write " + shown(turned) + ".");
+    return wrong_host(part, "has the range " + shown(text) + ", which counts down. Write " + shown(turned) + ".");
   }
   return Range{*first, *last, first_text.size()};
 }
 
 // `text` is what stands between the brackets.
 base::Result<std::vector<Range>> parse_ranges(std::string_view part, std::string_view text) {
-  if (text.empty()) return wrong(part, "has empty brackets. Write numbers in them, as in n[1-3,5].");
+  if (text.empty()) return wrong_host(part, "has empty brackets. Write numbers in them, as in n[1-3,5].");
   std::vector<Range> ranges;
   for (const std::string& word : base::split(text, ',')) {
     const auto range = parse_range(part, word);
@@ -70,12 +66,12 @@ base::Result<std::vector<Range>> parse_ranges(std::string_view part, std::string
 
 std::optional<base::Failure> check_characters(std::string_view part) {
   if (part.front() == '-') {
-    return wrong(part, "begins with a dash, as options do and no host. Take the dash away.");
+    return wrong_host(part, "begins with a dash, as options do and no host. Take the dash away.");
   }
   for (std::size_t i = 0; i < part.size(); ++i) {
     if (is_host_character(part[i]) || part[i] == '[' || part[i] == ']' || part[i] == ',') continue;
-    return wrong(part, "has " + shown(part.substr(i, 1)) + " " + place(i) +
-                           ", which no host's name has. Separate hosts by commas, without spaces or quotes.");
+    return wrong_host(part, "has " + shown(part.substr(i, 1)) + " " + place(i) +
+                                ", which no host's name has. Separate hosts by commas, without spaces or quotes.");
   }
   return std::nullopt;
 }
@@ -90,11 +86,11 @@ base::Result<Pattern> parse_pattern(std::string_view part) {
     at = bracket;
     if (bracket < part.size()) {
       if (part[bracket] == ']') {
-        return wrong(part, "has a ] " + place(bracket) + " that closes nothing. Write brackets in pairs: n[1-3].");
+        return wrong_host(part, "has a ] " + place(bracket) + " that closes nothing. Write brackets in pairs: n[1-3].");
       }
       const std::size_t end = part.find_first_of("[]", bracket + 1);
       if (end == std::string_view::npos || part[end] == '[') {
-        return wrong(part, "has a [ " + place(bracket) + " that is not closed. Write brackets in pairs: n[1-3].");
+        return wrong_host(part, "has a [ " + place(bracket) + " that is not closed. Write brackets in pairs: n[1-3].");
       }
       auto ranges = parse_ranges(part, part.substr(bracket + 1, end - bracket - 1));
       if (!ranges) return ranges.error();
@@ -184,7 +180,7 @@ base::Result<std::vector<std::string>> expand_host_list(std::string_view text) {
     auto pattern = parse_pattern(parts[i]);
     if (!pattern) return pattern.error();
     if (longest_name(pattern.value()) > kHostNameBytes) {
-      return wrong(parts[i], "is longer than " + std::to_string(kHostNameBytes) + " bytes, as no host's name is.");
+      return wrong_host(parts[i], "is longer than " + std::to_string(kHostNameBytes) + " bytes, as no host's name is.");
     }
     count += count_names(pattern.value());
     if (count > kHosts) {

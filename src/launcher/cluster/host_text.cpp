@@ -22,4 +22,8 @@ std::string shown(std::string_view text, std::size_t most) {
   return result + (text.size() > most ? "…\"" : "\"");
 }
 
+base::Failure wrong_host(std::string_view part, const std::string& why) {
+  return {"host " + shown(part) + " " + why};
+}
+
 }  // namespace ddp::launcher

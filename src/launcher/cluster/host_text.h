@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
+
 namespace ddp::launcher {
 
 inline constexpr std::size_t kHosts = 65'536;           // of one job
@@ -18,5 +20,8 @@ bool is_host_character(char character);
 // In quotes and fit for a terminal: what is not printable ASCII, quotes and backslashes as "\x1b"; cut after `most`
 // bytes, with an ellipsis.
 std::string shown(std::string_view text, std::size_t most = 60);
+
+// "host "part" why".
+base::Failure wrong_host(std::string_view part, const std::string& why);
 
 }  // namespace ddp::launcher

@@ -106,7 +106,7 @@ std::vector<std::string> ssh_of(const Options& options, const std::string& host)
   return words;
 }
 
-std::vector<std::string> quoted(const std::vector<std::string>& words) {
+std::vector<std::string> quoted_words(const std::vector<std::string>& words) {
   std::vector<std::string> texts;
   for (const std::string& word : words) texts.push_back(base::shell_quoted(word));
   return texts;
@@ -165,8 +165,8 @@ std::string describe(const HostPlan& plan) {
       "token        " + std::string(order.token.empty() ? "none" : "given over ssh, to these launchers alone") + "\n";
   for (const HostStart& start : plan.starts) {
     text += "\n" + start.host + "\n";
-    text += "  ssh        " + base::join(quoted(ssh_command(start)), " ") + "\n";
-    text += "  there      " + base::join(quoted(start.order.words), " ") + "\n";
+    text += "  ssh        " + base::join(quoted_words(ssh_command(start)), " ") + "\n";
+    text += "  there      " + base::join(quoted_words(start.order.words), " ") + "\n";
   }
   return text;
 }

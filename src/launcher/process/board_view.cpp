@@ -10,8 +10,6 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
 // Up to its end, with '?' for what a terminal would obey.
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& text) {
@@ -45,8 +43,8 @@ std::size_t places_of(const wire::ProgressBoard& board) {
 }
 
 void read_worker(const wire::BoardWorker& worker, BoardView& view) {
-  view.steps = worker.steps.load(kRelaxed);
-  view.more_time_until = worker.more_time_until.load(kRelaxed);
+  view.steps = worker.steps.load(wire::kRelaxed);
+  view.more_time_until = worker.more_time_until.load(wire::kRelaxed);
   // Written in a few nanoseconds: a place that is never whole has a dead writer, or a broken one.
   for (int i = 0; i < 3; ++i) {
     const std::uint32_t before = worker.changes.load(std::memory_order_acquire);
@@ -55,7 +53,7 @@ void read_worker(const wire::BoardWorker& worker, BoardView& view) {
     view.section_place = place_of(worker.file, worker.line);
     view.phase_since = worker.since;
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (before % 2 == 0 && worker.changes.load(kRelaxed) == before) return;
+    if (before % 2 == 0 && worker.changes.load(wire::kRelaxed) == before) return;
   }
 }
 
@@ -74,7 +72,7 @@ std::string describe(const CallView& call) {
 
 BoardView read_board(const wire::ProgressBoard& board) {
   BoardView view;
-  view.writer = board.writer.load(kRelaxed);
+  view.writer = board.writer.load(wire::kRelaxed);
   view.is_written = view.writer != 0;
   if (!view.is_written) return view;
   read_worker(board.worker, view);
@@ -95,7 +93,7 @@ BoardView read_board(const wire::ProgressBoard& board) {
     const std::uint64_t called = group.called.load(std::memory_order_acquire);
     const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished,
-                           group.transfers_called.load(kRelaxed), transfers_finished, use == wire::kBoardLeft});
+                           group.transfers_called.load(wire::kRelaxed), transfers_finished, use == wire::kBoardLeft});
     // A GPU that had hung may write what belongs to a group that was here before.
     if (gpu_finished > gpu_started || gpu_started > gpu_queued || gpu_queued > called) continue;
     GroupView& seen = view.groups.back();
@@ -110,19 +108,19 @@ BoardView read_board(const wire::ProgressBoard& board) {
 std::uint64_t board_stamp(const wire::ProgressBoard& board) {
   std::uint64_t stamp = 1;  // 0 is nobody's
   const auto add = [&](std::uint64_t value) { stamp = base::mix(stamp, value); };
-  add(static_cast<std::uint64_t>(board.writer.load(kRelaxed)));
-  add(board.worker.changes.load(kRelaxed));
-  add(board.worker.steps.load(kRelaxed));
-  add(board.worker.more_time_until.load(kRelaxed));
+  add(static_cast<std::uint64_t>(board.writer.load(wire::kRelaxed)));
+  add(board.worker.changes.load(wire::kRelaxed));
+  add(board.worker.steps.load(wire::kRelaxed));
+  add(board.worker.more_time_until.load(wire::kRelaxed));
   const std::size_t places = places_of(board);
   for (std::size_t place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[place];
-    const std::uint32_t use = group.in_use.load(kRelaxed);
+    const std::uint32_t use = group.in_use.load(wire::kRelaxed);
     add(use);
     if (use == wire::kBoardFree) continue;
     for (const auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
                                &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
-      add(number->load(kRelaxed));
+      add(number->load(wire::kRelaxed));
     }
   }
   return stamp;
@@ -135,7 +133,7 @@ std::vector<Arrival> read_arrivals(const wire::ProgressBoard& board, int place) 
     const std::uint64_t sequence = call.sequence.load(std::memory_order_acquire);
     const std::uint64_t called_at = call.called_at;
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (sequence != 0 && call.sequence.load(kRelaxed) == sequence) arrivals.push_back({sequence, called_at});
+    if (sequence != 0 && call.sequence.load(wire::kRelaxed) == sequence) arrivals.push_back({sequence, called_at});
   }
   return arrivals;
 }
@@ -158,7 +156,7 @@ std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place) {
     const CallView view{before,        call.fingerprint,   call.called_at,
                         what_of(call), text_of(call.name), place_of(call.file, call.line)};
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (before != 0 && call.sequence.load(kRelaxed) == before) calls.push_back(view);
+    if (before != 0 && call.sequence.load(wire::kRelaxed) == before) calls.push_back(view);
   }
   std::sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
   return calls;

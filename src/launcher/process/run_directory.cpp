@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kPrefix = "ddplaunch-";
+constexpr const char* kDirectoryPrefix = "ddplaunch-";
 constexpr const char* kLockName = "lock";
 
 std::string temporary_root() {
@@ -42,7 +42,7 @@ void remove_leftovers(const std::string& root) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
     struct stat status {};
-    const bool ours = entry.path().filename().string().starts_with(kPrefix) &&
+    const bool ours = entry.path().filename().string().starts_with(kDirectoryPrefix) &&
                       ::lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
                       status.st_uid == ::geteuid();
     if (!ours) continue;
@@ -64,7 +64,7 @@ RunDirectory::RunDirectory(const std::optional<std::string>& log_dir, const std:
   if (log_dir == "/dev/null") return;
   temporary_ = !log_dir;
   if (temporary_) {
-    path_ = temporary_root() + "/" + kPrefix + random_name();
+    path_ = temporary_root() + "/" + kDirectoryPrefix + random_name();
     return;
   }
   std::string name = run_id;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPrefix = "ddplaunch-job-";
+constexpr const char* kCgroupPrefix = "ddplaunch-job-";
 
 bool is_populated(const fs::path& folder) {
   return base::read_file(folder / "cgroup.events").find("populated 1") != std::string::npos;
@@ -58,7 +58,7 @@ void end_leftovers(const fs::path& parent) {
   const auto deadline = std::chrono::steady_clock::now() + 5 * limits::kGroupPoll;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    if (!entry.path().filename().string().starts_with(kCgroupPrefix)) continue;
     const base::UniqueFd lock = take_lock(entry.path());
     if (!lock) continue;
     kill_in(entry.path(),
@@ -75,7 +75,7 @@ WorkerCgroup::WorkerCgroup() {
   // Another container's launcher may have our pid and make one in the same place.
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random) return;
-  path_ = parent + "/" + kPrefix + base::hex64(random).substr(0, 12) + "-" + std::to_string(::getpid());
+  path_ = parent + "/" + kCgroupPrefix + base::hex64(random).substr(0, 12) + "-" + std::to_string(::getpid());
 }
 
 bool WorkerCgroup::make() {

@@ -14,20 +14,20 @@
 namespace ddp::launcher {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it changes
 
 // Workers' words may be any bytes; JSON is UTF-8.
-std::string dump(const Json& document, int indent = -1) {
-  return document.dump(indent, ' ', false, Json::error_handler_t::replace);
+std::string dump(const OrderedJson& document, int indent = -1) {
+  return document.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-Json begin(const char* event, const LaunchPlan& plan, WallTime now) {
+OrderedJson begin(const char* event, const LaunchPlan& plan, WallTime now) {
   return {{"time", iso_time(now)}, {"event", event}, {"run_id", plan.run_id}, {"node", plan.host_name}};
 }
 
-void add_status(Json& json, const base::ExitStatus& status) {
+void add_status(OrderedJson& json, const base::ExitStatus& status) {
   if (!status.was_killed()) {
     json["exit_code"] = status.shell_code();
     return;
@@ -36,7 +36,7 @@ void add_status(Json& json, const base::ExitStatus& status) {
   json["core_dumped"] = status.dumped_core();
 }
 
-void add_evidence(Json& json, const std::optional<ErrorRecord>& error, std::uint64_t peak_rss_bytes,
+void add_evidence(OrderedJson& json, const std::optional<ErrorRecord>& error, std::uint64_t peak_rss_bytes,
                   const std::optional<OomKill>& oom) {
   json["peak_rss_bytes"] = peak_rss_bytes;
   if (error) {
@@ -46,16 +46,16 @@ void add_evidence(Json& json, const std::optional<ErrorRecord>& error, std::uint
   if (oom) json["oom"] = {{"cgroup", oom->where}, {"limit_bytes", oom->limit_bytes}, {"peak_bytes", oom->peak_bytes}};
 }
 
-Json describe_end(const WorkerEnd& end) {
-  Json json = {{"rank", end.rank}, {"local_rank", end.local_rank}, {"pid", end.pid}};
+OrderedJson describe_end(const WorkerEnd& end) {
+  OrderedJson json = {{"rank", end.rank}, {"local_rank", end.local_rank}, {"pid", end.pid}};
   add_status(json, end.status);
   json["ended_by_launcher"] = end.after_signal;
   add_evidence(json, end.error, end.peak_rss_bytes, end.oom);
   return json;
 }
 
-Json describe_cause(const JobOutcome& outcome) {
-  Json cause = nullptr;
+OrderedJson describe_cause(const JobOutcome& outcome) {
+  OrderedJson cause = nullptr;
   if (outcome.culprit) {
     cause = {{"kind", "worker_failed"}};
     cause.update(describe_end(*outcome.culprit));
@@ -83,57 +83,57 @@ struct EventToJson {
   const NodeAssignment& assignment;
   WallTime now;
 
-  Json of_worker(const char* event, int local_rank) const {
-    Json json = begin(event, plan, now);
+  OrderedJson of_worker(const char* event, int local_rank) const {
+    OrderedJson json = begin(event, plan, now);
     json["attempt"] = assignment.attempt;
     json["rank"] = assignment.first_rank + local_rank;
     json["local_rank"] = local_rank;
     return json;
   }
 
-  Json operator()(const WorkerStarted& event) const {
-    Json json = of_worker("worker_started", event.local_rank);
+  OrderedJson operator()(const WorkerStarted& event) const {
+    OrderedJson json = of_worker("worker_started", event.local_rank);
     json["pid"] = event.pid;
     const auto index = static_cast<std::size_t>(event.local_rank);
     if (index < plan.devices.size() && plan.devices[index]) json["gpu"] = *plan.devices[index];
     return json;
   }
-  Json operator()(const SpawnFailed& event) const {
-    Json json = of_worker("worker_not_started", event.local_rank);
+  OrderedJson operator()(const SpawnFailed& event) const {
+    OrderedJson json = of_worker("worker_not_started", event.local_rank);
     json["exit_code"] = event.failure.exit_code;
     json["message"] = event.failure.message;
     return json;
   }
-  Json operator()(const WorkerEnded& event) const {
-    Json json = of_worker("worker_ended", event.local_rank);
+  OrderedJson operator()(const WorkerEnded& event) const {
+    OrderedJson json = of_worker("worker_ended", event.local_rank);
     add_status(json, event.status);
     add_evidence(json, event.error, event.peak_rss_bytes, event.oom);
     return json;
   }
-  Json operator()(const EndedElsewhere& event) const {
-    Json json = begin("ended_elsewhere", plan, now);
+  OrderedJson operator()(const EndedElsewhere& event) const {
+    OrderedJson json = begin("ended_elsewhere", plan, now);
     json["attempt"] = assignment.attempt;
     json["other_node"] = event.cause.node;
     json["message"] = event.cause.text;
     json["exit_code"] = event.cause.exit_code;
     return json;
   }
-  Json operator()(const SignalArrived& event) const {
-    Json json = begin("signal", plan, now);
+  OrderedJson operator()(const SignalArrived& event) const {
+    OrderedJson json = begin("signal", plan, now);
     json["signal"] = base::signal_name(event.signal);
     return json;
   }
-  Json operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
-  Json operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
-  Json operator()(const HangNews& event) const {
+  OrderedJson operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
+  OrderedJson operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
+  OrderedJson operator()(const HangNews& event) const {
     constexpr std::array kStates = {"stalled", "half_over", "goes_on", "stopped", "resumed", "hung", "asked"};
-    Json json = begin("hang", plan, now);
+    OrderedJson json = begin("hang", plan, now);
     json["attempt"] = assignment.attempt;
     json["state"] = kStates[static_cast<std::size_t>(event.kind)];
     json["stall"] = stall_json(event);
     return json;
   }
-  Json operator()(const AlarmRang&) const { return nullptr; }
+  OrderedJson operator()(const AlarmRang&) const { return nullptr; }
 };
 
 }  // namespace
@@ -150,7 +150,7 @@ std::string iso_time(WallTime time) {
 }
 
 std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now) {
-  Json json = begin("job_started", plan, now);
+  OrderedJson json = begin("job_started", plan, now);
   json["schema"] = kSchema;
   json["version"] = DDP_VERSION_STRING;
   json["program"] = plan.program;
@@ -162,7 +162,7 @@ std::string job_started_line(const LaunchPlan& plan, const std::string& log_dire
 }
 
 std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now) {
-  Json json = begin("attempt_started", plan, now);
+  OrderedJson json = begin("attempt_started", plan, now);
   json["attempt"] = assignment.attempt;
   json["world_size"] = assignment.world_size;
   json["first_rank"] = assignment.first_rank;
@@ -173,7 +173,7 @@ std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& a
 }
 
 std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now) {
-  const Json json = std::visit(EventToJson{plan, assignment, now}, event);
+  const OrderedJson json = std::visit(EventToJson{plan, assignment, now}, event);
   return json.is_null() ? "" : dump(json);
 }
 
@@ -184,7 +184,7 @@ std::string dump_document(const LaunchPlan& plan, const NodeAssignment& assignme
 
 std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& assignment, const JobOutcome& outcome,
                                const std::string& next, WallTime now) {
-  Json json = begin("attempt_ended", plan, now);
+  OrderedJson json = begin("attempt_ended", plan, now);
   json["attempt"] = assignment.attempt;
   json["exit_code"] = outcome.exit_code;
   json["cause"] = describe_cause(outcome);
@@ -196,7 +196,7 @@ std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& ass
 }
 
 std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime now) {
-  Json json = begin("job_ended", plan, now);
+  OrderedJson json = begin("job_ended", plan, now);
   json["exit_code"] = end.exit_code;
   json["attempts"] = end.attempts;
   json["run_seconds"] = seconds_json(end.run_time);
@@ -208,17 +208,17 @@ std::string summary_document(const SummaryInput& input) {
   const JobOutcome& outcome = input.outcome;
   const JobEnd& end = input.end;
   const bool own_fault = !end.launcher_failure.empty();
-  Json json = {{"schema", kSchema},
-               {"version", DDP_VERSION_STRING},
-               {"run_id", input.plan.run_id},
-               {"node", input.plan.host_name},
-               {"program", input.plan.program},
-               {"arguments", input.plan.arguments},
-               {"workers", input.plan.workers},
-               {"exit_code", end.exit_code},
-               {"attempts", end.attempts}};
+  OrderedJson json = {{"schema", kSchema},
+                      {"version", DDP_VERSION_STRING},
+                      {"run_id", input.plan.run_id},
+                      {"node", input.plan.host_name},
+                      {"program", input.plan.program},
+                      {"arguments", input.plan.arguments},
+                      {"workers", input.plan.workers},
+                      {"exit_code", end.exit_code},
+                      {"attempts", end.attempts}};
   json["cause"] =
-      own_fault ? Json{{"kind", "launcher_failed"}, {"message", end.launcher_failure}} : describe_cause(outcome);
+      own_fault ? OrderedJson{{"kind", "launcher_failed"}, {"message", end.launcher_failure}} : describe_cause(outcome);
   json["run_seconds"] = seconds_json(end.run_time);
   json["last_attempt_seconds"] = seconds_json(outcome.run_time);
   json["ending_seconds"] = seconds_json(outcome.ending_time);
@@ -229,13 +229,13 @@ std::string summary_document(const SummaryInput& input) {
   json["left_early"] = outcome.left_early;
   json["not_started"] = outcome.not_started;
   json["needed_kill"] = outcome.needed_kill;
-  json["unkillable"] = Json::array();
+  json["unkillable"] = OrderedJson::array();
   for (const RankAndPid& worker : outcome.unkillable) {
-    json["unkillable"].push_back(Json{{"rank", worker.rank}, {"pid", worker.pid}});
+    json["unkillable"].push_back(OrderedJson{{"rank", worker.rank}, {"pid", worker.pid}});
   }
   json["leftovers"] = outcome.leftovers;
   json["stragglers"] = stragglers_json(outcome.stragglers);
-  json["workers_ended"] = Json::array();
+  json["workers_ended"] = OrderedJson::array();
   for (const WorkerEnd& worker : outcome.ends) json["workers_ended"].push_back(describe_end(worker));
   json["text"] = input.text;
   return dump(json, 2) + "\n";
@@ -244,7 +244,7 @@ std::string summary_document(const SummaryInput& input) {
 std::string error_record_document(const std::string& message, const std::vector<std::string>& last_lines, int exit_code,
                                   WallTime now) {
   const auto since = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
-  const Json json = {
+  const OrderedJson json = {
       {"message",
        {{"message", message},
         {"errorCode", exit_code},

@@ -6,16 +6,16 @@
 namespace ddp::launcher {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json describe_call(const CallView& call) {
+OrderedJson describe_call(const CallView& call) {
   return {{"number", call.sequence}, {"call", call.what}, {"name", call.name}, {"place", call.place}};
 }
 
 // What is known of one rank.
-Json describe_rank(const RankEvidence& evidence) {
+OrderedJson describe_rank(const RankEvidence& evidence) {
   const RankView& view = evidence.view;
-  Json json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
+  OrderedJson json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
   if (!view.node.empty()) json["node"] = view.node;
   if (evidence.cpu_share) json["cpu_share"] = *evidence.cpu_share;
   if (view.process) json["state"] = std::string(1, view.process->state);
@@ -25,10 +25,10 @@ Json describe_rank(const RankEvidence& evidence) {
   if (!view.board.section.empty()) json["section"] = view.board.section;
   if (!view.board.section_place.empty()) json["section_place"] = view.board.section_place;
   json["steps"] = view.board.steps;
-  json["groups"] = Json::array();
+  json["groups"] = OrderedJson::array();
   for (std::size_t i = 0; i < view.board.groups.size(); ++i) {
     const GroupView& group = view.board.groups[i];
-    Json calls = Json::array();
+    OrderedJson calls = OrderedJson::array();
     for (const CallView& call : i < view.calls.size() ? view.calls[i] : std::vector<CallView>()) {
       calls.push_back(describe_call(call));
     }
@@ -45,8 +45,8 @@ Json describe_rank(const RankEvidence& evidence) {
   return json;
 }
 
-Json describe_stacks(const RankStacks& rank) {
-  Json threads = Json::array();
+OrderedJson describe_stacks(const RankStacks& rank) {
+  OrderedJson threads = OrderedJson::array();
   for (const ThreadStack& thread : rank.threads) {
     threads.push_back({{"thread", thread.tid}, {"name", thread.name}, {"frames", thread.frames}});
   }
@@ -59,36 +59,36 @@ double seconds_json(std::chrono::nanoseconds duration) {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
 }
 
-Json verdict_json(const Verdict& verdict) {
-  Json json = {{"code", code_of(verdict.kind)},
-               {"verdict", title_of(verdict.kind)},
-               {"culprits", verdict.culprits},
-               {"waiting", verdict.waiting}};
+OrderedJson verdict_json(const Verdict& verdict) {
+  OrderedJson json = {{"code", code_of(verdict.kind)},
+                      {"verdict", title_of(verdict.kind)},
+                      {"culprits", verdict.culprits},
+                      {"waiting", verdict.waiting}};
   if (!verdict.group.empty()) {
     json["group"] = verdict.group;
     json["number"] = verdict.sequence;
     json["call"] = verdict.call;
   }
-  if (!verdict.sides.empty()) json["sides"] = Json::array();
+  if (!verdict.sides.empty()) json["sides"] = OrderedJson::array();
   for (const RankCall& side : verdict.sides) {
-    Json call = {{"rank", side.rank}};
+    OrderedJson call = {{"rank", side.rank}};
     call.update(describe_call(side.call));
     json["sides"].push_back(call);
   }
   return json;
 }
 
-Json stall_json(const HangNews& news) {
-  Json json = verdict_json(news.verdict);
+OrderedJson stall_json(const HangNews& news) {
+  OrderedJson json = verdict_json(news.verdict);
   json["age_seconds"] = seconds_json(news.age);
   json["limit_seconds"] = seconds_json(news.limit);
   json["why_limit"] = news.why_limit;
   json["ends_job"] = news.ends_job;
-  json["ranks"] = Json::array();
+  json["ranks"] = OrderedJson::array();
   for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
-  if (!news.evidence.stacks.empty()) json["stacks"] = Json::array();
+  if (!news.evidence.stacks.empty()) json["stacks"] = OrderedJson::array();
   for (const RankStacks& rank : news.evidence.stacks) json["stacks"].push_back(describe_stacks(rank));
-  if (!news.evidence.witnesses.empty()) json["witnesses"] = Json::array();
+  if (!news.evidence.witnesses.empty()) json["witnesses"] = OrderedJson::array();
   for (const Witness& witness : news.evidence.witnesses) {
     json["witnesses"].push_back({{"name", witness.name}, {"text", witness.text}, {"missing", witness.missing}});
   }
@@ -96,14 +96,15 @@ Json stall_json(const HangNews& news) {
   return json;
 }
 
-Json stragglers_json(const StragglerReport& report) {
-  Json json = {{"collectives", report.collectives}, {"seconds", seconds_json(report.time)}, {"ranks", Json::array()}};
+OrderedJson stragglers_json(const StragglerReport& report) {
+  OrderedJson json = {
+      {"collectives", report.collectives}, {"seconds", seconds_json(report.time)}, {"ranks", OrderedJson::array()}};
   for (const Straggler& rank : report.ranks) {
-    json["ranks"].push_back(Json{{"rank", rank.rank},
-                                 {"waited_for_seconds", seconds_json(rank.waited_for)},
-                                 {"longest_wait_seconds", seconds_json(rank.longest_wait)},
-                                 {"last", rank.last},
-                                 {"late_seconds", seconds_json(rank.late)}});
+    json["ranks"].push_back(OrderedJson{{"rank", rank.rank},
+                                        {"waited_for_seconds", seconds_json(rank.waited_for)},
+                                        {"longest_wait_seconds", seconds_json(rank.longest_wait)},
+                                        {"last", rank.last},
+                                        {"late_seconds", seconds_json(rank.late)}});
   }
   return json;
 }

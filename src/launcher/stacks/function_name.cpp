@@ -6,7 +6,6 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
 constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // of a name that is looked at
 
 bool is_word(char c) {
@@ -62,7 +61,7 @@ std::string without_template_arguments(std::string_view function, std::size_t mo
   const std::vector<std::size_t> ends = closing_brackets(function);
   std::string kept;
   for (std::size_t i = 0; i < function.size(); ++i) {
-    if (ends[i] == kNone) {
+    if (ends[i] == std::string_view::npos) {
       kept += function[i];
       continue;
     }
@@ -98,7 +97,7 @@ std::string frame_text(std::string_view text, std::size_t most) {
 std::vector<std::size_t> closing_brackets(std::string_view text) {
   constexpr std::string_view kOpening = "(<[{";
   constexpr std::string_view kClosing = ")>]}";
-  std::vector<std::size_t> ends(text.size(), kNone);
+  std::vector<std::size_t> ends(text.size(), std::string_view::npos);
   std::vector<std::size_t> open;
   bool quotes = true;  // until one is found that does not end, so that this takes linear time
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -110,9 +109,9 @@ std::vector<std::size_t> closing_brackets(std::string_view text) {
     }
     if (behind > i) {
       i = behind - 1;
-    } else if (kOpening.find(text[i]) != kNone) {
+    } else if (kOpening.find(text[i]) != std::string_view::npos) {
       open.push_back(i);
-    } else if (const std::size_t kind = kClosing.find(text[i]); kind != kNone) {
+    } else if (const std::size_t kind = kClosing.find(text[i]); kind != std::string_view::npos) {
       // A '<' that nothing closes is "less than", a '>' that closes nothing "greater than".
       if (kind == 1 && (open.empty() || text[open.back()] != '<')) continue;
       while (!open.empty() && text[open.back()] != kOpening[kind] && text[open.back()] == '<') open.pop_back();
@@ -142,7 +141,7 @@ std::string without_parameters(std::string_view function) {
       kept.clear();  // that was what it returns, or "non-virtual thunk to"
       continue;
     }
-    if (ends[i] == kNone) {
+    if (ends[i] == std::string_view::npos) {
       kept += function[i];
       continue;
     }
@@ -172,7 +171,7 @@ std::string short_function_name(std::string_view function, std::size_t most) {
   }
   if (name.size() <= most) return name;
   const std::vector<std::size_t> ends = closing_brackets(name);
-  for (std::size_t i = 0; i < name.size(); i = ends[i] == kNone ? i + 1 : ends[i]) {
+  for (std::size_t i = 0; i < name.size(); i = ends[i] == std::string_view::npos ? i + 1 : ends[i]) {
     if (name.compare(i, 2, "::") == 0 && name.size() - i + 3 <= most) return "..." + name.substr(i);
   }
   return frame_text(name, most);

@@ -16,7 +16,6 @@ constexpr std::size_t kColumns = 118;
 constexpr std::size_t kRanksColumns = 40;
 constexpr std::size_t kLinesOfStack = 3;
 constexpr std::size_t kLinksOfWait = 3;  // of a chain of which nothing can be said but how it waits
-constexpr std::size_t kNone = std::string_view::npos;
 
 // A frame of a chain.
 struct Link {
@@ -29,7 +28,9 @@ std::string without_hex(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     kept += text[i];
     if (!kept.ends_with("0x")) continue;
-    while (i + 1 < text.size() && std::string_view("0123456789abcdefABCDEF").find(text[i + 1]) != kNone) ++i;
+    while (i + 1 < text.size() &&
+           std::string_view("0123456789abcdefABCDEF").find(text[i + 1]) != std::string_view::npos)
+      ++i;
   }
   return kept;
 }
@@ -51,7 +52,7 @@ Link to_link(std::string_view frame) {
   Link link{std::string(frame), ""};
   const std::vector<std::size_t> ends = closing_brackets(frame);
   for (std::size_t i = 0; i < frame.size(); ++i) {
-    if (ends[i] == kNone) continue;
+    if (ends[i] == std::string_view::npos) continue;
     if (ends[i] + 1 == frame.size() && frame[i] == '(' && i > 0 && frame[i - 1] == ' ') {
       link.name = frame.substr(0, i - 1);
       link.place = frame.substr(i + 1, frame.size() - i - 2);
@@ -60,8 +61,8 @@ Link to_link(std::string_view frame) {
     i = ends[i];
   }
   const std::size_t colon = link.place.rfind(':');
-  const bool in_source =
-      colon != kNone && colon + 1 < link.place.size() && link.place.find_first_not_of("0123456789", colon + 1) == kNone;
+  const bool in_source = colon != std::string_view::npos && colon + 1 < link.place.size() &&
+                         link.place.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
   if (!in_source && link.name != "??") link.place.clear();
   if (link.name == "??") {
     link.name = std::string(frame);
@@ -255,7 +256,8 @@ std::vector<std::string> essence(std::span<const MergedStack> stacks, std::size_
   for (const MergedStack& stack : stacks) {
     if (stack.ranks.empty() || stack.frames.empty()) continue;
     std::vector<std::string> key;
-    for (const std::string& word : words_of(chain_of(stack.frames), kNone)) key.push_back(without_hex(word));
+    for (const std::string& word : words_of(chain_of(stack.frames), std::string_view::npos))
+      key.push_back(without_hex(word));
     const auto [place, is_new] = places.emplace(std::move(key), groups.size());
     if (is_new) groups.push_back({{}, stack.thread, stack.frames});
     add_ranks(groups[place->second], stack.ranks);

@@ -16,7 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kNone = std::string_view::npos;
 constexpr std::size_t kMostLineBytes = std::size_t{64} << 10;  // the rest of a longer line is not looked at
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
@@ -39,7 +38,7 @@ int to_int(std::string_view digits) {
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == kNone ? text.size() : end + 1);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   return line.substr(0, kMostLineBytes);
 }
 
@@ -65,7 +64,7 @@ std::optional<FrameStart> take_frame_start(std::string_view& line) {
 
 // ---- py-spy
 
-std::string text_of(const Json& object, const char* key) {
+std::string string_member(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
@@ -76,10 +75,10 @@ std::int64_t number_of(const Json& object, const char* key) {
 }
 
 std::string py_spy_frame(const Json& entry) {
-  const std::string name = text_of(entry, "name");
+  const std::string name = string_member(entry, "name");
   const std::int64_t line = number_of(entry, "line");
-  std::string file = text_of(entry, "short_filename");
-  if (file.empty()) file = text_of(entry, "filename");
+  std::string file = string_member(entry, "short_filename");
+  if (file.empty()) file = string_member(entry, "filename");
   if (line > 0) {
     const std::string_view last = std::string_view(file).substr(file.rfind('/') + 1);
     return frame(frame_text(name), frame_text(last) + ":" + std::to_string(line));
@@ -104,7 +103,7 @@ std::optional<std::pair<int, ThreadStack>> parse_gdb_thread(std::string_view lin
   line = line.substr(0, quote);
   for (const std::string_view word : {"LWP ", "process "}) {
     const std::size_t at = line.find(word);
-    if (at == kNone) continue;
+    if (at == std::string_view::npos) continue;
     line.remove_prefix(at + word.size());
     thread.tid = to_int(take_digits(line));
     break;
@@ -119,7 +118,7 @@ std::string gdb_frame(std::string_view text, std::string_view address) {
   std::string_view name = text;
   std::string_view place;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (ends[i] == kNone) continue;
+    if (ends[i] == std::string_view::npos) continue;
     std::string_view rest = text.substr(ends[i] + 1);
     const bool is_last = rest.empty() || rest.starts_with(" at ") || rest.starts_with(" from ");
     if (text[i] == '(' && i > 0 && text[i - 1] == ' ' && is_last) {
@@ -143,11 +142,11 @@ struct EuFrame {
 // " main - /home/u/train", " - /usr/lib/libstdc++.so.6.0.30", " pthread_cond_wait@@GLIBC_2.3.2", "".
 EuFrame eu_stack_frame(std::string_view text, std::string_view address) {
   std::size_t dash = text.find(" - /");
-  if (dash == kNone) dash = text.rfind(" - ");
+  if (dash == std::string_view::npos) dash = text.rfind(" - ");
   std::string_view name = text.substr(0, dash);
-  const std::string_view module = dash == kNone ? "" : text.substr(dash + 3);
+  const std::string_view module = dash == std::string_view::npos ? "" : text.substr(dash + 3);
   take_prefix(name, " ");
-  if (name.find_first_of(" (<") == kNone) name = name.substr(0, name.find('@'));
+  if (name.find_first_of(" (<") == std::string_view::npos) name = name.substr(0, name.find('@'));
   return {name.empty() ? "??" : short_function_name(name),
           std::string(module.empty() && name.empty() ? address : module)};
 }
@@ -157,7 +156,8 @@ std::string_view source_place(std::string_view line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   const auto ends_with_number = [](std::string_view text) {
     const std::size_t colon = text.rfind(':');
-    return colon != kNone && colon + 1 < text.size() && text.find_first_not_of("0123456789", colon + 1) == kNone;
+    return colon != std::string_view::npos && colon + 1 < text.size() &&
+           text.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
   };
   const std::string_view without_column = line.substr(0, line.rfind(':'));
   return ends_with_number(line) && ends_with_number(without_column) ? without_column : line;
@@ -180,7 +180,7 @@ std::vector<ThreadStack> parse_py_spy(std::string_view json) {
     const std::int64_t tid = number_of(entry, "os_thread_id");
     ThreadStack thread;
     if (tid > 0 && tid <= std::numeric_limits<int>::max()) thread.tid = static_cast<int>(tid);
-    thread.name = frame_text(text_of(entry, "thread_name"));
+    thread.name = frame_text(string_member(entry, "thread_name"));
     if (pid == 0) pid = number_of(entry, "pid");
     const auto frames = entry.find("frames");
     if (frames == entry.end() || !frames->is_array()) continue;

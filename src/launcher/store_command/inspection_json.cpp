@@ -7,21 +7,21 @@
 namespace ddp::launcher {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using wire::StoreReport;
 
-Json or_null(std::int64_t number) {
-  return number < 0 ? Json(nullptr) : Json(number);
+OrderedJson or_null(std::int64_t number) {
+  return number < 0 ? OrderedJson(nullptr) : OrderedJson(number);
 }
 
-Json key_of(const StoreReport::Key& key) {
+OrderedJson key_of(const StoreReport::Key& key) {
   return {{"name", key.name}, {"bytes", key.bytes}, {"queued", or_null(key.queued)}};
 }
 
-Json client_of(const StoreReport::Client& client) {
+OrderedJson client_of(const StoreReport::Client& client) {
   return {{"peer", client.peer},
           {"rank", or_null(client.rank)},
-          {"name", client.rank < 0 ? Json(nullptr) : Json(client.name)},
+          {"name", client.rank < 0 ? OrderedJson(nullptr) : OrderedJson(client.name)},
           {"connected_ms", client.connected_ms},
           {"waiting_ms", or_null(client.waiting_ms)},
           {"awaited_keys", client.awaited_keys},
@@ -33,21 +33,21 @@ Json client_of(const StoreReport::Client& client) {
 
 std::string inspection_json(const Inspection& inspection) {
   const StoreReport& report = inspection.report;
-  Json keys = Json::array();
+  OrderedJson keys = OrderedJson::array();
   for (const StoreReport::Key& key : report.keys) keys.push_back(key_of(key));
-  Json clients = Json::array();
+  OrderedJson clients = OrderedJson::array();
   for (const StoreReport::Client& client : report.clients) {
     if (client.peer != inspection.inspector) clients.push_back(client_of(client));
   }
-  const Json result = {{"where", inspection.where},
-                       {"key_count", report.key_count},
-                       {"table_bytes", report.table_bytes},
-                       {"client_count", report.client_count - 1},
-                       {"absent_ranks", inspection.absent_ranks},
-                       {"clients", clients},
-                       {"keys", keys}};
+  const OrderedJson result = {{"where", inspection.where},
+                              {"key_count", report.key_count},
+                              {"table_bytes", report.table_bytes},
+                              {"client_count", report.client_count - 1},
+                              {"absent_ranks", inspection.absent_ranks},
+                              {"clients", clients},
+                              {"keys", keys}};
   // Keys may be any bytes; those that are no UTF-8 are shown with replacement characters.
-  return result.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return result.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddp::launcher

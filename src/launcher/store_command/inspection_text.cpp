@@ -25,7 +25,7 @@ std::string bytes(std::int64_t count) {
   return base::human_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
 }
 
-std::string quoted(std::string_view key) {
+std::string quoted_key(std::string_view key) {
   std::string text = printable(key);
   for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2) text.insert(at, "\\");
   return "\"" + text + "\"";
@@ -73,7 +73,7 @@ std::string awaited(const Client& client) {
   const auto named = static_cast<std::int64_t>(std::min(client.awaited.size(), limits::kInspectedAwaited));
   std::vector<std::string> keys;
   for (const std::string& key : std::span(client.awaited).first(static_cast<std::size_t>(named))) {
-    keys.push_back(quoted(key));
+    keys.push_back(quoted_key(key));
   }
   const std::int64_t others = client.awaited_keys - named;
   return base::join(keys, ", ") + (others > 0 ? " and " + std::to_string(others) + " more" : "");
@@ -135,7 +135,7 @@ std::string keys_text(const wire::StoreReport& report) {
   const std::size_t shown = std::min(report.keys.size(), limits::kInspectedKeys);
   for (const auto& key : std::span(report.keys).first(shown)) {
     rows.push_back(
-        {bytes(key.bytes), key.queued < 0 ? "" : "queue of " + std::to_string(key.queued), quoted(key.name)});
+        {bytes(key.bytes), key.queued < 0 ? "" : "queue of " + std::to_string(key.queued), quoted_key(key.name)});
   }
   const bool queues = std::ranges::any_of(rows, [](const Row& row) { return !row[1].empty(); });
   if (!queues) {

@@ -28,7 +28,7 @@ DataType type_of(const std::string& name) {
   return *type;
 }
 
-std::size_t elements_of(const ManifestTensor& tensor) {
+std::size_t checked_elements_of(const ManifestTensor& tensor) {
   std::size_t product = 1;
   for (const std::int64_t size : tensor.shape) {
     if (size < 0 || __builtin_mul_overflow(product, static_cast<std::size_t>(size), &product)) {
@@ -45,7 +45,7 @@ void check_pieces(const std::string& name, const ManifestTensor& tensor, std::si
       throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' do not fit");
     }
   }
-  if (end != elements_of(tensor)) {
+  if (end != checked_elements_of(tensor)) {
     throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' are not all there");
   }
 }

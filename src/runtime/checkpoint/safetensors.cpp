@@ -13,7 +13,7 @@
 namespace ddp {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kMetadata = "__metadata__";
 
@@ -46,14 +46,14 @@ const char* name_of(DataType type) {
 }
 
 // The library would take 4.5 for 4, and true for 1.
-const Json& whole_numbers(const Json& list, const std::string& name) {
-  for (const Json& entry : list) {
+const OrderedJson& whole_numbers(const OrderedJson& list, const std::string& name) {
+  for (const OrderedJson& entry : list) {
     if (!entry.is_number_integer()) corrupt("tensor '" + name + "' has a size or offset that is no whole number");
   }
   return list;
 }
 
-StoredTensor parse_tensor(const std::string& name, const Json& entry, std::size_t data_bytes) {
+StoredTensor parse_tensor(const std::string& name, const OrderedJson& entry, std::size_t data_bytes) {
   StoredTensor tensor;
   tensor.name = name;
   tensor.type = type_named(entry.at("dtype").get<std::string>());
@@ -77,7 +77,7 @@ StoredTensor parse_tensor(const std::string& name, const Json& entry, std::size_
 
 std::string encode_safetensors_header(std::span<const Tensor> tensors,
                                       const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
+  OrderedJson header = OrderedJson::object();
   header[kMetadata] = metadata;
   std::size_t first = 0;
   for (const Tensor& tensor : tensors) {
@@ -93,7 +93,7 @@ std::string encode_safetensors_header(std::span<const Tensor> tensors,
   std::string json;
   try {
     json = header.dump();
-  } catch (const Json::exception&) {
+  } catch (const OrderedJson::exception&) {
     throw Error(ErrorKind::invalid_argument, "checkpoint: a tensor's name or a word of the metadata is not UTF-8");
   }
   json.resize((json.size() + 8 + 63) / 64 * 64 - 8, ' ');
@@ -116,7 +116,7 @@ std::size_t safetensors_data_offset(std::string_view length_word, std::size_t fi
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t data_bytes) {
   SafetensorsHeader header;
   try {
-    const Json document = Json::parse(json);
+    const OrderedJson document = OrderedJson::parse(json);
     if (!document.is_object()) corrupt("not a JSON object");
     for (const auto& [name, entry] : document.items()) {
       if (name == kMetadata) {
@@ -125,7 +125,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t da
         header.tensors.push_back(parse_tensor(name, entry, data_bytes));
       }
     }
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     corrupt(error.what());
   }
   return header;

@@ -27,14 +27,14 @@ constexpr std::string_view kWriting = ".writing-";
 constexpr std::string_view kRemoving = ".removing-";
 constexpr int kDigits = 12;
 
-[[noreturn]] void fail(const std::string& deed, const std::string& path, int error) {
+[[noreturn]] void fail_in_directory(const std::string& deed, const std::string& path, int error) {
   throw Error(ErrorKind::unavailable, "cannot " + deed + " " + path + ": " + std::strerror(error));
 }
 
 void remove_tree(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
-  if (error) fail("remove", path, error.value());
+  if (error) fail_in_directory("remove", path, error.value());
 }
 
 std::vector<std::string> list(const std::string& directory) {
@@ -44,7 +44,7 @@ std::vector<std::string> list(const std::string& directory) {
        !error && entry != std::filesystem::end(entry); entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  if (error) fail("list", directory, error.value());
+  if (error) fail_in_directory("list", directory, error.value());
   return names;
 }
 
@@ -52,10 +52,10 @@ std::vector<std::string> list(const std::string& directory) {
 void rename_over(const std::string& staged, const std::string& final_path) {
   if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, final_path.c_str(), RENAME_NOREPLACE) == 0) return;
   if (::rename(staged.c_str(), final_path.c_str()) == 0) return;
-  if (errno != ENOTEMPTY && errno != EEXIST) fail("name", final_path, errno);
+  if (errno != ENOTEMPTY && errno != EEXIST) fail_in_directory("name", final_path, errno);
   if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) != 0) {
     remove_tree(final_path);
-    if (::rename(staged.c_str(), final_path.c_str()) != 0) fail("name", final_path, errno);
+    if (::rename(staged.c_str(), final_path.c_str()) != 0) fail_in_directory("name", final_path, errno);
     return;
   }
   remove_tree(staged);
@@ -87,7 +87,7 @@ void make_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) == 0) return;
   const int error = errno;
   if (error == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return;
-  fail("make directory", path, error == EEXIST ? ENOTDIR : error);
+  fail_in_directory("make directory", path, error == EEXIST ? ENOTDIR : error);
 }
 
 std::vector<std::int64_t> list_steps(const std::string& directory) {
@@ -101,27 +101,27 @@ std::vector<std::int64_t> list_steps(const std::string& directory) {
 
 std::uint64_t file_bytes(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) fail("look at", path, errno);
+  if (::stat(path.c_str(), &status) != 0) fail_in_directory("look at", path, errno);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
 void write_text_file(const std::string& path, std::string_view text) {
   const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) fail("write", path, errno);
+  if (!file) fail_in_directory("write", path, errno);
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path, errno);
+    if (written < 0) fail_in_directory("write", path, errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (::fsync(file.get()) != 0) fail("write", path, errno);
+  if (::fsync(file.get()) != 0) fail_in_directory("write", path, errno);
 }
 
 std::string read_text_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail("read", path, errno);
+  if (!file) fail_in_directory("read", path, errno);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) fail("read", path, EIO);
+  if (file.bad()) fail_in_directory("read", path, EIO);
   return text;
 }
 
@@ -145,7 +145,7 @@ void remove_step(const std::string& directory, std::int64_t step) {
   const std::string path = directory + "/" + step_name(step);
   const std::string doomed = directory + "/" + std::string(kRemoving) + step_name(step);
   remove_tree(doomed);
-  if (::rename(path.c_str(), doomed.c_str()) != 0) fail("remove", path, errno);
+  if (::rename(path.c_str(), doomed.c_str()) != 0) fail_in_directory("remove", path, errno);
   remove_tree(doomed);
 }
 

@@ -9,14 +9,15 @@
 namespace ddp {
 namespace {
 
-void require(bool condition, const std::string& message) {
+void require_loader(bool condition, const std::string& message) {
   if (!condition) throw Error(ErrorKind::invalid_argument, "DataLoader: " + message);
 }
 
 }  // namespace
 
 std::int64_t batch_count(std::int64_t samples, const LoaderOptions& options) {
-  require(options.batch_size >= 1, "batch_size is " + std::to_string(options.batch_size) + "; it must be 1 or more");
+  require_loader(options.batch_size >= 1,
+                 "batch_size is " + std::to_string(options.batch_size) + "; it must be 1 or more");
   const std::int64_t whole = samples / options.batch_size;
   const bool is_short = samples % options.batch_size != 0;
   switch (options.last_batch) {
@@ -33,20 +34,20 @@ std::int64_t batch_count(std::int64_t samples, const LoaderOptions& options) {
 namespace detail {
 
 void check_loader(const LoaderOptions& options, const DistributedSampler& sampler, std::int64_t dataset_size) {
-  require(options.threads >= 0, "threads is " + std::to_string(options.threads) + "; it must be 0 or more");
-  require(options.prefetch >= (options.threads > 0 ? 1 : 0),
-          "prefetch is " + std::to_string(options.prefetch) +
-              "; it must be 1 or more. To load nothing ahead, use threads = 0.");
-  require(dataset_size == sampler.dataset_size(), "the sampler is for " +
-                                                      base::counted(sampler.dataset_size(), "sample") +
-                                                      ", but the data set has " + std::to_string(dataset_size));
+  require_loader(options.threads >= 0, "threads is " + std::to_string(options.threads) + "; it must be 0 or more");
+  require_loader(options.prefetch >= (options.threads > 0 ? 1 : 0),
+                 "prefetch is " + std::to_string(options.prefetch) +
+                     "; it must be 1 or more. To load nothing ahead, use threads = 0.");
+  require_loader(dataset_size == sampler.dataset_size(), "the sampler is for " +
+                                                             base::counted(sampler.dataset_size(), "sample") +
+                                                             ", but the data set has " + std::to_string(dataset_size));
   // In the epoch that a resumed training is in, fewer may be left.
   DistributedSampler whole_epoch = sampler;
   whole_epoch.set_epoch(0);
-  require(batch_count(whole_epoch.size(), options) > 0,
-          "this rank has " + base::counted(whole_epoch.size(), "sample") + ", fewer than one batch of " +
-              std::to_string(options.batch_size) +
-              ", which LastBatch::drop leaves out. Use a smaller batch_size, fewer ranks, or LastBatch::keep.");
+  require_loader(batch_count(whole_epoch.size(), options) > 0,
+                 "this rank has " + base::counted(whole_epoch.size(), "sample") + ", fewer than one batch of " +
+                     std::to_string(options.batch_size) +
+                     ", which LastBatch::drop leaves out. Use a smaller batch_size, fewer ranks, or LastBatch::keep.");
 }
 
 std::span<const std::int64_t> batch_indices(std::span<const std::int64_t> indices, std::int64_t number,

@@ -13,7 +13,7 @@ namespace ddp {
 
 namespace {
 
-void require(bool condition, const std::string& message) {
+void require_sampler(bool condition, const std::string& message) {
   if (!condition) throw Error(ErrorKind::invalid_argument, "DistributedSampler: " + message);
 }
 
@@ -41,18 +41,18 @@ SamplerState parse_sampler_state(std::string_view text) {
 
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, int rank, int world_size, SamplerOptions options)
     : dataset_size_(dataset_size), rank_(rank), world_size_(world_size), options_(options) {
-  require(dataset_size > 0, "the data set has no samples");
-  require(world_size > 0 && rank >= 0 && rank < world_size,
-          "rank " + std::to_string(rank) + " is not in a world of " + std::to_string(world_size));
-  require(size() > 0, std::to_string(dataset_size) + " samples for " + std::to_string(world_size) +
-                          " ranks leave some rank none. Use drop_last = false, or fewer ranks.");
+  require_sampler(dataset_size > 0, "the data set has no samples");
+  require_sampler(world_size > 0 && rank >= 0 && rank < world_size,
+                  "rank " + std::to_string(rank) + " is not in a world of " + std::to_string(world_size));
+  require_sampler(size() > 0, std::to_string(dataset_size) + " samples for " + std::to_string(world_size) +
+                                  " ranks leave some rank none. Use drop_last = false, or fewer ranks.");
 }
 
 void DistributedSampler::consume(std::int64_t samples) {
-  require(samples >= 0 && samples <= size(),
-          "consume(" + std::to_string(samples) + "), but this rank has " + base::counted(size(), "sample") +
-              " left of epoch " + std::to_string(state_.epoch) +
-              ". Call set_epoch() at the beginning of each epoch, and consume() once for each batch.");
+  require_sampler(samples >= 0 && samples <= size(),
+                  "consume(" + std::to_string(samples) + "), but this rank has " + base::counted(size(), "sample") +
+                      " left of epoch " + std::to_string(state_.epoch) +
+                      ". Call set_epoch() at the beginning of each epoch, and consume() once for each batch.");
   // The padding consists of samples that are counted already.
   state_.consumed = std::min(dataset_size_, state_.consumed + samples * world_size_);
 }

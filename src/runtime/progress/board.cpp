@@ -17,12 +17,9 @@
 namespace ddp {
 namespace {
 
-// Relaxed stores: each number stands for itself, and the reader copes with any order.
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
-  std::uint64_t now = number.load(kRelaxed);
-  while (now < to && !number.compare_exchange_weak(now, to, kRelaxed)) {
+  std::uint64_t now = number.load(wire::kRelaxed);
+  while (now < to && !number.compare_exchange_weak(now, to, wire::kRelaxed)) {
   }
 }
 
@@ -53,7 +50,7 @@ wire::ProgressBoard* process_board() {
 
 int rank_lost_says_launcher() {
   const wire::ProgressBoard* board = process_board();
-  return board == nullptr ? wire::kNoRankLost : board->lost_rank.load(kRelaxed);
+  return board == nullptr ? wire::kNoRankLost : board->lost_rank.load(wire::kRelaxed);
 }
 
 GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size) {
@@ -73,7 +70,7 @@ void GroupProgress::take(wire::ProgressBoard& board, wire::BoardGroup& group, co
                          int size) {
   group_ = &group;
   const auto place = static_cast<std::uint32_t>(&group - board.groups.data());
-  std::uint32_t places = board.places.load(kRelaxed);
+  std::uint32_t places = board.places.load(wire::kRelaxed);
   while (places <= place && !board.places.compare_exchange_weak(places, place + 1)) {
   }
   group.rank = rank;
@@ -82,9 +79,9 @@ void GroupProgress::take(wire::ProgressBoard& board, wire::BoardGroup& group, co
   write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
   for (auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
                        &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
-    number->store(0, kRelaxed);
+    number->store(0, wire::kRelaxed);
   }
-  for (wire::BoardCall& call : group.calls) call.sequence.store(0, kRelaxed);
+  for (wire::BoardCall& call : group.calls) call.sequence.store(0, wire::kRelaxed);
 }
 
 GroupProgress::~GroupProgress() {
@@ -94,13 +91,13 @@ GroupProgress::~GroupProgress() {
 void GroupProgress::called(const Call& call) {
   if (group_ == nullptr) return;
   if (is_transfer(call.operation)) {
-    group_->transfers_called.fetch_add(1, kRelaxed);
+    group_->transfers_called.fetch_add(1, wire::kRelaxed);
     return;
   }
   fingerprint_ = base::mix(fingerprint_, call.fingerprint);
 
   wire::BoardCall& entry = group_->calls[(call.sequence - 1) % wire::kBoardCalls];
-  entry.sequence.store(0, kRelaxed);
+  entry.sequence.store(0, wire::kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
   const ConstBuffer subject = subject_of(call);
   entry.fingerprint = fingerprint_;
@@ -125,7 +122,7 @@ void GroupProgress::started(const Call& call) {
 void GroupProgress::finished(const Call& call) {
   if (group_ == nullptr) return;
   if (is_transfer(call.operation)) {
-    group_->transfers_finished.fetch_add(1, kRelaxed);
+    group_->transfers_finished.fetch_add(1, wire::kRelaxed);
   } else {
     group_->finished.store(call.sequence, std::memory_order_release);
   }

@@ -10,8 +10,6 @@
 namespace ddp {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
 std::uint64_t nanoseconds(std::chrono::steady_clock::time_point when) {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count());
@@ -28,8 +26,8 @@ PhasePlace enter(const PhasePlace& place) {
   wire::ProgressBoard* board = process_board();
   if (board == nullptr) return before;
   wire::BoardWorker& worker = board->worker;
-  const std::uint32_t changes = worker.changes.load(kRelaxed) | 1;
-  worker.changes.store(changes, kRelaxed);
+  const std::uint32_t changes = worker.changes.load(wire::kRelaxed) | 1;
+  worker.changes.store(changes, wire::kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
   worker.phase = static_cast<std::uint32_t>(place.phase);
   worker.since = nanoseconds(std::chrono::steady_clock::now());
@@ -59,7 +57,7 @@ void enter_phase(Phase phase) {
 }
 
 void count_step() {
-  if (wire::ProgressBoard* board = process_board()) board->worker.steps.fetch_add(1, kRelaxed);
+  if (wire::ProgressBoard* board = process_board()) board->worker.steps.fetch_add(1, wire::kRelaxed);
 }
 
 void heartbeat() {
@@ -70,8 +68,8 @@ void extend(std::chrono::seconds time) {
   wire::ProgressBoard* board = process_board();
   if (board == nullptr) return;
   const std::uint64_t until = nanoseconds(std::chrono::steady_clock::now() + time);
-  std::uint64_t now = board->worker.more_time_until.load(kRelaxed);
-  while (now < until && !board->worker.more_time_until.compare_exchange_weak(now, until, kRelaxed)) {
+  std::uint64_t now = board->worker.more_time_until.load(wire::kRelaxed);
+  while (now < until && !board->worker.more_time_until.compare_exchange_weak(now, until, wire::kRelaxed)) {
   }
 }
 

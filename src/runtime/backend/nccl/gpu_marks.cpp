@@ -3,12 +3,6 @@
 #include "runtime/group/call.h"
 
 namespace ddp {
-namespace {
-
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
-}  // namespace
-
 GpuMarks::GpuMarks(const CudaApi& cuda, wire::ProgressBoard& board, wire::BoardGroup& place)
     : cuda_(cuda), place_(place) {
   void* seen_at = nullptr;
@@ -23,7 +17,7 @@ bool GpuMarks::marks(std::uint64_t last) const {
 
 void GpuMarks::before(std::uint64_t last, CudaStreamHandle stream) {
   if (!marks(last)) return;
-  place_.gpu_queued.store(last, kRelaxed);
+  place_.gpu_queued.store(last, wire::kRelaxed);
   write(offsetof(wire::BoardGroup, gpu_started), last, stream);
 }
 
@@ -36,7 +30,7 @@ void GpuMarks::after(std::uint64_t last, CudaStreamHandle stream) {
 void GpuMarks::write(std::size_t offset, std::uint64_t number, CudaStreamHandle stream) {
   if (cuda_.write_number(stream, seen_at_ + offset, number) == kCudaSuccess) return;
   seen_at_ = nullptr;
-  place_.gpu_queued.store(0, kRelaxed);
+  place_.gpu_queued.store(0, wire::kRelaxed);
 }
 
 }  // namespace ddp

@@ -16,7 +16,7 @@ namespace ddp {
 namespace {
 
 // How long to look for a communicator's change of state without sleeping; these are no hot paths.
-constexpr std::chrono::milliseconds kSpin{1};
+constexpr std::chrono::milliseconds kConnectSpin{1};
 // A killed process with many threads takes a while to be gone.
 constexpr std::chrono::milliseconds kReasonLook{100};
 constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
@@ -176,7 +176,7 @@ bool NcclCommunicator::settled() {
 }
 
 void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* deed, const char* late) {
-  const Polling polling(timeout, kSpin);
+  const Polling polling(timeout, kConnectSpin);
   while (!settled()) {
     if (polling.pause()) continue;
     throw Error(ErrorKind::timeout,
@@ -203,7 +203,7 @@ void NcclCommunicator::close() {
   const NcclComm comm = handle();
   if (comm == nullptr) return;
   NcclResult result = nccl_.finalize(comm);
-  const Polling polling(members_.closing_limit, kSpin);
+  const Polling polling(members_.closing_limit, kConnectSpin);
   while (result == NcclResult::in_progress && polling.pause()) result = nccl_.async_error(comm);
   // If finalizing did not end, destroying would wait for the same thing without a limit.
   end(result == NcclResult::success ? nccl_.destroy : nccl_.abort);

@@ -13,7 +13,7 @@ namespace {
 
 // Longer than a small collective takes, shorter than what would be felt as a busy core. Nobody on the host is in a
 // hurry for an operation that a stream waits for.
-constexpr std::chrono::milliseconds kSpin{5};
+constexpr std::chrono::milliseconds kCallSpin{5};
 constexpr std::chrono::milliseconds kNoSpin{0};
 
 }  // namespace
@@ -116,7 +116,7 @@ void NcclLane::copy_all(std::span<const StagedCall::Copy> copies, const Call& ca
 }
 
 void NcclLane::await(CudaEventHandle event, const Call& call) {
-  const Polling polling(call.timeout, call.stream ? kNoSpin : kSpin);
+  const Polling polling(call.timeout, call.stream ? kNoSpin : kCallSpin);
   while (true) {
     // The communicator first: an operation that failed may have left the stream as if it were done.
     if (communicator_->settled()) {
