@@ -65,7 +65,7 @@ std::string line_with(const std::string& text, const std::string& word) {
 
 }  // namespace
 
-TEST_CASE("the model learns more than the best bigram table") {
+TEST_CASE("the model learns more than the best bigram table", "[slow]") {
   const Training training;
   const CommandResult result = training.run(2, "a", {"--epochs", "4"});
   INFO(result.err);
@@ -170,7 +170,7 @@ TEST_CASE("a rank that dies in the middle is named and not its victims") {
   }
 }
 
-TEST_CASE("the model learns however its gradients travel, and with parameters averaged now and then") {
+TEST_CASE("the model learns however its gradients travel, and with parameters averaged now and then", "[slow]") {
   const Training training;
   const auto perplexity_with = [&](const std::vector<std::string>& words, double& bytes) {
     std::vector<std::string> options = {"--epochs", "2"};

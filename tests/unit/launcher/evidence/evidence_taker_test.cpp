@@ -76,7 +76,7 @@ TEST_CASE("all are asked at once and answer in the order of the questions") {
   CHECK(evidence.witnesses[1] == Witness{"second", "all is well", {}, {}});
 }
 
-TEST_CASE("who is not back in time is left behind and named") {
+TEST_CASE("who is not back in time is left behind and named", "[slow]") {
   const auto never = std::make_shared<std::promise<void>>();
   const Question slow{"slow", [never](net::Deadline) {
                         never->get_future().wait();
@@ -84,7 +84,7 @@ TEST_CASE("who is not back in time is left behind and named") {
                       }};
   const auto began = std::chrono::steady_clock::now();
   const Evidence evidence = take({slow, answers("quick")});
-  CHECK(std::chrono::steady_clock::now() - began < 2 * limits::kStackTime);
+  CHECK(std::chrono::steady_clock::now() - began < 6 * limits::kStackTime);
   REQUIRE(evidence.witnesses.size() == 2);
   CHECK(evidence.witnesses[0] == Witness{"slow", "", {}, {"gave no answer in time"}});
   CHECK(evidence.witnesses[1].text == "all is well");

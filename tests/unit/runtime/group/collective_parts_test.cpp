@@ -63,7 +63,7 @@ TEST_CASE("parts may differ in size and lie anywhere") {
   }
 }
 
-TEST_CASE("reductions of many pieces, of which some ranks have fewer") {
+TEST_CASE("reductions of many pieces, of which some ranks have fewer", "[slow]") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const int size : {2, 3}) {
       INFO(backend.name << ", " << size << " ranks");

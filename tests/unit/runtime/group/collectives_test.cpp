@@ -38,13 +38,13 @@ TEST_CASE("collectives over memory that all ranks read give what the reference g
 TEST_CASE("collectives over staged memory give what the reference gives") {
   check_backend(cpu_staged());
 }
-TEST_CASE("collectives over gloo give what the reference gives") {
+TEST_CASE("collectives over gloo give what the reference gives", "[slow]") {
   check_backend(gloo_backend());
 }
-TEST_CASE("collectives over nccl of host memory give what the reference gives") {
+TEST_CASE("collectives over nccl of host memory give what the reference gives", "[slow]") {
   check_backend(nccl_backend(), gpu_rank_counts({1, 2, 3, 4, 5, 6, 7, 8}));
 }
-TEST_CASE("collectives over nccl of gpu memory give what the reference gives") {
+TEST_CASE("collectives over nccl of gpu memory give what the reference gives", "[slow]") {
   for (const int size : gpu_rank_counts({1, 2, 3})) {
     RankThreads(nccl_backend().make, size).all_succeed([&](RankThreads::Rank& self) {
       const DeviceMemory device = gpu_memory(self.group());
@@ -55,7 +55,7 @@ TEST_CASE("collectives over nccl of gpu memory give what the reference gives") {
   }
 }
 
-TEST_CASE("collectives of a mebibyte and some give what the reference gives") {
+TEST_CASE("collectives of a mebibyte and some give what the reference gives", "[slow]") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const int size : {2, 3}) {
       INFO(backend.name << ", " << size << " ranks");
