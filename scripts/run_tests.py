@@ -1,50 +1,109 @@
 #!/usr/bin/env python3
-"""Runs CTest in a build folder and closes with "N passed, N failed".
+"""Runs CTest in a build directory, shows how far it is, and closes with "N passed, N failed".
 
-What failed is shown whole; what was skipped is listed with its reason. The exit code is 1 if a test failed or none ran.
+    run_tests.py BUILD_DIRECTORY [words for CTest, such as -R NAME or -LE slow]
+
+A failure is named when it happens and shown with its output at the end; what was skipped is listed with its reason. The exit
+code is 1 if a test failed or none ran.
 """
+import os
 import pathlib
+import re
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
+
+# Most tests wait more than they compute: for processes, for time-outs.
+AT_ONCE = 4 * len(os.sched_getaffinity(0))
+SLOW = 3.0  # seconds; a test that takes longer has the label `slow`
+NEWS = 15.0  # seconds between two lines about the progress, where there is no terminal
+DONE = re.compile(r" *(\d+)/(\d+) Test +#\d+: (.*?) \.*(.*?) +([\d.]+) sec")
+
+
+class Progress:
+    """One line on a terminal, which is rewritten; elsewhere a line now and then."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.began, self.told = what, time.monotonic(), time.monotonic()
+        self.on_terminal = sys.stdout.isatty()
+
+    def show(self, done: int, of: int, failed: int) -> None:
+        now = time.monotonic()
+        line = f"{self.what}: {done} of {of}{f', {failed} failed' if failed else ''}, {now - self.began:.0f} s"
+        if self.on_terminal:
+            print(f"\r\033[K{line}", end="", flush=True)
+        elif now - self.told > NEWS:
+            self.told = now
+            print(line, flush=True)
+
+    def say(self, line: str) -> None:
+        print(f"\r\033[K{line}" if self.on_terminal else line, flush=True)
+
+
+class Results:
+    """Of a run: names with outputs or reasons."""
+
+    def __init__(self, report: pathlib.Path) -> None:
+        self.passed, self.failed, self.skipped = 0, {}, {}
+        for case in ElementTree.parse(report).getroot().iter("testcase"):
+            name, status = case.get("name"), case.get("status")
+            output = (case.findtext("system-out") or "").strip()
+            if status == "run":
+                self.passed += 1
+            elif status in ("notrun", "disabled") and output:
+                self.skipped[name] = output.splitlines()[-1]  # a test that skips itself says why in its last line
+            else:
+                self.failed[name] = output or "its program could not be started"
+
+
+def run(build: pathlib.Path, words: list[str], what: str = "test") -> Results | None:
+    """None if CTest did not run; `build`/tests.log says why."""
+    report = (build / "tests.xml").resolve()
+    report.unlink(missing_ok=True)
+    command = ["ctest", "--test-dir", str(build), "--output-junit", str(report), "--no-tests=error",
+               "--parallel", str(AT_ONCE), *words]
+    progress = Progress(what)
+    progress.say(f"{what}: {' '.join(command)}")
+    labelled = subprocess.run(["ctest", "--test-dir", str(build), "-N", "-L", "slow"], capture_output=True, text=True).stdout
+    slow = set(re.findall(r"Test +#\d+: (.*)", labelled))
+    failed, unlabelled = 0, []
+    with open(build / "tests.log", "w", encoding="utf-8") as log:
+        ctest = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        for line in ctest.stdout:
+            log.write(line)
+            if match := DONE.match(line):
+                done, of, name, verdict, seconds = match.groups()
+                if "Passed" not in verdict and "Skipped" not in verdict:
+                    failed += 1
+                    progress.say(f"{what}: FAILED after {seconds} s: {name}")
+                if float(seconds) > SLOW and name not in slow:
+                    unlabelled.append(f"{name} ({seconds} s)")
+                progress.show(int(done), int(of), failed)
+        ctest.wait()
+    progress.say(f"{what}: it took {time.monotonic() - progress.began:.0f} s")
+    if unlabelled and what == "test":
+        print(f"note: more than {SLOW:.0f} s without the label `slow`: {', '.join(unlabelled)}")
+    return Results(report) if report.exists() else None
 
 
 def main() -> int:
     build = pathlib.Path(sys.argv[1])
-    report = (build / "tests.xml").resolve()
-    report.unlink(missing_ok=True)
-    command = ["ctest", "--test-dir", str(build), "--output-junit", str(report), "--no-tests=error",
-               "--parallel", "2", *sys.argv[2:]]
-    print("test:", " ".join(command), flush=True)
-    with open(build / "tests.log", "w", encoding="utf-8") as log:
-        exit_code = subprocess.call(command, stdout=log, stderr=subprocess.STDOUT)
-    if not report.exists():
+    results = run(build, sys.argv[2:])
+    if results is None:
         print((build / "tests.log").read_text(encoding="utf-8", errors="replace"))
         print("test: ctest did not run")
         return 1
-
-    passed, failed, skipped = 0, [], []
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
-        status = case.get("status")
-        output = (case.findtext("system-out") or "").strip()
-        if status == "run":
-            passed += 1
-        elif status == "fail":
-            failed.append((case.get("name"), output))
-        else:
-            # A test that skips itself says why in its last line; one whose program is missing never ran.
-            reason = output.splitlines()[-1] if output else "its program could not be started"
-            (skipped if status in ("notrun", "disabled") and output else failed).append((case.get("name"), reason))
-    for name, reason in skipped:
+    for name, reason in results.skipped.items():
         print(f"skipped: {name}: {reason}")
-    for name, output in failed:
+    for name, output in results.failed.items():
         print(f"\nFAILED: {name}\n{output}")
-    if failed:
+    if results.failed:
         print(f"\nall output: {build / 'tests.log'}")
-    if skipped:
-        print(f"\n{len(skipped)} skipped, for the reasons above")
-    print(f"{passed} passed, {len(failed)} failed")
-    return 1 if failed or passed == 0 or (exit_code != 0 and not failed) else 0
+    if results.skipped:
+        print(f"\n{len(results.skipped)} skipped, for the reasons above")
+    print(f"{results.passed} passed, {len(results.failed)} failed")
+    return 1 if results.failed or results.passed == 0 else 0
 
 
 if __name__ == "__main__":
