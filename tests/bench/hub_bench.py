@@ -18,13 +18,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from ports import free_port  # noqa: E402  (it is in another folder)
+
 PHASES = ("connect", "begin", "beats", "failure", "end")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def supervisor_of(launcher: subprocess.Popen, port: int) -> int:

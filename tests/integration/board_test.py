@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """board_test.py BIN_DIR: the progress board of living, stopped and waiting workers, read as docs/protocol.md says."""
 import collections
+import json
 import os
 import pathlib
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 BIN = pathlib.Path(sys.argv[1])
@@ -32,19 +34,6 @@ def read(pid: int) -> Board:
     return Board(*HEADER.unpack_from(data), groups)
 
 
-def workers(run_id: str) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as environment:
-                    if f"TORCHELASTIC_RUN_ID={run_id}".encode() in environment.read().split(b"\0"):
-                        found.append(int(name))
-            except OSError:
-                pass
-    return found
-
-
 def until(condition) -> None:
     end = time.monotonic() + 30
     while not condition():
@@ -52,29 +41,25 @@ def until(condition) -> None:
         time.sleep(0.01)
 
 
-def boards(run_id: str, count: int) -> dict[int, int]:
-    """Worker's pid by rank, once all of them have a board."""
+def workers(log: pathlib.Path, count: int) -> dict[int, int]:
+    """Pids by rank, as the launcher says them: a worker's children have its environment and its board, too."""
     found: dict[int, int] = {}
 
     def all_there() -> bool:
-        # A worker's own children have what it has; they are younger.
-        for pid in sorted(workers(run_id), reverse=True):
-            try:
-                found[read(pid).rank] = pid
-            except OSError:
-                pass
+        events = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        found.update({event["rank"]: event["pid"] for event in events if event["event"] == "worker_started"})
         return len(found) == count
 
     until(all_there)
     return found
 
 
-def collectives_are_seen_from_outside() -> None:
-    run_id = f"board-{os.getpid()}-a"
-    job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=1", f"--rdzv-id={run_id}", BIN / "ddp_bench", "all_reduce",
+def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
+    log = folder / "events"
+    job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=1", f"--event-log={log}", BIN / "ddp_bench", "all_reduce",
                             "--sizes", "4K", "--seconds", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        pids = boards(run_id, 2)
+        pids = workers(log, 2)
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
         for rank, pid in pids.items():
             board = read(pid)
@@ -109,20 +94,24 @@ def collectives_are_seen_from_outside() -> None:
         job.wait(timeout=30)
 
 
-def the_launcher_says_which_rank_is_lost_to_any_program() -> None:
-    run_id = f"board-{os.getpid()}-b"
-    script = 'if [ "$RANK" = 1 ]; then sleep 1; exit 7; fi; trap "" TERM; for i in 1 2 3 4 5 6; do sleep 0.5; done'
-    job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=3", f"--rdzv-id={run_id}", "/bin/sh", "-c", script],
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def the_launcher_says_which_rank_is_lost_to_any_program(folder: pathlib.Path) -> None:
+    log = folder / "events"
+    script = ('trap "" TERM; wait_for() { until [ -e "$1" ]; do sleep 0.02; done; }; '
+              'if [ "$RANK" = 1 ]; then wait_for fail; exit 7; fi; wait_for seen')
+    job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=100", f"--event-log={log}", "/bin/sh", "-c", script],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
     try:
-        pid = boards(run_id, 2)[0]
+        pid = workers(log, 2)[0]
         assert read(pid).writer == 0 and read(pid).lost_rank == -1
+        (folder / "fail").touch()
         until(lambda: read(pid).lost_rank == 1)
     finally:
+        (folder / "fail").touch()
+        (folder / "seen").touch()
         assert job.wait(timeout=30) == 7
 
 
-def a_worker_without_descriptors_to_spare_runs_without_a_board() -> None:
+def a_worker_without_descriptors_to_spare_runs_without_a_board(_: pathlib.Path) -> None:
     done = subprocess.run(["/bin/sh", "-c", f"ulimit -n 60; exec {BIN}/ddplaunch --nproc_per_node=2 {BIN}/ddp_bench "
                                             "all_reduce --sizes 4K --iterations 2"], capture_output=True, text=True,
                           timeout=60)
@@ -132,5 +121,6 @@ def a_worker_without_descriptors_to_spare_runs_without_a_board() -> None:
 if __name__ == "__main__":
     for check in [collectives_are_seen_from_outside, the_launcher_says_which_rank_is_lost_to_any_program,
                   a_worker_without_descriptors_to_spare_runs_without_a_board]:
-        check()
+        with tempfile.TemporaryDirectory() as place:
+            check(pathlib.Path(place))
         print(f"ok: {check.__name__.replace('_', ' ')}")

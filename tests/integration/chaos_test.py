@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Kills a random process of a job (guardian, supervisor, worker, grandchild) at a random moment, many times.
 
-One second later nothing of the job may be left: no process, no zombie, no temporary file, no cgroup.
+Soon nothing of the job may be left: no process, no zombie, no temporary file, no cgroup.
 
     chaos_test.py DDPLAUNCH [RUNS] [SEED]
 """
+import collections.abc
 import os
 import pathlib
 import random
@@ -16,16 +17,16 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from launched_job import command_of, processes
+from launched_job import PATIENCE, command_of, processes
 
 MARK = "DDP_CHAOS_RUN"
 
 # Every worker has a child in its group, one in a session of its own, and an orphan (forked twice) that ignores SIGTERM.
 WORKER = """
-sleep 30 & setsid sleep 30 &
+sleep 1000 & setsid sleep 1000 &
 (setsid sh -c 'trap "" TERM; while :; do sleep 1; done' &)
 [ "$LAST" = 1 ] && { sleep 0.$RANDOM_MS; exit 0; }
-sleep 30
+exec sleep 1000
 """
 
 
@@ -52,9 +53,21 @@ def zombies() -> set[int]:
     return found
 
 
-def cgroups() -> list[str]:
-    return [str(path) for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
-            for path in pathlib.Path(root).glob("**/ddplaunch-*") if path.is_dir()]
+def cgroups() -> set[str]:
+    """Those of launchers that are gone."""
+    return {str(path) for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+            for path in pathlib.Path(root).glob("**/ddplaunch-*")
+            if path.is_dir() and not os.path.exists("/proc/" + path.name.rpartition("-")[2])}
+
+
+def what_stays(found: collections.abc.Callable[[], set], before: set) -> set:
+    """Those of other tests that run beside this one come and go."""
+    deadline = time.monotonic() + PATIENCE
+    left = found() - before
+    while left and time.monotonic() < deadline:
+        time.sleep(0.05)
+        left &= found()
+    return left
 
 
 def pick(role: str, guardian: int, found: dict[int, tuple[str, int]]) -> int | None:
@@ -93,17 +106,17 @@ def one_run(program: str, number: int, temporary: str) -> str:
         if job.poll() is None and not last:
             job.terminate()
     try:
-        job.wait(timeout=20)
+        job.wait(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         raise AssertionError(f"killed {killed}: the job does not end") from None
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + PATIENCE
     while (left := processes(mark)) and time.monotonic() < deadline:
         time.sleep(0.005)
     if left:
         names = [command_of(pid) for pid in left]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
-        raise AssertionError(f"killed {killed}: one second later there are {left} {names}")
+        raise AssertionError(f"killed {killed}: later there are {left} {names}")
     files = os.listdir(temporary)
     assert not files, f"killed {killed}: left in the temporary directory: {files}"
     return role if victim is not None else "nobody"
@@ -117,7 +130,7 @@ def main() -> int:
     random.seed(seed)
     temporary = tempfile.mkdtemp(prefix="chaos")
     counts: dict[str, int] = {}
-    before = zombies()
+    before = (zombies(), cgroups())
     try:
         for number in range(runs):
             role = one_run(program, number, temporary)
@@ -129,8 +142,7 @@ def main() -> int:
         return 1
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    neglected = zombies() - before
-    folders = [folder for folder in cgroups() if not os.path.exists("/proc/" + folder.rpartition("-")[2])]
+    neglected, folders = what_stays(zombies, before[0]), what_stays(cgroups, before[1])
     print("killed:", ", ".join(f"{count} x {role}" for role, count in sorted(counts.items())))
     print(f"survivors 0, zombies {len(neglected)}, files 0, cgroups {len(folders)}")
     return 1 if neglected or folders else 0

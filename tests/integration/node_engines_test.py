@@ -59,7 +59,7 @@ def job_of(hosts: Hosts, words: tuple[str, ...], environments: list[dict[str, st
     # The first node comes last: that must not matter.
     for number in (2, 1):
         job.start(number, environment=environments[number - 1])
-    return job.ends(20)
+    return job.ends()
 
 
 def environments_of_engines_are_enough(hosts: Hosts) -> None:

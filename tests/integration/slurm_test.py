@@ -11,14 +11,11 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from ports import free_port  # noqa: E402  (it is in another folder)
+
 BIN = pathlib.Path(sys.argv[1])
 NODES = 3
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Slurm:
@@ -109,16 +106,21 @@ def a_failure_is_the_step_s(slurm: Slurm) -> None:
 
 def a_cancelled_step_ends_on_all_nodes(slurm: Slurm) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        step = subprocess.Popen([str(word) for word in (*SRUN, "sh", "-c", f"touch {folder}/$RANK; exec sleep 1000")],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=slurm.environment)
-        end = time.monotonic() + 30
-        while len(os.listdir(folder)) < 6 and time.monotonic() < end:
+        # srun drops what it has not read yet once its step is cancelled. To files the nodes' daemons write themselves.
+        words = (SRUN[0], f"--error={folder}/err%t", *SRUN[1:], "sh", "-c", f"touch {folder}/$RANK; exec sleep 1000")
+        step = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                env=slurm.environment)
+        end = time.monotonic() + 60
+        while not all(os.path.exists(f"{folder}/{rank}") for rank in range(2 * NODES)):
+            assert time.monotonic() < end and step.poll() is None, (os.listdir(folder), step.poll())
             time.sleep(0.05)
         slurm.run("scancel", *slurm.run("squeue", "-h", "-o", "%i").stdout.split())
-        out, err = step.communicate(timeout=60)
-    # Slurm signals the workers as well, whose ends are no failures.
-    assert step.returncode == 143 and err.count("ended by SIGTERM") >= NODES, (step.returncode, out, err)
-    assert "failed" not in err, err
+        _, of_srun = step.communicate(timeout=60)
+        errors = [pathlib.Path(folder, f"err{task}").read_text() for task in range(NODES)]
+    assert step.returncode == 143, (step.returncode, of_srun, errors)
+    for err in errors:
+        # Slurm signals the workers as well, whose ends are no failures.
+        assert "ended by SIGTERM" in err and "failed" not in err, (of_srun, errors)
 
 
 def several_tasks_on_a_node_are_refused(slurm: Slurm) -> None:

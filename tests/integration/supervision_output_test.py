@@ -140,14 +140,12 @@ os.write(1, b"the last words")
 if os.fork() == 0:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(100)
+    time.sleep(1000)
 os.kill(os.getpid(), signal.SIGSEGV)
 """
-    begin = time.monotonic()
-    code, out, err = run_job("--core=off", "--nproc-per-node=2", *python("if rank == 1: time.sleep(100)" + script))
+    code, out, err = run_job("--core=off", "--nproc-per-node=2", *python("if rank == 1: time.sleep(1000)" + script))
     assert code == 139 and "[0] the last words\n" in out, (code, out, err)
     assert "killed by SIGSEGV" in err and "| the last words" in err, err
-    assert time.monotonic() - begin < 5
 
 
 def memory_peak(reads: bool) -> int:

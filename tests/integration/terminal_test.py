@@ -97,16 +97,16 @@ def three_ctrl_c() -> None:
             eventually("it is frozen", lambda: freezer.read_text() == "FROZEN\n")
             terminal.type(CTRL_C)
             terminal.wait_for("SIGINT: waiting for rank 0 to end")
-            for _ in range(2):
+            # Requests close together are one, and nothing shows that one has been counted: on a busy machine it takes more.
+            deadline = time.monotonic() + PATIENCE
+            while job.process.poll() is None:
+                assert time.monotonic() < deadline, terminal.shown
                 asked = time.monotonic()
                 terminal.type(CTRL_C)
-                # Requests close together are one; nothing is to be seen that could be waited for.
                 while time.monotonic() < asked + 0.7 and job.process.poll() is None:
                     terminal.read(0.05)
-            begin = time.monotonic()
             terminal.wait(job)
-            # Less than a kill that is waited for takes (5 s): the sweep's 2 s, twice at most.
-            assert time.monotonic() - begin < 4.5, terminal.shown
+            assert "survives SIGKILL" not in terminal.shown, "it waited for the worker's end"
         finally:
             freezer.write_text("THAWED")
         job.expect_nothing_left()

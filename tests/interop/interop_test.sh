@@ -42,13 +42,16 @@ case "$name" in
         "$("$bin/torch_parity" --version)"; then
       theirs=f32
     fi
-    for case in sgd:$theirs adam:$theirs accumulated_sgd:$theirs our_sgd:f64 our_adam:f64 sharded_adam:f64; do
+    folders=()
+    for case in sgd/$theirs adam/$theirs accumulated_sgd/$theirs our_sgd/f64 our_adam/f64 sharded_adam/f64; do
       for backend in cpu gloo; do
-        arguments=("$work" "${case%:*}" "${case#*:}")
-        "$bin/ddplaunch" -q --nproc-per-node=2 --backend="$backend" "$bin/torch_parity" "${arguments[@]}"
-        "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/torch_parity.py" "${arguments[@]}"
+        folder=$work/$case/$backend
+        mkdir -p "$folder"
+        "$bin/ddplaunch" -q --nproc-per-node=2 --backend="$backend" "$bin/torch_parity" "$folder" "${case%/*}" "${case#*/}"
+        folders+=("$folder")
       done
     done
+    "$bin/ddplaunch" -q --nproc-per-node=2 "$python" -W ignore "$here/torch_parity.py" "${folders[@]}"
     ;;
   checkpoint)
     need numpy

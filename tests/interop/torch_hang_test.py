@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert run.returncode == 124, (run.returncode, run.stdout, run.stderr)
         stall = [json.loads(line) for line in log.read_text().splitlines() if '"hung"' in line][0]["stall"]
         assert stall["code"] == code and stall["culprits"] == culprits, stall
-        assert f"[{code} " in run.stderr and 8 <= stall["age_seconds"] < 11, run.stderr
+        assert f"[{code} " in run.stderr and 8 <= stall["age_seconds"] < 30, run.stderr
         for rank in range(3):
             assert f"rank {rank} (pid " in run.stderr, run.stderr
         assert "rank 1 waits for something else than the others" in run.stderr, run.stderr

@@ -1,6 +1,6 @@
 """PyTorch's DistributedDataParallel (Gloo) on what torch_parity.cpp trains with ours: the parameters must be equal.
 
-    torch_parity.py FOLDER CASE TYPE      one rank of two; FOLDER holds initial.safetensors and ours.safetensors
+    torch_parity.py FOLDER...       one rank of two; CASE/TYPE/BACKEND, with initial.safetensors and ours.safetensors
 """
 import contextlib
 import json
@@ -14,9 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 SAMPLES, BATCH, STEPS = 1000, 8, 100
-folder, case = pathlib.Path(sys.argv[1]), sys.argv[2]
-TYPE = {"f32": torch.float32, "f64": torch.float64}[sys.argv[3]]
-WINDOW = 4 if case == "accumulated_sgd" else 1
 TYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
 
 
@@ -46,49 +43,56 @@ class Net(torch.nn.Module):
         return self.third(torch.tanh(self.second(torch.tanh(self.norm(self.first(x))))))
 
 
-def inputs_of(indices: torch.Tensor) -> torch.Tensor:
+def inputs_of(indices: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     places = indices.double().unsqueeze(1) * 16 + torch.arange(16, dtype=torch.double)
-    return torch.sin(places * 78.233).to(TYPE)
+    return torch.sin(places * 78.233).to(dtype)
+
+
+def check(folder: pathlib.Path) -> None:
+    case, type_name, backend = folder.parts[-3:]
+    dtype = {"f32": torch.float32, "f64": torch.float64}[type_name]
+    module = Net().to(dtype)
+    module.load_state_dict(read(folder / "initial.safetensors"))
+    net = DistributedDataParallel(module)
+    if "adam" in case:
+        optimizer = torch.optim.AdamW(net.parameters(), 3e-3, weight_decay=0.01)
+    else:
+        optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9, weight_decay=1e-3)
+    sampler = DistributedSampler(range(SAMPLES))
+    order, epoch = [], 0
+    window, window_size = [], 4 if case == "accumulated_sgd" else 1
+    for step in range(STEPS):
+        if len(order) < BATCH:
+            sampler.set_epoch(epoch)
+            epoch += 1
+            order = list(sampler)
+        indices, order = torch.tensor(order[:BATCH]), order[BATCH:]
+        window.append(indices)
+        if len(window) < window_size and step + 1 < STEPS:
+            continue
+        optimizer.zero_grad()
+        for i, batch in enumerate(window):
+            with net.no_sync() if i + 1 < len(window) else contextlib.nullcontext():
+                loss = torch.nn.functional.cross_entropy(net(inputs_of(batch, dtype)), batch % 10)
+                (loss / len(window)).backward()
+        window = []
+        optimizer.step()
+
+    ours = read(folder / "ours.safetensors")
+    theirs = module.state_dict()
+    assert ours.keys() == theirs.keys(), (ours.keys(), theirs.keys())
+    worst = 0.0
+    for name, tensor in theirs.items():
+        distance = (ours[name].double() - tensor.double()).abs().max() / tensor.double().abs().max()
+        worst = max(worst, distance.item())
+        # Buffers are rank 0's, as they were before the last forward.
+        assert distance <= 1e-6 or "running" in name and dist.get_rank() != 0, (case, backend, name, distance.item())
+    if dist.get_rank() == 0:
+        print(f"{case} {type_name} {backend}: after {STEPS} steps equal to PyTorch {torch.__version__}'s, to {worst:.1e} of the largest element")
 
 
 dist.init_process_group("gloo")
-module = Net().to(TYPE)
-module.load_state_dict(read(folder / "initial.safetensors"))
-net = DistributedDataParallel(module)
-if "adam" in case:
-    optimizer = torch.optim.AdamW(net.parameters(), 3e-3, weight_decay=0.01)
-else:
-    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9, weight_decay=1e-3)
-sampler = DistributedSampler(range(SAMPLES))
-order, epoch = [], 0
-window = []
-for step in range(STEPS):
-    if len(order) < BATCH:
-        sampler.set_epoch(epoch)
-        epoch += 1
-        order = list(sampler)
-    indices, order = torch.tensor(order[:BATCH]), order[BATCH:]
-    window.append(indices)
-    if len(window) < WINDOW and step + 1 < STEPS:
-        continue
-    optimizer.zero_grad()
-    for i, batch in enumerate(window):
-        with net.no_sync() if i + 1 < len(window) else contextlib.nullcontext():
-            loss = torch.nn.functional.cross_entropy(net(inputs_of(batch)), batch % 10)
-            (loss / len(window)).backward()
-    window = []
-    optimizer.step()
-
-ours = read(folder / "ours.safetensors")
-theirs = module.state_dict()
-assert ours.keys() == theirs.keys(), (ours.keys(), theirs.keys())
-worst = 0.0
-for name, tensor in theirs.items():
-    distance = (ours[name].double() - tensor.double()).abs().max() / tensor.double().abs().max()
-    worst = max(worst, distance.item())
-    # Buffers are rank 0's, as they were before the last forward.
-    assert distance <= 1e-6 or "running" in name and dist.get_rank() != 0, (case, name, distance.item())
-if dist.get_rank() == 0:
-    print(f"{case} {sys.argv[3]}: after {STEPS} steps equal to PyTorch {torch.__version__}'s, to {worst:.1e} of the largest element")
+for name in sys.argv[1:]:
+    check(pathlib.Path(name))
 dist.barrier()
 dist.destroy_process_group()

@@ -15,10 +15,12 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from ports import free_port  # noqa: E402  (it is in another folder)
 
 HERE = pathlib.Path(__file__).resolve().parent
 RECORD = HERE / "torchrun_environment.json"
@@ -133,12 +135,6 @@ DIFFERENCES = [
     Difference("arguments", ".*--local-rank=.*", ".*--local_rank=.*",
                "the spelling that torch.distributed.launch had before PyTorch 2; scripts of both ages take it"),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def normalised(variable: str, value: str, port: int, folder: pathlib.Path, run_id: str) -> str:

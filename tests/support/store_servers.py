@@ -15,6 +15,8 @@ DEBIAN_PYTHON = "/usr/bin/python3"
 TORCH_SERVER = """
 import datetime, sys
 import torch.distributed as dist
+
+from ports import free_port
 store = dist.TCPStore("127.0.0.1", 0, None, True, timeout=datetime.timedelta(hours=1), wait_for_workers=False)
 print(store.port, flush=True)
 sys.stdin.read()
@@ -28,12 +30,6 @@ class Server:
     port: int
     pid: int
     log: pathlib.Path | None = None  # what it complains of; gone with the server
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for_port(port: int, process: subprocess.Popen) -> None:

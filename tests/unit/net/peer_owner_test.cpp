@@ -153,24 +153,29 @@ TEST_CASE("what is not connected has no peer to be owned") {
 TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
   PeerLookup lookup;
   const Listener listener;
-  UniqueFd client = connect_to(listener.port, Family::v4);
-  const auto left = ddp::net::own_endpoint(client.get());
+  // Both have the port from the beginning, so that it is never free for another program.
+  const int on = 1;
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof name;
+  UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd heir(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  for (const UniqueFd* fd : {&client, &heir}) {
+    REQUIRE(::setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+    REQUIRE(::bind(fd->get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+    REQUIRE(::getsockname(fd->get(), reinterpret_cast<sockaddr*>(&name), &length) == 0);
+  }
+  sockaddr_in server_name = name;
+  server_name.sin_port = htons(listener.port);
+  REQUIRE(::connect(client.get(), reinterpret_cast<sockaddr*>(&server_name), sizeof server_name) == 0);
   const UniqueFd server = listener.accept();
   // A socket in repair is gone without a word to the other side.
-  const int on = 1;
   if (::setsockopt(client.get(), IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) != 0) {
     WARN("skipped: TCP_REPAIR is for administrators");
     return;
   }
   client.reset();
-  const UniqueFd heir(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(left->port);
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  // What is left of an earlier connection may have the same number.
-  REQUIRE(::setsockopt(heir.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
-  REQUIRE(::bind(heir.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
   REQUIRE(::listen(heir.get(), 1) == 0);
   CHECK_FALSE(lookup.owner_of_peer(server.get()));
 }
