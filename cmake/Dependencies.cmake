@@ -1,7 +1,9 @@
 # Required packages: what scripts/setup installs. Optional parts: found, used and reported (see Summary.cmake).
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Also with precompiled headers, and for every clone of the repository alike.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros
+    CCACHE_BASEDIR=${CMAKE_CURRENT_SOURCE_DIR} ${CCACHE})
 endif()
 
 find_package(Threads REQUIRED)

@@ -18,7 +18,7 @@ import xml.etree.ElementTree as ElementTree
 AT_ONCE = 4 * len(os.sched_getaffinity(0))
 SLOW = 3.0  # seconds; a test that takes longer has the label `slow`
 NEWS = 15.0  # seconds between two lines about the progress, where there is no terminal
-DONE = re.compile(r" *(\d+)/(\d+) Test +#\d+: (.*?) \.*(.*?) +([\d.]+) sec")
+DONE = re.compile(r" *(\d+)/(\d+) Test +#\d+: (.*?) ?\.{3,} *(.*?) +([\d.]+) sec")
 
 
 class Progress:
@@ -54,7 +54,8 @@ class Results:
             elif status in ("notrun", "disabled") and output:
                 self.skipped[name] = output.splitlines()[-1]  # a test that skips itself says why in its last line
             else:
-                self.failed[name] = output or "its program could not be started"
+                reason = case.find("failure")
+                self.failed[name] = output or (reason is not None and reason.get("message")) or "its program could not be started"
 
 
 def run(build: pathlib.Path, words: list[str], what: str = "test") -> Results | None:

@@ -12,6 +12,9 @@ import tempfile
 import time
 from typing import Callable
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from ports import free_port  # noqa: E402  (it is in another folder)
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/event-log.md").read_text(encoding="utf-8")
 DDPLAUNCH = str(pathlib.Path(sys.argv[1]).resolve())
@@ -288,10 +291,7 @@ def a_job_that_hangs(folder: pathlib.Path) -> None:
 
 
 def another_node(folder: pathlib.Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{port}", *shell("[ $RANK = 1 ] && exit 3; exec sleep 1000", 1)]
+    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", *shell("[ $RANK = 1 ] && exit 3; exec sleep 1000", 1)]
     run = Run(folder, *words)
     run.wait_for("job_started")
     other = subprocess.run([DDPLAUNCH, *words], capture_output=True, text=True, timeout=60)

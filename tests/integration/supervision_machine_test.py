@@ -35,7 +35,7 @@ def ends_as_pid_1() -> None:
         guardian, = (pid for pid, (_, parent) in processes(job.mark).items() if parent == job.pid)
         os.kill(guardian, signal.SIGTERM)
         assert job.wait() == 143, job.err()
-        assert "then SIGKILL after the grace of 5 s" in job.err(), job.err()
+        assert "then SIGKILL after the grace of 5.0 s" in job.err(), job.err()
         job.expect_nothing_left()
 
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "support/paths.h"
 #include "support/run_command.h"
 #include "support/temporary_directory.h"
 
@@ -37,7 +38,7 @@ class Training {
   // A text that every checkout has, in case the machine's copy of the GPL is not there.
   std::string text_ = std::filesystem::exists("/usr/share/common-licenses/GPL-3")
                           ? "/usr/share/common-licenses/GPL-3"
-                          : std::string(DDP_TEST_SOURCE_DIR) + "/LICENSE";
+                          : ddp::test::source_directory() + "/LICENSE";
 };
 
 // The data of a safetensors file: after the length word and the header; tensors in the order of saving.
@@ -149,7 +150,7 @@ TEST_CASE("a backend that does not exist or does not work here is told") {
 
 TEST_CASE("a program that no launcher started is a world of one") {
   const CommandResult result = run_command({built("train_charlm"), "--steps", "3", "--checkpoint", "", "--text",
-                                            std::string(DDP_TEST_SOURCE_DIR) + "/LICENSE"});
+                                            ddp::test::source_directory() + "/LICENSE"});
   INFO(result.err);
   CHECK(result.exit_code == 0);
   CHECK(line_with(result.out, "trained").find("on 1 ranks") != std::string::npos);

@@ -8,8 +8,10 @@
 #include <sstream>
 #include <string>
 
+#include "support/paths.h"
+
 inline void check_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(DDP_TEST_SOURCE_DIR) + "/tests/golden/" + name;
+  const std::string path = ddp::test::source_directory() + "/tests/golden/" + name;
   if (std::getenv("DDP_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
   std::ifstream file(path);
   std::ostringstream expected;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "runtime/backend/nccl/nccl_backend.h"
 #include "runtime/backend/nccl/nccl_library.h"
 #include "support/deadline.h"
+#include "support/paths.h"
 #include "support/require.h"
 #include "support/typed_values.h"
 
@@ -31,10 +33,14 @@ inline std::vector<int> gpu_rank_counts(std::vector<int> in_software) {
   return {ranks == nullptr ? 1 : std::atoi(ranks)};
 }
 
+inline std::string gpu_library(const std::string& name) {
+  return on_real_gpu() ? name : fake_gpu_directory() + "/" + name;
+}
+
 // A table of one's own, whose entries a test may replace.
 inline std::shared_ptr<NcclBackend::Libraries> gpu_libraries() {
-  static const CudaLibrary cuda = open_cuda(on_real_gpu() ? "libcuda.so.1" : DDP_FAKE_GPU_DIR "/libcuda.so.1");
-  static const NcclLibrary nccl = open_nccl(on_real_gpu() ? "libnccl.so.2" : DDP_FAKE_GPU_DIR "/libnccl.so.2");
+  static const CudaLibrary cuda = open_cuda(gpu_library("libcuda.so.1").c_str());
+  static const NcclLibrary nccl = open_nccl(gpu_library("libnccl.so.2").c_str());
   require(cuda.obstacle.empty(), cuda.obstacle);
   require(nccl.obstacle.empty(), nccl.obstacle);
   auto libraries = std::make_shared<NcclBackend::Libraries>();

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <stdexcept>
 
+#include "support/paths.h"
+
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace {
@@ -129,5 +131,5 @@ CommandResult run_command(std::vector<std::string> words, const std::map<std::st
 }
 
 std::string built(const std::string& program) {
-  return std::string(DDP_TEST_BIN_DIR) + "/" + program;
+  return ddp::test::bin_directory() + "/" + program;
 }

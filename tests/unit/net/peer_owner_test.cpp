@@ -161,7 +161,7 @@ TEST_CASE("who listens on the port of a peer that is gone is not its owner") {
   socklen_t length = sizeof name;
   UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const UniqueFd heir(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  for (const UniqueFd* fd : {&client, &heir}) {
+  for (const UniqueFd* fd : std::initializer_list<const UniqueFd*>{&client, &heir}) {
     REQUIRE(::setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
     REQUIRE(::bind(fd->get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
     REQUIRE(::getsockname(fd->get(), reinterpret_cast<sockaddr*>(&name), &length) == 0);

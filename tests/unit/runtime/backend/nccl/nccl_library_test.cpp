@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "runtime/backend/nccl/cuda_library.h"
+#include "support/paths.h"
 
 using Catch::Contains;
 
@@ -22,14 +23,14 @@ TEST_CASE("a library that is missing or is another one is an obstacle that says 
 
 TEST_CASE("an nccl that is too old is refused with the version that is needed") {
   ::setenv("FAKE_NCCL_VERSION", "21805", 1);
-  const ddp::NcclLibrary old = ddp::open_nccl(DDP_FAKE_GPU_DIR "/libnccl.so.2");
+  const ddp::NcclLibrary old = ddp::open_nccl((ddp::test::fake_gpu_directory() + "/libnccl.so.2").c_str());
   ::unsetenv("FAKE_NCCL_VERSION");
   CHECK(old.obstacle == "NCCL 2.18.5 is too old; 2.19.0 or newer is needed");
 }
 
 TEST_CASE("a driver without gpus does not start") {
   ::setenv("FAKE_GPU_COUNT", "0", 1);
-  const ddp::CudaLibrary none = ddp::open_cuda(DDP_FAKE_GPU_DIR "/libcuda.so.1");
+  const ddp::CudaLibrary none = ddp::open_cuda((ddp::test::fake_gpu_directory() + "/libcuda.so.1").c_str());
   ::unsetenv("FAKE_GPU_COUNT");
   CHECK_THAT(none.obstacle, Contains("CUDA_ERROR_NO_DEVICE"));
 }
