@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from launched_job import LAUNCHER, Job, Skip, command_of, eventually, processes, python, run_tests, test, two_machines  # noqa: E402
+from launched_job import LAUNCHER, Job, Skip, command_of, eventually, processes, python, run_tests, test, machines  # noqa: E402
 
 INTERPRETER = os.environ.get("DDP_TEST_PYTHON", "/usr/bin/python3")
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -370,7 +370,7 @@ def wrong_token() -> None:
 def another_machine() -> None:
     talk = ("import socket, struct, sys\ns = socket.create_connection(('10.98.76.1', int(sys.argv[1])), 20)\n"
             "s.sendall(b'\\0' + struct.pack('<I', 0x3C85F7CE) + b'\\7')\nprint(len(s.recv(8)))")
-    with two_machines() as (here, there):
+    with machines(2) as (here, there):
         with Store("--host=10.98.76.1", via=here, environment={"DDP_AUTH_TOKEN": TOKEN}) as store:
             where = f"10.98.76.1:{store.port}"
             token = token_file(store)

@@ -221,25 +221,28 @@ def with_mounts(script: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def two_machines():
-    """Words that run what follows on the machine 10.98.76.1, and on 10.98.76.2: network namespaces, joined by the
-    interfaces cable0 and cable1."""
+def machines(count: int):
+    """For each of one or two machines the words that run what follows there: namespaces with a network and a /dev/shm of
+    their own. Two are 10.98.76.1 and 10.98.76.2, joined by the interfaces cable0 and cable1."""
     if not shutil.which("ip") or not shutil.which("nsenter"):
         raise Skip("ip or nsenter is missing")
     machines = []
     try:
-        for _ in range(2):
-            machine = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo && exec sleep 600"], stdout=subprocess.PIPE,
+        for _ in range(count):
+            machine = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c",
+                                        "mount -t tmpfs none /dev/shm && echo && exec sleep 3600"], stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL)
             machines.append(machine)
             if not machine.stdout.readline():
-                raise Skip("unshare --net is not permitted")
-        words = [["nsenter", "-t", str(machine.pid), "-n"] for machine in machines]
-        steps = [[*words[0], "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns",
-                  str(machines[1].pid)]]
-        for i in range(2):
-            steps += [[*words[i], "ip", "addr", "add", f"10.98.76.{i + 1}/24", "dev", f"cable{i}"],
-                      [*words[i], "ip", "link", "set", f"cable{i}", "up"], [*words[i], "ip", "link", "set", "lo", "up"]]
+                raise Skip("unshare --net --mount is not permitted")
+        words = [["nsenter", "-t", str(machine.pid), "-n", "-m", f"--wd={os.getcwd()}"] for machine in machines]
+        steps = [[*own, "ip", "link", "set", "lo", "up"] for own in words]
+        if count == 2:
+            steps.append([*words[0], "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns",
+                          str(machines[1].pid)])
+            for i, own in enumerate(words):
+                steps += [[*own, "ip", "addr", "add", f"10.98.76.{i + 1}/24", "dev", f"cable{i}"],
+                          [*own, "ip", "link", "set", f"cable{i}", "up"]]
         for step in steps:
             result = subprocess.run(step, capture_output=True, text=True)
             if result.returncode != 0:
