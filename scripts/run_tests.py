@@ -42,20 +42,19 @@ class Progress:
 
 
 class Results:
-    """Of a run: names with outputs or reasons."""
+    """Of a run: names with outputs or reasons. `verdicts` are CTest's words: the report does not tell a time-out."""
 
-    def __init__(self, report: pathlib.Path) -> None:
+    def __init__(self, report: pathlib.Path, verdicts: dict[str, str]) -> None:
         self.passed, self.failed, self.skipped = 0, {}, {}
         for case in ElementTree.parse(report).getroot().iter("testcase"):
-            name, status = case.get("name"), case.get("status")
+            name, skipped = case.get("name"), case.find("skipped")
             output = (case.findtext("system-out") or "").strip()
-            if status == "run":
+            if case.get("status") == "run":
                 self.passed += 1
-            elif status in ("notrun", "disabled") and output:
-                self.skipped[name] = output.splitlines()[-1]  # a test that skips itself says why in its last line
+            elif skipped is not None and skipped.get("message", "").startswith("SKIP_RETURN_CODE"):
+                self.skipped[name] = output.splitlines()[-1] if output else "it does not say why"
             else:
-                reason = case.find("failure")
-                self.failed[name] = output or (reason is not None and reason.get("message")) or "its program could not be started"
+                self.failed[name] = output if "Failed" in verdicts.get(name, "") else f"{verdicts.get(name, '')} {output}".strip("* ")
 
 
 def run(build: pathlib.Path, words: list[str], what: str = "test") -> Results | None:
@@ -66,13 +65,14 @@ def run(build: pathlib.Path, words: list[str], what: str = "test") -> Results | 
                "--parallel", str(AT_ONCE), *words]
     progress = Progress(what)
     progress.say(f"{what}: {' '.join(command)}")
-    failed, long = 0, []
+    failed, long, verdicts = 0, [], {}
     with open(build / "tests.log", "w", encoding="utf-8") as log:
         ctest = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         for line in ctest.stdout:
             log.write(line)
             if match := DONE.match(line):
                 done, of, name, verdict, seconds = match.groups()
+                verdicts[name] = verdict
                 if "Passed" not in verdict and "Skipped" not in verdict:
                     failed += 1
                     progress.say(f"{what}: FAILED after {seconds} s: {name}")
@@ -83,7 +83,7 @@ def run(build: pathlib.Path, words: list[str], what: str = "test") -> Results | 
     progress.say(f"{what}: it took {time.monotonic() - progress.began:.0f} s")
     if long and words[:2] == ["-LE", "slow"]:
         print(f"note: should these have the label `slow`? {', '.join(long)}")
-    return Results(report) if report.exists() else None
+    return Results(report, verdicts) if report.exists() else None
 
 
 def main() -> int:

@@ -184,6 +184,7 @@ inline constexpr auto kHostLook = 5ms;      // between two looks whether a peer 
 inline constexpr auto kGlooLook = 3ms;      // the same, of Gloo's messages
 inline constexpr auto kGlooLateLook = 1s;   // Gloo's own time-out comes so long after ours
 inline constexpr auto kLostLook = 20ms;     // for the rank that a broken connection is the fault of
+inline constexpr auto kLostAnswer = 1s;     // for the store to say it; it may be what was lost
 inline constexpr auto kMeetingLook = 20ms;  // whether the members of a new group are all there
 inline constexpr auto kSegmentWait = 1s;    // for shared memory that a peer has named
 // A group's thread, in a program that waits for its operations at once: how soon that is, how often the thread looks

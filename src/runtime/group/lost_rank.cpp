@@ -59,7 +59,7 @@ Error LostRank::agree(const Error& failure) {
   const std::string own = encode(failure);
   if (is_known_here(failure)) {
     if (settled_ != own) {
-      in_time(limits::kLostLook, [store = store_, own] {
+      in_time(limits::kLostAnswer, [store = store_, own] {
         store->set(kKey, own);
         return store->get(kKey);
       });
@@ -70,7 +70,8 @@ Error LostRank::agree(const Error& failure) {
   if (!settled_) {
     // Whoever gives up has said why before; who is late is known best on his machine, at about the same time as here.
     const bool waits = failure.kind() == ErrorKind::timeout || failure.peer() == Error::kNobody;
-    settled_ = in_time(waits ? 2 * limits::kLostLook : limits::kLostLook, [store = store_, own, waits] {
+    const auto limit = waits ? limits::kLostAnswer + limits::kLostLook : limits::kLostAnswer;
+    settled_ = in_time(limit, [store = store_, own, waits] {
       if (waits) wait_for_word(*store);
       return store->compare_set(kKey, "", own);
     });
