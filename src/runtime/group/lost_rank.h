@@ -22,8 +22,8 @@ class LostRank {
   LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store);
 
   // `failure` with the cause that another rank has said, else as it is. Of kinds `peer_lost` and `timeout`; others
-  // concern this rank alone. Blocks until the store answers, and limits::kLostAnswer (and kLostLook where a word must be
-  // waited for) if the store does not. Asked again, it says the same at once, but for what is seen on this machine.
+  // concern this rank alone. Blocks until the store answers, and limits::kLostAnswer (and kLostLook where a word must
+  // be waited for) if the store does not. Asked again, it says the same at once, but for what is seen on this machine.
   Error agree(const Error& failure);
 
  private:
