@@ -235,7 +235,7 @@ def machines(count: int):
             machines.append(machine)
             if not machine.stdout.readline():
                 raise Skip("unshare --net --mount is not permitted")
-        words = [["nsenter", "-t", str(machine.pid), "-n", "-m", f"--wd={os.getcwd()}"] for machine in machines]
+        words = [["nsenter", "-t", str(machine.pid), "-n", "-m", "--wd=."] for machine in machines]
         steps = [[*own, "ip", "link", "set", "lo", "up"] for own in words]
         if count == 2:
             steps.append([*words[0], "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns",
