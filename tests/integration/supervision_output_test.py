@@ -149,14 +149,12 @@ os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def memory_peak(reads: bool) -> int:
-    """Kilobytes of the supervisor while a worker writes 20,000 lines a second for 3 s."""
+    """Kilobytes of the supervisor while a worker writes 160 MB."""
     ours, theirs = os.pipe()
     script = f"""
-begin = time.monotonic()
-for i in range(300):
+for i in range(2000):
     sys.stdout.write({LINE * 4 + chr(10)!r} * 200)
-    sys.stdout.flush()
-    time.sleep(max(0, begin + i / 100 - time.monotonic()))
+sys.stdout.flush()
 open('done', 'w')
 while not os.path.exists('go'): time.sleep(0.01)
 """
@@ -178,8 +176,9 @@ while not os.path.exists('go'): time.sleep(0.01)
 def bounded_memory() -> None:
     if re.search(rb"__[at]san_init", pathlib.Path(LAUNCHER).read_bytes()):
         raise Skip("a sanitizer needs memory of its own")
-    assert memory_peak(reads=True) < 20_000
-    assert memory_peak(reads=False) < 60_000  # 24 MB were written, 16 MiB of it may wait
+    for reads in (True, False):
+        peak = memory_peak(reads)
+        assert peak < 60_000, (reads, peak)  # 16 MiB may wait for a reader that is slow, or is given no time
 
 
 if __name__ == "__main__":
