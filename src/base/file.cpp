@@ -1,7 +1,9 @@
 #include "base/file.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 namespace ddp::base {
 
@@ -10,6 +12,20 @@ std::string read_file(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+std::string behind_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as many as the kernel follows
+  std::filesystem::path file(path);
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code error;
+    const std::filesystem::path target = file.parent_path() / std::filesystem::read_symlink(file, error);
+    // The links of /proc/self/fd lead to what has no name.
+    const bool is_link = !error && (std::filesystem::exists(target, error) || !std::filesystem::exists(file, error));
+    if (!is_link) return file.string();
+    file = target;
+  }
+  return path;
 }
 
 }  // namespace ddp::base

@@ -1,6 +1,7 @@
 #include "launcher/commands.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +12,8 @@
 #include <exception>
 
 #include "base/exit_code.h"
+#include "base/limits.h"
+#include "base/text.h"
 #include "launcher/cli/parse.h"
 #include "launcher/hosts/host_job.h"
 #include "launcher/hosts/starter_facts.h"
@@ -18,6 +21,7 @@
 #include "launcher/launch.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/plan/resource_limits.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/store_command/store_command.h"
 
@@ -36,6 +40,14 @@ void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY));
   }
+}
+
+// The soft limit is often 1024 and the hard one much higher. A worker takes four, a client of the store one.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // A program of ours: where this one is (the build tree), or where it is installed.
@@ -60,6 +72,14 @@ struct Starter {
   const HostOrder& order;
 };
 
+// `what` uses up to `count` processes or connections. False, and a line that says why, if that takes too many.
+bool has_descriptors(std::size_t count, const std::string& what, LogSink& log) {
+  const auto needed = limits::kJobDescriptors + limits::kDescriptorsPerWorker * count;
+  const auto shortage = descriptor_shortage(read_resource_limits().descriptors, needed, what);
+  if (shortage) log.error(*shortage);
+  return !shortage;
+}
+
 int start_on_hosts(const Options& options, const std::vector<std::string>& environment) {
   LogSink log(options.quiet);
   const auto plan = make_host_plan(options, gather_starter_facts(options, environment));
@@ -69,6 +89,8 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
     return plan.error().exit_code;
   }
   if (options.dry_run) return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
+  const std::size_t hosts = plan.value().starts.size();
+  if (!has_descriptors(hosts, base::counted(static_cast<std::int64_t>(hosts), "host"), log)) return base::kExitOwnFault;
   return end_like(run_host_job(plan.value(), log));
 }
 
@@ -131,6 +153,7 @@ int run(int argc, const char* const* argv, const Starter* starter) {
   }
   if (const auto* store = std::get_if<StoreOptions>(&parsed)) {
     LogSink log(false);
+    if (!has_descriptors(0, "the store command", log)) return base::kExitOwnFault;
     return run_store_command(*store, environment, log, print);
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
@@ -143,7 +166,10 @@ int run(int argc, const char* const* argv, const Starter* starter) {
 int run_command(int argc, const char* const* argv) {
   // A closed terminal or pipe must not end the launcher while workers run.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file that reaches the limit of ulimit -f is reported as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   open_standard_descriptors();
+  raise_descriptor_limit();
   try {
     return run(argc, argv, nullptr);
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/exit_code.h"
 #include "launcher/output/output_pump.h"
@@ -55,6 +56,13 @@ SignalArrived connection_lost(const LaunchPlan& plan) {
   return {has_hangup ? SIGHUP : ending.front(), "the connection to the machine that started the job is lost"};
 }
 
+bool is_request(const Event& event, const LaunchPlan& plan) {
+  if (std::holds_alternative<GuardianLost>(event) || std::holds_alternative<ConsoleClosed>(event)) return true;
+  const auto* arrived = std::get_if<SignalArrived>(&event);
+  const auto& ending = plan.ending_signals;
+  return arrived != nullptr && std::find(ending.begin(), ending.end(), arrived->signal) != ending.end();
+}
+
 // The supervisor's whole life; the guardian waits for its end.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   LogSink& log = shared.log;
@@ -62,7 +70,9 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   // Events from outside. Caught until the very end, so that neither processes nor files are left behind; acted on while
   // the job runs.
   std::function<void(const Event&)> inbox;
+  int requests = 0;  // to end
   const auto deliver = [&](const Event& event) {
+    requests += is_request(event, shared.plan) ? 1 : 0;
     if (inbox) inbox(event);
   };
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
@@ -84,21 +94,27 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     if (shared.plan.end_on_closed_console) deliver(ConsoleClosed{});
   };
   log.before_line([&] { output.before_own_line(); });
+  log.while_waiting([&, before = std::optional<int>()]() mutable {
+    if (!before) before = requests;
+    loop.poll();
+    return requests != *before;
+  });
   const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   if (const auto failure = reporter.begin()) {
-    log.error(failure->message);
+    log.last_word(failure->message);
   } else if (const auto outcome = (shared.plan.nodes.several() ? run_node_job : run_job)(
                  {loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()})) {
     end = end_of(outcome.value());
     reporter.job_ended(outcome.value(), end);
   } else {
-    log.error(outcome.error().message);
+    log.last_word(outcome.error().message);
     reporter.job_failed(outcome.error());
   }
   log.before_line(nullptr);
+  log.while_waiting(nullptr);
   return end;
 }
 

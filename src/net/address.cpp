@@ -80,8 +80,12 @@ std::string IpAddress::text() const {
   return std::string(text.data()) + "%" + (known ? std::string(name.data()) : std::to_string(interface));
 }
 
+std::string host_and_port(const std::string& host, std::uint16_t port) {
+  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+}
+
 std::string Endpoint::text() const {
-  return (address.is_v6 ? "[" + address.text() + "]" : address.text()) + ":" + std::to_string(port);
+  return host_and_port(address.text(), port);
 }
 
 std::optional<Endpoint> to_endpoint(const sockaddr_storage& address) {

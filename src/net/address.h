@@ -32,6 +32,9 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
+// "node0:29500", "[::1]:29500": a host name or an address with its port, as a user would write it.
+std::string host_and_port(const std::string& host, std::uint16_t port);
+
 // Nothing for an address that is neither IPv4 nor IPv6.
 std::optional<Endpoint> to_endpoint(const sockaddr_storage& address);
 

@@ -9,10 +9,12 @@
 #include <cstring>
 #include <memory>
 
+#include "net/address.h"
+
 namespace ddp::net {
 
 base::Result<base::UniqueFd> listen_tcp(const std::string& address, std::uint16_t port, int backlog) {
-  const std::string what = "cannot listen on " + address + ":" + std::to_string(port) + ": ";
+  const std::string what = "cannot listen on " + host_and_port(address, port) + ": ";
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;

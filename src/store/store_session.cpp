@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/text.h"
+#include "net/address.h"
 #include "store/key_names.h"
 #include "store/key_requests.h"
 #include "store/wait_report.h"
@@ -45,7 +46,7 @@ void require_limits(const StoreRequest& request) {
 
 StoreSession::StoreSession(const TcpStoreOptions& options, const ServerFacts* same_as)
     : options_(options),
-      where_(options.host + ":" + std::to_string(options.port)),
+      where_(net::host_and_port(options.host, options.port)),
       connection_(StoreConnection::connect(options, deadline())),
       server_(connection_->server()) {
   if (same_as != nullptr) require_same(*same_as);

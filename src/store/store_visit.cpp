@@ -83,7 +83,7 @@ VisitFailure who_hangs_up(const std::string& host, std::uint16_t port, const std
 Result<StoreVisit, VisitFailure> StoreVisit::open(const std::string& host, std::uint16_t port,
                                                   std::shared_ptr<const Authenticator> authenticator, Deadline until) {
   until = std::min<Deadline>(until, std::chrono::steady_clock::now() + limits::kStoreHandshake);
-  const std::string where = host_and_port(host, port);
+  const std::string where = net::host_and_port(host, port);
   auto fd = net::connect_tcp(host, port, until);
   if (!fd) {
     return VisitFailure{Kind::unreachable, "cannot reach a store at " + where + ": " + fd.error().message};
@@ -203,10 +203,6 @@ std::string StoreVisit::why_lost() const {
 
 std::string StoreVisit::own_name() const {
   return net::own_endpoint(fd()).value_or(net::Endpoint{}).text();
-}
-
-std::string host_and_port(const std::string& host, std::uint16_t port) {
-  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
 }
 
 }  // namespace ddp::store

@@ -67,7 +67,4 @@ class StoreVisit {
   bool proved_ = false;
 };
 
-// "10.0.0.1:29500", "[::1]:29500".
-std::string host_and_port(const std::string& host, std::uint16_t port);
-
 }  // namespace ddp::store

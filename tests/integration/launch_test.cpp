@@ -56,7 +56,11 @@ TEST_CASE("a rank killed by SIGSEGV gives 139 and a message with rank and pid an
 }
 
 TEST_CASE("workers that run for ever are gone when another fails") {
-  const CommandResult result = launch(shell("4", "echo $$; [ $RANK = 3 ] && sleep 0.1 && exit 9; sleep 1000"));
+  const TemporaryDirectory directory;
+  const std::string script = "cd " + directory.path() +
+                             "; echo $$; touch $RANK; [ $RANK = 3 ] || exec sleep 1000;"
+                             "while [ $(ls | wc -l) -lt 4 ]; do sleep 0.01; done; exit 9";
+  const CommandResult result = launch(shell("4", script));
   CHECK(result.exit_code == 9);
   std::istringstream pids(result.out);
   int count = 0;
@@ -65,9 +69,11 @@ TEST_CASE("workers that run for ever are gone when another fails") {
 }
 
 TEST_CASE("a worker that ignores SIGTERM is killed after the grace") {
-  const CommandResult result =
-      launch({"--grace=0.2", "--nproc-per-node=2", "sh", "-c",
-              "if [ $RANK = 0 ]; then trap '' TERM; while :; do sleep 0.05; done; fi; sleep 0.1; exit 4"});
+  const TemporaryDirectory directory;
+  const std::string script = "cd " + directory.path() +
+                             "; if [ $RANK = 0 ]; then trap '' TERM; touch deaf; while :; do sleep 0.05; done; fi;"
+                             "until [ -e deaf ]; do sleep 0.01; done; exit 4";
+  const CommandResult result = launch({"--grace=0.2", "--nproc-per-node=2", "sh", "-c", script});
   CHECK(result.exit_code == 4);
   CHECK(result.err.find("rank 0 was ended because of it (SIGTERM, then SIGKILL after the grace") != std::string::npos);
 }

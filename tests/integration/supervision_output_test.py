@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -131,6 +132,44 @@ def closed_console() -> None:
 @test("18", "with --on-sigpipe=end it does, as SIGPIPE would")
 def closed_console_ends() -> None:
     assert into_head("--on-sigpipe=end") == (-signal.SIGPIPE, False)
+
+
+def job_behind_a_full_pipe() -> tuple[Job, int]:
+    """A job that has failed and wants to say so, and the other end of its console, which has taken nothing."""
+    ours, theirs = os.pipe()
+    script = "sys.stdout.write(('x' * 99 + chr(10)) * 3000); sys.stdout.flush(); sys.exit(7)"
+    job = Job("--tag=", "--event-log=events", *python(script), stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    eventually("the attempt's end in the event log",
+               lambda: os.path.exists(job.path("events")) and '"attempt_ended"' in pathlib.Path(job.path("events")).read_text())
+    time.sleep(2)
+    return job, ours
+
+
+@test("46", "why a job failed reaches a reader that pauses, and a request to end does not wait for it")
+def slow_reader() -> None:
+    job, console = job_behind_a_full_pipe()
+    with job, open(console, "rb") as reader:
+        assert "rank 0 " in reader.read().decode().split("exit code 7")[0].splitlines()[-1]
+        assert job.wait() == 7
+    job, console = job_behind_a_full_pipe()
+    with job:
+        job.signal(signal.SIGTERM)
+        assert job.wait() in (7, -signal.SIGTERM)
+        os.close(console)
+
+
+@test("45", "a file that reaches the limit of ulimit -f ends, and the job goes on; a worker still dies of its own")
+def file_size_limit() -> None:
+    options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))}
+    script = "for i in range(1000): print('x' * 99)\nopen('done', 'w').close()"
+    with Job("--tag=", "--tee=3", "--log-dir=logs", *python(script), **options) as job:
+        assert job.wait() == 0 and os.path.exists(job.path("done")), job.err()
+        log, = pathlib.Path(job.folder).glob("logs/*/attempt_0/0/stdout.log")
+        assert log.stat().st_size == 65536, log.stat()
+        assert f"{log}: File too large. It ends here; the job goes on." in job.err(), job.err()
+    code, _, err = run_job("--core=off", "dd", "if=/dev/zero", "of=file", "bs=1000", "count=99", **options)
+    assert code == 128 + signal.SIGXFSZ and "killed by SIGXFSZ" in err, (code, err)
 
 
 @test("19", "the unfinished last line of a crashed worker is shown, whoever still holds its output")

@@ -331,6 +331,27 @@ def exit_codes() -> None:
         assert code == expected, (script, options, code, err)
 
 
+@test("21", "of ranks that say why they failed the first to say it is named, even if its process takes its time to end")
+def slow_to_end() -> None:
+    script = """
+own = os.environ["TORCHELASTIC_ERROR_FILE"]
+def write(name, text):
+    with open(name + ".tmp", "w") as file: file.write('{"message": "%s"}' % text)
+    os.rename(name + ".tmp", name)
+if rank == 1:
+    write(own, "bad batch")
+    write("written", "")
+    time.sleep(1000)
+while not os.path.exists("written"): time.sleep(0.01)
+write(own, "connection closed by peer")
+while os.stat(own).st_mtime_ns <= os.stat("written").st_mtime_ns: write(own, "connection closed by peer")
+sys.exit(3)
+"""
+    code, _, err = run_job("--nproc-per-node=2", *python(script))
+    assert code == 3 and re.search(r"rank 1 \(pid \d+\) failed with an error, .*terminated", err), (code, err)
+    assert "| bad batch" in err and "rank 0 failed too: exit code 3" in err, err
+
+
 @test("21 22", "a launcher that was asked to end by a signal dies of it")
 def dies_of_the_signal() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,7 +1,5 @@
 #include "launcher/hosts/host_job.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <csignal>
 #include <memory>
@@ -149,18 +147,9 @@ class HostJob {
   bool is_broken_ = false;
 };
 
-// Three pipes and a descriptor of the process for each host.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 }  // namespace
 
 base::ExitStatus run_host_job(const HostPlan& plan, LogSink& log) {
-  raise_descriptor_limit();
   return HostJob(plan, log).run();
 }
 

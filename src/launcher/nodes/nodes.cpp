@@ -17,7 +17,7 @@ Node::Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, st
       agent_(endpoint(), node_timeout, std::chrono::steady_clock::now()) {}
 
 std::string Node::endpoint() const {
-  return store::host_and_port(plan_.store.advertised, plan_.store.port);
+  return net::host_and_port(plan_.store.advertised, plan_.store.port);
 }
 
 void Node::carry_out(const StartWorkers& action) {

@@ -335,7 +335,6 @@ bool OutputPump::drain_step(std::chrono::steady_clock::time_point until) {
 }
 
 void OutputPump::drain(std::chrono::milliseconds limit) {
-  constexpr auto kLook = std::chrono::milliseconds(50);  // does the console take something again?
   auto quiet_since = steady_clock::now();
   auto end = quiet_since + limit;
   const auto is_open = [](const auto& stream) { return stream && stream->fd; };
@@ -345,7 +344,8 @@ void OutputPump::drain(std::chrono::milliseconds limit) {
     const bool held_up = std::any_of(streams_.begin(), streams_.end(), is_held_up);
     if (now >= end || (!held_up && now >= quiet_since + limits::kDrainQuiet)) break;
     if (held_up && interrupted && interrupted()) break;
-    const bool any = drain_step(std::min(end, held_up ? now + kLook : quiet_since + limits::kDrainQuiet));
+    const bool any =
+        drain_step(std::min(end, held_up ? now + limits::kConsoleLook : quiet_since + limits::kDrainQuiet));
     const auto after = steady_clock::now();
     if (any || held_up) quiet_since = after;
     if (held_up && plan_.lossless) end += after - now;

@@ -1,31 +1,14 @@
 #include "launcher/output/stream_tail.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <cstdio>
+
+#include "base/printable.h"
 
 namespace ddp::launcher {
 namespace {
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
-
-// The length of the UTF-8 character at the front that is fit to be shown; 0: none.
-std::size_t character_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first == '\t' || (first >= 0x20 && first < 0x7f)) return 1;
-  const std::size_t length = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first >= 0xf5 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool no_character = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
-  const bool control = first == 0xc2 && byte(1) < 0xa0;
-  return overlong || no_character || control ? 0 : length;
 }
 
 // ESC [ parameters final, or ESC and one character (colours, cursor movements); 0: none at the front.
@@ -47,15 +30,9 @@ std::string readable(std::string_view text, std::size_t bytes) {
       text.remove_prefix(escape);
       continue;
     }
-    const std::size_t length = character_length(text);
-    if (length > 0) {
-      shown += text.substr(0, length);
-    } else {
-      std::array<char, 8> hex{};
-      std::snprintf(hex.data(), hex.size(), "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(text[0])));
-      shown += hex.data();
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    const std::size_t length = std::max<std::size_t>(base::printable_length(text), 1);
+    shown += base::printable(text.substr(0, length));
+    text.remove_prefix(length);
     if (shown.size() > bytes) return shown.substr(0, fits) + std::string(kMore);
   }
   return shown;

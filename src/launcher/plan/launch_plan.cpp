@@ -186,6 +186,12 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
   take_over(std::move(command).value(), plan);
   plan.host_name = facts.host_name;
   plan.workers = devices.value().workers;
+  const std::uint64_t descriptors =
+      limits::kJobDescriptors + limits::kDescriptorsPerWorker * static_cast<std::uint64_t>(plan.workers);
+  if (auto shortage =
+          descriptor_shortage(facts.limits.descriptors, descriptors, base::counted(plan.workers, "worker"))) {
+    return PlanFailure{base::kExitOwnFault, *shortage};
+  }
   if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
     return PlanFailure{kExitUsage, "--stdin=" + std::to_string(*plan.stdin_local_rank) +
                                        " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +

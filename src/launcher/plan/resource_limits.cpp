@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/limits.h"
@@ -31,6 +32,14 @@ ResourceLimits read_resource_limits() {
   const std::filesystem::directory_iterator devices("/sys/class/infiniband", ignored);
   limits.has_rdma = !ignored && devices != std::filesystem::directory_iterator();
   return limits;
+}
+
+std::optional<std::string> descriptor_shortage(std::uint64_t allowed, std::uint64_t needed,
+                                               const std::string& purpose) {
+  if (allowed >= needed) return std::nullopt;
+  return "the system allows only " + std::to_string(allowed) + " file descriptors (ulimit -Hn), but " + purpose +
+         " may need " + std::to_string(needed) + ". Raise the limit, for example with ulimit -n " +
+         std::to_string(std::max<std::uint64_t>(needed, limits::kFewDescriptors)) + ".";
 }
 
 std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus) {

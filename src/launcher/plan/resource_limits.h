@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct ResourceLimits {
 
 // Reads getrlimit() and /sys/class/infiniband.
 ResourceLimits read_resource_limits();
+
+// Pure. Why `needed` file descriptors are more than the system allows, and what to do; nothing if they are not.
+// `purpose`: what needs them: "2 workers".
+std::optional<std::string> descriptor_shortage(std::uint64_t allowed, std::uint64_t needed, const std::string& purpose);
 
 // Pure. One line for each limit that is too low (or, the stack's, too high) for what this machine has, with what to do.
 std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus);

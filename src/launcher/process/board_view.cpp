@@ -5,19 +5,16 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/printable.h"
 #include "wire/call_names.h"
 
 namespace ddp::launcher {
 namespace {
 
-// Up to its end, with '?' for what a terminal would obey.
+// Up to its end, fit for a terminal.
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& text) {
-  std::string result(text.data(), ::strnlen(text.data(), N));
-  for (char& c : result) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return result;
+  return base::printable({text.data(), ::strnlen(text.data(), N)});
 }
 
 template <std::size_t N>

@@ -46,29 +46,16 @@ base::ExitStatus status_from(const siginfo_t& info) {
   return base::ExitStatus::killed(info.si_status, info.si_code == CLD_DUMPED);
 }
 
-// The soft limit of descriptors is often 1024, the hard one much higher; a worker takes one or two of ours.
-rlimit raise_descriptor_limit() {
-  rlimit inherited{};
-  ::getrlimit(RLIMIT_NOFILE, &inherited);
-  const rlimit raised{inherited.rlim_max, inherited.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return inherited;
-}
-
 class LinuxProcessHost : public ProcessHost {
  public:
   LinuxProcessHost(net::EventLoop& loop, const WorkerCgroup* cgroup)
-      : loop_(loop),
-        cgroup_(cgroup),
-        inherited_descriptors_(raise_descriptor_limit()),
-        nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+      : loop_(loop), cgroup_(cgroup), nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     become_subreaper();
     // Children that this process had before it became a launcher (sh -c 'x & exec ddplaunch …') are none of ours.
     for (const pid_t pid : descendants(::getpid(), {})) strangers_.insert(pid);
     const std::array signals = {SIGCHLD};
     orphan_watch_ = loop_.on_signals(signals, [this](int) { child_ended(); });
   }
-  ~LinuxProcessHost() override { ::setrlimit(RLIMIT_NOFILE, &inherited_descriptors_); }
 
   base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
     const int in = spec.reads_stdin ? -1 : nothing_.get();
@@ -280,7 +267,6 @@ class LinuxProcessHost : public ProcessHost {
 
   net::EventLoop& loop_;
   const WorkerCgroup* const cgroup_;
-  const rlimit inherited_descriptors_;
   const base::UniqueFd nothing_;
   std::set<pid_t> strangers_;
   std::map<int, Child> children_;  // by local rank; erased when ended

@@ -41,11 +41,8 @@ base::Result<std::unique_ptr<Rendezvous>> Rendezvous::open(net::EventLoop& loop,
   if (server) {
     return std::unique_ptr<Rendezvous>(std::make_unique<SingleNodeRendezvous>(loop, std::move(server).value(), plan));
   }
-  const std::string remedy = plan.store.port != 0
-                                 ? "Is the port taken by another job? Port 0 is a free one; the address "
-                                   "must belong to this machine (--local-addr)."
-                                 : "The address must belong to this machine (--local-addr).";
-  return base::Failure{server.error().message + ". " + remedy};
+  const std::string& why = server.error().message;
+  return base::Failure{why + "." + listen_remedy(why, "--local-addr", "--master-port=")};
 }
 
 }  // namespace ddp::launcher

@@ -4,6 +4,8 @@
 #include <netdb.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "launcher/plan/rendezvous_plan.h"
@@ -58,6 +60,16 @@ base::Result<std::unique_ptr<store::StoreServer>> listen_at(const std::string& a
     if (first.message.empty()) first = server.error();
   }
   return first;
+}
+
+std::string listen_remedy(std::string_view failure, const std::string& address_option, const std::string& port_option) {
+  const auto is = [&](int error) { return failure.ends_with(std::strerror(error)); };
+  if (is(EADDRNOTAVAIL)) return " The address must belong to this machine (" + address_option + ").";
+  if (is(EADDRINUSE))
+    return " Another process listens there: ss -ltnp shows it. " + port_option + "0 takes a free port.";
+  if (is(EACCES)) return " Ports below 1024 need the right to use them. " + port_option + "0 takes a free port.";
+  if (is(EMFILE) || is(ENFILE)) return " Raise the limit of open files (ulimit -n).";
+  return "";
 }
 
 }  // namespace ddp::launcher

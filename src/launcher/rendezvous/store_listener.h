@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "store/store_server.h"
@@ -17,5 +18,9 @@ namespace ddp::launcher {
 base::Result<std::unique_ptr<store::StoreServer>> listen_at(const std::string& address, std::uint16_t port,
                                                             const store::StoreServerOptions& options,
                                                             const std::string& option, bool for_others = false);
+
+// What the user can do about a failure of listen_at(): " Do this." Empty if the failure says it already or nothing is
+// known. The options are those that choose the address and the port.
+std::string listen_remedy(std::string_view failure, const std::string& address_option, const std::string& port_option);
 
 }  // namespace ddp::launcher

@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "base/printable.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/plan/worker_variables.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/supervise/verdict_text.h"
+#include "net/address.h"
 
 namespace ddp::launcher {
 namespace {
@@ -18,15 +20,12 @@ constexpr std::size_t kMessageLines = 10;
 constexpr std::size_t kMessageBytes = 2000;
 constexpr const char* kQuote = "  | ";
 
-// Another program's words: cut to a few lines, control characters (a terminal would obey them) made harmless.
+// Another program's words, cut to a few lines and made fit for a terminal.
 std::vector<std::string> quote(const std::string& message) {
   std::vector<std::string> lines;
-  for (std::string& line : base::split(message.substr(0, kMessageBytes), '\n')) {
+  for (const std::string& line : base::split(message.substr(0, kMessageBytes), '\n')) {
     if (lines.size() == kMessageLines) break;
-    for (char& c : line) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-    }
-    if (!line.empty()) lines.push_back(kQuote + line);
+    if (!line.empty()) lines.push_back(kQuote + base::printable(line));
   }
   return lines;
 }
@@ -73,7 +72,9 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const F
                   std::to_string(end.pid) + ") " +
                   (is_witness             ? "which ended: " + end.status.describe() + ", " + when
                    : end.status.success() ? "ended too early, with exit code 0, " + when
-                                          : "failed: " + end.status.describe() + ", " + when));
+                   : end.is_our_doing()
+                       ? "failed with an error, " + when + "; it was terminated before its process ended"
+                       : "failed: " + end.status.describe() + ", " + when));
   if (outcome.verdict) {
     if (!is_witness) lines.push_back("  " + hang_headline(*outcome.verdict));
     const std::vector<std::string> difference = difference_lines(*outcome.verdict);
@@ -100,7 +101,8 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const F
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 
-void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vector<std::string>& lines) {
+void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
+                     std::vector<std::string>& lines) {
   for (const WorkerEnd& end : outcome.also_failed) {
     const bool victim = end.error && end.error->is_victim;
     lines.push_back("  rank " + std::to_string(end.rank) + (victim ? " failed because of it: " : " failed too: ") +
@@ -121,9 +123,13 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, std::vec
     lines.push_back("  " + ranks_text(outcome.not_started) + " had not been started yet");
   }
   for (const RankAndPid& worker : outcome.unkillable) {
-    lines.push_back("  rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) +
-                    ") survives SIGKILL: it is stuck in the kernel. See /proc/" + std::to_string(worker.pid) +
-                    "/status and wchan; it may hold its GPU until it ends");
+    const std::string pid = std::to_string(worker.pid);
+    const std::string why = evidence.of_other_users.contains(worker.pid)
+                                ? ") cannot be terminated: it now runs as another user (ps -o user= -p " + pid +
+                                      "), whose processes the launcher may not signal. Terminate it as that user"
+                                : ") survives SIGKILL: it is stuck in the kernel. See /proc/" + pid +
+                                      "/status and wchan; it may hold its GPU until it ends";
+    lines.push_back("  rank " + std::to_string(worker.rank) + " (pid " + pid + why);
   }
   if (!outcome.leftovers.empty()) {
     lines.push_back("  " + base::counted(std::ssize(outcome.leftovers), "other process") +
@@ -148,7 +154,7 @@ std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment)
   }
   return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " + plan.host_name +
          (devices.empty() ? " (no GPU)" : " (GPU " + base::join(devices, ", ") + ")") + ", store " +
-         assignment.master_addr + ":" + std::to_string(assignment.master_port);
+         net::host_and_port(assignment.master_addr, assignment.master_port);
 }
 
 std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan,
@@ -171,7 +177,7 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
   } else if (outcome.culprit) {
     describe_culprit(outcome, plan, evidence, lines);
   }
-  describe_others(outcome, plan, lines);
+  describe_others(outcome, plan, evidence, lines);
   return lines;
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 
@@ -47,7 +48,9 @@ JobObserver JobReporter::observer() {
   observer.looks_for_nodes = [this] { tell_notes(); };
   observer.attempt_begins = [this](const NodeAssignment& assignment) { attempt_began(assignment); };
   observer.event = [this](const Event& event) { log_event(event); };
-  observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next) { attempt_ended(outcome, next); };
+  observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next, bool is_last) {
+    attempt_ended(outcome, next, is_last);
+  };
   observer.ended_between_attempts = [this](const JobOutcome& outcome) { ended_between_attempts(outcome); };
   observer.tell = [this](const std::string& line) { log_.error(line); };
   observer.warn = [this](const std::string& line) { log_.warning(line); };
@@ -96,6 +99,9 @@ void JobReporter::tell(const HangNews& news) {
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
   FailureEvidence evidence;
+  for (const RankAndPid& worker : outcome.unkillable) {
+    if (::kill(worker.pid, 0) != 0 && errno == EPERM) evidence.of_other_users.insert(worker.pid);
+  }
   if (!outcome.culprit) return evidence;
   const WorkerEnd& end = *outcome.culprit;
   evidence.core =
@@ -108,19 +114,19 @@ FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
   return evidence;
 }
 
-void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& next) {
+void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last) {
   evidence_ = gather_evidence(outcome);
   text_ = failure_summary(outcome, plan_, evidence_);
   if (!next.empty()) text_.push_back("  " + next);
-  for (const std::string& line : text_) log_.error(line);
-  if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) log_.info(remark);
   events_.write(attempt_ended_line(plan_, assignment_, outcome, next, wall_now()));
+  for (const std::string& line : text_) is_last ? log_.last_word(line) : log_.error(line);
+  if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) log_.info(remark);
 }
 
 void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   evidence_ = {};
   text_ = {describe_failure(outcome) + ", before the job was started again"};
-  log_.error(text_.front());
+  log_.last_word(text_.front());
 }
 
 void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& end) {

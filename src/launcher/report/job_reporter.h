@@ -39,7 +39,7 @@ class JobReporter {
   void log_event(const Event& event);
   void tell_notes();
   void tell(const HangNews& news);
-  void attempt_ended(const JobOutcome& outcome, const std::string& next);
+  void attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last);
   void ended_between_attempts(const JobOutcome& outcome);
   FailureEvidence gather_evidence(const JobOutcome& outcome) const;
   void finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure);

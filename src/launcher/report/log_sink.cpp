@@ -5,14 +5,14 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
-#include <chrono>
-
 #include "base/limits.h"
+#include "base/printable.h"
 
 namespace ddp::launcher {
 
 LogSink::LogSink(bool quiet)
-    : logger_(std::make_shared<spdlog::logger>("ddplaunch", std::make_shared<spdlog::sinks::stderr_sink_st>())) {
+    : logger_(std::make_shared<spdlog::logger>("ddplaunch", std::make_shared<spdlog::sinks::stderr_sink_st>())),
+      patience_(limits::kLastWordsWait) {
   logger_->set_pattern("ddplaunch: %v");
   logger_->set_level(quiet ? spdlog::level::err : spdlog::level::info);
 }
@@ -22,26 +22,43 @@ LogSink::~LogSink() {
 }
 
 void LogSink::info(const std::string& line) {
-  write(spdlog::level::info, line);
+  write(spdlog::level::info, line, /*is_last=*/false);
 }
 
 void LogSink::warning(const std::string& line) {
-  write(spdlog::level::warn, "warning: " + line);
+  write(spdlog::level::warn, "warning: " + line, /*is_last=*/false);
 }
 
 void LogSink::error(const std::string& line) {
-  write(spdlog::level::err, line);
+  write(spdlog::level::err, line, /*is_last=*/false);
 }
 
-void LogSink::write(int level, const std::string& line) {
+void LogSink::last_word(const std::string& line) {
+  write(spdlog::level::err, line, /*is_last=*/true);
+}
+
+void LogSink::write(int level, const std::string& line, bool is_last) {
   if (!logger_->should_log(static_cast<spdlog::level::level_enum>(level))) return;
   if (prepare_) prepare_();
-  // A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.
-  pollfd console{STDERR_FILENO, POLLOUT, 0};
-  const auto limit = std::chrono::milliseconds(limits::kConsoleWait);
-  if (::poll(&console, 1, static_cast<int>(limit.count())) > 0) {
-    logger_->log(static_cast<spdlog::level::level_enum>(level), line);
+  if (console_is_ready(is_last)) {
+    logger_->log(static_cast<spdlog::level::level_enum>(level), base::printable(line));
   }
+}
+
+// A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.
+bool LogSink::console_is_ready(bool is_last) {
+  using Milliseconds = std::chrono::milliseconds;
+  const auto is_ready_within = [](Milliseconds limit) {
+    pollfd console{STDERR_FILENO, POLLOUT, 0};
+    return ::poll(&console, 1, static_cast<int>(limit.count())) > 0;
+  };
+  if (is_ready_within(limits::kConsoleWait)) return true;
+  while (is_last && patience_ > Milliseconds(0) && !(gives_up_ && gives_up_())) {
+    const auto began = std::chrono::steady_clock::now();
+    if (is_ready_within(limits::kConsoleLook)) return true;
+    patience_ -= std::chrono::ceil<Milliseconds>(std::chrono::steady_clock::now() - began);
+  }
+  return false;
 }
 
 }  // namespace ddp::launcher

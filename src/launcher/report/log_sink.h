@@ -1,6 +1,7 @@
 // Where our own lines go: stderr, each preceded by "ddplaunch: ". The only file pair that knows spdlog.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,7 +14,8 @@ namespace ddp::launcher {
 
 class LogSink {
  public:
-  // quiet: nothing below an error. A line that the console does not take within limits::kConsoleWait is dropped.
+  // quiet: nothing below an error. A line that the console does not take within limits::kConsoleWait is dropped, except
+  // a last word.
   explicit LogSink(bool quiet);
   ~LogSink();
 
@@ -24,11 +26,20 @@ class LogSink {
   void warning(const std::string& line);
   void error(const std::string& line);
 
+  // An error that ends the job: nothing is left that must not wait. All last words together wait up to
+  // limits::kLastWordsWait for a console that takes nothing (a pager, Ctrl-S, a collector of logs).
+  void last_word(const std::string& line);
+  // Called every 50 ms while a last word waits; true ends the wait. Empty: nothing ends it early.
+  void while_waiting(std::function<bool()> gives_up) { gives_up_ = std::move(gives_up); }
+
  private:
-  void write(int level, const std::string& line);
+  void write(int level, const std::string& line, bool is_last);
+  bool console_is_ready(bool is_last);
 
   std::shared_ptr<spdlog::logger> logger_;
   std::function<void()> prepare_;
+  std::function<bool()> gives_up_;
+  std::chrono::milliseconds patience_;  // left for last words
 };
 
 }  // namespace ddp::launcher

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <random>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/limits.h"
 
@@ -74,13 +75,9 @@ struct Target {
   struct stat status {};
   std::string path;  // without symbolic links
 
-  explicit Target(const std::string& name) : path(name) {
-    exists = ::stat(name.c_str(), &status) == 0;
-    if (!exists) return;
-    own = own_output(status);
-    std::error_code error;
-    const std::string real = fs::canonical(name, error).string();
-    if (!error) path = real;
+  explicit Target(const std::string& name) : path(base::behind_links(name)) {
+    exists = ::stat(path.c_str(), &status) == 0;
+    if (exists) own = own_output(status);
   }
   bool is_replaced() const { return !own && (!exists || S_ISREG(status.st_mode)); }
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/printable.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -10,24 +12,6 @@ constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // of a name that is 
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
-}
-
-// The bytes of the character that `text` begins with; 0 if it is not UTF-8 or a terminal may obey it.
-std::size_t printable_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || size > text.size()) return 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
-  }
-  // C1 controls, longer forms than necessary, surrogates, and what is beyond Unicode.
-  if ((first == 0xc2 && byte(1) < 0xa0) || (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
-      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f)) {
-    return 0;
-  }
-  return size;
 }
 
 // Just behind the "operator<<" that begins at `at`; `at` if none does.
@@ -81,17 +65,7 @@ bool is_local(std::string_view rest) {
 }  // namespace
 
 std::string frame_text(std::string_view text, std::size_t most) {
-  constexpr std::string_view kRest = "...";
-  std::string kept;
-  std::size_t fits = 0;  // of `kept`, if the rest of the text is to be left out
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t size = printable_bytes(text.substr(i));
-    kept += size == 0 ? "?" : text.substr(i, size);
-    i += std::max<std::size_t>(size, 1);
-    if (kept.size() > most) return kept.substr(0, fits) + std::string(kRest.substr(0, most - fits));
-    if (kept.size() + kRest.size() <= most) fits = kept.size();
-  }
-  return kept;
+  return base::printable(text, most);
 }
 
 std::vector<std::size_t> closing_brackets(std::string_view text) {

@@ -1,6 +1,5 @@
 #include "launcher/store_command/store_command.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "launcher/report/report_file.h"
 #include "launcher/store_command/inspection.h"
 #include "launcher/store_command/store_texts.h"
+#include "net/address.h"
 #include "net/event_loop.h"
 #include "store/store_visit.h"
 #include "wire/worker_env.h"
@@ -37,22 +37,12 @@ std::vector<int> ending_signals() {
   return signals;
 }
 
-// Each client is a descriptor.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur =
-      std::max(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, limits::kStoreConnections + limits::kStoreSparedFiles));
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 class Command {
  public:
   Command(const StoreOptions& options, LogSink& log) : options_(options), log_(log) {}
 
   int serve(const Token& token, const std::string& token_source) {
     for (const std::string& warning : store_warnings(options_, token_source)) log_.warning(warning);
-    raise_descriptor_limit();
     net::EventLoop loop;
     const auto signals = loop.on_signals(ending_signals(), [&](int) { loop.stop(); });
     auto server = listen_at(options_.host, options_.port, server_options(token), "--host");
@@ -107,7 +97,7 @@ class Command {
   }
 
  private:
-  std::string where() const { return store::host_and_port(options_.host, options_.port); }
+  std::string where() const { return net::host_and_port(options_.host, options_.port); }
 
   int fail(const std::string& message, int exit_code = base::kExitOwnFault) {
     log_.error(message);

@@ -3,7 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "store/store_visit.h"
+#include "launcher/rendezvous/store_listener.h"
+#include "net/address.h"
 
 namespace ddp::launcher {
 namespace {
@@ -21,16 +22,15 @@ bool is_loopback(const std::string& host) {
 std::string serving_line(const StoreOptions& options, std::uint16_t port, const std::string& host_name) {
   const std::string reached = is_everywhere(options.host) ? host_name : options.host;
   // Without the last two rank 0 of a PyTorch program starts a store of its own there (1.13 insists on both).
-  return "the store listens on " + store::host_and_port(options.host, port) +
+  return "the store listens on " + net::host_and_port(options.host, port) +
          "; programs find it with MASTER_ADDR=" + reached + " MASTER_PORT=" + std::to_string(port) +
          " TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect " +
-         store::host_and_port(reached, port) + " tells who waits for what";
+         net::host_and_port(reached, port) + " tells who waits for what";
 }
 
 std::string listen_failure(const StoreOptions& options, const std::string& why) {
-  if (!why.ends_with(std::strerror(EADDRINUSE))) return why + ". The address must be one of this machine (--host).";
-  const std::string where =
-      store::host_and_port(is_everywhere(options.host) ? "127.0.0.1" : options.host, options.port);
+  if (!why.ends_with(std::strerror(EADDRINUSE))) return why + "." + listen_remedy(why, "--host", "--port=");
+  const std::string where = net::host_and_port(is_everywhere(options.host) ? "127.0.0.1" : options.host, options.port);
   return why + ". If that is a store, ddplaunch store --inspect " + where +
          " tells who uses it; ss -ltnp tells the process. --port 0 takes a free port.";
 }

@@ -37,7 +37,12 @@ std::optional<ErrorRecord> read_error_record(const std::string& path) {
   const ssize_t got = ::read(file.get(), text.data(), text.size());
   if (got < 0) return std::nullopt;
   text.resize(static_cast<std::size_t>(got));
-  return parse_error_record(text);
+  auto record = parse_error_record(text);
+  if (record) {
+    record->written_at = std::chrono::system_clock::time_point(std::chrono::seconds(status.st_mtim.tv_sec) +
+                                                               std::chrono::nanoseconds(status.st_mtim.tv_nsec));
+  }
+  return record;
 }
 
 }  // namespace ddp::launcher

@@ -1,6 +1,7 @@
 // ErrorRecord: what a worker wrote about its own failure (torchelastic's error.json).
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@ struct ErrorRecord {
   bool is_victim = false;                  // it failed because it lost another rank
   bool is_mismatch = false;                // it found that ranks call different things
   std::optional<int> peer = std::nullopt;  // the rank that it lost, or that differs, if it knows
+  // When the worker wrote it, by the file's time of modification; that of its end may be much later.
+  std::optional<std::chrono::system_clock::time_point> written_at = std::nullopt;
 
   friend bool operator==(const ErrorRecord&, const ErrorRecord&) = default;
 };

@@ -37,6 +37,8 @@ struct WorkerEnded {
   // What its calls, or all ranks', say: it ended with 0 and has not finished a collective; it waited in one for a rank
   // that it lost; or ranks differ.
   std::optional<Verdict> verdict;
+  // Of a failure with an error record: a rank that still runs had written its own before.
+  bool another_failed_before = false;
 };
 
 // A signal to the launcher, which is also told to stop (SIGTSTP) and to go on (SIGCONT).

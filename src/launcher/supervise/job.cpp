@@ -24,13 +24,14 @@ class Job {
         decision = NoRestart{"not restarted: asked to end meanwhile"};
       }
       if (const auto* none = std::get_if<NoRestart>(&decision)) {
-        parts_.observer.attempt_ended(outcome.value(), none->reason);
+        parts_.observer.attempt_ended(outcome.value(), none->reason, /*is_last=*/true);
         return outcome;
       }
       const auto delay = std::get<RestartAfter>(decision).delay;
-      parts_.observer.attempt_ended(outcome.value(), "restart " + std::to_string(attempts_.run_times().size()) +
-                                                         " of " + std::to_string(parts_.plan.max_restarts) + " in " +
-                                                         base::human_duration(delay));
+      parts_.observer.attempt_ended(outcome.value(),
+                                    "restart " + std::to_string(attempts_.run_times().size()) + " of " +
+                                        std::to_string(parts_.plan.max_restarts) + " in " + base::human_duration(delay),
+                                    /*is_last=*/false);
       last_failure_ = describe_failure(outcome.value());
       if (const auto ended = wait(delay)) {
         parts_.observer.ended_between_attempts(*ended);

@@ -13,14 +13,16 @@
 
 namespace ddp::launcher {
 
-// What the console, the event log and the summary are told. All are called on the loop's thread and must not block.
+// What the console, the event log and the summary are told. All are called on the loop's thread and must not block,
+// except as they say.
 struct JobObserver {
   std::function<void()> looks_for_nodes;  // of several
   std::function<void(const NodeAssignment& assignment)> attempt_begins;
   std::function<void(const Event& event)> event;
-  // All of the attempt's processes are gone. `next` says what comes then: "" for nothing.
-  std::function<void(const JobOutcome& outcome, const std::string& next)> attempt_ended;
-  // Somebody ended the job while it waited for the next attempt.
+  // All of the attempt's processes are gone. `next` says what comes then: "" for nothing. `is_last`: nothing else waits
+  // for the caller, which may block until the user has been told.
+  std::function<void(const JobOutcome& outcome, const std::string& next, bool is_last)> attempt_ended;
+  // The user ended the job while it waited for the next attempt. May block.
   std::function<void(const JobOutcome& outcome)> ended_between_attempts;
   std::function<void(const std::string& line)> tell;
   std::function<void(const std::string& line)> warn;

@@ -25,6 +25,8 @@ std::string describe_failure(const JobOutcome& outcome) {
   if (outcome.exit_timed_out) return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
   if (outcome.elsewhere) return describe(*outcome.elsewhere);
   if (!outcome.culprit) return "";
+  if (outcome.culprit->is_our_doing())
+    return "rank " + std::to_string(outcome.culprit->rank) + ": failed with an error";
   return "rank " + std::to_string(outcome.culprit->rank) + ": " + outcome.culprit->status.describe() +
          (outcome.culprit->status.success() ? " before its collectives were done" : "");
 }
@@ -62,17 +64,6 @@ void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Actio
   finish_if_done(now, actions);
 }
 
-namespace {
-
-// It lost a rank that may say why; or ranks differ, and those that have not failed yet may show who is wrong, or are.
-bool others_know_more(const WorkerEnd& end) {
-  if (end.error && end.error->is_victim) return true;
-  if (!end.verdict || end.verdict->sides.empty()) return false;
-  return end.verdict->is_open || !end.verdict->blames(end.rank);
-}
-
-}  // namespace
-
 void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(worker.alive, event.local_rank);
@@ -89,7 +80,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
     // Some engines signal workers and launcher at the same moment: then it is that signal that ends the job.
     const bool may_be_asked = std::any_of(options_.ending_signals.begin(), options_.ending_signals.end(),
                                           [&](int signal) { return event.status.was_killed_by(signal); });
-    if (!others_know_more(ends_.back()) && !may_be_asked) {
+    if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!settle_at_) {
       settle_at_ = now + limits::kSettleTime;
@@ -201,7 +192,7 @@ std::string JobState::describe_cause() const {
   if (elsewhere_) return describe(*elsewhere_);
   if (hang_) return "the job hangs";
   if (exit_timed_out_) return "the others have ended long ago";
-  const WorkerEnd* cause = culprit();
+  const WorkerEnd* cause = find_culprit(ends_);
   if (cause == nullptr) return "a worker could not be started";
   return "rank " + std::to_string(cause->rank) + " failed (" + cause->status.describe() + ")";
 }
@@ -251,75 +242,17 @@ void JobState::finish(TimePoint now, std::vector<Action>& actions) {
   actions.emplace_back(Finish{});
 }
 
-namespace {
-
-// Whether the end is what our SIGTERM or SIGKILL leads to.
-bool is_our_doing(const WorkerEnd& end) {
-  if (!end.after_signal) return false;
-  return end.status.was_killed_by(SIGTERM) || end.status.was_killed_by(SIGKILL) ||
-         end.status == base::ExitStatus::exited(128 + SIGTERM);
-}
-
-bool failed_by_itself(const WorkerEnd& end) {
-  return (!end.status.success() || end.verdict) && !is_our_doing(end);
-}
-
-bool is_victim(const WorkerEnd& end) {
-  return end.error && end.error->is_victim;
-}
-
-bool is_difference(const std::optional<Verdict>& verdict) {
-  return verdict && !verdict->sides.empty();
-}
-
-}  // namespace
-
-const WorkerEnd* JobState::culprit() const {
-  const auto first = std::find_if(ends_.begin(), ends_.end(), failed_by_itself);
-  if (first == ends_.end()) return nullptr;
-  // Whoever saw it last has seen most.
-  const auto seen =
-      std::find_if(ends_.rbegin(), ends_.rend(), [](const auto& end) { return is_difference(end.verdict); });
-  if (is_difference(first->verdict) && seen != ends_.rend()) {
-    const auto culprit = std::find_if(first, ends_.end(), [&](const WorkerEnd& end) {
-      return failed_by_itself(end) && seen->verdict->blames(end.rank);
-    });
-    return culprit == ends_.end() ? &*first : &*culprit;
+std::vector<int> JobState::alive_local_ranks() const {
+  std::vector<int> ranks;
+  for (int i = 0; i < options_.workers; ++i) {
+    if (workers_[static_cast<std::size_t>(i)].alive) ranks.push_back(i);
   }
-  const auto cause = std::find_if(first, ends_.end(), [&](const WorkerEnd& end) {
-    return failed_by_itself(end) && !is_victim(end) && end.when - first->when <= limits::kSettleTime;
-  });
-  if (cause != ends_.end()) return &*cause;
-  // Its victims may be seen to end before it is.
-  const auto left = std::find_if(ends_.begin(), ends_.end(), [&](const WorkerEnd& end) {
-    return end.status.success() && !end.after_signal && first->error->peer == end.rank;
-  });
-  return left == ends_.end() ? &*first : &*left;
-}
-
-std::optional<Verdict> JobState::verdict_on(const WorkerEnd& culprit) const {
-  const auto seen =
-      std::find_if(ends_.rbegin(), ends_.rend(), [](const auto& end) { return is_difference(end.verdict); });
-  if (is_difference(culprit.verdict) && seen != ends_.rend()) return seen->verdict;
-  if (!culprit.status.success()) return std::nullopt;
-  if (culprit.verdict) return culprit.verdict;
-  Verdict verdict;
-  for (const WorkerEnd& end : ends_) {
-    if (!is_victim(end) || end.error->peer != culprit.rank) continue;
-    if (verdict.waiting.empty() && end.verdict) verdict = *end.verdict;  // the collective in which it waited
-    verdict.waiting.push_back(end.rank);
-  }
-  verdict.kind = VerdictKind::ended;
-  verdict.culprits = {culprit.rank};
-  std::sort(verdict.waiting.begin(), verdict.waiting.end());
-  return verdict;
+  return ranks;
 }
 
 std::vector<int> JobState::alive_ranks() const {
-  std::vector<int> ranks;
-  for (int i = 0; i < options_.workers; ++i) {
-    if (workers_[static_cast<std::size_t>(i)].alive) ranks.push_back(rank_of(i));
-  }
+  std::vector<int> ranks = alive_local_ranks();
+  for (int& rank : ranks) rank += options_.first_rank;
   return ranks;
 }
 
@@ -334,7 +267,7 @@ JobOutcome JobState::outcome() const {
     if (!worker.started) outcome.not_started.push_back(rank_of(i));
     if (worker.alive) outcome.unkillable.push_back({rank_of(i), worker.pid});
   }
-  const WorkerEnd* cause = culprit();
+  const WorkerEnd* cause = find_culprit(ends_);
   if (signal_) {
     outcome.signal = signal_;
     outcome.signal_reason = signal_reason_;
@@ -356,9 +289,11 @@ JobOutcome JobState::outcome() const {
     outcome.exit_code = base::kExitHung;
   } else if (cause != nullptr) {
     outcome.culprit = *cause;
-    outcome.run_time = cause->when - start_;  // not the end of a victim's wait
-    outcome.exit_code = cause->status.success() ? base::kExitHung : cause->status.shell_code();
-    outcome.verdict = verdict_on(*cause);
+    // What it would have ended with, and when, is not known.
+    const WorkerEnd& known = cause->is_our_doing() ? *find_first_failure(ends_) : *cause;
+    outcome.run_time = known.when - start_;  // not the end of a victim's wait
+    outcome.exit_code = known.status.success() ? base::kExitHung : known.status.shell_code();
+    outcome.verdict = verdict_on(*cause, ends_);
   }
   const int asked_by = signal_.value_or(elsewhere_ ? elsewhere_->signal : 0);
   for (const WorkerEnd& end : ends_) {

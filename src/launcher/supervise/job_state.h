@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "launcher/supervise/blame.h"
 #include "launcher/supervise/event.h"
 #include "launcher/supervise/straggler_table.h"
 
 namespace ddp::launcher {
-
-using TimePoint = std::chrono::steady_clock::time_point;
 
 struct JobOptions {
   int workers = 1;
@@ -21,20 +20,6 @@ struct JobOptions {
   std::chrono::milliseconds grace{0};
   std::chrono::milliseconds exit_timeout{0};  // 0: off
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-};
-
-// How one worker ended.
-struct WorkerEnd {
-  int local_rank = 0;
-  int rank = 0;
-  pid_t pid = 0;
-  base::ExitStatus status = base::ExitStatus::exited(0);
-  std::optional<ErrorRecord> error;
-  TimePoint when;
-  bool after_signal = false;  // we had asked it to end
-  std::uint64_t peak_rss_bytes = 0;
-  std::optional<OomKill> oom;
-  std::optional<Verdict> verdict;  // see WorkerEnded
 };
 
 struct RankAndPid {
@@ -79,12 +64,8 @@ std::string describe_failure(const JobOutcome& outcome);
 // with 0 while others run starts the exit timeout; the last one to do so counts. SIGTSTP stops the workers and all
 // clocks, SIGCONT continues both; whatever ends the job continues them as well.
 //
-// The cause is the first worker that failed by itself. A worker whose error record says that it lost a peer is a
-// victim: the others are then left alone for limits::kSettleTime, so that the one that was lost can say why, and if one
-// fails by itself within that time, it is the cause. One that had ended with 0 and is named by a victim is the cause as
-// well, and so is one that ended with 0 without finishing its collectives. Where ranks called different things those
-// that differ from most are the cause; the same time is given to those that have not called yet. A hang that is to end
-// the job (HangNews) ends it like a failure.
+// Which worker is the cause: find_culprit(). Where others may know more than the first one that failed, they are left
+// alone for limits::kSettleTime. A hang that is to end the job (HangNews) ends it like a failure.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);
@@ -94,6 +75,7 @@ class JobState {
   // When AlarmRang is wanted next.
   std::optional<TimePoint> alarm() const;
 
+  std::vector<int> alive_local_ranks() const;
   // No more workers are to be started.
   bool ending() const { return phase_ != Phase::running; }
   // By Ctrl-Z: nobody makes progress.
@@ -129,8 +111,6 @@ class JobState {
   void begin_killing(TimePoint now, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
-  const WorkerEnd* culprit() const;
-  std::optional<Verdict> verdict_on(const WorkerEnd& culprit) const;
   std::string describe_cause() const;
   std::vector<int> alive_ranks() const;
   int rank_of(int local_rank) const { return options_.first_rank + local_rank; }

@@ -132,7 +132,7 @@ class NodeJob {
       if (attempts_.request()) nodes_->failed(cause_of(*attempts_.request()));
       last_ = std::move(outcome).value();
       last_failure_ = describe_failure(*last_);
-      parts_.observer.attempt_ended(*last_, "");
+      parts_.observer.attempt_ended(*last_, "", /*is_last=*/false);
       if (!last_->unkillable.empty()) nodes_->failed(remains_of(*last_));
       nodes_->workers_ended();
     }

@@ -273,6 +273,7 @@ class Supervisor {
     // Before any of them is asked to end.
     parts_.processes.say_lost(parts_.assignment.first_rank + local_rank);
     event.error = read_error_record(parts_.directory.file(local_rank, "error.json"));
+    event.another_failed_before = event.error && another_failed_before(*event.error);
     if (event.error && event.error->is_victim) {
       event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls), /*failed_too=*/true);
     }
@@ -282,6 +283,15 @@ class Supervisor {
       event.verdict = find_difference(with_others(look_at_own(LookDepth::calls)));
     if (exit.status.was_killed_by(SIGKILL)) event.oom = oom_.new_kill();
     return event;
+  }
+
+  // Python takes its time to end after an exception; the ranks that lost the failing one may be faster.
+  bool another_failed_before(const ErrorRecord& record) const {
+    for (const int local_rank : state_.alive_local_ranks()) {
+      const auto other = read_error_record(parts_.directory.file(local_rank, "error.json"));
+      if (other && !other->is_victim && other->written_at < record.written_at) return true;
+    }
+    return false;
   }
 
   // What is told or carried out may bring about the next event (a console that closes); it has its turn afterwards.

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/unique_fd.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -121,8 +122,9 @@ bool checkpoint_file_exists(const std::string& path) {
   throw Error(ErrorKind::unavailable, "cannot look for checkpoint " + path + ": there is no directory " + directory);
 }
 
-void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
+void write_checkpoint_file(const std::string& name, std::span<const Tensor> tensors,
                            std::map<std::string, std::string> metadata) {
+  const std::string path = base::behind_links(name);
   // The rename below would put a file into the place of /dev/null. (It refuses to replace a directory.)
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {

@@ -79,7 +79,7 @@ std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t
     why = server.error().message;
   }
   throw Error(ErrorKind::unavailable,
-              "rank 0 cannot serve the store at " + host + ":" + std::to_string(port) + " (" + why +
+              "rank 0 cannot serve the store at " + net::host_and_port(host, port) + " (" + why +
                   "). Name an address of rank 0's machine and a free port; if a store is served there already, set "
                   "TORCHELASTIC_USE_AGENT_STORE=True.");
 }

@@ -1,7 +1,9 @@
 #include "base/file.h"
 
 #include <catch2/catch.hpp>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "support/temporary_directory.h"
@@ -18,4 +20,24 @@ TEST_CASE("what cannot be read is empty") {
   const TemporaryDirectory folder;
   CHECK(ddp::base::read_file(folder.path() + "/none").empty());
   CHECK(ddp::base::read_file(folder.path()).empty());
+}
+
+TEST_CASE("the file behind symbolic links is found, whether it exists or not") {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory folder;
+  const std::string at = folder.path() + "/";
+  fs::create_directory(at + "elsewhere");
+  fs::create_symlink("elsewhere/file", at + "link");
+  fs::create_symlink(at + "link", at + "absolute");
+  fs::create_symlink("circle", at + "circle");
+  CHECK(ddp::base::behind_links(at + "absolute") == at + "elsewhere/file");
+  CHECK(ddp::base::behind_links(at + "none") == at + "none");
+  CHECK(ddp::base::behind_links("none") == "none");
+  CHECK(ddp::base::behind_links(at + "circle") == at + "circle");
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  const std::string nameless = "/proc/self/fd/" + std::to_string(pipe[0]);
+  CHECK(ddp::base::behind_links(nameless) == nameless);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
 }

@@ -107,3 +107,8 @@ TEST_CASE("each half of a connection is the peer of the other") {
   CHECK_FALSE(ddp::net::peer_endpoint(listener.fd()));
   CHECK_FALSE(ddp::net::peer_endpoint(-1));
 }
+
+TEST_CASE("an IPv6 address stands in brackets before a port") {
+  CHECK(ddp::net::host_and_port("node0", 1) == "node0:1");
+  CHECK(ddp::net::host_and_port("::1", 29500) == "[::1]:29500");
+}

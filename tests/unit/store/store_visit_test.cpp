@@ -175,8 +175,3 @@ TEST_CASE("a visitor notices that the store has gone") {
   CHECK(anna.why_lost() == "it has closed the connection");
   CHECK(anna.report(soon()).error().message.find("127.0.0.1:" + std::to_string(store.port())) != std::string::npos);
 }
-
-TEST_CASE("an IPv6 address stands in brackets before a port") {
-  CHECK(ddp::store::host_and_port("node0", 1) == "node0:1");
-  CHECK(ddp::store::host_and_port("::1", 29500) == "[::1]:29500");
-}

@@ -227,7 +227,7 @@ TEST_CASE("names of flight recorder files are printable") {
   job.recorders.pipes = job.directory.path() + "/\x1b[2J";
   const Witness witness = job.is_asked({0}, test::soon());
   REQUIRE(witness.missing.size() == 1);
-  CHECK(witness.missing[0].starts_with("rank 0: no pipe " + job.directory.path() + "/?[2J<rank>.pipe ("));
+  CHECK(witness.missing[0].starts_with("rank 0: no pipe " + job.directory.path() + "/\\x1b[2J<rank>.pipe ("));
 }
 
 TEST_CASE("a job that was not told to make pipes has no flight recorders") {

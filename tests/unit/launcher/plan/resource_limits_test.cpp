@@ -23,6 +23,15 @@ TEST_CASE("a limit that training runs into is named with its value and what to d
   CHECK(limit_notes({65536, 0, ResourceLimits::kUnlimited, false}, 0).empty());
 }
 
+TEST_CASE("too few descriptors are an error that says how many are needed") {
+  CHECK_FALSE(descriptor_shortage(48, 48, "2 workers"));
+  CHECK(
+      descriptor_shortage(8, 48, "2 workers") ==
+      "the system allows only 8 file descriptors (ulimit -Hn), but 2 workers may need 48. Raise the limit, for example "
+      "with ulimit -n 4096.");
+  CHECK_THAT(*descriptor_shortage(4096, 8224, "1024 workers"), Catch::EndsWith("ulimit -n 8224."));
+}
+
 TEST_CASE("the limits that are read are those of this process") {
   rlimit before{};
   ::getrlimit(RLIMIT_MEMLOCK, &before);

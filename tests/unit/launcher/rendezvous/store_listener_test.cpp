@@ -2,6 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <cerrno>
+#include <cstring>
+
 #include "support/sockets.h"
 
 using namespace ddp::launcher;
@@ -30,4 +33,15 @@ TEST_CASE("a port that is taken is told with the address") {
   REQUIRE_FALSE(server);
   CHECK(server.error().message ==
         "cannot listen on 127.0.0.1:" + std::to_string(taken.port()) + ": Address already in use");
+}
+
+TEST_CASE("a failure to listen comes with what the user can do about it, and with nothing that is not so") {
+  const auto remedy = [](int error) {
+    return listen_remedy(std::string("cannot listen on [::2]:80: ") + std::strerror(error), "--local-addr", "--port=");
+  };
+  CHECK(remedy(EADDRNOTAVAIL) == " The address must belong to this machine (--local-addr).");
+  CHECK_THAT(remedy(EADDRINUSE), Catch::Contains("--port=0 takes a free port"));
+  CHECK_THAT(remedy(EACCES), Catch::Contains("below 1024"));
+  CHECK_THAT(remedy(EMFILE), Catch::Contains("ulimit -n"));
+  CHECK(remedy(ENOMEM).empty());
 }

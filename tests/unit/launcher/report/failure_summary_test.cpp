@@ -55,7 +55,7 @@ TEST_CASE("a worker's own words are quoted without control characters and not en
   outcome.culprit->error = ErrorRecord{"ValueError: \x1b[31mbad\nline 2\n" + std::string(5000, '\n'), false};
   CHECK(summary(outcome) ==
         "rank 0 (pid 4711) failed: exit code 1, 0 ms after the start\n  node a, GPU 0, program ./train\n"
-        "  its error:\n  | ValueError:  [31mbad\n  | line 2");
+        "  its error:\n  | ValueError: \\x1b[31mbad\n  | line 2");
   outcome.culprit->error = ErrorRecord{std::string(100'000, 'x'), false};
   CHECK(summary(outcome).size() < 2500);
 }
@@ -122,6 +122,11 @@ TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are tol
   CHECK(text.find("rank 2 was ended because of it (SIGTERM, then SIGKILL after the grace of 5.0 s, gone in 5.1 s)") !=
         std::string::npos);
   CHECK(text.find("rank 3 (pid 99) survives SIGKILL") != std::string::npos);
+
+  FailureEvidence evidence;
+  evidence.of_other_users = {99};
+  const std::string of_other_user = ddp::base::join(failure_summary(outcome, plan_of(4), evidence), "\n");
+  CHECK(of_other_user.find("rank 3 (pid 99) cannot be terminated: it now runs as another user") != std::string::npos);
 }
 
 TEST_CASE("a victim without a culprit names the ranks that had left") {
@@ -153,4 +158,6 @@ TEST_CASE("the start line names workers and node and GPUs and store") {
   assignment.master_addr = "127.0.0.1";
   assignment.master_port = 41873;
   CHECK(start_line(plan_of(2), assignment).ends_with("2 workers on node a (GPU 0, 1), store 127.0.0.1:41873"));
+  assignment.master_addr = "fe80::1";
+  CHECK(start_line(plan_of(2), assignment).ends_with("store [fe80::1]:41873"));
 }

@@ -162,7 +162,7 @@ TEST_CASE("what py-spy may leave out") {
   REQUIRE(threads.size() == 1);
   CHECK(threads[0].tid == 0);
   CHECK(threads[0].name.empty());
-  CHECK(threads[0].frames == Frames{"??", "f (b.py:4)", "?? (0x12)", "g?[1m", "?? (c.py)", "h (d.py)"});
+  CHECK(threads[0].frames == Frames{"??", "f (b.py:4)", "?? (0x12)", "g\\x1b[1m", "?? (c.py)", "h (d.py)"});
   for (const char* text : {"", "[", "{}", "3", "null", "[1]", "[{\"frames\": 1}]", "Error: no such process"}) {
     CHECK(parse_py_spy(text).empty());
   }
@@ -208,7 +208,7 @@ TEST_CASE("odd lines of gdb") {
       "Backtrace stopped: previous frame inner to this frame (corrupt stack?)\nThread 2 (Thread 0x1 (LWP 5) \"a\x1b\" "
       "\"\"):");
   REQUIRE(threads.size() == 2);
-  CHECK(threads[0] == ThreadStack{5, "a?\" \"", {}});
+  CHECK(threads[0] == ThreadStack{5, "a\\x1b\" \"", {}});
   CHECK(threads[1].tid == 12);
   REQUIRE(threads[1].frames.size() == 2);
   CHECK(threads[1].frames[1] == "g (my lib.so (1))");

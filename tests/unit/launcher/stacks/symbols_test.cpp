@@ -336,7 +336,7 @@ TEST_CASE("places in files that have no names") {
           "300000-302000 r-xp 00000000 00:00 0 [vdso]\n",
       files);
   const std::string name = file.path().substr(file.path().rfind('/') + 1);
-  CHECK(symbolizer.describe(0x100123, false) == "?? (no?[31m.so+0x123)");
+  CHECK(symbolizer.describe(0x100123, false) == "?? (no\\x1b[31m.so+0x123)");
   CHECK(symbolizer.describe(0x101200, false) == "?? (" + name + "+0x1200)");  // not what has that path now
   CHECK(symbolizer.describe(0x200211, true) == "train (" + name + "+0x2210)");
   CHECK(symbolizer.describe(0x200300, false) == "?? (" + name + "+0x2300)");

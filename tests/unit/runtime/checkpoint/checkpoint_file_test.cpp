@@ -195,6 +195,21 @@ TEST_CASE("a new checkpoint replaces the old one") {
   CHECK(model.files_in_directory() == 1);
 }
 
+TEST_CASE("a checkpoint whose name is a symbolic link is written to the file behind it") {
+  SmallModel model;
+  const TemporaryDirectory store;
+  const std::string file = store.path() + "/model.safetensors";
+  std::filesystem::create_symlink(file, model.path());
+  for (int round = 0; round < 2; ++round) {  // the file is made, and is replaced
+    model.save();
+    CHECK(std::filesystem::is_symlink(model.path()));
+    CHECK(std::filesystem::is_regular_file(file));
+  }
+  model.forget();
+  CHECK(model.load().at("step") == "7");
+  CHECK(model.files_in_directory() == 1);
+}
+
 TEST_CASE("tensors without elements and no tensors at all can be saved") {
   SmallModel model;
   std::vector<float> none;

@@ -158,3 +158,54 @@ TEST_CASE("workers that are ended by a signal that the launcher gets as well hav
   CHECK(job.outcome().culprit->rank == 0);
   CHECK(job.outcome().exit_code == 143);
 }
+
+TEST_CASE("of ranks with error records the one that wrote first is the cause, however long its end takes") {
+  using std::chrono::system_clock;
+  const auto failed_at = [](int rank, std::chrono::milliseconds written, ddp::base::ExitStatus status) {
+    WorkerEnded event{rank, status};
+    event.error = ErrorRecord{"bad batch", false, false, std::nullopt, system_clock::time_point(written)};
+    return event;
+  };
+  WorkerEnded faster = failed_at(0, 20ms, ddp::base::ExitStatus::exited(3));
+  faster.another_failed_before = true;
+
+  SECTION("it ends by itself in time") {
+    JobState state = three_ranks();
+    state.step(faster, kBegin + 30ms);
+    CHECK_FALSE(state.ending());
+    state.step(failed_at(1, 10ms, ddp::base::ExitStatus::exited(7)), kBegin + 400ms);
+    CHECK(state.ending());
+    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 410ms);
+    const JobOutcome outcome = state.outcome();
+    REQUIRE(outcome.culprit);
+    CHECK(outcome.culprit->rank == 1);
+    CHECK(outcome.exit_code == 7);
+  }
+  SECTION("it has to be ended: the exit code is that of the first to end") {
+    JobState state = three_ranks();
+    state.step(faster, kBegin + 30ms);
+    state.step(AlarmRang{}, kBegin + 530ms);
+    CHECK(state.ending());
+    state.step(failed_at(1, 10ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 540ms);
+    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 540ms);
+    const JobOutcome outcome = state.outcome();
+    REQUIRE(outcome.culprit);
+    CHECK(outcome.culprit->rank == 1);
+    CHECK(outcome.exit_code == 3);
+    CHECK(outcome.run_time == 30ms);
+    CHECK(outcome.ended_ranks == Ranks{2});
+    REQUIRE(outcome.also_failed.size() == 1);
+    CHECK(outcome.also_failed[0].rank == 0);
+    CHECK(describe_failure(outcome) == "rank 1: failed with an error");
+  }
+  SECTION("a victim's record does not count, and neither does that of a rank that ended without one") {
+    JobState state = three_ranks();
+    state.step(ended(0, 3), kBegin + 30ms);
+    CHECK(state.ending());
+    WorkerEnded victim = failed_at(1, 10ms, ddp::base::ExitStatus::exited(1));
+    victim.error->is_victim = true;
+    state.step(victim, kBegin + 40ms);
+    state.step(failed_at(2, 5ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 40ms);
+    CHECK(state.outcome().culprit->rank == 0);
+  }
+}

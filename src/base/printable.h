@@ -1,0 +1,19 @@
+// Text that somebody else has chosen (a worker, another node, a file, the environment), made fit for a terminal.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ddp::base {
+
+// The bytes of the printable character at the front of `text`, 1 to 4. Returns 0 if there is none: at the end, at bytes
+// that are not UTF-8, and at characters that act on a terminal instead of being shown: control characters (C0, C1, DEL)
+// except the tab, line and paragraph separators, and the marks that reverse the direction of text.
+std::size_t printable_length(std::string_view text);
+
+// `text` on one line. Each byte that is not part of a printable character is shown as "\x1b". A result of more than
+// `most` bytes is cut between characters and ends with "...".
+std::string printable(std::string_view text, std::size_t most = std::string_view::npos);
+
+}  // namespace ddp::base
