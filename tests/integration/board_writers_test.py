@@ -24,13 +24,26 @@ C_PROGRAM = r"""
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+static void meet(void) {
+  char name[40];
+  snprintf(name, sizeof name, "ready%s", getenv("RANK"));
+  fclose(fopen(name, "w"));
+  for (int rank = 0; rank < atoi(getenv("WORLD_SIZE")); ++rank) {
+    snprintf(name, sizeof name, "ready%d", rank);
+    while (access(name, F_OK) != 0) poll(NULL, 0, 10);
+  }
+}
 
 int main(int count, char **words) {
   ddp_board *board = ddp_board_open();
   for (int i = 1; i < count; ++i) {
     const char *word = words[i];
     if (strcmp(word, "heartbeat") == 0) ddp_heartbeat(board);
+    if (strcmp(word, "meet") == 0) meet();
     if (strcmp(word, "beat-slowly") == 0) {
       for (int n = 0; n < 20; ++n) {
         ddp_heartbeat(board);
@@ -69,6 +82,9 @@ import ddp_board
 
 for word in sys.argv[1:]:
     if word == "heartbeat": ddp_board.heartbeat()
+    if word == "meet":
+        open(f"ready{os.environ['RANK']}", "w").close()
+        while not all(os.path.exists(f"ready{rank}") for rank in range(int(os.environ["WORLD_SIZE"]))): time.sleep(0.01)
     if word == "beat-slowly":
         for _ in range(20):
             ddp_board.heartbeat()
@@ -375,11 +391,11 @@ def ddplaunch_understands_them(writers: list, folder: pathlib.Path) -> None:
     """They beat for longer than the limit; then they are silent in a phase, and ddplaunch says in which and where."""
     log = folder / "events"
     script = "case $RANK in " + " ".join(
-        f'{rank}) exec {" ".join(map(str, writer.command))} beat-slowly train sleep ;;'
+        f'{rank}) exec {" ".join(map(str, writer.command))} meet beat-slowly train sleep ;;'
         for rank, writer in enumerate(writers)) + " esac"
     done = subprocess.run([BIN / "ddplaunch", f"--nproc-per-node={len(writers)}", "--hang-timeout=2",
                            f"--event-log={log}", "/bin/sh", "-c", script],
-                          capture_output=True, text=True, timeout=120, env=environment(), check=False)
+                          capture_output=True, text=True, timeout=120, env=environment(), check=False, cwd=folder)
     assert done.returncode == 124, done
     for rank, writer in enumerate(writers):
         place = re.escape(f"{writer.source.name}:{writer.place}")

@@ -55,9 +55,9 @@ def zombies() -> set[int]:
 
 def cgroups() -> set[str]:
     """Those of launchers that are gone."""
-    return {str(path) for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
-            for path in pathlib.Path(root).glob("**/ddplaunch-*")
-            if path.is_dir() and not os.path.exists("/proc/" + path.name.rpartition("-")[2])}
+    # os.walk() passes over folders that vanish meanwhile.
+    return {os.path.join(parent, name) for parent, names, _ in os.walk("/sys/fs/cgroup") for name in names
+            if name.startswith("ddplaunch-") and not os.path.exists("/proc/" + name.rpartition("-")[2])}
 
 
 def what_stays(found: collections.abc.Callable[[], set], before: set) -> set:

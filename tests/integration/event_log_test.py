@@ -241,6 +241,8 @@ def a_stop(folder: pathlib.Path) -> None:
     wait_until((folder / "ready").exists, "the worker is not ready")
     run.process.send_signal(signal.SIGTSTP)
     wait_until(lambda: run.count("signal") >= 1, "the stop has no line")
+    stat = pathlib.Path(f"/proc/{run.process.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), "the launcher does not stop")
     run.process.send_signal(signal.SIGCONT)
     wait_until(lambda: run.count("signal") >= 2, "the continuation has no line")
     run.process.send_signal(signal.SIGTERM)
@@ -250,8 +252,8 @@ def a_stop(folder: pathlib.Path) -> None:
 
 def a_signal_between_attempts(folder: pathlib.Path) -> None:
     run = Run(folder, "--max-restarts=100", *shell("exit 5"))
-    # The delays grow from 250 ms on; the second one is 500 ms.
-    wait_until(lambda: run.count("attempt_ended") >= 2, "no second attempt")
+    # The delays grow from 250 ms on; the fourth one is 2 s.
+    wait_until(lambda: run.count("attempt_ended") >= 4, "no fourth attempt")
     run.process.send_signal(signal.SIGINT)
     run.finish(-signal.SIGINT)
     assert run.summary["cause"] == {"kind": "signal", "signal": "SIGINT"}
@@ -291,10 +293,11 @@ def a_job_that_hangs(folder: pathlib.Path) -> None:
 
 
 def another_node(folder: pathlib.Path) -> None:
-    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", *shell("[ $RANK = 1 ] && exit 3; exec sleep 1000", 1)]
-    run = Run(folder, *words)
+    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
+    program = shell("[ $RANK = 1 ] && exit 3; exec sleep 1000", 1)
+    run = Run(folder, *words, "--node-rank=0", *program)
     run.wait_for("job_started")
-    other = subprocess.run([DDPLAUNCH, *words], capture_output=True, text=True, timeout=60)
+    other = subprocess.run([DDPLAUNCH, *words, "--node-rank=1", *program], capture_output=True, text=True, timeout=60)
     assert other.returncode == 3 and "rank 1" in other.stderr, other
     run.finish(3)
     assert run.named("ended_elsewhere")[0]["message"] == "rank 1: exit code 3", run.written()

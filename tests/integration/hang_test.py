@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """hang_test.py BIN_DIR: jobs that hang, or only look as if they did: the verdict, the culprit, the place, the exit code."""
 import concurrent.futures
-import json
 import os
 import pathlib
 import re
@@ -11,6 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from event_lines import eventually_event, read_events  # noqa: E402
 
 BIN = pathlib.Path(sys.argv[1])
 SOURCE = "hanging_worker.cpp"
@@ -24,21 +26,30 @@ class Run:
         command = [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--hang-timeout={timeout}", f"--event-log={self.log}",
                    *[word for word in words if word.startswith("-")],
                    *(program or (BIN / "hanging_worker", *[word for word in words if not word.startswith("-")]))]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for name in ("go", *(f"end{rank}" for rank in range(ranks))):
+            os.mkfifo(f"{self.folder.name}/{name}")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env=dict(os.environ, HANG_FOLDER=self.folder.name))
 
     def events(self, state: str) -> list[dict]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [event["stall"] for event in map(json.loads, lines) if event["event"] == "hang" and event["state"] == state]
+        return [event["stall"] for event in read_events(self.log) if event["event"] == "hang" and event["state"] == state]
 
     def until(self, state: str) -> dict:
-        while not self.events(state):
-            assert time.monotonic() < self.began + 60 and self.process.poll() is None, (state, self.process.poll())
-            time.sleep(0.02)
-        return self.events(state)[0]
+        return eventually_event(lambda: self.events(state), self.process, state)[0]
 
     def pids(self) -> dict[int, int]:
-        events = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return {event["rank"]: event["pid"] for event in events if event["event"] == "worker_started"}
+        return {event["rank"]: event["pid"] for event in read_events(self.log) if event["event"] == "worker_started"}
+
+    def open(self, fifo: str) -> None:
+        """What the worker waits for."""
+        os.close(os.open(f"{self.folder.name}/{fifo}", os.O_WRONLY))
+
+    def let_slow_rank_go_on(self) -> str:
+        self.open("go")
+        self.until("goes_on")
+        for rank in range(3):
+            self.open(f"end{rank}")
+        return self.end(0)
 
     def end(self, code: int) -> str:
         out, err = self.process.communicate(timeout=60)
@@ -65,10 +76,11 @@ FAULTS = [("pause", "DDP-H03", [1]), ("spin", "DDP-H03", [1]), ("section", "DDP-
 
 
 def before_the_first_step_there_is_more_time() -> None:
-    run = Run("pause", "2", timeout=2)
-    run.end(124)
-    stall = run.events("hung")[0]
-    assert stall["limit_seconds"] == 12 and "first steps" in stall["why_limit"], stall
+    run = Run("pause", "2", timeout=6)
+    stall = run.until("stalled")
+    assert stall["limit_seconds"] == 36 and "first steps" in stall["why_limit"], stall
+    run.process.terminate()
+    run.end(-signal.SIGTERM)
 
 
 def a_stopped_rank_is_told_and_left_alone() -> None:
@@ -78,6 +90,8 @@ def a_stopped_rank_is_told_and_left_alone() -> None:
     time.sleep(8)
     assert run.process.poll() is None and not run.events("stalled"), run.events("stalled")
     os.kill(run.pids()[1], signal.SIGCONT)
+    run.until("resumed")
+    run.open("go")
     err = run.end(0)
     assert len(run.events("resumed")) == 1, err
 
@@ -91,7 +105,7 @@ def a_launcher_that_was_stopped_has_seen_nothing() -> None:
     time.sleep(20)
     for pid in (guardian_child, run.process.pid):
         os.kill(pid, signal.SIGCONT)
-    run.end(0)
+    run.let_slow_rank_go_on()
 
 
 def a_job_that_was_stopped_is_not_looked_at() -> None:
@@ -101,7 +115,7 @@ def a_job_that_was_stopped_is_not_looked_at() -> None:
     time.sleep(20)
     assert not run.events("hung")
     run.process.send_signal(signal.SIGCONT)
-    run.end(0)
+    run.let_slow_rank_go_on()
 
 
 def a_rank_in_a_debugger_is_left_alone() -> None:
@@ -113,19 +127,20 @@ def a_rank_in_a_debugger_is_left_alone() -> None:
     subprocess.run(["gdb", "-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", str(run.pids()[1]),
                     "-ex", "shell sleep 20"], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60)
     assert len(run.events("stopped")) == 1 and not run.events("hung")
-    run.end(0)
+    run.let_slow_rank_go_on()
 
 
 def slow_is_told_and_goes_on() -> None:
     run = Run("slow", timeout=60)
-    err = run.end(0)
+    run.until("stalled")
+    err = run.let_slow_rank_go_on()
     assert "DDP-H03" in err and "it goes on: all_reduce" in err, err
     assert not run.events("hung")
 
 
 def more_time_is_given() -> None:
-    run = Run("extend", timeout=2)
-    time.sleep(6)
+    run = Run("extend", timeout=4)
+    time.sleep(8)
     assert run.process.poll() is None and not run.events("hung")
     run.process.terminate()
     run.end(-signal.SIGTERM)
@@ -151,6 +166,10 @@ def a_silent_program_is_ended_only_if_somebody_asked() -> None:
 
 def off_is_off() -> None:
     run = Run("slow", timeout=0)
+    time.sleep(8)
+    run.open("go")
+    for rank in range(3):
+        run.open(f"end{rank}")
     err = run.end(0)
     assert "DDP-H" not in err, err
 

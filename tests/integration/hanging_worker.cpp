@@ -1,7 +1,9 @@
 // hanging_worker KIND [STEP]: ranks all-reduce again and again; from STEP on rank 1 does what KIND says. For
-// integration/hang_test.py and stacks_test.py.
+// integration/hang_test.py and stacks_test.py. A rank that is to go on waits for the test, which opens a FIFO in the
+// folder HANG_FOLDER.
 #include <ddp/ddp.h>
 
+#include <fcntl.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): masks are POSIX
 #include <unistd.h>
 
@@ -10,7 +12,6 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace {
@@ -18,6 +19,12 @@ namespace {
 // A signal's handler, such as that for stacks, ends one pause().
 void wait_for_ever() {
   while (true) ::pause();
+}
+
+// Idle, until the test has opened the FIFO for writing.
+void wait_for_test(const std::string& fifo) {
+  const char* folder = std::getenv("HANG_FOLDER");
+  if (folder != nullptr) ::close(::open((folder + ("/" + fifo)).c_str(), O_RDONLY | O_CLOEXEC));
 }
 
 [[gnu::noinline]] void misbehave(const std::string& kind) {
@@ -29,7 +36,7 @@ void wait_for_ever() {
   if (kind == "pause" || kind == "deaf") wait_for_ever();
   if (kind == "stop") {
     ::raise(SIGSTOP);
-    std::this_thread::sleep_for(std::chrono::seconds(3));  // the launcher looks once a second
+    wait_for_test("go");
   }
   if (kind == "spin") {
     for (volatile bool forever = true; forever;) {
@@ -43,7 +50,7 @@ void wait_for_ever() {
     ddp::extend(std::chrono::seconds(1000));
     wait_for_ever();
   }
-  if (kind == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(8500));
+  if (kind == "slow") wait_for_test("go");
 }
 
 }  // namespace
@@ -60,7 +67,7 @@ int main(int argc, char** argv) {
     if (step == step_of_fault && world.rank() == 1) misbehave(kind);
     if (step == step_of_fault && kind == "everybody") wait_for_ever();
     // Long enough for the launcher to see that it goes on.
-    if (step == step_of_fault + 10 && kind == "slow") std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (step == step_of_fault + 10 && kind == "slow") wait_for_test("end" + std::to_string(world.rank()));
     // Rank 0 waits for rank 1 in one group, and rank 1 for rank 0 in the other.
     if (step == step_of_fault && kind == "pair" && world.rank() == 0) pair->barrier().wait();
     world.all_reduce(values, ddp::ReduceOp::sum, {.timeout = {}, .name = "bucket 0", .stream = {}}).wait();

@@ -23,7 +23,7 @@ std::vector<std::string> shell(const std::string& workers, const std::string& sc
 }
 
 bool is_gone(pid_t pid) {
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < 60000; ++i) {
     if (::kill(pid, 0) != 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -105,6 +107,16 @@ void check_groups(ddp::ProcessGroup& world) {
   if (rank == 0) std::puts("all groups are right");
 }
 
+// Until both ranks have said why they fail.
+void wait_for_failures(std::string_view deed) {
+  const auto file = [&](const std::string& rank) { return "failed." + std::string(deed) + "." + rank; };
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  std::ofstream(file(rank == nullptr ? "" : rank)) << '\n';
+  while (!std::filesystem::exists(file("0")) || !std::filesystem::exists(file("1"))) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -120,10 +132,9 @@ int main(int argc, char** argv) {
       ddp::ProcessGroup world = ddp::init();
       check_all(world);
     }
-    ddp::InitOptions options;
-    if (deed == "silent") options.timeout = std::chrono::milliseconds(300);
-    ddp::ProcessGroup world = ddp::init(options);
+    ddp::ProcessGroup world = ddp::init();
     if (world.rank() == 1 && deed == "silent") ::pause();
+    if (deed == "silent") world.barrier({.timeout = std::chrono::milliseconds(300), .name = {}, .stream = {}}).wait();
     if (world.rank() == 1 && deed == "fail") return 3;
     if (world.rank() == 1 && deed == "throw") throw ddp::Error(ddp::ErrorKind::internal, "on its own");
     if (deed == "differ") {
@@ -141,7 +152,7 @@ int main(int argc, char** argv) {
   } catch (const ddp::Error& error) {
     std::fprintf(stderr, "%s: %s\n", std::string(to_string(error.kind())).c_str(), error.what());
     // mpirun ends all ranks as soon as one has ended.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (deed == "throw" || deed == "differ") wait_for_failures(deed);
     return 1;
   }
 }

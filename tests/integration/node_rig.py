@@ -20,6 +20,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from event_lines import eventually_event, read_events  # noqa: E402
 from ports import free_port  # noqa: E402  (it is in another folder)
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
@@ -191,14 +192,10 @@ class Job:
         return self
 
     def events(self, number: int, name: str) -> list[dict]:
-        lines = self.logs[number].read_text().splitlines() if self.logs[number].exists() else []
-        return [event for event in map(json.loads, lines) if event["event"] == name]
+        return [event for event in read_events(self.logs[number]) if event["event"] == name]
 
     def until(self, number: int, name: str, count: int = 1) -> None:
-        end = time.monotonic() + PATIENCE
-        while len(self.events(number, name)) < count:
-            assert time.monotonic() < end and self.launchers[number].poll() is None, (number, name, self.ends())
-            time.sleep(0.02)
+        eventually_event(lambda: len(self.events(number, name)) >= count, self.launchers[number], f"node {number}: {name}")
 
     def until_all_run(self, *numbers: int) -> "Job":
         for number in numbers or self.launchers:
@@ -239,9 +236,9 @@ class Job:
     def nothing_survives(self) -> None:
         for number in self.logs:
             for event in self.events(number, "worker_started"):
-                until(lambda: not is_alive(event["pid"]), event, 5)
+                until(lambda: not is_alive(event["pid"]), event)
             if self.hosts.are_apart:
-                until(lambda: not self.hosts.pids(number), f"nothing runs on host {number}", 5)
+                until(lambda: not self.hosts.pids(number), f"nothing runs on host {number}")
 
 
 def same_end(ends: dict[int, End], code: int, text: str) -> None:

@@ -137,7 +137,8 @@ def a_node_that_was_lost_returns(hosts: Hosts) -> None:
     with tempfile.TemporaryDirectory() as folder:
         job = Job(hosts, "--nproc-per-node=1", "--max-restarts=3", "--rdzv-conf=last_call_timeout=2", "--no-collapse", "--tag=",
                   "sh", "-c", program, f"{folder}/fail", nodes="1:2")
-        job.start(1).start(2).until_all_run()
+        job.start(2).until(2, "job_started")
+        job.start(1).until_all_run()
         job.kill(2)
         job.until(1, "worker_started", 2)
         job.start(2).until_said(2, "waits for a place")
@@ -150,7 +151,9 @@ def a_node_that_was_lost_returns(hosts: Hosts) -> None:
 
 def a_host_that_freezes_is_lost_and_ends_when_it_thaws(hosts: Hosts) -> None:
     for frozen in (1, 2):
-        job = Job(hosts, "--nproc-per-node=2", "--node-timeout=3", "sleep", "1000").start(1).start(2).until_all_run()
+        job = Job(hosts, "--nproc-per-node=2", "--node-timeout=3", "sleep", "1000").start(1).start(2)
+        for number in (1, 2):
+            job.until(number, "worker_started", 2)
         hosts.kill(frozen, signal.SIGSTOP)
         code, _, err = job.end_of(3 - frozen)
         assert code == 125 and "no word from it for 3.0 s" in err, (frozen, code, err)

@@ -40,7 +40,7 @@ def descendants(pid: int) -> list[int]:
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 found += [int(child), *descendants(int(child))]
-    except FileNotFoundError:
+    except OSError:
         pass
     return found
 
@@ -48,7 +48,7 @@ def descendants(pid: int) -> list[int]:
 def is_worker(pid: int) -> bool:
     try:
         return pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "elastic_resume"
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

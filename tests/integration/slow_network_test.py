@@ -69,7 +69,7 @@ def of_a_training_the_rank_that_was_killed_is_told(hosts: Hosts) -> None:
 
 def a_slow_link_is_no_loss(hosts: Hosts) -> None:
     with SlowLink(hosts, delay=DELAY):
-        nobody_is_lost(hosts, 9, "--node-timeout=3")
+        nobody_is_lost(hosts, 9, "--node-timeout=6")
 
 
 def lost_and_reordered_frames_are_sent_again(hosts: Hosts) -> None:

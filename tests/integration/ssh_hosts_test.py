@@ -45,7 +45,7 @@ Host *
     UserKnownHostsFile {folder}/known_hosts
     GlobalKnownHostsFile /dev/null
     StrictHostKeyChecking yes
-    ConnectTimeout 5
+    ConnectTimeout 60
 """)
         (folder / "sshd_config").write_text(f"""HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
@@ -60,7 +60,7 @@ PidFile none
             self.servers.append(subprocess.Popen([*hosts.inside(number), "unshare", "--uts", "--mount", "sh", "-c", script],
                                                  stderr=open(folder / f"sshd{number}.log", "w")))
         for address in self.addresses:
-            end = time.monotonic() + 20
+            end = time.monotonic() + 60
             while subprocess.run([*self.ssh(), address, "true"], capture_output=True).returncode != 0:
                 assert time.monotonic() < end, (folder / "sshd1.log").read_text()
 
@@ -329,7 +329,7 @@ def a_reader_that_goes_ends_the_job_if_asked(lab: Lab) -> None:
     launcher = lab.start(f"{a},{b}", "--on-sigpipe=end", "yes")
     until_lines(launcher, 1)
     launcher.stdout.close()
-    assert launcher.wait(20) == -signal.SIGPIPE
+    assert launcher.wait(60) == -signal.SIGPIPE
     launcher.stderr.close()
     lab.nothing_survives(60)
 

@@ -12,6 +12,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from event_lines import eventually_event, read_events  # noqa: E402
+
 BIN = pathlib.Path(sys.argv[1])
 
 
@@ -26,13 +29,10 @@ class Run:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
 
     def events(self, name: str) -> list[dict]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [event for event in map(json.loads, lines) if event["event"] == name]
+        return [event for event in read_events(self.log) if event["event"] == name]
 
     def until(self, condition) -> None:
-        while not condition():
-            assert time.monotonic() < self.began + 60 and self.process.poll() is None, self.process.communicate(timeout=20)
-            time.sleep(0.02)
+        eventually_event(condition, self.process, "what the test waits for")
 
     def state(self, state: str) -> dict:
         matching = lambda: [event["stall"] for event in self.events("hang") if event["state"] == state]

@@ -243,12 +243,19 @@ def names_who_left() -> None:
               "s.sendall(b'\\0' + struct.pack('<I', 0x3C85F7CE))\n"
               "if rank == 1: time.sleep(100)\n"
               "s.sendall(b'\\6' + struct.pack('<QQ', 1, 2) + b'/x')\n"
-              "time.sleep(6)\ns.close()\ntime.sleep(2)\nsys.exit(3)")
+              "while not os.path.exists('go'): time.sleep(0.01)\ns.close()\n"
+              "while not os.path.exists('end'): time.sleep(0.01)\nsys.exit(3)")
     with Job("--nproc-per-node=3", *python(script)) as job:
+        where = eventually("the store", lambda: re.search(r"store (127\S+:\d+)", job.err()))[1]
+        eventually("the store has looked for the rank that waits", lambda: [
+            client for client in inspected(where)["clients"] if client["rank"] == 0 and (client["waiting_ms"] or 0) > 5000])
+        pathlib.Path(job.path("go")).touch()
+        eventually("its end is noticed", lambda: "left while waiting" in job.err())
+        pathlib.Path(job.path("end")).touch()
         assert job.wait() == 3, job.err()
         said = [line for line in job.err().splitlines() if "store: " in line]
         assert len(said) == 1 and re.search(
-            r"warning: store: rank 0 \(\S+:\d+\) left while waiting for key '/x' after 6\.\d s; rank 0 waits or waited for it; "
+            r"warning: store: rank 0 \(\S+:\d+\) left while waiting for key '/x' after \d+\.\d s; rank 0 waits or waited for it; "
             r"rank 1 is connected and does not; rank 2 is not connected$", said[0]), job.err()
 
 

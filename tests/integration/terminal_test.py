@@ -117,22 +117,25 @@ def suspend() -> None:
     if not shutil.which("bash"):
         raise Skip("no bash, whose job control is needed")
     # Not a shell: one whose child is stopped between vfork and exec waits for it in state D, and never shows T.
-    script = ("import os, time\nif os.environ['RANK'] == '0': os._exit(0)\nprint(f'worker {os.getpid()}.', flush=True)\n"
+    script = ("import os, time\nif os.environ['RANK'] == '0': \n    while not os.path.exists('leave'): time.sleep(0.01)\n    open('left', 'w')\n    os._exit(0)\n"
+              "print(f'worker {os.getpid()}.', flush=True)\n"
               "while not os.path.exists('go'): time.sleep(0.01)\nprint('went')")
     with Terminal() as terminal:
         # Job() executes bash, which is told what to run.
-        line = f"PS1='$ '; {LAUNCHER} --exit-timeout=2 --nproc-per-node=2 --no-python {sys.executable} -c \"$SCRIPT\""
+        line = f"PS1='$ '; {LAUNCHER} --exit-timeout=4 --nproc-per-node=2 --no-python {sys.executable} -c \"$SCRIPT\""
         with terminal.start(via=["bash", "--norc", "--noprofile", "--noediting", "-i"], environment={"SCRIPT": script},
                             launcher=()) as job:
             terminal.type(line + "\n")
             terminal.wait_for("worker ")
             terminal.wait_for(".\r\n")
             worker = int(re.search(r"worker (\d+)\.\r", terminal.shown)[1])
+            pathlib.Path(job.path("leave")).touch()
+            eventually("rank 0 leaves", lambda: os.path.exists(job.path("left")))
             terminal.type(CTRL_Z)
             terminal.wait_for("Stopped")
             eventually("the worker has stopped", lambda: state_of(worker) == "T")
             stopped = time.monotonic()
-            eventually("twice the exit timeout has passed", lambda: time.monotonic() > stopped + 4)
+            eventually("more than the exit timeout has passed", lambda: time.monotonic() > stopped + 5)
             terminal.type("fg\n")
             eventually("the worker goes on", lambda: state_of(worker) != "T")
             pathlib.Path(job.path("go")).touch()

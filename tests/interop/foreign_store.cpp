@@ -67,7 +67,7 @@ void queues(ddp::Store& store, ddp::Store& other) {
   store.queue_push("q", "1");
   store.queue_push("q", "");
   expect(store.queue_len("q") == 2 && store.check(Keys{"q"}), "queue_len");
-  expect(store.queue_pop("q", 1s) == "1" && store.try_queue_pop("q") == "" && !store.try_queue_pop("q"), "queue_pop");
+  expect(store.queue_pop("q", 20s) == "1" && store.try_queue_pop("q") == "" && !store.try_queue_pop("q"), "queue_pop");
   std::thread pusher([&] { other.queue_push("q", "woken"); });
   expect(store.queue_pop("q", 20s) == "woken", "a pop that waits");
   pusher.join();

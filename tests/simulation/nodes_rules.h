@@ -12,7 +12,7 @@
 //  7 The store is emptied once before each attempt, and there are not more attempts than restarts allow.
 //  8 Success is success of all; an attempt is ended for something that has happened in it, and a victim is the cause
 //  only
-//    where nobody else is and has been given limits::kSettleTime.
+//    where nobody else is and has been given limits::kVictimWait.
 //  9 When the hub has heard that somebody asks for the end, no other attempt begins.
 #pragma once
 

@@ -89,7 +89,7 @@ void Hub::blame(const Node& node, Cause cause, TimePoint now) {
   if (cause.node.empty()) cause.node = node.hello.host;
   cause_ = std::move(cause);
   if (knowledge(*cause_) == 2) return end_attempt(now);
-  if (!settle_at_) settle_at_ = now + limits::kSettleTime;
+  if (!settle_at_) settle_at_ = now + (cause_->is_victim ? limits::kVictimWait : limits::kSettleTime);
 }
 
 // No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.

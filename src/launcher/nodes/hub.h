@@ -59,7 +59,7 @@ struct HubIsThrough {};
 using HubAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, HubIsThrough>;
 
 // Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
-// gathering, or over. A cause that is a victim's waits for limits::kSettleTime for a better one. A node that is lost
+// gathering, or over. A cause that is a victim's waits for limits::kVictimWait for a better one. A node that is lost
 // while it takes part is a cause. What comes from an earlier attempt is not listened to.
 class Hub {
  public:

@@ -124,7 +124,10 @@ class LinuxProcessHost : public ProcessHost {
     request.pid = board.writer;
     child->second.board.request_stacks();
     for (const ThreadLook& thread : look_at_threads(request.pid, wire::kBoardStacks)) {
-      if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) == 0) request.threads.push_back(thread.tid);
+      if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) != 0) continue;
+      request.threads.push_back(thread.tid);
+      const bool is_held = thread.state == 'T' || thread.state == 't' || thread.state == 'D';
+      request.answers += is_held || blocks_signal(thread.tid, signal) ? 0 : 1;
     }
     return request;
   }

@@ -77,16 +77,16 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
   return threads;
 }
 
-bool catches_signal(pid_t pid, int signal) {
-  constexpr std::string_view kCaught = "\nSigCgt:\t";
-  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
-  const std::size_t at = status.find(kCaught);
-  if (at == std::string::npos || signal < 1 || signal > 64) return false;
-  const unsigned long long mask = std::strtoull(status.c_str() + at + kCaught.size(), nullptr, 16);
-  return ((mask >> static_cast<unsigned>(signal - 1)) & 1) != 0;
-}
-
 namespace {
+
+// `mask`: the line of /proc/PID/status with the set of signals.
+bool is_in_mask(pid_t pid, std::string_view mask, int signal) {
+  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status.find(mask);
+  if (at == std::string::npos || signal < 1 || signal > 64) return false;
+  const unsigned long long bits = std::strtoull(status.c_str() + at + mask.size(), nullptr, 16);
+  return ((bits >> static_cast<unsigned>(signal - 1)) & 1) != 0;
+}
 
 std::string executable_name(pid_t pid) {
   std::error_code error;
@@ -94,6 +94,14 @@ std::string executable_name(pid_t pid) {
 }
 
 }  // namespace
+
+bool catches_signal(pid_t pid, int signal) {
+  return is_in_mask(pid, "\nSigCgt:\t", signal);
+}
+
+bool blocks_signal(pid_t tid, int signal) {
+  return is_in_mask(tid, "\nSigBlk:\t", signal);
+}
 
 pid_t program_of(pid_t worker) {
   constexpr std::array<std::string_view, 6> kShells = {"sh", "bash", "dash", "zsh", "ksh", "busybox"};

@@ -43,6 +43,9 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most);
 // Whether the process has a handler of its own for this signal.
 bool catches_signal(pid_t pid, int signal);
 
+// Whether a thread blocks this signal.
+bool blocks_signal(pid_t tid, int signal);
+
 // The process that is the program, where a worker is a shell around it: as long as a shell has one child, that one.
 pid_t program_of(pid_t worker);
 

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@ struct StackRequest {
   std::string obstacle;  // why it cannot be; empty: it was
   pid_t pid = 0;         // the program
   std::vector<pid_t> threads;
+  std::size_t answers = 0;  // that can be expected: some threads are stopped, in the kernel, or block the signal
 };
 
 }  // namespace ddp::launcher

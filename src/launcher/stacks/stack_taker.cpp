@@ -140,7 +140,7 @@ void StackTaker::look() {
     }
     asked.raw = processes_.stacks(asked.target.local_rank);
     asked.is_done = asked.raw.size() >= asked.request.threads.size();
-    is_waiting = is_waiting || (!asked.is_done && age < limits::kStackAnswerTime);
+    is_waiting = is_waiting || (asked.raw.size() < asked.request.answers && age < limits::kStackAnswerTime);
   }
   if (!is_waiting) return name_frames();
   timer_ = loop_.at(Clock::now() + limits::kStackPoll, [this] { look(); });

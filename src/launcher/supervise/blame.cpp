@@ -66,7 +66,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
     return differs == nullptr ? first : differs;
   }
   const WorkerEnd* cause = find([&](const WorkerEnd& end) {
-    return failed_by_itself(end) && !end.is_victim() && end.when - first->when <= limits::kSettleTime;
+    return failed_by_itself(end) && !end.is_victim() && end.when - first->when <= limits::kVictimWait;
   });
   const WorkerEnd& known = cause == nullptr ? *first : *cause;
   const WorkerEnd& earlier = first_to_say_why(known, ends);

@@ -52,7 +52,7 @@ const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 // - Of workers with error records that are no victims, the one with the oldest record, even if its end took so long
 // that
 //   we asked it to end.
-// - The first that failed by itself and is no victim, within limits::kSettleTime of the first failure.
+// - The first that failed by itself and is no victim, within limits::kVictimWait of the first failure.
 // - One that had ended with 0 and is named by a victim, or had not finished its collectives.
 // - The first that failed.
 const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);

@@ -83,7 +83,8 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
     if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!settle_at_) {
-      settle_at_ = now + limits::kSettleTime;
+      const bool has_lost_another = ends_.back().is_victim() || event.another_failed_before;
+      settle_at_ = now + (has_lost_another ? limits::kVictimWait : limits::kSettleTime);
       expects_signal_ = may_be_asked;
     }
   }

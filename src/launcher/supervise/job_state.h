@@ -65,7 +65,8 @@ std::string describe_failure(const JobOutcome& outcome);
 // clocks, SIGCONT continues both; whatever ends the job continues them as well.
 //
 // Which worker is the cause: find_culprit(). Where others may know more than the first one that failed, they are left
-// alone for limits::kSettleTime. A hang that is to end the job (HangNews) ends it like a failure.
+// alone for limits::kVictimWait or, if they called different things, limits::kSettleTime. A hang that is to end the job
+// (HangNews) ends it like a failure.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);

@@ -46,7 +46,7 @@ TEST_CASE("ranks that found a difference know more than victims and less than wh
   CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 1 called something else");
   Job alone;
   alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("victim", true)});
-  alone.says(kOwnNode, wire::NodeFailed{0, disputed}).passes(1s);
+  alone.says(kOwnNode, wire::NodeFailed{0, disputed}).passes(3s);
   REQUIRE(alone.to<wire::HubEnds>(7).size() == 1);
   CHECK(alone.to<wire::HubEnds>(7)[0].cause.text == "rank 2: exit code 1");
 }
@@ -58,7 +58,7 @@ TEST_CASE("a rank that has ended with 0 and whose victims fail is the cause") {
     Job job;
     job.comes(7, node("b")).says(7, wire::NodeLeft{0, 3}).says(kOwnNode, wire::NodeFailed{0, victim});
     if (all_have_ended) job.says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
-    job.passes(1s);
+    job.passes(3s);
     REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
     const wire::Cause cause = job.to<wire::HubEnds>(7)[0].cause;
     CHECK(cause.text == "rank 3: exit code 0 before its collectives were done (told by a: rank 0: exit code 1)");

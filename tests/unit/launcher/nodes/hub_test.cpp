@@ -172,7 +172,7 @@ TEST_CASE("a victim's cause waits for a better one") {
   REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
   CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 0: killed by SIGSEGV");
   Job alone;
-  alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)}).passes(1s);
+  alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)}).passes(3s);
   REQUIRE(alone.to<wire::HubEnds>(7).size() == 1);
   CHECK(alone.to<wire::HubEnds>(7)[0].cause.text == "rank 5: exited with code 1");
 }

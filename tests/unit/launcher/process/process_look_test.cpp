@@ -72,6 +72,16 @@ TEST_CASE("whether a process has a handler for a signal") {
   CHECK_FALSE(catches_signal(::getpid(), 1000));
 }
 
+TEST_CASE("whether a thread blocks a signal") {
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGRTMIN + 11);
+  CHECK_FALSE(blocks_signal(::gettid(), SIGRTMIN + 11));
+  ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  CHECK(blocks_signal(::gettid(), SIGRTMIN + 11));
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+}
+
 TEST_CASE("what is no shell is the program itself") {
   CHECK(program_of(::getpid()) == ::getpid());
   CHECK_FALSE(is_python(::getpid()));

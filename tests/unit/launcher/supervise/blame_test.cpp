@@ -125,14 +125,14 @@ TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
   WorkerEnded victim = ended(0, 1);
   victim.error = ErrorRecord{"lost", true};
   state.step(victim, kBegin);
-  state.step(AlarmRang{}, kBegin + 500ms);
+  state.step(AlarmRang{}, kBegin + 2s);
   REQUIRE(state.ending());
   WorkerEnded event = ended(1, 0);
   event.verdict.emplace();
   event.verdict->kind = VerdictKind::ended;
   event.verdict->culprits = {1};
-  state.step(event, kBegin + 500ms);
-  state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 500ms);
+  state.step(event, kBegin + 2s);
+  state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
   CHECK(state.outcome().exit_code == 1);
   CHECK(state.outcome().culprit->rank == 0);
   CHECK(state.outcome().ended_ranks == Ranks{1, 2});
@@ -184,10 +184,10 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
   SECTION("it has to be ended: the exit code is that of the first to end") {
     JobState state = three_ranks();
     state.step(faster, kBegin + 30ms);
-    state.step(AlarmRang{}, kBegin + 530ms);
+    state.step(AlarmRang{}, kBegin + 2030ms);
     CHECK(state.ending());
-    state.step(failed_at(1, 10ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 540ms);
-    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 540ms);
+    state.step(failed_at(1, 10ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 2040ms);
+    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2040ms);
     const JobOutcome outcome = state.outcome();
     REQUIRE(outcome.culprit);
     CHECK(outcome.culprit->rank == 1);

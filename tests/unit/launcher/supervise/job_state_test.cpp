@@ -94,7 +94,7 @@ TEST_CASE("a victim without anybody else to blame is the culprit") {
 
 TEST_CASE("a rank that turns SIGTERM into a code long after the victim is not the culprit") {
   JobFixture job(3);
-  job.start().exits_as_victim(0, 1).passes(2s).exits(1, 9).exits(2, 9);
+  job.start().exits_as_victim(0, 1).passes(3s).exits(1, 9).exits(2, 9);
   CHECK(job.outcome().culprit->rank == 0);
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("a rank that crashes while it is being ended is told and one that obey
 
 TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a victim") {
   JobFixture job(3);
-  job.start().exits(0, 0).exits_as_victim(1, 1).passes(1s).exits(2, 143);
+  job.start().exits(0, 0).exits_as_victim(1, 1).passes(3s).exits(2, 143);
   CHECK(job.outcome().culprit->rank == 1);
   CHECK(job.outcome().exit_code == 1);
   CHECK(job.outcome().left_early == Ranks{0});
@@ -162,14 +162,14 @@ TEST_CASE("after a victim the others have a moment to say what happened") {
   CHECK(job.signals_to(1).empty());
   CHECK(job.signals_to(2).empty());
   SECTION("the one that it lost fails by itself") {
-    job.passes(400ms).exits(2, 17);
+    job.passes(1900ms).exits(2, 17);
     CHECK(job.signals_to(1) == kAskedToEnd);
     job.killed(1, SIGTERM);
     CHECK(job.outcome().culprit->rank == 2);
     CHECK(job.outcome().exit_code == 17);
   }
   SECTION("nobody else fails") {
-    job.passes(500ms);
+    job.passes(2s);
     CHECK(job.signals_to(1) == kAskedToEnd);
     job.killed(1, SIGTERM).killed(2, SIGTERM);
     CHECK(job.outcome().culprit->rank == 0);
