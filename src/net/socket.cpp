@@ -26,11 +26,12 @@ SocketFailure system_failure(int error) {
 base::Result<Done, SocketFailure> wait_ready(int fd, short events, Deadline deadline) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return SocketFailure{Kind::timed_out, "no answer in time"};
     pollfd entry{fd, events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
+    // Also after the deadline: what is there is no time-out, however late this thread looks.
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30)));
     if (ready > 0) return Done{};
     if (ready < 0 && errno != EINTR) return system_failure(errno);
+    if (ready == 0 && left.count() <= 0) return SocketFailure{Kind::timed_out, "no answer in time"};
   }
 }
 

@@ -2,13 +2,16 @@
 
 #include <utility>
 
+#include "base/limits.h"
+
 namespace ddp::store {
 
 void introduce_ranks(Clients& clients, Gatekeeper& gatekeeper,
                      const std::function<std::vector<RankedSocket>()>& sockets, StoreTable& table) {
   std::unordered_map<std::uint64_t, ConnectionId> unknown;
   for (const auto& [id, client] : clients) {
-    if (std::exchange(client->looked_for_rank, true) || table.ranks().find(id) != nullptr) continue;
+    // A search of limited time may have missed it. A stranger is not looked for again and again.
+    if (table.ranks().find(id) != nullptr || client->rank_searches++ >= limits::kStoreNamingTries) continue;
     if (const auto socket = gatekeeper.socket_of_peer(client->fd())) unknown.emplace(*socket, id);
   }
   if (unknown.empty()) return;

@@ -45,10 +45,10 @@ class ServedClient {
   const std::string& peer() const { return peer_; }
   TimePoint connected_since() const { return since_; }
 
-  // For the server: what it has counted of held_bytes(), asked of epoll, and whether it has looked for the rank.
+  // For the server: what it has counted of held_bytes(), asked of epoll, and how often it has looked for the rank.
   std::size_t counted_bytes = 0;
   std::uint32_t interest = 0;
-  bool looked_for_rank = false;
+  int rank_searches = 0;
   bool is_launcher = false;  // it has said CONTROL
 
  private:

@@ -137,7 +137,7 @@ std::vector<Recorder> ask_all(const FlightRecorders& recorders, std::span<const 
   return asked;
 }
 
-void wait_for_files(std::vector<Recorder>& recorders, net::Deadline deadline) {
+void wait_for_files(std::vector<Recorder>& recorders, net::Deadline deadline, const std::function<void()>& pause) {
   std::vector<Recorder*> awaited;
   for (Recorder& recorder : recorders) {
     if (recorder.trouble.empty()) awaited.push_back(&recorder);
@@ -146,7 +146,7 @@ void wait_for_files(std::vector<Recorder>& recorders, net::Deadline deadline) {
     std::erase_if(awaited, [](Recorder* recorder) { return is_settled(*recorder); });
     // Never a shorter pause, which would take a growing file for a written one.
     if (awaited.empty() || std::chrono::steady_clock::now() + kLookPause > deadline) return;
-    std::this_thread::sleep_for(kLookPause);
+    pause ? pause() : std::this_thread::sleep_for(kLookPause);
   }
 }
 
@@ -181,9 +181,10 @@ std::optional<FlightRecorders> find_flight_recorders(std::span<const std::string
   return recorders;
 }
 
-Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks, net::Deadline deadline) {
+Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks, net::Deadline deadline,
+                             const std::function<void()>& pause) {
   std::vector<Recorder> asked = ask_all(recorders, ranks);
-  wait_for_files(asked, deadline);
+  wait_for_files(asked, deadline, pause);
   Witness witness{"flight recorder", {}, {}, {}};
   std::vector<Remark> written;
   std::vector<Remark> missing;

@@ -2,6 +2,7 @@
 // somebody writes to its pipe, without an end of the training. It looks at the pipe once a second.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,7 +26,8 @@ std::optional<FlightRecorders> find_flight_recorders(std::span<const std::string
 
 // Asks all ranks, and blocks until each has written its file, or the deadline; any thread may call it. No other file is
 // written or made. A file counts if it is another one than before the asking, or was written to since, and is so no
-// more; its content is not looked at.
-Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks, net::Deadline deadline);
+// more; its content is not looked at. `pause`: between two looks at a file, for tests.
+Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks, net::Deadline deadline,
+                             const std::function<void()>& pause = {});
 
 }  // namespace ddp::launcher

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -81,10 +82,14 @@ WorkerCgroup::WorkerCgroup() {
 bool WorkerCgroup::make() {
   if (path_.empty()) return false;
   end_leftovers(fs::path(path_).parent_path());
-  if (::mkdir(path_.c_str(), 0755) != 0) return false;
-  // Somebody may take it for a leftover and remove it before we have the lock. Then it has no files any more.
-  folder_ = take_lock(path_);
-  if (folder_) procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  // Another launcher may take it for a leftover and remove it before we have the lock. Then it has no files any more.
+  for (auto pause = std::chrono::milliseconds(1); !procs_ && pause < limits::kCgroupPatience; pause *= 2) {
+    if (::mkdir(path_.c_str(), 0755) != 0 && errno != EEXIST) return false;
+    folder_ = take_lock(path_);
+    if (folder_) procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+    if (procs_ || (folder_ && errno != ENOENT && errno != ENODEV)) break;
+    std::this_thread::sleep_for(pause);
+  }
   // A cgroup of the threaded type, or an old kernel.
   if (procs_ && ::access((path_ + "/cgroup.kill").c_str(), W_OK) == 0) return true;
   procs_.reset();

@@ -50,8 +50,9 @@ void wait_for_word(Store& store) {
 
 }  // namespace
 
-LostRank::LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store)
-    : host_(std::move(host)), store_(std::move(store)) {}
+LostRank::LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store,
+                   std::chrono::milliseconds answers_within)
+    : host_(std::move(host)), store_(std::move(store)), answers_within_(answers_within) {}
 
 Error LostRank::agree(const Error& failure) {
   if (failure.kind() != ErrorKind::peer_lost && failure.kind() != ErrorKind::timeout) return failure;
@@ -59,7 +60,7 @@ Error LostRank::agree(const Error& failure) {
   const std::string own = encode(failure);
   if (is_known_here(failure)) {
     if (settled_ != own) {
-      in_time(limits::kLostAnswer, [store = store_, own] {
+      in_time(answers_within_, [store = store_, own] {
         store->set(kKey, own);
         return store->get(kKey);
       });
@@ -70,7 +71,7 @@ Error LostRank::agree(const Error& failure) {
   if (!settled_) {
     // Whoever gives up has said why before; who is late is known best on his machine, at about the same time as here.
     const bool waits = failure.kind() == ErrorKind::timeout || failure.peer() == Error::kNobody;
-    const auto limit = waits ? limits::kLostAnswer + limits::kLostLook : limits::kLostAnswer;
+    const auto limit = waits ? answers_within_ + limits::kLostLook : answers_within_;
     settled_ = in_time(limit, [store = store_, own, waits] {
       if (waits) wait_for_word(*store);
       return store->compare_set(kKey, "", own);

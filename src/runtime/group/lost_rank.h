@@ -4,11 +4,13 @@
 #include <ddp/error.h>
 #include <ddp/store.h>
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/limits.h"
 #include "runtime/host/host_group.h"
 
 namespace ddp {
@@ -18,12 +20,14 @@ namespace ddp {
 // the first word counts, and above all that of a rank on the lost one's own machine. Thread-safe.
 class LostRank {
  public:
-  // `store`: of the group alone.
-  LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store);
+  // `store`: of the group alone; it is given so long to answer.
+  LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store,
+           std::chrono::milliseconds answers_within = limits::kLostAnswer);
 
   // `failure` with the cause that another rank has said, else as it is. Of kinds `peer_lost` and `timeout`; others
-  // concern this rank alone. Blocks until the store answers, and limits::kLostAnswer (and kLostLook where a word must
-  // be waited for) if the store does not. Asked again, it says the same at once, but for what is seen on this machine.
+  // concern this rank alone. Blocks until the store answers, and `answers_within` (and limits::kLostLook where a word
+  // must be waited for) if the store does not. Asked again, it says the same at once, but for what is seen on this
+  // machine.
   Error agree(const Error& failure);
 
  private:
@@ -32,6 +36,7 @@ class LostRank {
 
   const std::shared_ptr<const HostGroup> host_;
   const std::shared_ptr<Store> store_;
+  const std::chrono::milliseconds answers_within_;
   std::mutex mutex_;
   std::optional<std::string> settled_;
 };

@@ -20,9 +20,10 @@ void PeerWatch::look() {
     const int rank = host_->rank_of(index);
     if (index == host_->own() || (only_ >= 0 && rank != only_) || !host_->gone(index)) continue;
     const auto since = gone_since_.emplace(index, now).first->second;
-    // One that left in order may have done its part before.
+    // One that left in order, or failed in a later collective, may have done its part before.
     const bool left = host_->area(index).state == RankState::left;
-    if (left && only_ < 0 && host_->has_done_all(index)) continue;
+    const bool said_so = left || host_->area(index).state == RankState::failed;
+    if (said_so && only_ < 0 && host_->has_done_all(index)) continue;
     if (now - since < (left ? limits::kLeftPeerGrace : limits::kLostPeerGrace)) continue;
     throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + (left ? " has left" : " has ended or failed"),
                 rank);

@@ -3,12 +3,23 @@
 #include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 
 #include "net/address.h"
 #include "support/sockets.h"
 
 using namespace ddp;
 using namespace ddp::test;
+
+namespace {
+
+// The client may have connected before the server's end is there to be accepted.
+void wait_readable(int fd) {
+  pollfd entry{fd, POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 30'000) == 1);
+}
+
+}  // namespace
 
 TEST_CASE("a listener takes a free port and both ends know their addresses") {
   const auto listener = net::listen_tcp("127.0.0.1", 0, 1);
@@ -23,6 +34,7 @@ TEST_CASE("a listener on all addresses hears IPv4 and names it as such") {
   const auto listener = net::listen_tcp("::", 0, 1);
   if (!listener) return;  // no IPv6 here
   const RawPeer peer(net::own_endpoint(listener.value().get())->port);
+  wait_readable(listener.value().get());
   const base::UniqueFd accepted(::accept(listener.value().get(), nullptr, nullptr));
   REQUIRE(accepted);
   CHECK_THAT(net::peer_endpoint(accepted.get())->text(), Catch::StartsWith("127.0.0.1:"));
@@ -32,6 +44,7 @@ TEST_CASE("connections are accepted until there is none, with what a server want
   const auto listener = net::listen_tcp("127.0.0.1", 0, 1);
   REQUIRE(listener);
   const RawPeer peer(net::own_endpoint(listener.value().get())->port);
+  wait_readable(listener.value().get());
   const base::UniqueFd accepted = net::accept_tcp(listener.value().get(), std::chrono::seconds(7));
   REQUIRE(accepted);
   const auto option = [&](int level, int name) {

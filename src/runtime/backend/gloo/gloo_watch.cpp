@@ -124,8 +124,9 @@ std::optional<GlooWatch::Lost> GlooWatch::lost() const {
 void GlooWatch::look_after_peers() {
   for (std::size_t index = 0; host_ && index < host_->size(); ++index) {
     if (index == host_->own() || gone_.contains(host_->rank_of(index)) || !host_->gone(index)) continue;
+    // What it sent last may still be on its way.
     const bool left = host_->area(index).state == RankState::left;
-    gone_[host_->rank_of(index)] = {looks_, left ? kLeftGrace : kLostGrace};
+    gone_[host_->rank_of(index)] = {looks_, left || host_->has_done_all(index) ? kLeftGrace : kLostGrace};
   }
 }
 

@@ -85,8 +85,8 @@ struct Job {
   void starts_writer(int rank, const std::string& text) {
     starts(rank, [path = file(rank), text](const std::atomic<bool>&) { write_file(path, text); });
   }
-  Witness is_asked(const std::vector<int>& who, net::Deadline deadline) const {
-    return ask_flight_recorders(recorders, who, deadline);
+  Witness is_asked(const std::vector<int>& who, net::Deadline deadline, const std::function<void()>& pause = {}) const {
+    return ask_flight_recorders(recorders, who, deadline, pause);
   }
 };
 
@@ -176,8 +176,8 @@ TEST_CASE("a flight recorder file from before the asking does not count") {
   write_file(job.file(1), "old");
   job.starts(0, [](const std::atomic<bool>&) {});
   job.starts_writer(1, "new record");
-  const Witness witness = job.is_asked({0, 1}, after(1500ms));
-  CHECK(witness.text == "rank 1: " + job.file(1) + " (10 B)\n");
+  CHECK(job.is_asked({1}, test::soon()).text == "rank 1: " + job.file(1) + " (10 B)\n");
+  const Witness witness = job.is_asked({0}, after(100ms));
   REQUIRE(witness.missing.size() == 1);
   CHECK(witness.missing[0].starts_with("rank 0: was asked, but has written no file in time ("));
 }
@@ -193,14 +193,9 @@ TEST_CASE("a flight recorder file that is as long as the one before counts") {
 
 TEST_CASE("a flight recorder file that still grows at the deadline does not count") {
   Job job;
-  job.starts(0, [path = job.file(0)](const std::atomic<bool>& is_over) {
-    std::ofstream file(path, std::ios::binary);
-    while (!is_over) {
-      file << 'x' << std::flush;
-      std::this_thread::sleep_for(1ms);
-    }
-  });
-  const Witness witness = job.is_asked({0}, after(400ms));
+  job.starts(0, [](const std::atomic<bool>&) {});
+  const auto grow = [&] { std::ofstream(job.file(0), std::ios::binary | std::ios::app) << 'x'; };
+  const Witness witness = job.is_asked({0}, after(400ms), grow);
   CHECK(witness.missing == Lines{"rank 0: had not written all of " + job.stem + "<rank> in time"});
   CHECK(witness.text.empty());
 }

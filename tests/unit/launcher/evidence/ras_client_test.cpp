@@ -161,7 +161,7 @@ TEST_CASE("a RAS service that falls silent is given up at the deadline") {
 }
 
 TEST_CASE("a RAS service that never answers the question is given up at the deadline") {
-  Service service(1s);
+  Service service(2s);
   const test::RawPeer peer = service.is_asked_for_status();
   CHECK(service.witness() == Witness{"NCCL RAS", "", {}, {service.place() + " gave no answer in time"}});
 }
@@ -234,7 +234,7 @@ TEST_CASE("an answer of RAS that is broken off is kept as far as it came") {
 }
 
 TEST_CASE("an answer of RAS that still comes at the deadline is kept as far as it came") {
-  Service service(1s);
+  Service service(2s);
   test::RawPeer peer = service.is_asked_for_status();
   peer.says("Errors\n======\nDEAD\n");
   const Witness witness = service.witness();

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "launcher/process/process_tree.h"
+#include "support/deadline.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
@@ -116,7 +117,7 @@ TEST_CASE("what workers leave behind is found and killed even in sessions of its
   host.run();
   const pid_t orphan = read_pid(directory.path() + "/pid");
   REQUIRE(::kill(orphan, 0) == 0);
-  CHECK(host.processes().end_leftovers().empty());
+  CHECK(ddp::test::eventually([&] { return host.processes().end_leftovers().empty(); }));
   CHECK(::kill(orphan, 0) == -1);
 }
 
@@ -126,7 +127,7 @@ TEST_CASE("a failed worker's group ends with it") {
   host.start(0, "sleep 1000 & echo $! > " + directory.path() + "/pid; exit 3");
   CHECK(host.run().at(0) == ExitStatus::exited(3));
   const pid_t child = read_pid(directory.path() + "/pid");
-  CHECK(host.processes().end_leftovers().empty());
+  CHECK(ddp::test::eventually([&] { return host.processes().end_leftovers().empty(); }));
   CHECK(::kill(child, 0) == -1);
 }
 
@@ -140,7 +141,7 @@ TEST_CASE("children from before the launcher are left alone") {
     Host host;
     host.start(0, "exit 0");
     host.run();
-    CHECK(host.processes().end_leftovers().empty());
+    CHECK(ddp::test::eventually([&] { return host.processes().end_leftovers().empty(); }));
   }
   CHECK(::waitpid(stranger, nullptr, WNOHANG) == 0);
   ::kill(stranger, SIGKILL);

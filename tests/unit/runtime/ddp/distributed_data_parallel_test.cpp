@@ -73,7 +73,7 @@ TEST_CASE("ranks with other bucket sizes are told so") {
 }
 
 TEST_CASE("a step that is abandoned ends with the time-out of its reductions") {
-  GlooRanks(2, 200ms).all_succeed([](GlooRanks::Rank& self) {
+  GlooRanks(2, 2s).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters, kBucketEach);
     if (self.rank() == 1) return self.waits_for_the_others();
@@ -105,7 +105,7 @@ TEST_CASE("a rank that ends in the middle of training is noticed by the others")
 }
 
 TEST_CASE("a rank that is late makes the others time out") {
-  GlooRanks(2, 200ms).all_succeed([](GlooRanks::Rank& self) {
+  GlooRanks(2, 2s).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DistributedDataParallel data_parallel(self.group(), model.parameters);
     if (self.rank() == 1) return self.waits_for_the_others();

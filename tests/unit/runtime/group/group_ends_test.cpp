@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <functional>
+#include <latch>
 #include <optional>
 #include <string>
 
@@ -92,26 +93,32 @@ TEST_CASE("memory that is none, or that the backend cannot reach, is refused bef
 }
 
 TEST_CASE("who comes to a monitored barrier when rank 0 has given up is told that, at once") {
-  RankThreads(cpu_near().make, 3).all_succeed([](RankThreads::Rank& self) {
+  std::latch rank_2_calls(1);
+  RankThreads(cpu_near().make, 3).all_succeed([&](RankThreads::Rank& self) {
     if (self.rank() == 1) self.waits_for(2);
-    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(100ms); });
+    if (self.rank() == 2) rank_2_calls.count_down();
+    if (self.rank() == 0) rank_2_calls.wait();
+    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(self.rank() == 0 ? 1s : kPatience); });
     require(late.kind == ErrorKind::timeout, late.message);
-    const std::string expected = self.rank() == 0 ? "rank 1 did not come within 0.1 s" : "rank 1 did not come";
+    const std::string expected = self.rank() == 0 ? "rank 1 did not come within 1.0 s" : "rank 1 did not come";
     require(late.message.find(expected) != std::string::npos, late.message);
     if (self.rank() == 1) require(late.message.find("rank 0 had given up") != std::string::npos, late.message);
   });
 }
 
 TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
-  RankThreads(cpu_near().make, 4).all_succeed([](RankThreads::Rank& self) {
+  std::latch rank_2_calls(1);
+  RankThreads(cpu_near().make, 4).all_succeed([&](RankThreads::Rank& self) {
     self.group().monitored_barrier();
     if (self.rank() % 2 == 1) {
       self.waits_for(2);
       return;
     }
-    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(100ms); });
+    if (self.rank() == 2) rank_2_calls.count_down();
+    if (self.rank() == 0) rank_2_calls.wait();
+    const RankOutcome late = outcome_of([&] { self.group().monitored_barrier(self.rank() == 0 ? 1s : kPatience); });
     require(late.kind == ErrorKind::timeout, late.message);
-    require(late.message.find("ranks 1, 3 did not come within 0.1 s") != std::string::npos, late.message);
+    require(late.message.find("ranks 1, 3 did not come within 1.0 s") != std::string::npos, late.message);
   });
 }
 
@@ -146,12 +153,14 @@ TEST_CASE("the rank that everybody waits for is named") {
   for (const BackendUnderTest& backend : {cpu_near(), gloo_backend()}) {
     INFO(backend.name);
     for (const bool is_transfer : {false, true}) {
-      RankThreads(backend.make, 3, 200ms).all_succeed([&](RankThreads::Rank& self) {
-        if (self.rank() == 1) return self.waits_for(2);
+      RankThreads(backend.make, 2).all_succeed([&](RankThreads::Rank& self) {
+        if (self.rank() == 1) return self.waits_for(1);
         std::vector<float> values(100'000);
+        CallOptions options;
+        options.timeout = 200ms;
         const RankOutcome late = outcome_of([&] {
-          if (is_transfer) return self.group().recv(values, 1).wait();
-          self.group().all_reduce(values).wait();
+          if (is_transfer) return self.group().recv(values, 1, options).wait();
+          self.group().all_reduce(values, ReduceOp::sum, options).wait();
         });
         require(late.kind == ErrorKind::timeout, late.message);
         require(late.message.find("rank 1 did not take part within 0.2 s") != std::string::npos, late.message);

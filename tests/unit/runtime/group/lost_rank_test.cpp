@@ -66,12 +66,12 @@ class SilentStore : public Store {
 TEST_CASE("the first word about a lost rank counts, and more than that the word of its own machine") {
   auto hosts = meet_on_hosts(3, two_on_each);
   const auto store = make_memory_store(kPatience);
-  CHECK(LostRank(hosts[2], store).agree(lost(0, "rank 0 has ended, or given up")).peer() == 0);
-  CHECK(LostRank(hosts[1], store).agree(lost(2, "rank 2 has ended, or given up")).peer() == 0);
-  CHECK(LostRank(hosts[0], store).agree(lost(1, "rank 1 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(hosts[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(hosts[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has ended, or given up")).peer() == 0);
   hosts[1].reset();
-  CHECK(LostRank(hosts[0], store).agree(lost(1, "rank 1 has ended")).peer() == 1);
-  const Error told = LostRank(hosts[2], store).agree(lost(0, "rank 0 has ended, or given up"));
+  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has ended")).peer() == 1);
+  const Error told = LostRank(hosts[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up"));
   CHECK(told.peer() == 1);
   CHECK(std::string(told.what()) == "rank 1 has ended");
   CHECK(told.kind() == ErrorKind::peer_lost);
@@ -80,7 +80,7 @@ TEST_CASE("the first word about a lost rank counts, and more than that the word 
 TEST_CASE("what was once agreed stays, but for what this machine sees") {
   auto hosts = meet_on_hosts(3, two_on_each);
   hosts[1].reset();
-  LostRank lost_rank(hosts[0], make_memory_store(kPatience));
+  LostRank lost_rank(hosts[0], make_memory_store(kPatience), kPatience);
   CHECK(lost_rank.agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
   CHECK(lost_rank.agree(lost(Error::kNobody, "somebody has ended")).peer() == 2);
   CHECK(lost_rank.agree(lost(1, "rank 1 has ended")).peer() == 1);
@@ -90,15 +90,15 @@ TEST_CASE("what was once agreed stays, but for what this machine sees") {
 TEST_CASE("that a rank beside this one has failed is no knowledge of why") {
   const auto hosts = meet_on_hosts(3, two_on_each);
   const auto store = make_memory_store(kPatience);
-  CHECK(LostRank(hosts[1], store).agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
+  CHECK(LostRank(hosts[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
   hosts[1]->say_failed();
-  CHECK(LostRank(hosts[0], store).agree(lost(1, "rank 1 has failed")).peer() == 2);
+  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has failed")).peer() == 2);
 }
 
 TEST_CASE("a failure of this rank alone is told to nobody") {
   const auto hosts = meet_on_hosts(2, one_on_each);
   const auto store = make_memory_store(kPatience);
-  const Error wrong = LostRank(hosts[0], store).agree(Error(ErrorKind::mismatch, "other counts", 1));
+  const Error wrong = LostRank(hosts[0], store, kPatience).agree(Error(ErrorKind::mismatch, "other counts", 1));
   CHECK(wrong.kind() == ErrorKind::mismatch);
   CHECK(store->num_keys() == 0);
 }
@@ -134,13 +134,15 @@ TEST_CASE("all ranks of all machines name the rank that left") {
 }
 
 TEST_CASE("nobody blames a rank of another machine that waits itself") {
-  RankThreads(cpu_between_machines().make, 4, 300ms).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
+  RankThreads(cpu_between_machines().make, 4).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
     if (self.rank() == 3) return self.waits_for(3);
     std::vector<float> values(100'000);
-    const RankOutcome late = outcome_of([&] { self.group().all_reduce(values).wait(); });
+    CallOptions options;
+    options.timeout = 1s;
+    const RankOutcome late = outcome_of([&] { self.group().all_reduce(values, ReduceOp::sum, options).wait(); });
     const auto says = [&](const std::string& words) { return late.message.find(words) != std::string::npos; };
     require(late.kind == ErrorKind::timeout || late.kind == ErrorKind::peer_lost, late.message);
-    require(says("rank 3 did not take part within 0.3 s") || says("of ranks 2, 3, on other machines, some did not") ||
+    require(says("rank 3 did not take part within 1.0 s") || says("of ranks 2, 3, on other machines, some did not") ||
                 says("rank 0 has failed") || says("rank 1 has failed"),
             late.message);
   });

@@ -44,8 +44,8 @@ TEST_CASE("what is staged in a round is read by all before it is written again")
       const std::atomic<bool> aborted = false;
       Rounds rounds(groups[own], aborted);
       const Call call = within(kPatience);
-      rounds.begin(call);
       for (std::uint32_t round = 0; round < kRounds; ++round) {
+        rounds.begin(call);  // the deadline is that of one round
         *reinterpret_cast<std::uint32_t*>(rounds.filling(0)) = round;
         rounds.meet(call);
         for (std::size_t peer = 0; peer < kRanks; ++peer) {
