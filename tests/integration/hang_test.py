@@ -28,7 +28,8 @@ class Run:
                    *(program or (BIN / "hanging_worker", *[word for word in words if not word.startswith("-")]))]
         for name in ("go", *(f"end{rank}" for rank in range(ranks))):
             os.mkfifo(f"{self.folder.name}/{name}")
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A group of its own, whose parent is in ours: only such a one can be stopped (Ctrl-Z).
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
                                         env=dict(os.environ, HANG_FOLDER=self.folder.name))
 
     def events(self, state: str) -> list[dict]:
@@ -112,6 +113,8 @@ def a_job_that_was_stopped_is_not_looked_at() -> None:
     run = Run("slow", timeout=16)
     run.until("stalled")
     run.process.send_signal(signal.SIGTSTP)  # Ctrl-Z
+    stat = pathlib.Path(f"/proc/{run.process.pid}/stat")
+    eventually_event(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), run.process, "the launcher stops")
     time.sleep(20)
     assert not run.events("hung")
     run.process.send_signal(signal.SIGCONT)
