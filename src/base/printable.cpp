@@ -12,13 +12,12 @@ struct Range {
 };
 
 // Control characters and separators, the Arabic letter mark, and the marks of direction.
-constexpr std::array<Range, 6> kActing = {Range{0x00, 0x08}, {0x0a, 0x1f},     {0x7f, 0x9f},
-                                          {0x61c, 0x61c},    {0x200e, 0x200f}, {0x2028, 0x202e}};
-constexpr Range kIsolates = {0x2066, 0x2069};
+constexpr std::array<Range, 7> kActing = {Range{0x00, 0x08}, {0x0a, 0x1f},     {0x7f, 0x9f},    {0x61c, 0x61c},
+                                          {0x200e, 0x200f},  {0x2028, 0x202e}, {0x2066, 0x2069}};
 
 bool acts_on_terminal(char32_t character) {
-  const auto is_in = [&](const Range& range) { return character >= range.first && character <= range.last; };
-  return is_in(kIsolates) || std::any_of(kActing.begin(), kActing.end(), is_in);
+  return std::any_of(kActing.begin(), kActing.end(),
+                     [&](const Range& range) { return character >= range.first && character <= range.last; });
 }
 
 std::string escaped(char byte) {

@@ -1,4 +1,4 @@
-// Text that somebody else has chosen (a worker, another node, a file, the environment), made fit for a terminal.
+// Makes text from outside (workers, other nodes, files, the environment) fit for a terminal.
 #pragma once
 
 #include <cstddef>

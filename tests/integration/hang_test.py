@@ -48,6 +48,9 @@ class Run:
     def let_slow_rank_go_on(self) -> str:
         self.open("go")
         self.until("goes_on")
+        return self.let_all_ranks_end()
+
+    def let_all_ranks_end(self) -> str:
         for rank in range(3):
             self.open(f"end{rank}")
         return self.end(0)
@@ -171,9 +174,7 @@ def off_is_off() -> None:
     run = Run("slow", timeout=0)
     time.sleep(8)
     run.open("go")
-    for rank in range(3):
-        run.open(f"end{rank}")
-    err = run.end(0)
+    err = run.let_all_ranks_end()
     assert "DDP-H" not in err, err
 
 

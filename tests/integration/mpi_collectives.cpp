@@ -108,8 +108,8 @@ void check_groups(ddp::ProcessGroup& world) {
 }
 
 // Until both ranks have said why they fail.
-void wait_for_failures(std::string_view deed) {
-  const auto file = [&](const std::string& rank) { return "failed." + std::string(deed) + "." + rank; };
+void wait_for_failures(std::string_view kind) {
+  const auto file = [&](const std::string& rank) { return "failed." + std::string(kind) + "." + rank; };
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   std::ofstream(file(rank == nullptr ? "" : rank)) << '\n';
   while (!std::filesystem::exists(file("0")) || !std::filesystem::exists(file("1"))) {

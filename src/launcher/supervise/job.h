@@ -13,8 +13,8 @@
 
 namespace ddp::launcher {
 
-// What the console, the event log and the summary are told. All are called on the loop's thread and must not block,
-// except as they say.
+// Called for what happens in a job; the console, the event log and the summary are fed from here. The loop's thread
+// calls them, so none may block unless its comment says that it does.
 struct JobObserver {
   std::function<void()> looks_for_nodes;  // of several
   std::function<void(const NodeAssignment& assignment)> attempt_begins;

@@ -26,8 +26,8 @@ class LostRank {
 
   // `failure` with the cause that another rank has said, else as it is. Of kinds `peer_lost` and `timeout`; others
   // concern this rank alone. Blocks until the store answers, and `answers_within` (and limits::kLostLook where a word
-  // must be waited for) if the store does not. Asked again, it says the same at once, but for what is seen on this
-  // machine.
+  // must be waited for) if the store does not. If it is called again, it gives the same answer without
+  // waiting; only what is seen on this machine is looked up anew.
   Error agree(const Error& failure);
 
  private:
