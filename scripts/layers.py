@@ -80,6 +80,7 @@ TESTED_ELSEWHERE = {
     "launcher/plan/worker_variables.cpp": "unit/launcher/process/worker_environment_test.cpp",
     "launcher/report/log_sink.cpp": "integration/launch_test.cpp",
     "launcher/store_command/store_command.cpp": "integration/store_command_test.py",
+    "launcher/supervise/activity_watch.cpp": "integration/hang_test.py",
     "launcher/supervise/job.cpp": "integration/launch_test.cpp",
     "launcher/supervise/supervisor.cpp": "integration/launch_test.cpp",
     "store/served_client.cpp": "unit/store/store_server_test.cpp",

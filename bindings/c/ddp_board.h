@@ -33,8 +33,8 @@
 
 // A board of another version or size is left alone.
 #define DDP_BOARD_MAGIC 0x42504444u  // "DDPB"
-#define DDP_BOARD_VERSION 3u
-#define DDP_BOARD_BYTES 42304
+#define DDP_BOARD_VERSION 4u
+#define DDP_BOARD_BYTES 51008
 
 // From the start of the board.
 #define DDP_BOARD_AT_MAGIC 0              // u32
@@ -60,28 +60,33 @@
 #define DDP_WORKER_AT_LINE 16             // i32: of the program, in the file; 0: unknown
 #define DDP_WORKER_AT_STEPS 24            // u64, atomic
 #define DDP_WORKER_AT_MORE_TIME_UNTIL 32  // u64, atomic: CLOCK_MONOTONIC, nanoseconds
+#define DDP_WORKER_AT_CALLING_THREADS 40  // u32, atomic: threads that have called operations
+#define DDP_WORKER_AT_WAITING_THREADS 44  // u32, atomic: those of them that wait for one
 #define DDP_WORKER_AT_NAME 64             // the start of it, ends with 0
 #define DDP_WORKER_NAME_BYTES 48
 #define DDP_WORKER_AT_FILE 112  // the end of it, ends with 0
 #define DDP_WORKER_FILE_BYTES 80
 
 // From the start of a group block.
-#define DDP_GROUP_BYTES 3200
-#define DDP_GROUP_AT_IN_USE 0  // u32, atomic
-#define DDP_GROUP_AT_RANK 4    // i32
-#define DDP_GROUP_AT_SIZE 8    // i32
-#define DDP_GROUP_AT_NAME 16   // ends with 0
+#define DDP_GROUP_BYTES 4288
+#define DDP_GROUP_AT_IN_USE 0     // u32, atomic
+#define DDP_GROUP_AT_RANK 4       // i32
+#define DDP_GROUP_AT_SIZE 8       // i32
+#define DDP_GROUP_AT_IDENTITY 16  // u64: the same on all ranks of the group, and no other group's
+#define DDP_GROUP_AT_NAME 32      // ends with 0
 #define DDP_GROUP_NAME_BYTES 48
-#define DDP_GROUP_AT_CALLED 64              // u64, atomic
-#define DDP_GROUP_AT_STARTED 72             // u64, atomic
-#define DDP_GROUP_AT_FINISHED 80            // u64, atomic
-#define DDP_GROUP_AT_TRANSFERS_CALLED 88    // u64, atomic
-#define DDP_GROUP_AT_TRANSFERS_FINISHED 96  // u64, atomic
-#define DDP_GROUP_AT_GPU_QUEUED 104         // u64, atomic
-#define DDP_GROUP_AT_GPU_STARTED 112        // u64, atomic
-#define DDP_GROUP_AT_GPU_FINISHED 120       // u64, atomic
-#define DDP_GROUP_AT_CALLS 128              // call blocks, one after the other; call n is in place (n - 1) % 16
+#define DDP_GROUP_AT_CALLED 80               // u64, atomic
+#define DDP_GROUP_AT_STARTED 88              // u64, atomic
+#define DDP_GROUP_AT_FINISHED 96             // u64, atomic
+#define DDP_GROUP_AT_TRANSFERS_CALLED 104    // u64, atomic
+#define DDP_GROUP_AT_TRANSFERS_FINISHED 112  // u64, atomic
+#define DDP_GROUP_AT_GPU_QUEUED 120          // u64, atomic
+#define DDP_GROUP_AT_GPU_STARTED 128         // u64, atomic
+#define DDP_GROUP_AT_GPU_FINISHED 136        // u64, atomic
+#define DDP_GROUP_AT_CALLS 192               // call blocks, one after the other; call n is in place (n - 1) % 16
 #define DDP_GROUP_CALLS 16
+#define DDP_GROUP_AT_TRANSFERS 3264  // transfer blocks, in no order
+#define DDP_GROUP_TRANSFERS 8
 
 // From the start of a call block.
 #define DDP_CALL_BYTES 192
@@ -98,6 +103,20 @@
 #define DDP_CALL_NAME_BYTES 64
 #define DDP_CALL_AT_FILE 112  // the end of it, ends with 0
 #define DDP_CALL_FILE_BYTES 80
+
+// From the start of a transfer block: a send or a receive.
+#define DDP_TRANSFER_BYTES 128
+#define DDP_TRANSFER_AT_NUMBER 0      // u64, atomic: among those of its kind with its peer; 0 while the rest is written
+#define DDP_TRANSFER_AT_IS_DONE 8     // u32, atomic
+#define DDP_TRANSFER_AT_WAITERS 12    // u32, atomic: threads that wait for it
+#define DDP_TRANSFER_AT_CALLED_AT 16  // u64: CLOCK_MONOTONIC, nanoseconds
+#define DDP_TRANSFER_AT_COUNT 24      // u64
+#define DDP_TRANSFER_AT_PEER 32       // i32: rank of the group
+#define DDP_TRANSFER_AT_LINE 36       // i32
+#define DDP_TRANSFER_AT_OPERATION 40  // u8
+#define DDP_TRANSFER_AT_TYPE 41       // u8
+#define DDP_TRANSFER_AT_FILE 48       // the end of it, ends with 0
+#define DDP_TRANSFER_FILE_BYTES 80
 
 // The environment variable that has the board's descriptor.
 #define DDP_BOARD_VARIABLE "DDP_BOARD_FD"

@@ -19,7 +19,9 @@ struct InitOptions {
   // "cpu", "gloo", "nccl", "mpi", or several, of which the first that works on all ranks is taken: "nccl,gloo".
   // Default: the environment's, else the best that works.
   std::optional<std::string> backend;
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);       // of each operation
+  // Of each operation, and of the meeting of all ranks. Default: 10 minutes; under ddplaunch operations have no limit:
+  // it sees which rank the others wait for, and a rank that waits would only give up first.
+  std::optional<std::chrono::milliseconds> timeout;
   std::chrono::milliseconds store_timeout = std::chrono::minutes(5);  // of the rendezvous
   std::shared_ptr<Store> store;                                       // default: the one of init_method
 

@@ -80,25 +80,30 @@ inline constexpr std::uint64_t kJobDescriptors = 32;       // of the launcher, a
 inline constexpr std::uint64_t kDescriptorsPerWorker = 8;  // of the launcher
 inline constexpr int kOomScoreRaise = 100;                 // workers go before the launcher
 inline constexpr auto kDefaultGrace = 5s;                  // SIGTERM to SIGKILL
-inline constexpr auto kDefaultExitTimeout = 5min;          // a rank that ended with 0 while others run
-// Hangs: how often boards are looked at, and processes with them; what of a look after a long pause counts; the default
-// of --hang-timeout; the shortest limit that is learnt, and how many times the longest pause it is; calls of a group
-// before pauses are learnt, and how many times the timeout its first ones may take; the share of a processor, and the
-// wake-ups, that make a rank a busy one; what can never go on; before anything is said.
+inline constexpr auto kExitNote = 1min;                    // after a rank ended with 0, if others run
+// Hangs: how often boards are looked at, and processes with them; what of a look after a long pause counts; how many
+// calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangLook = 50ms;
 inline constexpr auto kHangLookShare = 50us;  // of the hub, for each rank of the job
 inline constexpr auto kHangEvidence = 1s;
 inline constexpr auto kHangLongestLook = 250ms;
-inline constexpr auto kDefaultHangTimeout = 10min;
+inline constexpr auto kHangActivity = 2s;  // of a wait, after which it is measured what processes do
+inline constexpr std::uint64_t kHangWarmCalls = 8;
+// When a job is terminated: for calls that differ; without any sign of life of the rank that is waited for; with
+// --hang-limit=learnt at least after so long, and after so many times the longest pause of the job.
+inline constexpr auto kHangConclusive = 1s;
+inline constexpr int kHangProof = 4;  // looks in a row, a second apart, at ranks that wait for each other
+inline constexpr auto kHangStill = 30min;
 inline constexpr auto kHangFloor = 30s;
 inline constexpr int kHangFactor = 20;
-inline constexpr std::uint64_t kHangWarmCalls = 8;
-inline constexpr int kHangFirstSteps = 6;
-inline constexpr double kHangBusyShare = 0.01;
-inline constexpr auto kHangWindow = 2s;        // in which it is measured, where nobody waits
-inline constexpr double kHangIdleWaits = 0.2;  // a second, of the first thread
-inline constexpr auto kHangConclusive = 1s;
+// When a stall is reported: at least after so long, and at most, if pauses were learnt; if not; if nobody waits in a
+// collective. When the report is a warning: after so long without a sign of life, and after so long in any case.
 inline constexpr auto kHangFirstWord = 5s;
+inline constexpr auto kHangLastWord = 30s;
+inline constexpr auto kHangFirstWordCold = 15s;
+inline constexpr auto kHangFirstWordSilent = 150s;
+inline constexpr auto kHangStillWarning = 1min;
+inline constexpr auto kHangLongWarning = 10min;
 // Stacks of all ranks: all of it; how long tools, and NCCL and PyTorch, may take, and how long a signal's handler; how
 // often the answers are looked at; tools at a time.
 inline constexpr auto kStackTime = 5s;
@@ -208,6 +213,7 @@ inline constexpr auto kLeftPeerGrace = 500ms;
 inline constexpr auto kLostPeerGrace = 5ms;
 inline constexpr auto kDeviceCopy = 60s;
 inline constexpr auto kDeviceCopySpin = 5ms;
+inline constexpr auto kNoTimeout = std::chrono::hours(24 * 365);  // of operations, where the launcher watches
 inline constexpr auto kBackendTrial = 60s;  // the first collective of all ranks, when they connect
 inline constexpr std::size_t kCheckpointHeaderBytes = 100'000'000;  // safetensors' own limit
 

@@ -10,7 +10,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
                                        {Subject::ranks, "ranks"},
                                        {Subject::evidence, "evidence"},
                                        {Subject::output, "output"},
-                                       {Subject::errors, "errors"}})
+                                       {Subject::errors, "errors"},
+                                       {Subject::last_evidence, "last evidence"}})
 
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE

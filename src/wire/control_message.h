@@ -66,11 +66,12 @@ struct NodeEnded {
 };
 // What a node shows of itself, for all nodes to be judged together.
 enum class Subject : std::uint8_t {
-  nothing,   // that this version knows
-  ranks,     // what they are at: with a beat when it has changed, and in full when it is asked for
-  evidence,  // their stacks, and what else can be asked while a job hangs
-  output,    // what they print: bytes_to_text()
-  errors,    // the same, on standard error
+  nothing,        // that this version knows
+  ranks,          // what they are at: with a beat when it has changed, and in full when it is asked for
+  evidence,       // their stacks, and what else can be asked while a job hangs: what a program does not notice
+  output,         // what they print: bytes_to_text()
+  errors,         // the same, on standard error
+  last_evidence,  // asked for: evidence by all means, since the job is ended next, or a user asks; comes as `evidence`
 };
 // The text is as the launcher has it: launcher/supervise/shown_ranks.h.
 struct NodeShows {

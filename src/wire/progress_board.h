@@ -12,9 +12,10 @@
 namespace ddp::wire {
 
 inline constexpr std::uint32_t kBoardMagic = 0x42504444;  // "DDPB"
-inline constexpr std::uint32_t kBoardVersion = 3;
+inline constexpr std::uint32_t kBoardVersion = 4;
 inline constexpr std::size_t kBoardGroups = 8;
 inline constexpr std::size_t kBoardCalls = 16;
+inline constexpr std::size_t kBoardTransfers = 8;
 inline constexpr std::size_t kBoardStacks = 32;
 inline constexpr std::size_t kBoardFrames = 62;
 // The worker inherits the board as this descriptor: far from those that programs and shells take.
@@ -37,7 +38,10 @@ struct BoardWorker {
   std::uint32_t unused;
   std::atomic<std::uint64_t> steps;            // synchronised ones, and heartbeats
   std::atomic<std::uint64_t> more_time_until;  // CLOCK_MONOTONIC, nanoseconds: no stall before
-  std::array<std::uint64_t, 3> reserved;
+  // Threads that have called operations of any group and have not ended, and those of them that wait for one now.
+  std::atomic<std::uint32_t> calling_threads;
+  std::atomic<std::uint32_t> waiting_threads;
+  std::array<std::uint64_t, 2> reserved;
   std::array<char, 48> name;  // of the phase, where the program gave one; text is cut, and ends with 0
   std::array<char, 80> file;
 };
@@ -60,6 +64,22 @@ struct BoardCall {
 };
 static_assert(sizeof(BoardCall) == 192);
 
+// A send or a receive. `number` is 0 while the rest is written, and is written last.
+struct BoardTransfer {
+  std::atomic<std::uint64_t> number;   // from 1, among those of its kind with its peer
+  std::atomic<std::uint32_t> is_done;  // then the place may be used again
+  std::atomic<std::uint32_t> waiters;  // threads that wait for it
+  std::uint64_t called_at;             // CLOCK_MONOTONIC, nanoseconds
+  std::uint64_t count;                 // elements
+  std::int32_t peer;                   // rank of the group
+  std::int32_t line;                   // of the call, in `file`
+  std::uint8_t operation;              // enum Operation of runtime/group/call.h: send or recv
+  std::uint8_t type;                   // enum DataType
+  std::array<std::uint8_t, 6> unused;
+  std::array<char, 80> file;
+};
+static_assert(sizeof(BoardTransfer) == 128);
+
 // Whether a place for a group is taken. What a group that failed leaves behind stays to be seen until another group
 // needs the place.
 inline constexpr std::uint32_t kBoardFree = 0;
@@ -72,6 +92,10 @@ struct alignas(64) BoardGroup {
   std::int32_t rank;
   std::int32_t size;
   std::uint32_t unused;
+  // The same on all ranks of the group, and another one for each group: of its members and its number among the groups
+  // of these members. Names are for people.
+  std::uint64_t identity;
+  std::uint64_t reserved;
   std::array<char, 48> name;
   // Collectives: `called` have been asked for, `started` have been begun by the backend, `finished` are done here.
   std::atomic<std::uint64_t> called;
@@ -85,9 +109,11 @@ struct alignas(64) BoardGroup {
   std::atomic<std::uint64_t> gpu_queued;
   std::atomic<std::uint64_t> gpu_started;
   std::atomic<std::uint64_t> gpu_finished;
-  std::array<BoardCall, kBoardCalls> calls;  // call n lies at (n - 1) % kBoardCalls
+  std::array<std::uint64_t, 6> more;
+  std::array<BoardCall, kBoardCalls> calls;              // call n lies at (n - 1) % kBoardCalls
+  std::array<BoardTransfer, kBoardTransfers> transfers;  // in no order; those that find no place are not shown
 };
-static_assert(sizeof(BoardGroup) == 128 + kBoardCalls * 192);
+static_assert(sizeof(BoardGroup) == 192 + kBoardCalls * 192 + kBoardTransfers * 128);
 
 // Where one thread of the worker is.
 struct BoardStack {

@@ -46,8 +46,8 @@ double nanoseconds(const Deed& deed) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "idle") == 0) idle();
   const auto board = std::make_unique<ddp::wire::ProgressBoard>();
-  ddp::GroupProgress shown(board.get(), "world", 0, 4);
-  ddp::GroupProgress not_shown(nullptr, "world", 0, 4);
+  ddp::GroupProgress shown(board.get(), "world", 7, 0, 4);
+  ddp::GroupProgress not_shown(nullptr, "world", 7, 0, 4);
   ddp::Call call;
   std::vector<float> values(1024);
   call.operation = ddp::Operation::all_reduce;

@@ -15,12 +15,12 @@ from event_lines import read_events  # noqa: E402
 
 BIN = pathlib.Path(sys.argv[1])
 HEADER = struct.Struct("=IIIiiiiiI")
-GROUP = struct.Struct("=Iiii48sQQQQQ")
+GROUP = struct.Struct("=IiiiQQ48sQQQQQ")
 CALL = struct.Struct("=QQQQiiBBB5x64s80s")
-HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS = 256, 128, 8, 16
-GROUP_BYTES = GROUP_HEAD + CALLS * CALL.size
+HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS, TRANSFERS, TRANSFER_BYTES = 256, 192, 8, 16, 8, 128
+GROUP_BYTES = GROUP_HEAD + CALLS * CALL.size + TRANSFERS * TRANSFER_BYTES
 Board = collections.namedtuple("Board", "magic version bytes rank local_rank attempt lost_rank writer unshown groups")
-Group = collections.namedtuple("Group", "in_use rank size unused name called started finished transfers_called "
+Group = collections.namedtuple("Group", "in_use rank size unused identity reserved name called started finished transfers_called "
                                         "transfers_finished calls")
 Call = collections.namedtuple("Call", "sequence fingerprint called_at count peer line operation type op name file")
 
@@ -64,11 +64,12 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
         for rank, pid in pids.items():
             board = read(pid)
-            assert board.magic == 0x42504444 and board.version == 3, board[:9]
+            assert board.magic == 0x42504444 and board.version == 4, board[:9]
             assert board.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, board[:9]
             assert board.writer == pid and board.lost_rank == -1 and board.attempt == 0, board[:9]
             world = board.groups[0]
             assert world.in_use == 1 and world.rank == rank and world.size == 2, world
+            assert world.identity == read(pids[0]).groups[0].identity != 0, world
             assert world.name.rstrip(b"\0") == b"world" and not board.groups[1].in_use, world
             until(lambda: read(pid).groups[0].finished > world.finished)
             calls = [call for call in world.calls if call.sequence]

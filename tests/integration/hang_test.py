@@ -19,11 +19,12 @@ SOURCE = "hanging_worker.cpp"
 
 
 class Run:
-    def __init__(self, *words: str, timeout: int = 6, ranks: int = 3, program: tuple = ()):
+    def __init__(self, *words: str, timeout: int | None = 6, ranks: int = 3, program: tuple = ()):
         self.folder = tempfile.TemporaryDirectory()
         self.log = pathlib.Path(self.folder.name) / "events"
         self.began = time.monotonic()
-        command = [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--hang-timeout={timeout}", f"--event-log={self.log}",
+        command = [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--event-log={self.log}",
+                   *([] if timeout is None else [f"--hang-timeout={timeout}"]),
                    *[word for word in words if word.startswith("-")],
                    *(program or (BIN / "hanging_worker", *[word for word in words if not word.startswith("-")]))]
         for name in ("go", *(f"end{rank}" for rank in range(ranks))):
@@ -62,29 +63,31 @@ class Run:
         return err
 
 
-def hangs(kind: str, code: str, culprits: list[int], *words: str, step: int = 20) -> None:
-    run = Run(kind, str(step), *words)
+def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_limit", ranks: int = 3) -> None:
+    """What is certain ends the job without a limit."""
+    run = Run(kind, "20", timeout=None if hang_class == "certain" else 6, ranks=ranks)
     err = run.end(124)
     stall = run.events("hung")[0]
-    assert stall["code"] == code and stall["culprits"] == culprits, stall
+    assert stall["code"] == code and stall["culprits"] == culprits and stall["class"] == hang_class, stall
     assert f"[{code} " in err, err
-    if culprits:
-        assert re.search(rf"rank 1 \(pid \d+\): .*{SOURCE}:\d+", err), err
-    assert 5.5 < stall["age_seconds"] < 30, stall
+    for rank in culprits:
+        assert re.search(rf"rank {rank} \(pid \d+\): .*{SOURCE}:\d+", err), err
+    assert 4.5 < stall["age_seconds"] < 30, stall
     for pid in run.pids().values():
         assert not os.path.exists(f"/proc/{pid}"), pid
 
 
 FAULTS = [("pause", "DDP-H03", [1]), ("spin", "DDP-H03", [1]), ("section", "DDP-H03", [1]),
-          ("everybody", "DDP-H08", []), ("pair", "DDP-H06", [0, 1])]
+          ("everybody", "DDP-H08", []), ("pair", "DDP-H06", [0, 1], "certain"), ("exchange", "DDP-H06", [0, 1], "certain"),
+          ("chain", "DDP-H03", [1]), ("grid", "DDP-H03", [3], "users_limit", 4)]
 
 
-def before_the_first_step_there_is_more_time() -> None:
-    run = Run("pause", "2", timeout=6)
+def without_a_limit_a_hang_is_reported_and_the_job_goes_on() -> None:
+    run = Run("slow", timeout=None)
     stall = run.until("stalled")
-    assert stall["limit_seconds"] == 36 and "first steps" in stall["why_limit"], stall
-    run.process.terminate()
-    run.end(-signal.SIGTERM)
+    assert stall["class"] == "unknown" and stall["limit_seconds"] == 1800 and stall["culprits"] == [1], stall
+    err = run.let_slow_rank_go_on()
+    assert "the job goes on: no --hang-timeout was given" in err, err
 
 
 def a_stopped_rank_is_told_and_left_alone() -> None:
@@ -178,7 +181,7 @@ def off_is_off() -> None:
     assert "DDP-H" not in err, err
 
 
-TESTS = [a_job_that_was_stopped_is_not_looked_at, a_rank_in_a_debugger_is_left_alone, before_the_first_step_there_is_more_time, a_stopped_rank_is_told_and_left_alone,
+TESTS = [a_job_that_was_stopped_is_not_looked_at, a_rank_in_a_debugger_is_left_alone, without_a_limit_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_told_and_left_alone,
          a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing,
          a_silent_program_is_ended_only_if_somebody_asked, off_is_off]
 # They wait, most of the time.

@@ -53,6 +53,22 @@ void wait_for_test(const std::string& fifo) {
   if (kind == "slow") wait_for_test("go");
 }
 
+// Two ranks that each wait for what the other one sends later; a chain of ranks at whose end rank 1 sleeps.
+void transfer(const std::string& kind, ddp::ProcessGroup& world) {
+  std::vector<float> values(8);
+  const int rank = world.rank();
+  if (kind == "exchange" && rank < 2) {
+    world.recv(values, 1 - rank).wait();
+    world.send(values, 1 - rank).wait();
+  }
+  if (kind == "chain" && rank == 1) wait_for_ever();
+  if (kind == "chain" && rank == 0) world.recv(values, 2).wait();
+  if (kind == "chain" && rank == 2) {
+    world.recv(values, 1).wait();
+    world.send(values, 0).wait();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,12 +78,22 @@ int main(int argc, char** argv) {
   std::vector<int> both = {0, 1};
   std::optional<ddp::ProcessGroup> pair;
   if (kind == "pair" && world.rank() < 2) pair.emplace(world.new_group(both, "pair"));
+  std::optional<ddp::ProcessGroup> grid;
+  std::optional<ddp::ProcessGroup> columns;
+  if (kind == "grid") grid = world.split(world.rank() / 2);
+  if (kind == "grid") columns = world.split(world.rank() % 2);
   std::vector<float> values(1024);
   for (int step = 0; step < 40; ++step) {
     if (step == step_of_fault && world.rank() == 1) misbehave(kind);
     if (step == step_of_fault && kind == "everybody") wait_for_ever();
     // Long enough for the launcher to see that it goes on.
     if (step == step_of_fault + 10 && kind == "slow") wait_for_test("end" + std::to_string(world.rank()));
+    if (step == step_of_fault) transfer(kind, world);
+    // Rows and columns of a grid: the last rank does not come to its row.
+    if (step == step_of_fault && grid) {
+      if (world.rank() == world.size() - 1) wait_for_ever();
+      grid->barrier().wait();
+    }
     // Rank 0 waits for rank 1 in one group, and rank 1 for rank 0 in the other.
     if (step == step_of_fault && kind == "pair" && world.rank() == 0) pair->barrier().wait();
     world.all_reduce(values, ddp::ReduceOp::sum, {.timeout = {}, .name = "bucket 0", .stream = {}}).wait();

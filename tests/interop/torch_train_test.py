@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from stuck_program import run_to_end  # noqa: E402
+
 SCRIPT = pathlib.Path(__file__).resolve().with_name("torch_train.py")
 PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
 # What may stand in the environment of whoever runs the tests, and would change what is tested.
@@ -43,8 +46,7 @@ class Launcher:
 
     def run(self, *words, environment=None, cwd=None) -> subprocess.CompletedProcess:
         words = [str(word) for word in words]
-        result = subprocess.run(words, env=self.environment | (environment or {}), cwd=cwd, text=True, timeout=120,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        result = run_to_end(words, 120, env=self.environment | (environment or {}), cwd=cwd)
         print(f"$ {' '.join(words)}\n{result.stdout}{result.stderr}-> exit code {result.returncode}", flush=True)
         return result
 

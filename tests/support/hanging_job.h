@@ -1,19 +1,27 @@
 // A job of two ranks under a HangDetector, on a clock that does not exist.
 #pragma once
 
+#include <unistd.h>
+
+#include <array>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "launcher/process/activity_meter.h"
 #include "launcher/supervise/hang_detector.h"
 
 namespace ddp::launcher {
 
+inline HangPlan hang_plan(std::chrono::milliseconds timeout, HangAction action = HangAction::kill) {
+  return {timeout, HangLimit::fixed, action};
+}
+
 class HangingJob {
  public:
-  explicit HangingJob(HangPlan plan = {std::chrono::seconds(600), true, HangAction::kill}, bool others_judge = false)
-      : detector_(plan, others_judge) {
+  explicit HangingJob(HangPlan plan = {}, bool others_judge = false) : detector_(plan, others_judge) {
     for (int rank = 0; rank < 2; ++rank) {
       RankView view;
       view.rank = rank;
@@ -34,9 +42,10 @@ class HangingJob {
   void look(std::chrono::nanoseconds elapsed) {
     now_ += elapsed;
     const LookDepth depth = detector_.depth();
+    const bool is_measured = detector_.wants_activity();
     std::vector<RankView> seen = ranks;
     for (RankView& view : seen) {
-      if (view.rank == busy_rank) view.tree_ticks = static_cast<std::uint64_t>(now_ / std::chrono::milliseconds(10));
+      if (is_measured) view.activity = measure(static_cast<std::size_t>(view.rank));
       if (view.rank == waking_rank)
         view.process->waits = static_cast<std::uint64_t>(now_ / std::chrono::milliseconds(100));
       if (depth == LookDepth::boards) view.process.reset();
@@ -48,12 +57,7 @@ class HangingJob {
     if (depth == LookDepth::boards && shown == last_shown_) return detector_.nothing_new(elapsed);
     last_shown_ = std::move(shown);
     for (HangNews& item : detector_.look(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
-      // Apart, since what it is for has a test of its own.
-      if (item.kind == HangNews::Kind::half_over) {
-        halves.push_back(now_);
-      } else {
-        news.push_back({now_, std::move(item)});
-      }
+      news.push_back({now_, std::move(item)});
     }
   }
   // Both call and finish; `pause` before each call.
@@ -93,22 +97,45 @@ class HangingJob {
     for (const auto& [time, item] : news) result.push_back(item.kind);
     return result;
   }
+  // What the processes do from now on: a change of their counters, each second that they are looked at.
+  HangingJob& does(int rank, std::function<void(ActivitySample& sample)> work) {
+    work_[static_cast<std::size_t>(rank)] = std::move(work);
+    return *this;
+  }
+  HangingJob& computes(int rank) {
+    return does(rank, [](ActivitySample& sample) {
+      sample.processes[0].cpu_ticks += static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
+    });
+  }
   // From a moment to the last news, in seconds.
   double last_news_after(std::chrono::nanoseconds moment) const {
     return std::chrono::duration<double>(news.back().first - moment).count();
   }
   std::chrono::nanoseconds now() const { return now_; }
-  void looked_into() { detector_.looked_into(); }
-  void output() { detector_.output_seen(); }
 
   std::vector<RankView> ranks;
-  int busy_rank = -1;    // uses a processor
   int waking_rank = -1;  // its first thread goes to sleep ten times a second
   std::vector<std::pair<std::chrono::nanoseconds, HangNews>> news;
-  std::vector<std::chrono::nanoseconds> halves;  // of limits
 
  private:
+  std::optional<RankActivity> measure(std::size_t rank) {
+    ActivitySample& sample = samples_[rank];
+    if (work_[rank]) work_[rank](sample);
+    meters_[rank].add(sample, now_);
+    return meters_[rank].activity();
+  }
+  static ActivitySample idle_process() {
+    ActivitySample sample;
+    sample.processes = {{100, 1, 0, 0, 0, 0, false}};
+    sample.connections = {{7, 4000, 5000, 0}};
+    sample.knows_connections = true;
+    return sample;
+  }
+
   HangDetector detector_;
+  std::array<ActivitySample, 2> samples_ = {idle_process(), idle_process()};
+  std::array<std::function<void(ActivitySample&)>, 2> work_;
+  std::array<ActivityMeter, 2> meters_;
   std::vector<std::pair<bool, BoardView>> last_shown_;
   std::chrono::nanoseconds now_ = std::chrono::hours(1);
 };

@@ -17,7 +17,8 @@ class JobFixture {
 
   static constexpr auto kExitTimeout = std::chrono::minutes(5);
 
-  explicit JobFixture(int workers) : state_({workers, 0, kGrace, kExitTimeout}, now_), workers_(workers) {}
+  explicit JobFixture(int workers, std::chrono::milliseconds exit_timeout = kExitTimeout)
+      : state_({workers, 0, kGrace, exit_timeout}, now_), workers_(workers) {}
 
   JobFixture& start() {
     for (int i = 0; i < workers_; ++i) start_worker(i);

@@ -117,13 +117,16 @@ const OptionTable kOptions = {
      .help = "Time between SIGTERM and SIGKILL when workers are ended. Default: 5; as torchrun: "
              "TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30."},
     {.name = "exit-timeout", .value_name = "SECONDS", .group = supervision,
-     .help = "A rank has ended with 0 and others still run after this time: the run ends. 0: off. Default: 300."},
+     .help = "Terminate the job if others still run this long after a rank has ended with 0. 0: off. Default: 0."},
     {.name = "hang-timeout", .value_name = "SECONDS", .group = supervision,
-     .help = "The job does not go on for so long: it hangs. What usually took less is waited for less. 0: off. "
-             "Default: 600."},
+     .help = "Terminate the job this long after a rank that the others wait for made its last progress. Default: hangs "
+             "are reported; only a rank that shows no sign of life for 30 minutes ends the job. 0: no reports either."},
+    {.name = "hang-limit", .value_name = "KIND", .choices = "fixed learnt", .group = supervision,
+     .help = "Whether 20 times the longest pause of the job so far without a sign of life ends it, too (learnt). "
+             "Default: fixed."},
     {.name = "hang-action", .value_name = "WHAT", .choices = "kill dump warn", .group = supervision,
-     .help = "A job that hangs is ended, or left alone: with the stacks of all ranks (dump), or with words only. "
-             "Default: kill, after a dump."},
+     .help = "What is done to a job that hangs: it is terminated after a dump of all stacks (kill), it is left alone "
+             "after one (dump), or only reported (warn). Default: kill."},
     {.name = "inject", .repeatable = true, .value_name = "FAULT", .group = supervision,
      .help = "Something goes wrong on purpose, as rank=2,at=all_reduce:100,kind=stop, to prove what is done about it. "
              "Kinds: stop, skip, swap, shape, dtype, kill, exit0, delay=5s, mutex, spin."},

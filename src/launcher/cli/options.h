@@ -95,11 +95,12 @@ struct Options {
 
   // Supervision.
   int max_restarts = 0;
-  std::chrono::milliseconds grace = limits::kDefaultGrace;               // --grace, --shutdown-timeout
-  std::chrono::milliseconds exit_timeout = limits::kDefaultExitTimeout;  // 0: off
-  std::optional<std::chrono::milliseconds> hang_timeout;                 // 0: off; nothing: limits::kDefaultHangTimeout
-  std::string hang_action = "kill";                                      // or "dump", "warn"
-  std::vector<std::string> faults;                                       // --inject, as written; wire/fault.h
+  std::chrono::milliseconds grace = limits::kDefaultGrace;      // --grace, --shutdown-timeout
+  std::chrono::milliseconds exit_timeout{0};                    // 0: off
+  std::optional<std::chrono::milliseconds> hang_timeout;        // 0: hangs are not looked for
+  std::string hang_limit = "fixed";                             // or "learnt"
+  std::string hang_action = "kill";                             // or "dump", "warn"
+  std::vector<std::string> faults;                              // --inject, as written; wire/fault.h
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP};  // --signals-to-handle; as torchrun SIGQUIT, too
   std::string core = "inherit";                                 // RLIMIT_CORE: "inherit", "off", "unlimited"
 

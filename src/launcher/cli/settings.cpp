@@ -236,6 +236,7 @@ const std::vector<Setter>& setters() {
       {"node-timeout", set_node_timeout},
       {"engine", set_engine},
       {"hang-timeout", parsed(&Options::hang_timeout, parse_seconds)},
+      {"hang-limit", any_text(&Options::hang_limit)},
       {"hang-action", any_text(&Options::hang_action)},
       {"inject", add_fault},
       {"signals-to-handle", parsed(&Options::ending_signals, parse_signals)},

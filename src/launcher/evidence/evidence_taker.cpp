@@ -76,7 +76,8 @@ std::vector<Question> questions_for(std::span<const std::string> environment, st
 
 EvidenceTaker::~EvidenceTaker() = default;
 
-void EvidenceTaker::take(const std::vector<StackTarget>& targets, std::vector<Question> questions, Done done) {
+void EvidenceTaker::take(const std::vector<StackTarget>& targets, StackMeans means, std::vector<Question> questions,
+                         Done done) {
   done_ = std::move(done);
   has_stacks_ = false;
   has_witnesses_ = questions.empty();
@@ -99,7 +100,7 @@ void EvidenceTaker::take(const std::vector<StackTarget>& targets, std::vector<Qu
       asked_->answer(i, {questions[i].name, "", {}, {"could not be asked: " + std::string(error.what())}});
     }
   }
-  stacks_.take(targets, [this](std::vector<RankStacks> stacks) {
+  stacks_.take(targets, means, [this](std::vector<RankStacks> stacks) {
     taken_ = std::move(stacks);
     has_stacks_ = true;
     finish_if_done();

@@ -42,7 +42,7 @@ class EvidenceTaker {
 
   // Not while it is taking. `done` is called once, within limits::kStackTime, with an entry for each target and each
   // question that says what is missing; never if this is destroyed before.
-  void take(const std::vector<StackTarget>& targets, std::vector<Question> questions, Done done);
+  void take(const std::vector<StackTarget>& targets, StackMeans means, std::vector<Question> questions, Done done);
 
  private:
   struct Asked;

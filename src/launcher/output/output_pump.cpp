@@ -191,7 +191,7 @@ std::size_t OutputPump::read_some(WorkerStream& stream, std::size_t most) {
 void OutputPump::take(WorkerStream& stream, std::string_view chunk) {
   if (stream.file) stream.file.write(chunk, [this](const std::string& text) { notice(text); });
   stream.tail.add(chunk);
-  bytes_seen_ += chunk.size();
+  stream.bytes += chunk.size();
   if (!filter(stream.which).active() && (!stream.plan.to_console || outlet(stream.which).console->closed())) return;
   stream.splitter.feed(chunk, [&](const LinePiece& piece) {
     stream.unfinished_since.reset();

@@ -118,8 +118,14 @@ class OutputPump {
 
   LostLines lost_lines() const;
 
-  // That the workers have written so far.
-  std::uint64_t bytes_seen() const { return bytes_seen_; }
+  // What a worker has written so far, also straight to a file.
+  std::uint64_t bytes_of(int local_rank) const {
+    std::uint64_t bytes = 0;
+    for (const auto& stream : streams_) {
+      if (stream && stream->local_rank == local_rank) bytes += bytes_written(*stream);
+    }
+    return bytes;
+  }
 
  private:
   class Turn;
@@ -169,7 +175,6 @@ class OutputPump {
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by 2 * local rank + (0 for stdout, 1 for stderr)
   std::array<LineFilter, 2> filters_;
   std::vector<char> buffer_;
-  std::uint64_t bytes_seen_ = 0;
   OutputTime now_;     // of the current turn
   bool busy_ = false;  // in a turn
   std::unique_ptr<net::Watch> collapse_timer_;

@@ -1,6 +1,9 @@
 // WorkerStream: what the pump knows of one stream of one worker. A value with descriptors; it decides nothing.
 #pragma once
 
+#include <sys/stat.h>
+
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,9 +33,17 @@ struct WorkerStream {
   std::string direct_file;  // the worker writes to it itself
   LineSplitter splitter;
   StreamTail tail{0};
+  std::uint64_t bytes = 0;                     // that were read from it
   bool filter_matches = false;                 // the current line
   std::optional<OutputTime> unfinished_since;  // of what has not been shown
   std::unique_ptr<net::Watch> watch;
 };
+
+// By the worker so far, also straight to its file.
+inline std::uint64_t bytes_written(const WorkerStream& stream) {
+  struct stat status {};
+  const bool has_file = !stream.direct_file.empty() && ::stat(stream.direct_file.c_str(), &status) == 0;
+  return stream.bytes + (has_file ? static_cast<std::uint64_t>(status.st_size) : 0);
+}
 
 }  // namespace ddp::launcher

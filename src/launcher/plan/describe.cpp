@@ -99,9 +99,10 @@ std::string supervision(const LaunchPlan& plan) {
                                     "grace " + base::human_duration(plan.grace)};
   parts.push_back(plan.exit_timeout.count() == 0 ? "no exit timeout"
                                                  : "exit timeout " + base::human_duration(plan.exit_timeout));
-  parts.push_back(plan.hang.timeout.count() == 0 ? "hangs are not looked for"
-                                                 : "hang timeout " + base::human_duration(plan.hang.timeout) +
-                                                       (plan.hang.action == HangAction::kill ? "" : " (only told)"));
+  parts.push_back(plan.hang.is_off()  ? "hangs are not looked for"
+                  : plan.hang.timeout ? "hang timeout " + base::human_duration(*plan.hang.timeout) +
+                                            (plan.hang.action == HangAction::kill ? "" : " (only reported)")
+                                      : "hangs are reported");
   parts.push_back(names.empty() ? "no signal ends it" : "ended by " + base::join(names, ", "));
   if (plan.core != "inherit") parts.push_back("core dumps " + plan.core);
   return base::join(parts, ", ");

@@ -131,7 +131,8 @@ void take_over(const Options& options, LaunchPlan& plan) {
   plan.grace = options.grace;
   plan.gather_output = options.gather_output;
   plan.exit_timeout = options.exit_timeout;
-  plan.hang = {options.hang_timeout.value_or(limits::kDefaultHangTimeout), options.hang_timeout.has_value(),
+  plan.hang = {options.hang_timeout,
+               options.hang_limit == name_of(HangLimit::learnt) ? HangLimit::learnt : HangLimit::fixed,
                hang_action_of(options.hang_action)};
   plan.faults = options.faults;
   plan.ending_signals = options.ending_signals;

@@ -43,11 +43,21 @@ constexpr std::string_view name_of(HangAction action) {
   return action == HangAction::warn ? "warn" : action == HangAction::dump ? "dump" : "kill";
 }
 
-// When ranks that do not go on are reported, and the job is ended.
+// Whether pauses of the job may set the time after which it is terminated, or only that of the first report.
+enum class HangLimit : std::uint8_t { fixed, learnt };
+
+// As --hang-limit calls it.
+constexpr std::string_view name_of(HangLimit limit) {
+  return limit == HangLimit::learnt ? "learnt" : "fixed";
+}
+
+// What is done about ranks that do not go on: supervise/stall_policy.h.
 struct HangPlan {
-  std::chrono::milliseconds timeout{0};  // 0: off
-  bool is_users = false;                 // somebody asked for this time
+  std::optional<std::chrono::milliseconds> timeout;  // --hang-timeout, if it was given; 0: hangs are not looked for
+  HangLimit limit = HangLimit::fixed;
   HangAction action = HangAction::kill;
+
+  bool is_off() const { return timeout && timeout->count() == 0; }
 };
 
 // The nodes of a job; one: no others.

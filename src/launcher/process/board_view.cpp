@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/limits.h"
@@ -32,6 +33,29 @@ std::string what_of(const wire::BoardCall& call) {
   if (call.peer >= 0) text += " root " + std::to_string(call.peer);
   if (operation == "barrier") return text;
   return text + " " + std::string(wire::name_of(wire::kTypeNames, call.type)) + "[" + std::to_string(call.count) + "]";
+}
+
+std::vector<TransferView> read_transfers(const wire::BoardGroup& group) {
+  std::vector<TransferView> transfers;
+  for (const wire::BoardTransfer& transfer : group.transfers) {
+    const std::uint64_t before = transfer.number.load(std::memory_order_acquire);
+    if (before == 0 || transfer.peer < 0 || transfer.peer >= group.size) continue;
+    const TransferView view{
+        wire::name_of(wire::kOperationNames, transfer.operation) == "send",
+        transfer.peer,
+        before,
+        transfer.is_done.load(std::memory_order_acquire) != 0,
+        transfer.waiters.load(wire::kRelaxed) > 0,
+        transfer.called_at,
+        std::string(wire::name_of(wire::kTypeNames, transfer.type)) + "[" + std::to_string(transfer.count) + "]",
+        place_of(transfer.file, transfer.line)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (transfer.number.load(wire::kRelaxed) == before) transfers.push_back(view);
+  }
+  std::sort(transfers.begin(), transfers.end(), [](const TransferView& a, const TransferView& b) {
+    return std::pair(a.is_done, a.called_at) < std::pair(b.is_done, b.called_at);
+  });
+  return transfers;
 }
 
 // Those that may be in use: the memory of the others need not be touched.
@@ -67,12 +91,25 @@ std::string describe(const CallView& call) {
   return call.what + (call.name.empty() ? "" : " ('" + call.name + "')");
 }
 
+std::string describe(const TransferView& transfer) {
+  return (transfer.is_send ? "send " + transfer.what + " to" : "recv " + transfer.what + " from") + " rank " +
+         std::to_string(transfer.peer);
+}
+
+GroupKey key_of(const GroupView& group) {
+  return group.identity != 0 ? GroupKey{group.identity, "", 0} : GroupKey{0, group.name, group.size};
+}
+
 BoardView read_board(const wire::ProgressBoard& board) {
   BoardView view;
   view.writer = board.writer.load(wire::kRelaxed);
   view.is_written = view.writer != 0;
   if (!view.is_written) return view;
   read_worker(board.worker, view);
+  // More than a process can have: the memory is damaged.
+  constexpr std::uint32_t kMostThreads = 1U << 22;
+  view.calling_threads = static_cast<int>(std::min(board.worker.calling_threads.load(wire::kRelaxed), kMostThreads));
+  view.waiting_threads = static_cast<int>(std::min(board.worker.waiting_threads.load(wire::kRelaxed), kMostThreads));
   const auto places = static_cast<int>(places_of(board));
   for (int place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[static_cast<std::size_t>(place)];
@@ -89,8 +126,11 @@ BoardView read_board(const wire::ProgressBoard& board) {
     const std::uint64_t started = group.started.load(std::memory_order_acquire);
     const std::uint64_t called = group.called.load(std::memory_order_acquire);
     const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
-    view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished,
-                           group.transfers_called.load(wire::kRelaxed), transfers_finished, use == wire::kBoardLeft});
+    const std::uint64_t transfers_called = group.transfers_called.load(wire::kRelaxed);
+    view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished, transfers_called,
+                           transfers_finished, use == wire::kBoardLeft});
+    view.groups.back().identity = group.identity;
+    if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
     // A GPU that had hung may write what belongs to a group that was here before.
     if (gpu_finished > gpu_started || gpu_started > gpu_queued || gpu_queued > called) continue;
     GroupView& seen = view.groups.back();
@@ -109,6 +149,7 @@ std::uint64_t board_stamp(const wire::ProgressBoard& board) {
   add(board.worker.changes.load(wire::kRelaxed));
   add(board.worker.steps.load(wire::kRelaxed));
   add(board.worker.more_time_until.load(wire::kRelaxed));
+  add(board.worker.waiting_threads.load(wire::kRelaxed));
   const std::size_t places = places_of(board);
   for (std::size_t place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[place];

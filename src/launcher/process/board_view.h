@@ -1,6 +1,7 @@
 // What a worker's board says, as a value: a copy that is whole, whatever the worker does to the memory meanwhile.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,8 +22,24 @@ struct CallView {
   friend bool operator==(const CallView&, const CallView&) = default;
 };
 
+// A send or a receive.
+struct TransferView {
+  bool is_send = false;
+  int peer = 0;              // rank of the group
+  std::uint64_t number = 0;  // from 1, among those of its kind with its peer
+  bool is_done = false;
+  bool is_waited_for = false;   // a thread of the worker waits for it
+  std::uint64_t called_at = 0;  // CLOCK_MONOTONIC, nanoseconds
+  std::string what;             // "f32[1024]"
+  std::string place;            // "train.cpp:88"; may be empty
+
+  friend bool operator==(const TransferView&, const TransferView&) = default;
+};
+
 // "all_reduce f32[1024] ('bucket 0')".
 std::string describe(const CallView& call);
+// "recv f32[8] from rank 2", a rank of the group.
+std::string describe(const TransferView& transfer);
 
 struct GroupView {
   std::string name;
@@ -39,9 +56,21 @@ struct GroupView {
   std::uint64_t gpu_queued = 0;
   std::uint64_t gpu_started = 0;
   std::uint64_t gpu_finished = 0;
+  std::uint64_t identity = 0;                // the same on all ranks of the group; 0: only its name is known
+  std::vector<TransferView> transfers = {};  // the newest ones; those that are not done first
 
   friend bool operator==(const GroupView&, const GroupView&) = default;
 };
+
+// Which group: several may have one name, which is for people.
+struct GroupKey {
+  std::uint64_t identity = 0;
+  std::string name;  // empty if there is an identity
+  int size = 0;
+
+  friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
+};
+GroupKey key_of(const GroupView& group);
 
 struct BoardView {
   bool is_written = false;        // the worker has the runtime, or another writer
@@ -52,6 +81,8 @@ struct BoardView {
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds
   std::uint64_t steps = 0;
   std::uint64_t more_time_until = 0;
+  int calling_threads = 0;  // that have called operations
+  int waiting_threads = 0;  // that wait for one
   std::vector<GroupView> groups;
 
   friend bool operator==(const BoardView&, const BoardView&) = default;

@@ -103,11 +103,25 @@ class LinuxProcessHost : public ProcessHost {
     return true;
   }
 
-  StackRequest ask_for_stacks(int local_rank) override {
+  std::vector<pid_t> processes_of(int local_rank) override {
     const auto child = children_.find(local_rank);
-    if (child == children_.end()) return {"it has ended", 0, {}};
+    if (child == children_.end()) return {};
+    std::set<pid_t> others = strangers_;
+    for (const auto& [rank, other] : children_) {
+      if (rank != local_rank) others.insert(other.pid);
+    }
+    return descendants(::getpid(), others);
+  }
+
+  StackRequest ask_for_stacks(int local_rank, StackMeans means) override {
+    const auto child = children_.find(local_rank);
+    if (child == children_.end()) return {"it has ended", 0, {}, 0};
     const BoardView board = child->second.board.view();
-    StackRequest request{"", program_of(child->second.pid), {}};
+    StackRequest request{"", program_of(child->second.pid), {}, 0};
+    if (means == StackMeans::gentle) {
+      request.obstacle = "a signal may disturb the program";
+      return request;
+    }
     const int signal = child->second.board.stack_signal();
     if (signal == 0) {
       request.obstacle = board.is_written ? "it answers no signal for stacks" : "it does not use the runtime";
@@ -175,12 +189,6 @@ class LinuxProcessHost : public ProcessHost {
   // The program is whoever writes the board; it may be a shell's child.
   static void look_at_processes(RankView& view, LookDepth depth) {
     view.process = look_at_process(view.board.is_written ? view.board.writer : view.pid, depth == LookDepth::all);
-    if (depth != LookDepth::all) return;
-    std::vector<pid_t> tree = descendants(view.pid, {});
-    tree.push_back(view.pid);
-    for (const pid_t pid : tree) {
-      if (const auto look = look_at_process(pid, false)) view.tree_ticks += look->cpu_ticks;
-    }
   }
 
   // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.

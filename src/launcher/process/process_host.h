@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/exit_status.h"
 #include "base/result.h"
@@ -46,8 +47,13 @@ class ProcessHost {
   // changed since `view` was brought up to date for the last time, and only boards are looked at.
   virtual bool look(int /*local_rank*/, LookDepth /*depth*/, RankView& /*view*/) { return false; }
 
-  // Asks all threads of the worker's program where they are; and the answers so far.
-  virtual StackRequest ask_for_stacks(int /*local_rank*/) { return {"", 0, {}}; }
+  // The processes of the worker that run, those included whose parents have ended: which worker left them is not known,
+  // so that they are every worker's. Empty if it has ended.
+  virtual std::vector<pid_t> processes_of(int /*local_rank*/) { return {}; }
+
+  // Asks all threads of the worker's program where they are, by a signal, if such means are allowed; and the answers so
+  // far.
+  virtual StackRequest ask_for_stacks(int /*local_rank*/, StackMeans /*means*/) { return {"", 0, {}, 0}; }
   virtual std::vector<RawStack> stacks(int /*local_rank*/) { return {}; }
 
   // Kills what the workers left behind. Blocks for at most limits::kLeftoverWait. Returns what could not be killed.

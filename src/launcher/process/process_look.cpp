@@ -24,10 +24,16 @@ std::string kernel_function(const std::string& folder) {
 
 }  // namespace
 
-std::optional<ProcessLook> parse_process_stat(std::string_view stat) {
+std::vector<std::string> fields_of_stat(std::string_view stat) {
   const std::size_t name_end = stat.rfind(") ");
-  if (name_end == std::string_view::npos) return std::nullopt;
-  const std::vector<std::string> fields = base::split(std::string(stat.substr(name_end + 2)), ' ');
+  if (name_end == std::string_view::npos) return {};
+  std::string fields(stat.substr(name_end + 2));
+  if (fields.ends_with('\n')) fields.pop_back();
+  return base::split(fields, ' ');
+}
+
+std::optional<ProcessLook> parse_process_stat(std::string_view stat) {
+  const std::vector<std::string> fields = fields_of_stat(stat);
   constexpr std::size_t kUserTicks = 11;  // of those after the name
   if (fields.size() <= kUserTicks + 1 || fields[0].size() != 1) return std::nullopt;
   ProcessLook look;
@@ -53,7 +59,10 @@ std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits) {
   return look;
 }
 
-std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
+namespace {
+
+// The first one first.
+std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/task";
   std::vector<pid_t> tids;
   if (DIR* directory = ::opendir(folder.c_str())) {
@@ -65,8 +74,15 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
   std::sort(tids.begin(), tids.end(),
             [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
   if (tids.size() > most) tids.resize(most);
+  return tids;
+}
+
+}  // namespace
+
+std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
   std::vector<ThreadLook> threads;
-  for (const pid_t tid : tids) {
+  for (const pid_t tid : threads_of(pid, most)) {
     const std::string thread = folder + "/" + std::to_string(tid);
     const auto look = parse_process_stat(base::read_file(thread + "/stat"));
     if (!look) continue;
@@ -75,6 +91,15 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
     threads.push_back({tid, std::move(name), look->state, kernel_function(thread)});
   }
   return threads;
+}
+
+bool has_runnable_thread(pid_t pid, std::size_t most) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task/";
+  const std::vector<pid_t> tids = threads_of(pid, most);
+  return std::any_of(tids.begin(), tids.end(), [&](pid_t tid) {
+    const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + std::to_string(tid) + "/stat"));
+    return !fields.empty() && fields.front() == "R";
+  });
 }
 
 namespace {

@@ -22,7 +22,11 @@ struct ProcessLook {
   friend bool operator==(const ProcessLook&, const ProcessLook&) = default;
 };
 
-// The text of /proc/PID/stat. The second field may hold anything, spaces and brackets too.
+// The fields of /proc/PID/stat behind the name, which may hold anything, spaces and brackets too: "S", "4711", …; empty
+// if it is no such text.
+std::vector<std::string> fields_of_stat(std::string_view stat);
+
+// The text of /proc/PID/stat.
 std::optional<ProcessLook> parse_process_stat(std::string_view stat);
 
 // Nothing if there is no such process. `with_waits`: `waits` and `waits_in`, too, each of which is a file of its own.
@@ -39,6 +43,9 @@ struct ThreadLook {
 
 // The threads of a process, the first one first; at most `most`.
 std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most);
+
+// Whether a thread, of the first `most`, runs or waits for a processor.
+bool has_runnable_thread(pid_t pid, std::size_t most);
 
 // Whether the process has a handler of its own for this signal.
 bool catches_signal(pid_t pid, int signal);

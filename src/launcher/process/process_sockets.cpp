@@ -23,6 +23,10 @@ std::optional<std::uint64_t> socket_of_link(std::string_view link) {
 std::vector<HeldSocket> sockets_of(pid_t root, std::chrono::steady_clock::time_point until) {
   std::vector<pid_t> processes = descendants(root, {});
   processes.insert(processes.begin(), root);
+  return sockets_of(processes, until);
+}
+
+std::vector<HeldSocket> sockets_of(std::span<const pid_t> processes, std::chrono::steady_clock::time_point until) {
   std::vector<HeldSocket> sockets;
   std::error_code ignored;
   for (const pid_t pid : processes) {

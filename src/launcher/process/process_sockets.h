@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,8 +19,11 @@ struct HeldSocket {
   friend bool operator==(const HeldSocket&, const HeldSocket&) = default;
 };
 
-// Of `root` and its descendants, `root` first; those that were found until then. Reads nothing of /proc that waits for
-// a process's memory, as its environment or command line does: one that hangs in a driver would make us hang.
+// Of these processes, in their order; those that were found until then. Reads nothing of /proc that waits for a
+// process's memory, as its environment or command line does: one that hangs in a driver would make us hang.
+std::vector<HeldSocket> sockets_of(std::span<const pid_t> processes, std::chrono::steady_clock::time_point until);
+
+// Of `root` and its descendants, `root` first.
 std::vector<HeldSocket> sockets_of(pid_t root, std::chrono::steady_clock::time_point until);
 
 // "socket:[4711]", as the kernel shows what a descriptor leads to; nothing for anything else.

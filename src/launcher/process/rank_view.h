@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/activity_meter.h"
 #include "launcher/process/board_view.h"
 #include "launcher/process/process_look.h"
 
@@ -27,10 +28,14 @@ struct RankView {
   std::uint64_t stamp = 0;  // of the board; 0: it has not been looked at
   BoardView board;
   std::optional<ProcessLook> process;          // nothing if it is gone, or only boards are looked at
-  std::uint64_t tree_ticks = 0;                // of processor time, its children's too; `all`
+  std::optional<RankActivity> activity;        // nothing: it has not been measured
   std::vector<std::vector<Arrival>> arrivals;  // by group of the board
   std::vector<std::vector<CallView>> calls;    // by group of the board; `calls` and `all`
 };
+
+// How stacks may be taken: by nothing that a program notices, as long as it may go on; or by signals and tools that
+// stop it as well, which end some waits early (EINTR).
+enum class StackMeans : bool { gentle, any };
 
 // A worker's program was asked for its stacks.
 struct StackRequest {

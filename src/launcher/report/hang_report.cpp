@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "base/text.h"
 #include "launcher/report/straggler_report.h"
@@ -50,6 +51,13 @@ std::string last_call(const RankView& rank) {
     last = &call;
     finished = rank.board.groups[i].finished >= call.sequence;
   }
+  for (const GroupView& group : rank.board.groups) {
+    for (const TransferView& transfer : group.transfers) {
+      if (transfer.is_done || !transfer.is_waited_for) continue;
+      return "waits in " + describe(transfer) + " of " + group.name +
+             (transfer.place.empty() ? "" : " at " + transfer.place);
+    }
+  }
   if (last == nullptr && rank.board.groups.empty() && rank.board.steps > 0) {
     return base::counted(static_cast<std::int64_t>(rank.board.steps), "heartbeat");
   }
@@ -62,7 +70,7 @@ std::string last_call(const RankView& rank) {
 std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   for (const GroupView& group : rank.board.groups) {
     const std::uint64_t number = verdict.sequence;
-    if (group.name != verdict.group || group.size != verdict.group_size || group.gpu_queued < number) continue;
+    if (key_of(group) != verdict.key() || verdict.is_transfer || group.gpu_queued < number) continue;
     const std::string what = group.gpu_finished >= number  ? " is done with #"
                              : group.gpu_started >= number ? " is at #"
                                                            : " has not begun #";
@@ -71,9 +79,18 @@ std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   return "";
 }
 
+// Empty: it was not measured.
+std::string activity_text(const std::optional<RankActivity>& activity) {
+  if (!activity) return "";
+  const std::string cpu = ", CPU " + std::to_string(std::lround(100 * activity->cpu_share)) + " %";
+  if (activity->still_for.count() > 0)
+    return cpu + ", no sign of life for " + base::human_duration(activity->still_for);
+  if (activity->last_sign == Sign::none || activity->last_sign == Sign::processor) return cpu;
+  return cpu + "; " + std::string(describe(activity->last_sign));
+}
+
 // What a rank is at, from all that is known of it.
-std::string whereabouts(const RankEvidence& evidence, const Verdict& verdict, std::uint64_t now) {
-  const RankView& rank = evidence.view;
+std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint64_t now) {
   std::string text = "  rank " + std::to_string(rank.rank) + " (" +
                      (rank.node.empty() ? "" : "node " + rank.node + ", ") + "pid " + std::to_string(rank.pid) + "): ";
   if (rank.has_ended) return text + "has ended; " + last_call(rank);
@@ -92,8 +109,7 @@ std::string whereabouts(const RankEvidence& evidence, const Verdict& verdict, st
   if (!rank.process) return text + "; its process cannot be looked at";
   text += "; " + std::string(state_name(rank.process->state));
   if (!rank.process->waits_in.empty()) text += " in " + rank.process->waits_in;
-  if (!evidence.cpu_share) return text;
-  return text + ", CPU " + std::to_string(std::lround(100 * *evidence.cpu_share)) + " %";
+  return text + activity_text(rank.activity);
 }
 
 // Where the threads are, and why some do not say it.
@@ -133,9 +149,8 @@ std::vector<std::string> witness_lines(const std::vector<Witness>& witnesses) {
 // Whatever moves data between ranks that all have called.
 std::vector<std::string> hint_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::transport) return {};
-  const bool on_gpus = std::any_of(news.ranks.begin(), news.ranks.end(), [&](const RankEvidence& rank) {
-    return !gpu_text(rank.view, news.verdict).empty();
-  });
+  const bool on_gpus = std::any_of(news.ranks.begin(), news.ranks.end(),
+                                   [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
   if (!on_gpus) {
     return {
         "  try: GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME=<the interface that reaches the other machines>; GPUs: "
@@ -149,14 +164,12 @@ std::vector<std::string> hint_lines(const HangNews& news) {
 // What can be said of programs whose collectives are not known, and why it is no more.
 std::vector<std::string> evidence_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::silent && news.verdict.kind != VerdictKind::behind) return {};
-  std::vector<RankView> views;
   std::vector<int> without;
-  for (const RankEvidence& rank : news.ranks) {
-    views.push_back(rank.view);
-    if (!rank.view.board.is_written && !rank.view.has_ended) without.push_back(rank.view.rank);
+  for (const RankView& rank : news.ranks) {
+    if (!rank.board.is_written && !rank.has_ended) without.push_back(rank.rank);
   }
   std::vector<std::string> lines;
-  if (const std::vector<int> odd = find_odd_ranks(views); !odd.empty()) {
+  if (const std::vector<int> odd = find_odd_ranks(news.ranks); !odd.empty()) {
     lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
                     " for something else than the others: for no message and no other thread");
   }
@@ -169,7 +182,7 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
 
 // Empty of what need not last to be wrong.
 std::string how_long(const HangNews& news) {
-  const bool is_at_once = news.kind == HangNews::Kind::hung && news.limit.count() == 0;
+  const bool is_at_once = news.kind == HangNews::Kind::hung && news.judgement.limit.count() == 0;
   return is_at_once ? "" : ", for " + base::human_duration(news.age);
 }
 
@@ -179,6 +192,23 @@ std::string stop_text(const HangNews& news) {
   if (news.kind == HangNews::Kind::resumed) return ranks + (one ? " goes on" : " go on");
   return ranks + (one ? " is" : " are") +
          " stopped (SIGSTOP, or a debugger): --hang-timeout does not run until that ends  [DDP-H02 stopped]";
+}
+
+// What will be done about it.
+std::string outlook(const HangNews& news) {
+  const StallJudgement& judgement = news.judgement;
+  const std::string limit = base::human_duration(judgement.limit) + " (" + judgement.why + ")";
+  if (news.kind == HangNews::Kind::hung) {
+    const std::string why = judgement.limit.count() == 0 ? judgement.why : "the limit was " + limit;
+    return why + (news.ends_job ? ": the job is terminated" : "; the job is left alone (--hang-action)");
+  }
+  if (judgement.hang_class != HangClass::unknown && judgement.ends_in) {
+    return std::string(news.ends_job ? "the job is terminated in " : "told again in ") +
+           base::human_duration(*judgement.ends_in) + "; the limit is " + limit;
+  }
+  const std::string goes_on = "the job goes on: no --hang-timeout was given";
+  if (!news.ends_job) return goes_on;
+  return goes_on + ". Without a sign of life it is terminated in " + base::human_duration(*judgement.ends_in);
 }
 
 }  // namespace
@@ -220,8 +250,8 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   for (const bool culprits : {true, false}) {
     const bool wanted =
         culprits || news.kind == Kind::hung || news.kind == Kind::asked || news.verdict.culprits.empty();
-    for (const RankEvidence& rank : news.ranks) {
-      if (!wanted || news.verdict.blames(rank.view.rank) != culprits) continue;
+    for (const RankView& rank : news.ranks) {
+      if (!wanted || news.verdict.blames(rank.rank) != culprits) continue;
       told < most_ranks ? lines.push_back(whereabouts(rank, news.verdict, now)) : static_cast<void>(++left_out);
       ++told;
     }
@@ -234,15 +264,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
     lines.insert(lines.end(), stragglers.begin(), stragglers.end());
     return lines;
   }
-  const std::string limit = base::human_duration(news.limit) + " (" + news.why_limit + ")";
-  if (news.kind == Kind::hung) {
-    const std::string why = news.limit.count() == 0 ? news.why_limit : "the limit was " + limit;
-    lines.push_back("  " + why +
-                    (news.ends_job ? ": the job is ended" : "; the job is left alone (--hang-action, --hang-timeout)"));
-  } else {
-    lines.push_back("  " + std::string(news.ends_job ? "the job is ended in " : "told again in ") +
-                    base::human_duration(news.limit - news.age) + "; the limit is " + limit);
-  }
+  lines.push_back("  " + outlook(news));
   return lines;
 }
 

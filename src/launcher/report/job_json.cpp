@@ -126,7 +126,7 @@ struct EventToJson {
   OrderedJson operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
   OrderedJson operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
   OrderedJson operator()(const HangNews& event) const {
-    constexpr std::array kStates = {"stalled", "half_over", "goes_on", "stopped", "resumed", "hung", "asked"};
+    constexpr std::array kStates = {"stalled", "warned", "goes_on", "stopped", "resumed", "hung", "asked"};
     OrderedJson json = begin("hang", plan, now);
     json["attempt"] = assignment.attempt;
     json["state"] = kStates[static_cast<std::size_t>(event.kind)];

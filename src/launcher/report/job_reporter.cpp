@@ -90,7 +90,9 @@ void JobReporter::log_event(const Event& event) {
 void JobReporter::tell(const HangNews& news) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-  for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) log_.error(line);
+  // The first word on a stall is a note, which --quiet leaves out.
+  const auto say = news.kind == HangNews::Kind::stalled ? &LogSink::info : &LogSink::error;
+  for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) (log_.*say)(line);
   if (news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, assignment_, news, wall_now()), file);

@@ -1,9 +1,15 @@
 #include "launcher/report/stall_json.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 namespace ddp::launcher {
+
+double seconds_json(std::chrono::nanoseconds duration) {
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
+}
+
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -13,11 +19,14 @@ OrderedJson describe_call(const CallView& call) {
 }
 
 // What is known of one rank.
-OrderedJson describe_rank(const RankEvidence& evidence) {
-  const RankView& view = evidence.view;
+OrderedJson describe_rank(const RankView& view) {
   OrderedJson json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
   if (!view.node.empty()) json["node"] = view.node;
-  if (evidence.cpu_share) json["cpu_share"] = *evidence.cpu_share;
+  if (view.activity) {
+    json["cpu_share"] = view.activity->cpu_share;
+    json["still_seconds"] = seconds_json(view.activity->still_for);
+    json["sign_of_life"] = name_of(view.activity->last_sign);
+  }
   if (view.process) json["state"] = std::string(1, view.process->state);
   if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
   if (!view.board.is_written) return json;
@@ -55,10 +64,6 @@ OrderedJson describe_stacks(const RankStacks& rank) {
 
 }  // namespace
 
-double seconds_json(std::chrono::nanoseconds duration) {
-  return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
-}
-
 OrderedJson verdict_json(const Verdict& verdict) {
   OrderedJson json = {{"code", code_of(verdict.kind)},
                       {"verdict", title_of(verdict.kind)},
@@ -81,11 +86,14 @@ OrderedJson verdict_json(const Verdict& verdict) {
 OrderedJson stall_json(const HangNews& news) {
   OrderedJson json = verdict_json(news.verdict);
   json["age_seconds"] = seconds_json(news.age);
-  json["limit_seconds"] = seconds_json(news.limit);
-  json["why_limit"] = news.why_limit;
+  json["class"] = name_of(news.judgement.hang_class);
+  json["limit_seconds"] = seconds_json(news.judgement.limit);
+  json["why_limit"] = news.judgement.why;
+  if (news.judgement.ends_in)
+    json["ends_in_seconds"] = seconds_json(std::max(*news.judgement.ends_in, std::chrono::nanoseconds(0)));
   json["ends_job"] = news.ends_job;
   json["ranks"] = OrderedJson::array();
-  for (const RankEvidence& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
+  for (const RankView& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
   if (!news.evidence.stacks.empty()) json["stacks"] = OrderedJson::array();
   for (const RankStacks& rank : news.evidence.stacks) json["stacks"].push_back(describe_stacks(rank));
   if (!news.evidence.witnesses.empty()) json["witnesses"] = OrderedJson::array();

@@ -55,8 +55,11 @@ struct Tool {
   std::vector<ThreadStack> (*parse)(std::string_view text);
 };
 
-// In the order in which they are tried.
-const std::vector<Tool>& tools_for(bool python) {
+// In the order in which they are tried. All but py-spy's --nonblocking stop the process for a moment.
+const std::vector<Tool>& tools_for(bool python, StackMeans means) {
+  static const std::vector<Tool> none;
+  static const std::vector<Tool> gentle = {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}};
+  if (means == StackMeans::gentle) return python ? gentle : none;
   static const std::vector<Tool> native = {
       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
       {"gdb",
@@ -68,19 +71,30 @@ const std::vector<Tool>& tools_for(bool python) {
   return python ? of_python : native;
 }
 
+// Where in the kernel each thread waits: all that there is without a tool.
+std::vector<ThreadStack> kernel_stacks(pid_t pid) {
+  std::vector<ThreadStack> stacks;
+  for (const ThreadLook& thread : look_at_threads(pid, kStackThreads)) {
+    const std::string place = thread.waits_in.empty() ? thread.state == 'R' ? "running" : "??" : thread.waits_in;
+    stacks.push_back({thread.tid, thread.name, {place + " (kernel)"}});
+  }
+  return stacks;
+}
+
 }  // namespace
 
 StackTaker::~StackTaker() = default;
 
-void StackTaker::take(const std::vector<StackTarget>& targets, Done done) {
+void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means, Done done) {
   done_ = std::move(done);
+  means_ = means;
   began_ = Clock::now();
   asked_.clear();
   asked_.reserve(targets.size());  // tools refer to their places
   for (const StackTarget& target : targets) {
     Asked asked;
     asked.target = target;
-    asked.request = processes_.ask_for_stacks(target.local_rank);
+    asked.request = processes_.ask_for_stacks(target.local_rank, means);
     asked.result.rank = target.rank;
     asked_.push_back(std::move(asked));
   }
@@ -105,7 +119,7 @@ void StackTaker::take(const std::vector<StackTarget>& targets, Done done) {
 void StackTaker::run_tool(Asked& asked) {
   const pid_t pid = asked.request.pid;
   if (!asked.request.obstacle.empty()) asked.result.missing.push_back("signal handler: " + asked.request.obstacle);
-  for (const Tool& tool : tools_for(is_python(pid))) {
+  for (const Tool& tool : tools_for(is_python(pid), means_)) {
     const auto path = find_tool(tool.name);
     if (!path) {
       asked.result.missing.push_back(std::string(tool.name) + ": not found in PATH");
@@ -116,7 +130,10 @@ void StackTaker::run_tool(Asked& asked) {
     asked.tool = std::make_unique<ToolRun>(loop_, *path, arguments, [this, &asked, &tool](const std::string& output) {
       asked.result.threads = tool.parse(output);
       asked.result.source = tool.name;
-      if (asked.result.threads.empty()) {
+      if (asked.result.threads.empty() && means_ == StackMeans::gentle) {
+        asked.result.threads = kernel_stacks(asked.request.pid);
+        asked.result.source = "kernel";
+      } else if (asked.result.threads.empty()) {
         asked.result.source.clear();
         asked.result.missing.push_back(std::string(tool.name) + ": told no stack (may it look into the process?)");
       }
@@ -126,6 +143,9 @@ void StackTaker::run_tool(Asked& asked) {
     asked.result.missing.push_back(std::string(tool.name) + ": could not be started");
   }
   asked.is_done = !asked.request.obstacle.empty();
+  if (means_ != StackMeans::gentle) return;
+  asked.result.threads = kernel_stacks(pid);
+  asked.result.source = "kernel";
 }
 
 // Until all have answered, or no more time is to be lost.

@@ -1,6 +1,7 @@
 // StackTaker: the stacks of many workers at the same moment, from whatever can give them.
 //
 //   the runtime's signal handler (addresses, named here) ── Python: py-spy ── else: eu-stack, or gdb
+//   by gentle means: py-spy without stopping the program ── else: where in the kernel the threads wait
 #pragma once
 
 #include <chrono>
@@ -31,9 +32,9 @@ class StackTaker {
   StackTaker(const StackTaker&) = delete;
   StackTaker& operator=(const StackTaker&) = delete;
 
-  // Not while is_taking(). `done` is called once, within limits::kStackTime, with an entry for each target that says
-  // what is missing; never if this is destroyed before.
-  void take(const std::vector<StackTarget>& targets, Done done);
+  // Not while is_taking(). A program that may go on must not be disturbed: `means`. `done` is called once, within
+  // limits::kStackTime, with an entry for each target that says what is missing; never if this is destroyed before.
+  void take(const std::vector<StackTarget>& targets, StackMeans means, Done done);
   bool is_taking() const { return done_ != nullptr; }
 
  private:
@@ -55,6 +56,7 @@ class StackTaker {
   net::EventLoop& loop_;
   ProcessHost& processes_;
   Done done_;
+  StackMeans means_ = StackMeans::any;
   std::vector<Asked> asked_;
   Clock::time_point began_;
   std::unique_ptr<net::Watch> timer_;

@@ -24,7 +24,7 @@ struct ThreadStack {
 
 struct RankStacks {
   int rank = 0;
-  std::string source;                // "signal handler", "py-spy", "gdb", "eu-stack"
+  std::string source;                // "signal handler", "py-spy", "gdb", "eu-stack", "kernel"
   std::vector<ThreadStack> threads;  // the process' first thread first
   std::vector<std::string> missing;  // what could not be had, and why: "gdb: not found in PATH"
 };

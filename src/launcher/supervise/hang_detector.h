@@ -1,5 +1,5 @@
-// HangDetector: when a job that does not go on has waited long enough. Looks and times in, news out; no clock.
-// docs/decisions/0019-what-counts-as-a-hang.md
+// HangDetector: follows what the ranks are at, and tells what is new about those that do not go on. Looks and times in,
+// news out; no clock. What follows from a stall is stall_policy.h's business.
 #pragma once
 
 #include <chrono>
@@ -15,23 +15,18 @@
 #include "base/limits.h"
 #include "launcher/evidence/evidence_taker.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/supervise/stall_policy.h"
 #include "launcher/supervise/straggler_table.h"
 #include "launcher/supervise/verdict.h"
 
 namespace ddp::launcher {
 
-// One rank, for the report.
-struct RankEvidence {
-  RankView view;
-  std::optional<double> cpu_share;  // of one processor, since it was last seen to go on; nothing: not measured
-};
-
 struct HangNews {
   enum class Kind : std::uint8_t {
-    stalled,    // for a quarter of the limit
-    half_over,  // half of the limit is over: stacks are taken
-    goes_on,    // after it was told that it does not
-    stopped,    // a rank: nobody's clock runs meanwhile
+    stalled,  // a note
+    warned,   // the stall is serious: stacks are taken, if that does not disturb
+    goes_on,  // after it was told that it does not
+    stopped,  // a rank: nobody's clock runs meanwhile
     resumed,
     hung,   // the limit is over
     asked,  // by SIGQUIT: the verdict is `silent` where nobody waits
@@ -39,10 +34,9 @@ struct HangNews {
   Kind kind = Kind::stalled;
   Verdict verdict;  // of stopped and resumed: the ranks are the culprits
   std::chrono::nanoseconds age{0};
-  std::chrono::nanoseconds limit{0};
-  std::string why_limit;  // "20 times the longest pause so far"
-  bool ends_job = false;  // else nothing but words will follow
-  std::vector<RankEvidence> ranks;
+  StallJudgement judgement;
+  bool ends_job = false;  // when the limit is over; else nothing but words will follow
+  std::vector<RankView> ranks;
   Evidence evidence;           // where it was taken
   StragglerReport stragglers;  // of `asked`
 };
@@ -63,20 +57,14 @@ class HangDetector {
   // As a look at boards in which nothing has changed.
   void nothing_new(std::chrono::nanoseconds elapsed);
 
-  // Stacks were taken, for which the ranks had to work: that is no sign of life.
-  void looked_into();
-
   // How deep the next look should be: once a second deeper than the boards, and all where something seems to wait.
   LookDepth depth() const;
 
-  // The worker printed something: a sign of life.
-  void output_seen() {
-    if (!they_beat_) silence_ = std::chrono::nanoseconds(0);
-  }
+  // Whether the next look should bring what the processes do (RankView::activity).
+  bool wants_activity() const { return depth() == LookDepth::all && longest_wait() >= limits::kHangActivity; }
 
  private:
   using Nanoseconds = std::chrono::nanoseconds;
-  using GroupKey = std::pair<std::string, int>;
   struct GroupClock {
     std::vector<GroupView> seen;
     Nanoseconds age{0};
@@ -86,23 +74,14 @@ class HangDetector {
   struct RankClock {
     BoardView seen;
     Nanoseconds age{0};
-    // The first deep look after it was last seen to go on, and how long ago that was.
-    std::optional<RankView> before;
-    Nanoseconds before_age{0};
-  };
-  struct Limit {
-    Nanoseconds time;
-    std::string why;
   };
 
-  void follow(std::span<const RankView> ranks, Nanoseconds elapsed, LookDepth depth);
+  void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
   Nanoseconds longest_wait() const;
   Nanoseconds longest_silence(std::span<const RankView> ranks) const;
   void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
-  Limit limit_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;
-  std::optional<double> cpu_share(const RankView& rank) const;
-  bool is_idle(const RankView& rank) const;
-  std::vector<RankEvidence> evidence(std::span<const RankView> ranks) const;
+  StallFacts facts_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;
+  std::optional<Nanoseconds> still_for(const Verdict& verdict, std::span<const RankView> ranks, Nanoseconds age) const;
   std::optional<Verdict> silent(std::span<const RankView> ranks);
   std::optional<Verdict> behind(std::span<const RankView> ranks) const;
 
@@ -111,15 +90,17 @@ class HangDetector {
   std::map<GroupKey, GroupClock> groups_;
   std::map<int, RankClock> ranks_;
   Nanoseconds longest_pause_{0};
-  Nanoseconds silence_{0};
+  Nanoseconds board_silence_{0};  // since a board last changed
+  Nanoseconds silence_{0};        // as long without any other sign of life, or a heartbeat of the rank that is late
   bool silence_concerns_us_ = false;
   bool they_beat_ = false;  // all ranks that run show heartbeats, and no collectives
   Nanoseconds since_evidence_ = limits::kHangEvidence;
   std::set<int> stopped_;
   std::map<int, ProcessLook> traced_;  // at the last look at processes
   std::optional<Verdict> told_;
-  bool half_told_ = false;
-  int times_over_ = 0;  // that the limit of this stall was told to be over
+  bool has_warned_ = false;
+  int proven_looks_ = 0;  // in a row, at ranks that wait for each other and cannot stop to
+  int times_over_ = 0;    // that the limit of this stall was told to be over
   bool is_over_ = false;
 };
 

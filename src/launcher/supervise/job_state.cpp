@@ -44,7 +44,7 @@ std::vector<Action> JobState::step(const Event& event, TimePoint now) {
 std::optional<TimePoint> JobState::alarm() const {
   std::optional<TimePoint> next;
   if (paused_at_) return next;
-  for (const auto& when : {settle_at_, tell_at_, escalate_at_, left_alone_at_}) {
+  for (const auto& when : {settle_at_, tell_at_, escalate_at_, left_alone_at_, note_at_}) {
     if (when && (!next || *when < *next)) next = when;
   }
   return next;
@@ -73,8 +73,10 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   // Who is asked to end may do so in the middle of anything.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;
-  if (phase_ == Phase::running && is_done && options_.exit_timeout.count() > 0) {
-    left_alone_at_ = now + options_.exit_timeout;
+  if (phase_ == Phase::running && is_done) {
+    const bool has_timeout = options_.exit_timeout.count() > 0;
+    if (has_timeout) left_alone_at_ = now + options_.exit_timeout;
+    if (!has_timeout) note_at_ = now + limits::kExitNote;
   }
   if (phase_ == Phase::running && !is_done) {
     // Some engines signal workers and launcher at the same moment: then it is that signal that ends the job.
@@ -150,7 +152,7 @@ void JobState::pause(TimePoint now, std::vector<Action>& actions) {
 
 void JobState::resume(TimePoint now, std::vector<Action>& actions) {
   if (!paused_at_) return;
-  for (auto* when : {&settle_at_, &tell_at_, &escalate_at_, &left_alone_at_}) {
+  for (auto* when : {&settle_at_, &tell_at_, &escalate_at_, &left_alone_at_, &note_at_}) {
     if (*when) **when += now - *paused_at_;
   }
   paused_at_.reset();
@@ -168,6 +170,10 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   if (settle_at_ && now >= *settle_at_) {
     begin_ending(now, actions);
     finish_if_done(now, actions);
+  }
+  if (note_at_ && now >= *note_at_) {
+    note_at_.reset();
+    actions.emplace_back(Tell{describe_early_ends()});
   }
   if (left_alone_at_ && now >= *left_alone_at_) {
     exit_timed_out_ = true;
@@ -187,6 +193,15 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
                             next + "; see --grace)"});
 }
 
+std::string JobState::describe_early_ends() const {
+  std::vector<int> ended;
+  for (const WorkerEnd& end : ends_) ended.push_back(end.rank);
+  std::sort(ended.begin(), ended.end());
+  return "rank " + base::rank_list(ended) + " ended with exit code 0; rank " + base::rank_list(alive_ranks()) +
+         " still runs " + base::human_duration(limits::kExitNote) +
+         " later. The job goes on (--exit-timeout=SECONDS ends it)";
+}
+
 std::string JobState::describe_cause() const {
   if (signal_) return base::signal_name(*signal_);
   if (guardian_lost_) return "the launcher's first process was killed";
@@ -204,6 +219,7 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   cause_time_ = now;
   settle_at_.reset();
   left_alone_at_.reset();
+  note_at_.reset();
   tell_at_ = now + limits::kQuietEnding;
   escalate_at_ = now + options_.grace;
   for (int i = 0; i < options_.workers; ++i) {
@@ -239,6 +255,7 @@ void JobState::finish(TimePoint now, std::vector<Action>& actions) {
   tell_at_.reset();
   escalate_at_.reset();
   left_alone_at_.reset();
+  note_at_.reset();
   paused_at_.reset();
   actions.emplace_back(Finish{});
 }

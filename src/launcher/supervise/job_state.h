@@ -112,6 +112,7 @@ class JobState {
   void begin_killing(TimePoint now, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
+  std::string describe_early_ends() const;
   std::string describe_cause() const;
   std::vector<int> alive_ranks() const;
   int rank_of(int local_rank) const { return options_.first_rank + local_rank; }
@@ -136,6 +137,7 @@ class JobState {
   std::optional<TimePoint> tell_at_;        // say what is waited for
   std::optional<TimePoint> escalate_at_;    // end of the grace, then of the wait after SIGKILL
   std::optional<TimePoint> left_alone_at_;  // end of the exit timeout
+  std::optional<TimePoint> note_at_;        // say who has ended and who has not, if there is no exit timeout
   std::optional<TimePoint> paused_at_;
 };
 

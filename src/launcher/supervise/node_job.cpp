@@ -20,8 +20,8 @@ namespace {
 // Where the first of those to blame runs; empty: here.
 std::string node_of_culprit(const HangNews& hang) {
   const auto found = std::find_if(hang.ranks.begin(), hang.ranks.end(),
-                                  [&](const RankEvidence& rank) { return hang.verdict.blames(rank.view.rank); });
-  return found == hang.ranks.end() ? "" : found->view.node;
+                                  [&](const RankView& rank) { return hang.verdict.blames(rank.rank); });
+  return found == hang.ranks.end() ? "" : found->node;
 }
 
 // What the other nodes are told of what happened here.
@@ -170,18 +170,18 @@ class NodeJob {
   // Ranks that found that they call different things have ended before anybody saw all of them: their boards remain.
   void judge_differences() {
     const HangPlan& hang = parts_.plan.hang;
-    if (!nodes_->is_hub() || hang.timeout.count() == 0 || hang.action != HangAction::kill) return;
+    if (!nodes_->is_hub() || hang.is_off() || hang.action != HangAction::kill) return;
     std::vector<RankView> ranks(static_cast<std::size_t>(parts_.plan.workers));
     for (int i = 0; i < parts_.plan.workers; ++i) {
       parts_.processes.look(i, LookDepth::calls, ranks[static_cast<std::size_t>(i)]);
     }
     std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });
     for (const auto& [rank, view] : exchange_.far()) ranks.push_back(view);
-    const auto verdict = find_difference(ranks, place_.world_size);
+    const auto verdict = find_difference(ranks);
     if (!verdict || verdict->is_open) return;
     HangNews news;
     news.verdict = *verdict;
-    for (const RankView& rank : ranks) news.ranks.push_back({rank, std::nullopt});
+    news.ranks = ranks;
     nodes_->failed(
         {hang_headline(*verdict), node_of_culprit(news), base::kExitHung, 0, false, true, wire::kNoPeer, false});
   }

@@ -37,10 +37,10 @@ void RankExchange::show(const Evidence& evidence) {
   nodes_->show(wire::Subject::evidence, show_evidence(evidence, std::min(limits::kShownEvidence, share)));
 }
 
-void RankExchange::ask_for_evidence() {
+void RankExchange::ask_for_evidence(StackMeans means) {
   evidence_ = {};
   with_evidence_.clear();
-  nodes_->ask(wire::Subject::evidence);
+  nodes_->ask(means == StackMeans::any ? wire::Subject::last_evidence : wire::Subject::evidence);
 }
 
 bool RankExchange::has_evidence() const {

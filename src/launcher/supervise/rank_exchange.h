@@ -42,7 +42,7 @@ class RankExchange {
 
   // --- The hub sees them.
   void ask_for_ranks() { nodes_->ask(wire::Subject::ranks); }
-  void ask_for_evidence();
+  void ask_for_evidence(StackMeans means);
   // Ranks of other nodes, by rank, as they were shown last.
   const std::map<int, RankView>& far() const { return far_; }
   // Whether something has been shown since the last call.

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -11,6 +12,13 @@
 namespace ddp::launcher {
 
 // Shown often, therefore without names.
+void to_json(nlohmann::json& json, const TransferView& transfer) {
+  json = {transfer.is_send,       transfer.peer,      transfer.number, transfer.is_done,
+          transfer.is_waited_for, transfer.called_at, transfer.what,   transfer.place};
+}
+void from_json(const nlohmann::json& json, TransferView& transfer) {
+  transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
+}
 void to_json(nlohmann::json& json, const GroupView& group) {
   json = {group.name,
           group.rank,
@@ -24,16 +32,20 @@ void to_json(nlohmann::json& json, const GroupView& group) {
           group.is_left,
           group.gpu_queued,
           group.gpu_started,
-          group.gpu_finished};
+          group.gpu_finished,
+          group.identity,
+          group.transfers};
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
-  group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
-           json.at(7), json.at(8), json.at(9), json.at(10), json.at(11), json.at(12)};
+  group = {json.at(0),  json.at(1),  json.at(2),  json.at(3),  json.at(4),
+           json.at(5),  json.at(6),  json.at(7),  json.at(8),  json.at(9),
+           json.at(10), json.at(11), json.at(12), json.at(13), json.at(14).get<std::vector<TransferView>>()};
 }
 
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-DDP_FIELDS(BoardView, is_written, writer, phase, section, section_place, phase_since, steps, more_time_until, groups)
+DDP_FIELDS(BoardView, is_written, writer, phase, section, section_place, phase_since, steps, more_time_until,
+           calling_threads, waiting_threads, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
@@ -67,6 +79,16 @@ CallView call_of(const Json& json) {
   return call;
 }
 
+RankActivity activity_of(const Json& json) {
+  RankActivity activity;
+  activity.still_for = std::chrono::nanoseconds(json.at(0).get<std::int64_t>());
+  activity.unmoved_for = std::chrono::nanoseconds(json.at(1).get<std::int64_t>());
+  activity.knows_data = json.at(2);
+  activity.last_sign = static_cast<Sign>(std::min(json.at(3).get<unsigned>(), static_cast<unsigned>(Sign::network)));
+  activity.cpu_share = json.at(4);
+  return activity;
+}
+
 RankView rank_of(const Json& json) {
   RankView view;
   view.rank = json.at("rank");
@@ -80,7 +102,7 @@ RankView rank_of(const Json& json) {
   if (!json.contains("state")) return view;
   view.process = {static_cast<char>(json.at("state").get<int>()), json.at("cpu_ticks"), json.at("waits"),
                   json.at("waits_in")};
-  view.tree_ticks = json.at("tree_ticks");
+  if (json.contains("activity")) view.activity = activity_of(json.at("activity"));
   return view;
 }
 
@@ -107,7 +129,10 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
       json["cpu_ticks"] = rank.process->cpu_ticks;
       json["waits"] = rank.process->waits;
       json["waits_in"] = rank.process->waits_in;
-      json["tree_ticks"] = rank.tree_ticks;
+    }
+    if (rank.activity) {
+      json["activity"] = {rank.activity->still_for.count(), rank.activity->unmoved_for.count(),
+                          rank.activity->knows_data, rank.activity->last_sign, rank.activity->cpu_share};
     }
     all.push_back(std::move(json));
   }

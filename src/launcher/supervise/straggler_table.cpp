@@ -19,12 +19,13 @@ void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseco
   for (const RankView& rank : ranks) {
     for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
       const GroupView& group = rank.board.groups[i];
-      if (!group.is_left && !rank.has_ended) groups[{group.name, group.size}].emplace_back(&rank, i);
+      if (!group.is_left && !rank.has_ended) groups[key_of(group)].emplace_back(&rank, i);
     }
   }
   for (const auto& [key, members] : groups) {
-    // Several groups of one name, or ranks that are not here: nothing is known.
-    if (members.size() != static_cast<std::size_t>(key.second) || key.second < 2) continue;
+    // Of ranks that are not here nothing is known.
+    const auto size = static_cast<std::size_t>(group_of(members.front()).size);
+    if (members.size() != size || size < 2) continue;
     count_arrivals(newest_[key], members);
     count_waits(key, members, elapsed);
   }

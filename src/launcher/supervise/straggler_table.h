@@ -40,8 +40,6 @@ class StragglerTable {
   StragglerReport report() const;
 
  private:
-  using GroupKey = std::pair<std::string, int>;
-
   void add_wait(int rank, std::chrono::nanoseconds& now, std::chrono::nanoseconds elapsed);
   void count_arrivals(std::uint64_t& newest, std::span<const std::pair<const RankView*, std::size_t>> members);
   void count_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members,

@@ -9,6 +9,7 @@
 #include "base/exit_code.h"
 #include "base/limits.h"
 #include "launcher/evidence/evidence_taker.h"
+#include "launcher/supervise/activity_watch.h"
 
 namespace ddp::launcher {
 namespace {
@@ -21,6 +22,8 @@ class Supervisor {
                 parts.plan.ending_signals},
                Clock::now()),
         hangs_(parts.plan.hang, judged_elsewhere(parts)),
+        activity_(parts.processes, parts.assignment.first_rank, parts.assignment.master_port,
+                  [this](int local_rank) { return parts_.output.bytes_of(local_rank); }),
         taker_(parts.loop, parts.processes) {}
 
   JobOutcome run() {
@@ -38,7 +41,7 @@ class Supervisor {
       parts_.exchange->on_asked = [this](wire::Subject what) { show(what); };
       parts_.exchange->on_evidence = [this] { tell_with_evidence(); };
     }
-    if (parts_.plan.hang.timeout.count() > 0) look_later();
+    if (!parts_.plan.hang.is_off()) look_later();
     if (!state_.finished()) parts_.loop.run();
     look_.reset();
     if (parts_.exchange != nullptr) parts_.exchange->on_asked = nullptr;
@@ -71,14 +74,12 @@ class Supervisor {
   void look() {
     const auto elapsed = Clock::now() - looked_at_;
     if (!state_.paused() && !state_.ending()) {
-      if (const std::uint64_t bytes = parts_.output.bytes_seen(); bytes != bytes_seen_) {
-        bytes_seen_ = bytes;
-        hangs_.output_seen();
-      }
       const auto counted = std::min<std::chrono::nanoseconds>(elapsed, limits::kHangLongestLook);
       const LookDepth depth = hangs_.depth();
+      const bool is_measured = hangs_.wants_activity();
       const bool others_are_new = sees_others() && parts_.exchange->take_news();
       const bool ours_are_new = look_at_own(depth, ranks_);
+      if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
       is_to_show_ = is_to_show_ || ours_are_new;
       show_ranks();
       if (others_are_new || difference_since_) look_for_differences();
@@ -105,17 +106,17 @@ class Supervisor {
     parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
   }
   void show(wire::Subject what) {
-    if (what == wire::Subject::ranks) parts_.exchange->show_in_full(look_at_own(LookDepth::all));
-    if (what == wire::Subject::evidence) {
-      take_own([this](const Evidence& evidence) { parts_.exchange->show(evidence); });
-    }
+    if (what == wire::Subject::ranks) parts_.exchange->show_in_full(measure_own());
+    if (what != wire::Subject::evidence && what != wire::Subject::last_evidence) return;
+    take_own(what == wire::Subject::evidence ? StackMeans::gentle : StackMeans::any,
+             [this](const Evidence& evidence) { parts_.exchange->show(evidence); });
   }
 
   // Ranks of different nodes do not compare their calls themselves. What the nodes show is enough to see a difference;
   // then they are asked what was called.
   void look_for_differences() {
     if (told_difference_) return;
-    const auto verdict = find_difference(with_others(look_at_own(LookDepth::calls)), parts_.assignment.world_size);
+    const auto verdict = find_difference(with_others(look_at_own(LookDepth::calls)));
     if (!verdict) return difference_since_.reset();
     if (!std::exchange(asked_of_difference_, true)) parts_.exchange->ask_for_ranks();
     if (!difference_since_) difference_since_ = Clock::now();
@@ -127,7 +128,8 @@ class Supervisor {
     HangNews news = hangs_.describe(with_others(look_at_own(LookDepth::all)));
     news.kind = HangNews::Kind::hung;
     news.verdict = *verdict;
-    news.why_limit = "what they do together is wrong";
+    news.judgement.hang_class = HangClass::certain;
+    news.judgement.why = "what they do together is wrong";
     news.ends_job = parts_.plan.hang.action == HangAction::kill;
     step(news);
   }
@@ -145,6 +147,11 @@ class Supervisor {
   std::vector<RankView> look_at_own(LookDepth depth) {
     std::vector<RankView> ranks;
     look_at_own(depth, ranks);
+    return ranks;
+  }
+  std::vector<RankView> measure_own() {
+    std::vector<RankView> ranks = look_at_own(LookDepth::all);
+    activity_.measure(ranks, Clock::now().time_since_epoch());
     return ranks;
   }
   // Those of other nodes, too, as they were shown last, where this is the hub.
@@ -172,14 +179,14 @@ class Supervisor {
     if (sees_others()) parts_.exchange->ask_for_ranks();
     HangNews news;
     news.kind = HangNews::Kind::asked;
-    take_evidence(news);
+    take_evidence(news, StackMeans::any);
   }
 
-  // What ends the job, or is half way there, is told with stacks and all: they are gone when the processes are.
+  // A warning, and what ends the job, are told with stacks and all: they are gone when the processes are.
   void consider(const HangNews& news) {
     using Kind = HangNews::Kind;
     if (news.kind == Kind::goes_on) taken_ = {};
-    const bool wants_evidence = (news.kind == Kind::half_over || news.kind == Kind::hung) &&
+    const bool wants_evidence = (news.kind == Kind::warned || news.kind == Kind::hung) &&
                                 news.verdict.kind != VerdictKind::stopped &&
                                 parts_.plan.hang.action != HangAction::warn;
     if (!wants_evidence) return step(news);
@@ -187,23 +194,24 @@ class Supervisor {
       waiting_for_evidence_ = news;  // what was to be told is told with this
       return;
     }
-    if (taken_.empty()) return take_evidence(news);
-    // That of half the time is that of now: nothing has gone on.
+    const bool is_last = news.kind == HangNews::Kind::hung;
+    if (!is_last || taken_.empty()) return take_evidence(news, is_last ? StackMeans::any : StackMeans::gentle);
+    // It was taken when the limit was over for the first time, and nothing has gone on since.
     HangNews told = news;
     told.evidence = taken_;
     step(told);
   }
 
-  void take_evidence(const HangNews& news) {
+  void take_evidence(const HangNews& news, StackMeans means) {
     waiting_for_evidence_ = news;
     if (sees_others()) {
-      parts_.exchange->ask_for_evidence();
+      parts_.exchange->ask_for_evidence(means);
       others_late_ = parts_.loop.at(Clock::now() + limits::kShownEvidenceTime, [this] {
         others_late_.reset();
         tell_with_evidence();
       });
     }
-    take_own([this](const Evidence& evidence) {
+    take_own(means, [this](const Evidence& evidence) {
       own_evidence_ = evidence;
       tell_with_evidence();
     });
@@ -216,7 +224,7 @@ class Supervisor {
     others_late_.reset();
     HangNews told = *std::exchange(waiting_for_evidence_, std::nullopt);
     if (told.kind == HangNews::Kind::asked) {
-      told = hangs_.describe(with_others(look_at_own(LookDepth::all)));
+      told = hangs_.describe(with_others(measure_own()));
       told.stragglers = stragglers_.report();
     }
     told.evidence = *std::exchange(own_evidence_, std::nullopt);
@@ -225,12 +233,12 @@ class Supervisor {
       told.evidence.stacks.insert(told.evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
       told.evidence.witnesses.insert(told.evidence.witnesses.end(), more.witnesses.begin(), more.witnesses.end());
     }
-    if (told.kind != HangNews::Kind::asked) taken_ = told.evidence;
+    if (told.kind == HangNews::Kind::hung) taken_ = told.evidence;
     step(told);
   }
 
   // Of this node's ranks; who asks while it is being taken gets the same.
-  void take_own(std::function<void(const Evidence& evidence)> done) {
+  void take_own(StackMeans means, std::function<void(const Evidence& evidence)> done) {
     wanting_.push_back(std::move(done));
     if (wanting_.size() > 1) return;
     std::vector<StackTarget> targets;
@@ -239,8 +247,8 @@ class Supervisor {
       ranks.push_back(parts_.assignment.first_rank + i);
       targets.push_back({ranks.back(), i});
     }
-    taker_.take(targets, questions_for(environment_, ranks), [this](const Evidence& evidence) {
-      hangs_.looked_into();
+    taker_.take(targets, means, questions_for(environment_, ranks), [this](const Evidence& evidence) {
+      activity_.discard_windows();
       for (const auto& wants : std::exchange(wanting_, {})) wants(evidence);
     });
   }
@@ -323,6 +331,7 @@ class Supervisor {
   const SupervisorParts& parts_;
   JobState state_;
   HangDetector hangs_;
+  ActivityWatch activity_;
   std::vector<RankView> ranks_;  // as they were seen last
   StragglerTable stragglers_;
   EvidenceTaker taker_;
@@ -338,7 +347,6 @@ class Supervisor {
   bool told_difference_ = false;
   Clock::time_point looked_at_;
   std::unique_ptr<net::Watch> look_;
-  std::uint64_t bytes_seen_ = 0;
   OomWatch oom_;
   bool told_of_end_ = false;
   std::deque<Event> waiting_;  // the first one is being worked on

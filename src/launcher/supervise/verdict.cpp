@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "wire/progress_board.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -33,24 +35,26 @@ struct Member {
   std::size_t index = 0;  // of the group, on the rank's board
 };
 
-// Groups have no number that all ranks know: those of the same name and size are taken for one. A rank that is there
-// twice has two groups of one name, of which no more can be said than that.
-using GroupKey = std::pair<std::string, int>;
+using Groups = std::map<GroupKey, std::vector<Member>>;
 
-std::map<GroupKey, std::vector<Member>> members_by_group(std::span<const RankView> ranks) {
-  std::map<GroupKey, std::vector<Member>> result;
-  std::map<GroupKey, std::set<int>> places;
-  std::set<GroupKey> ambiguous;
+Groups members_by_group(std::span<const RankView> ranks) {
+  Groups result;
   for (const RankView& rank : ranks) {
     for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
-      const GroupView& group = rank.board.groups[i];
-      const GroupKey key{group.name, group.size};
-      if (!places[key].insert(group.rank).second) ambiguous.insert(key);
-      result[key].push_back({&rank, &group, i});
+      result[key_of(rank.board.groups[i])].push_back({&rank, &rank.board.groups[i], i});
     }
   }
-  for (const GroupKey& key : ambiguous) result.erase(key);
   return result;
+}
+
+// A verdict on a group, so far without a kind.
+Verdict verdict_on(const Member& member, std::uint64_t sequence) {
+  Verdict verdict;
+  verdict.group = member.group->name;
+  verdict.group_size = member.group->size;
+  verdict.group_identity = member.group->identity;
+  verdict.sequence = sequence;
+  return verdict;
 }
 
 bool waits(const Member& member) {
@@ -137,10 +141,10 @@ bool find_first_difference(const std::vector<Member>& members, Verdict& verdict)
 
 // World ranks of a group that have no place in it: they have left it, or have not made it. Nothing where they could be
 // on other machines, or have no known number.
-std::vector<int> missing_ranks(const GroupKey& key, const std::vector<Member>& members,
+std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>& members,
                                std::span<const RankView> ranks) {
   std::vector<int> result;
-  if (key.first != "world" || key.second != static_cast<int>(ranks.size())) return result;
+  if (group.name != "world" || group.size != static_cast<int>(ranks.size())) return result;
   std::set<const RankView*> present;
   for (const Member& member : members) present.insert(member.rank);
   for (const RankView& rank : ranks) {
@@ -149,18 +153,15 @@ std::vector<int> missing_ranks(const GroupKey& key, const std::vector<Member>& m
   return result;
 }
 
-std::optional<Verdict> verdict_of(const GroupKey& key, const std::vector<Member>& members,
-                                  std::span<const RankView> ranks) {
+std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<const RankView> ranks) {
   const auto first = std::min_element(members.begin(), members.end(), [](const Member& a, const Member& b) {
     return std::pair(!waits(a), a.group->finished) < std::pair(!waits(b), b.group->finished);
   });
   if (!waits(*first)) return std::nullopt;
-  Verdict verdict;
-  verdict.group = key.first;
-  verdict.group_size = key.second;
-  const auto missing = missing_ranks(key, members, ranks);
-  verdict.is_partial = members.size() + missing.size() < static_cast<std::size_t>(key.second);
-  const std::uint64_t sequence = verdict.sequence = first->group->finished + 1;
+  const std::uint64_t sequence = first->group->finished + 1;
+  Verdict verdict = verdict_on(*first, sequence);
+  const auto missing = missing_ranks(*first->group, members, ranks);
+  verdict.is_partial = members.size() + missing.size() < static_cast<std::size_t>(first->group->size);
   if (const CallView* call = call_of(*first, sequence)) verdict.call = describe(*call);
   verdict.waiting = ranks_that(members, [&](const Member& m) {
     return waits(m) && m.group->finished < sequence && m.group->called >= sequence;
@@ -218,28 +219,52 @@ std::string_view title_of(VerdictKind kind) {
 
 namespace {
 
-std::optional<Verdict> find_difference_if(std::span<const RankView> ranks, const auto& is_wanted) {
+// Of a send or a receive that a thread waits for and that its other side has not called, has called and does not end,
+// or cannot call any more. Nothing: nobody waits for it.
+std::optional<Verdict> verdict_of(const Member& member, const TransferView& transfer,
+                                  const std::vector<Member>& members) {
+  if (member.rank->has_ended || member.group->is_left || transfer.is_done || !transfer.is_waited_for) {
+    return std::nullopt;
+  }
+  Verdict verdict = verdict_on(member, transfer.number);
+  verdict.is_transfer = true;
+  verdict.waiting = {member.rank->rank};
+  const auto peer = std::find_if(members.begin(), members.end(),
+                                 [&](const Member& other) { return other.group->rank == transfer.peer; });
+  verdict.is_partial = peer == members.end();
+  verdict.call = (transfer.is_send ? "recv " + transfer.what + " from rank " : "send " + transfer.what + " to rank ") +
+                 std::to_string(member.rank->rank);
+  verdict.kind = VerdictKind::transport;
+  if (peer == members.end()) return verdict;
+  const std::vector<TransferView>& theirs = peer->group->transfers;
+  const bool has_called = std::any_of(theirs.begin(), theirs.end(), [&](const TransferView& their) {
+    return their.is_send != transfer.is_send && their.peer == member.group->rank && their.number == transfer.number;
+  });
+  // More that are not done than a status page has places for: this may be one of those.
+  const bool all_are_shown = theirs.size() < wire::kBoardTransfers || theirs.back().is_done;
+  if (peer->rank->has_ended) {
+    verdict.kind = VerdictKind::ended;
+  } else if (peer->rank->process && peer->rank->process->is_stopped()) {
+    verdict.kind = VerdictKind::stopped;
+  } else if (!has_called && all_are_shown) {
+    verdict.kind = VerdictKind::not_called;
+  }
+  if (verdict.kind != VerdictKind::transport) verdict.culprits = {peer->rank->rank};
+  return verdict;
+}
+
+}  // namespace
+
+std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
   for (const auto& [key, members] : members_by_group(ranks)) {
-    Verdict verdict;
-    if (!is_wanted(key) || !find_first_difference(members, verdict)) continue;
-    verdict.group = key.first;
-    verdict.group_size = key.second;
+    Verdict verdict = verdict_on(members.front(), 0);
+    if (!find_first_difference(members, verdict)) continue;
     verdict.sequence = verdict.sides.front().call.sequence;
     verdict.call = describe(verdict.sides.front().call);
     verdict.waiting = ranks_that(members, waits);
     return verdict;
   }
   return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
-  return find_difference_if(ranks, [](const GroupKey&) { return true; });
-}
-
-std::optional<Verdict> find_difference(std::span<const RankView> ranks, int world_size) {
-  return find_difference_if(ranks, [&](const GroupKey& key) { return key.second == world_size; });
 }
 
 std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
@@ -272,11 +297,8 @@ std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
     const GroupView& group = rank.board.groups[i];
     if ((group.is_left && !failed_too) || group.called <= group.finished) continue;
-    Verdict verdict;
+    Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);
     verdict.kind = VerdictKind::ended;
-    verdict.group = group.name;
-    verdict.group_size = group.size;
-    verdict.sequence = group.finished + 1;
     verdict.culprits = {rank.rank};
     if (const CallView* call = call_of({&rank, &group, i}, verdict.sequence)) verdict.call = describe(*call);
     return verdict;
@@ -293,10 +315,15 @@ VerdictKind compare_calls(const CallView& one, const CallView& other) {
 std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
   std::vector<Verdict> verdicts;
   std::set<int> waiting;
+  const auto add = [&](std::optional<Verdict> verdict) {
+    if (!verdict) return;
+    waiting.insert(verdict->waiting.begin(), verdict->waiting.end());
+    verdicts.push_back(std::move(*verdict));
+  };
   for (const auto& [key, members] : members_by_group(ranks)) {
-    if (auto verdict = verdict_of(key, members, ranks)) {
-      waiting.insert(verdict->waiting.begin(), verdict->waiting.end());
-      verdicts.push_back(std::move(*verdict));
+    add(verdict_of(members, ranks));
+    for (const Member& member : members) {
+      for (const TransferView& transfer : member.group->transfers) add(verdict_of(member, transfer, members));
     }
   }
   if (verdicts.empty()) return std::nullopt;
@@ -311,6 +338,7 @@ std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
     for (const Verdict& verdict : verdicts) culprits.insert(verdict.culprits.begin(), verdict.culprits.end());
     verdicts.front().kind = VerdictKind::each_other;
     verdicts.front().culprits.assign(culprits.begin(), culprits.end());
+    verdicts.front().waiting.assign(waiting.begin(), waiting.end());
     return verdicts.front();
   }
   if (root->kind == VerdictKind::not_called) {

@@ -28,6 +28,11 @@ enum class VerdictKind : std::uint8_t {
   gpu_behind,           // H10: all ranks have called, and the GPUs of some have not begun it
 };
 
+// Nobody waits in a collective.
+constexpr bool is_without_calls(VerdictKind kind) {
+  return kind == VerdictKind::silent || kind == VerdictKind::behind;
+}
+
 std::string_view code_of(VerdictKind kind);   // "DDP-H03"
 std::string_view title_of(VerdictKind kind);  // "not called"
 
@@ -53,12 +58,19 @@ struct Verdict {
   bool is_open = false;          // ranks that have not called yet may show who is wrong
   std::vector<RankCall> around;  // their calls before, which are the same, and after that; in order
   bool is_partial = false;       // the group has ranks on other nodes, of which nothing is known
+  std::uint64_t group_identity = 0;
+  // Of a send or a receive: `call` is what the other side has to call, `sequence` counts those of its kind between two
+  // ranks.
+  bool is_transfer = false;
 
+  GroupKey key() const {
+    return group_identity != 0 ? GroupKey{group_identity, "", 0} : GroupKey{0, group, group_size};
+  }
   bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
 
   // Whether it is still the same stall: evidence may change its kind.
   bool is_of(const Verdict& other) const {
-    return group == other.group && group_size == other.group_size && sequence == other.sequence;
+    return key() == other.key() && sequence == other.sequence && is_transfer == other.is_transfer;
   }
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
@@ -69,9 +81,6 @@ std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
 
 // Where ranks called different things, whether they still wait, or failed, or ended. Nothing: nowhere.
 std::optional<Verdict> find_difference(std::span<const RankView> ranks);
-// The same, in groups of all `world_size` ranks only: smaller ones of one name can be taken for one while only a part
-// of the ranks is seen.
-std::optional<Verdict> find_difference(std::span<const RankView> ranks, int world_size);
 
 // Of a rank that has ended: a collective that it called and that is not finished, also of groups that failed if
 // `failed_too`.

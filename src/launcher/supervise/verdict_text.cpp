@@ -29,17 +29,20 @@ std::string hang_headline(const Verdict& verdict) {
   const bool one = verdict.culprits.size() == 1;
   const std::string number = std::to_string(verdict.sequence);
   const std::string waiting = ranks_text(verdict.waiting) + (verdict.waiting.size() == 1 ? " waits" : " wait");
+  const std::string in_which = verdict.is_transfer ? ", for which " : ", in which ";
   const auto sentence = [&]() -> std::string {
     switch (verdict.kind) {
       case VerdictKind::ended:
         return culprits + (one ? " has" : " have") + " ended" +
-               (verdict.group.empty()     ? ", and " + waiting + " for it"
-                : verdict.waiting.empty() ? " without having finished " + call_text(verdict)
-                                          : ", and " + waiting + " in " + call_text(verdict));
+               (verdict.group.empty() ? ", and " + waiting + " for it"
+                : verdict.waiting.empty()
+                    ? " without having finished " + call_text(verdict)
+                    : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
       case VerdictKind::stopped:
-        return culprits + (one ? " is" : " are") + " stopped, and " + waiting + " in " + call_text(verdict);
+        return culprits + (one ? " is" : " are") + " stopped, and " + waiting +
+               (verdict.is_transfer ? " for " : " in ") + call_text(verdict);
       case VerdictKind::not_called:
-        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + ", in which " + waiting;
+        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
       case VerdictKind::different_call:
         if (nobody_knows(verdict))
           return culprits + " called different collectives as #" + number + " of " + verdict.group;
@@ -49,8 +52,13 @@ std::string hang_headline(const Verdict& verdict) {
         if (nobody_knows(verdict)) return culprits + " called " + call_text(verdict) + " with different arguments";
         return culprits + " called " + call_text(verdict) + " with other arguments than the other ranks";
       case VerdictKind::each_other:
-        return waiting + " in " + call_text(verdict) + " for ranks that wait for them in other groups";
+        return ranks_text(verdict.waiting) + (one ? " waits for itself" : " wait for each other") +
+               (verdict.is_transfer ? ", first for " : " in different groups, first in ") + call_text(verdict);
       case VerdictKind::transport:
+        if (verdict.is_transfer) {
+          return waiting + " for " + call_text(verdict) +
+                 (verdict.is_partial ? ", of a rank of another node" : ", which has been called and does not end");
+        }
         if (verdict.is_partial) {
           return waiting + " in " + call_text(verdict) + ", for ranks of other nodes, or for what connects them";
         }

@@ -33,10 +33,12 @@ namespace ddp {
 namespace {
 
 // A view of the store for this group alone: a program may call init() again, on all ranks equally often.
-std::shared_ptr<Store> enter_store(const std::shared_ptr<Store>& store, const Environment& environment) {
+void enter_store(const std::shared_ptr<Store>& store, const Environment& environment, GroupDescription& group) {
   const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
   const std::int64_t count = store->add(attempt + "/init/" + std::to_string(environment.rank), 1);
-  return make_prefix_store(attempt + "/" + std::to_string(count), store);
+  const std::string place = attempt + "/" + std::to_string(count);
+  group.identity = identity_of(place, 0);
+  group.store = make_prefix_store(place, store);
 }
 
 // Every rank's offer, in rank order.
@@ -125,7 +127,11 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   group.options.rank = environment.rank;
   group.options.size = environment.world_size;
   group.options.local_rank = environment.local_rank;
-  group.options.timeout = options.timeout;
+  constexpr auto kDefault = std::chrono::minutes(10);
+  group.options.timeout = options.timeout.value_or(kDefault);
+  // The launcher judges who hangs.
+  if (!options.timeout && process_board() != nullptr) group.call_timeout = limits::kNoTimeout;
+  group.is_programs_timeout = options.timeout.has_value();
   if (!options.store && method.kind == InitMethod::Kind::tcp) group.options.store_host = method.host;
   if (!options.store && method.kind == InitMethod::Kind::environment)
     group.options.store_host = environment.master_addr;
@@ -135,7 +141,7 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   enter_phase(Phase::starting);
   const auto store = options.store ? options.store : reach_store(method, environment, options.store_timeout);
   enter_phase(Phase::connected);
-  group.store = enter_store(store, environment);
+  enter_store(store, environment, group);
   enter_phase(Phase::rendezvous);
   std::vector<BackendOffer> offers = exchange_offers(*group.store, environment, probed.offer);
   while (true) {

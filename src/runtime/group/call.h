@@ -56,6 +56,7 @@ struct Call {
 
   std::optional<void*> stream;  // the caller's CUDA stream: what is on it is complete before the operation begins
   std::chrono::milliseconds timeout{0};  // 0: the backend's own
+  bool is_programs_timeout = false;      // the program has set it
   std::string name;
   CallSite site;
   std::uint64_t sequence = 0;                       // from 1; given by the group

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "runtime/error_file.h"
 #include "runtime/group/called_from.h"
@@ -33,11 +34,18 @@ void meet_ranks(GroupDescription& group) {
 
 using std::chrono::milliseconds;
 
+std::uint64_t identity_of(std::string_view place, std::uint64_t within) {
+  base::Fnv1a64 hash;
+  hash.update(place);
+  return std::max<std::uint64_t>(base::mix(within, hash.value()), 1);
+}
+
 GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> backend)
     : description_(std::move(description)),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
-      progress_(std::make_shared<GroupProgress>(process_board(), description_.name, rank(), size())),
+      progress_(
+          std::make_shared<GroupProgress>(process_board(), description_.name, description_.identity, rank(), size())),
       collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {
   if (progress_->place() != nullptr) backend_->mark_on(*process_board(), *progress_->place());
 }
@@ -88,7 +96,8 @@ void GroupCore::require_memory(const Call& call) const {
 
 Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   require_memory(call);
-  call.timeout = options.timeout.value_or(description_.options.timeout);
+  call.timeout = options.timeout.value_or(description_.call_timeout.value_or(description_.options.timeout));
+  call.is_programs_timeout = options.timeout || description_.is_programs_timeout;
   call.name = options.name;
   call.stream = options.stream;
   call.site = CalledFrom::outermost(site);
@@ -99,6 +108,7 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
     if (outcome == FaultOutcome::call_barrier_first) {
       Call barrier;
       barrier.timeout = call.timeout;
+      barrier.is_programs_timeout = call.is_programs_timeout;
       barrier.site = call.site;
       barrier.fingerprint = fingerprint_of(barrier, size());
       [[maybe_unused]] const Work nobody_waits = queue.push(std::move(barrier));
@@ -180,7 +190,9 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
     const std::lock_guard lock(mutex_);
     number = ++groups_made_[list];
   }
-  made.store = make_prefix_store("group/" + list + "/" + std::to_string(number), description_.store);
+  const std::string place = "group/" + list + "/" + std::to_string(number);
+  made.identity = identity_of(place, description_.identity);
+  made.store = make_prefix_store(place, description_.store);
   return made;
 }
 

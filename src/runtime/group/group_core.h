@@ -4,11 +4,13 @@
 #include <ddp/process_group.h>
 #include <ddp/store.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/backend/backend.h"
@@ -22,6 +24,9 @@ class GroupProgress;
 using BackendFactory =
     std::function<std::unique_ptr<Backend>(const BackendOptions& options, std::shared_ptr<Store> store)>;
 
+// Of the group that was made at this place within another one. Never 0.
+std::uint64_t identity_of(std::string_view place, std::uint64_t within);
+
 struct GroupDescription {
   std::string name = "world";
   BackendOptions options;
@@ -29,6 +34,10 @@ struct GroupDescription {
   BackendFactory make_backend;   // for sub-groups
   std::string backend_reason;
   bool detail = false;  // compare calls between machines, too
+  std::optional<std::chrono::milliseconds> call_timeout =
+      {};                            // of operations without one of their own; nothing: options'
+  bool is_programs_timeout = false;  // the program has set that one
+  std::uint64_t identity = 0;        // the same on all ranks of the group, and no other group's; 0: unknown
 };
 
 // Thread-safe.

@@ -57,6 +57,10 @@ void GroupRunner::called(const Call& call) {
   progress_->called(call);
 }
 
+void GroupRunner::waits(const Call& call, bool begins) {
+  progress_->waits(call, begins);
+}
+
 std::size_t GroupRunner::begins_ahead() const {
   return backend_->begins_ahead();
 }
@@ -175,7 +179,10 @@ void GroupRunner::fail(const Call& call, const Error& error) {
   }
   // A difference names both places.
   const std::string place = told.kind() == ErrorKind::mismatch ? "" : place_in_program(call.site.file, call.site.line);
-  const OperationError failure(told.kind(), describe(call) + ": " + told.what() + place, told.peer(), identify(call));
+  const bool is_programs_doing = told.kind() == ErrorKind::timeout && call.is_programs_timeout;
+  const std::string whose = is_programs_doing ? " (a time-out that the program has set)" : "";
+  const OperationError failure(told.kind(), describe(call) + ": " + told.what() + whose + place, told.peer(),
+                               identify(call));
   // So that the launcher can tell a victim from the rank that failed first. What was aborted was so because of
   // something else.
   if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what(), world_rank_of(told.peer()));

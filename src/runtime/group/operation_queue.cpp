@@ -145,8 +145,26 @@ void QueueState::complete(WorkState& work, std::exception_ptr failure, const Err
   progress_.notify_all();
 }
 
+namespace {
+
+// Says that this thread waits.
+class Waiting {
+ public:
+  Waiting(CallRunner& runner, const Call& call) : runner_(runner), call_(call) { runner_.waits(call_, true); }
+  ~Waiting() { runner_.waits(call_, false); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  CallRunner& runner_;
+  const Call& call_;
+};
+
+}  // namespace
+
 void QueueState::wait(WorkState& work) {
   if (work.done()) return;
+  const Waiting waiting(*runner_, work.call_);
   Lock lock(mutex_);
   if (work.call_.stream) return wait_on_stream(work, lock);
   while (!work.done()) wait_a_little(lock);

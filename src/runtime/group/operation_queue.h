@@ -28,6 +28,8 @@ class CallRunner {
 
   // As soon as it is called, in order; by one thread at a time.
   virtual void called(const Call& /*call*/) {}
+  // A thread begins to wait for it, and ends to; on that thread.
+  virtual void waits(const Call& /*call*/, bool /*begins*/) {}
   // See Backend; they throw ddp::Error.
   virtual std::size_t begins_ahead() const { return 0; }
   virtual bool begin(std::span<const Call* const> calls) = 0;

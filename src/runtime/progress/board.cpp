@@ -53,26 +53,44 @@ int rank_lost_says_launcher() {
   return board == nullptr ? wire::kNoRankLost : board->lost_rank.load(wire::kRelaxed);
 }
 
-GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size) {
+namespace {
+
+// A thread that has called an operation may make the call that others wait for, until it ends.
+struct CallingThread {
+  explicit CallingThread(wire::ProgressBoard& of) : board(of) {
+    board.worker.calling_threads.fetch_add(1, wire::kRelaxed);
+  }
+  ~CallingThread() { board.worker.calling_threads.fetch_sub(1, wire::kRelaxed); }
+  CallingThread(const CallingThread&) = delete;
+  CallingThread& operator=(const CallingThread&) = delete;
+
+  wire::ProgressBoard& board;
+};
+
+}  // namespace
+
+GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name, std::uint64_t identity, int rank,
+                             int size)
+    : board_(board) {
   if (board == nullptr) return;
   for (const std::uint32_t wanted : {wire::kBoardFree, wire::kBoardLeft}) {
     for (wire::BoardGroup& group : board->groups) {
       std::uint32_t found = wanted;
       if (!group.in_use.compare_exchange_strong(found, wire::kBoardInUse)) continue;
-      take(*board, group, name, rank, size);
+      take(group, name, identity, rank, size);
       return;
     }
   }
   ++board->groups_not_shown;
 }
 
-void GroupProgress::take(wire::ProgressBoard& board, wire::BoardGroup& group, const std::string& name, int rank,
-                         int size) {
+void GroupProgress::take(wire::BoardGroup& group, const std::string& name, std::uint64_t identity, int rank, int size) {
   group_ = &group;
-  const auto place = static_cast<std::uint32_t>(&group - board.groups.data());
-  std::uint32_t places = board.places.load(wire::kRelaxed);
-  while (places <= place && !board.places.compare_exchange_weak(places, place + 1)) {
+  const auto place = static_cast<std::uint32_t>(&group - board_->groups.data());
+  std::uint32_t places = board_->places.load(wire::kRelaxed);
+  while (places <= place && !board_->places.compare_exchange_weak(places, place + 1)) {
   }
+  group.identity = identity;
   group.rank = rank;
   group.size = size;
   // The end would be that of a list of ranks.
@@ -82,6 +100,11 @@ void GroupProgress::take(wire::ProgressBoard& board, wire::BoardGroup& group, co
     number->store(0, wire::kRelaxed);
   }
   for (wire::BoardCall& call : group.calls) call.sequence.store(0, wire::kRelaxed);
+  for (wire::BoardTransfer& transfer : group.transfers) {
+    transfer.number.store(0, wire::kRelaxed);
+    transfer.is_done.store(1, wire::kRelaxed);
+    transfer.waiters.store(0, wire::kRelaxed);
+  }
 }
 
 GroupProgress::~GroupProgress() {
@@ -89,11 +112,10 @@ GroupProgress::~GroupProgress() {
 }
 
 void GroupProgress::called(const Call& call) {
+  // The process' board lives as long as any thread.
+  if (board_ != nullptr && board_ == process_board()) thread_local const CallingThread here(*board_);
   if (group_ == nullptr) return;
-  if (is_transfer(call.operation)) {
-    group_->transfers_called.fetch_add(1, wire::kRelaxed);
-    return;
-  }
+  if (is_transfer(call.operation)) return show_transfer(call);
   fingerprint_ = base::mix(fingerprint_, call.fingerprint);
 
   wire::BoardCall& entry = group_->calls[(call.sequence - 1) % wire::kBoardCalls];
@@ -121,11 +143,54 @@ void GroupProgress::started(const Call& call) {
 
 void GroupProgress::finished(const Call& call) {
   if (group_ == nullptr) return;
-  if (is_transfer(call.operation)) {
-    group_->transfers_finished.fetch_add(1, wire::kRelaxed);
-  } else {
-    group_->finished.store(call.sequence, std::memory_order_release);
+  if (!is_transfer(call.operation)) return group_->finished.store(call.sequence, std::memory_order_release);
+  const std::lock_guard lock(transfers_);
+  if (wire::BoardTransfer* transfer = transfer_of(call)) transfer->is_done.store(1, std::memory_order_release);
+  group_->transfers_finished.fetch_add(1, wire::kRelaxed);
+}
+
+void GroupProgress::waits(const Call& call, bool begins) {
+  if (board_ == nullptr) return;
+  const auto change = begins ? 1U : ~0U;  // one more, or one less
+  board_->worker.waiting_threads.fetch_add(change, wire::kRelaxed);
+  if (group_ == nullptr || !is_transfer(call.operation)) return;
+  const std::lock_guard lock(transfers_);
+  if (wire::BoardTransfer* transfer = transfer_of(call)) transfer->waiters.fetch_add(change, wire::kRelaxed);
+}
+
+// In the place that has been done for longest; of more transfers than there are places some are not shown.
+void GroupProgress::show_transfer(const Call& call) {
+  const std::lock_guard lock(transfers_);
+  group_->transfers_called.fetch_add(1, wire::kRelaxed);
+  wire::BoardTransfer* entry = nullptr;
+  for (wire::BoardTransfer& transfer : group_->transfers) {
+    const bool is_free = transfer.is_done.load(wire::kRelaxed) != 0 && transfer.waiters.load(wire::kRelaxed) == 0;
+    if (is_free && (entry == nullptr || transfer.called_at < entry->called_at)) entry = &transfer;
   }
+  if (entry == nullptr) return;
+  entry->number.store(0, wire::kRelaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  const ConstBuffer subject = subject_of(call);
+  entry->is_done.store(0, wire::kRelaxed);
+  entry->called_at = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(call.called_at.time_since_epoch()).count());
+  entry->count = subject.count;
+  entry->peer = call.peer;
+  entry->line = call.site.line;
+  entry->operation = static_cast<std::uint8_t>(call.operation);
+  entry->type = static_cast<std::uint8_t>(subject.type);
+  write_end_of(entry->file, call.site.file == nullptr ? "" : call.site.file);
+  entry->number.store(call.sequence, std::memory_order_release);
+}
+
+wire::BoardTransfer* GroupProgress::transfer_of(const Call& call) {
+  const auto operation = static_cast<std::uint8_t>(call.operation);
+  for (wire::BoardTransfer& transfer : group_->transfers) {
+    const bool is_it = transfer.number.load(wire::kRelaxed) == call.sequence && transfer.operation == operation &&
+                       transfer.peer == call.peer;
+    if (is_it) return &transfer;
+  }
+  return nullptr;
 }
 
 }  // namespace ddp

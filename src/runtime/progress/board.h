@@ -32,12 +32,16 @@ void write_end_of(std::array<char, N>& to, std::string_view text) {
 // any.
 class GroupProgress {
  public:
-  GroupProgress(wire::ProgressBoard* board, const std::string& name, int rank, int size);
+  // `identity`: the same on all ranks of the group, and no other group's.
+  GroupProgress(wire::ProgressBoard* board, const std::string& name, std::uint64_t identity, int rank, int size);
   ~GroupProgress();
   GroupProgress(const GroupProgress&) = delete;
   GroupProgress& operator=(const GroupProgress&) = delete;
 
+  // On the thread that calls the operation. Of transfers: by any, at any time, as all that follows.
   void called(const Call& call);
+  // A thread begins to wait for the operation, and ends to.
+  void waits(const Call& call, bool begins);
   void started(const Call& call);
   void finished(const Call& call);
   // A collective of the group: what it was at stays on the board after its end.
@@ -47,9 +51,13 @@ class GroupProgress {
   wire::BoardGroup* place() { return group_; }
 
  private:
-  void take(wire::ProgressBoard& board, wire::BoardGroup& group, const std::string& name, int rank, int size);
+  void take(wire::BoardGroup& group, const std::string& name, std::uint64_t identity, int rank, int size);
+  void show_transfer(const Call& call);
+  wire::BoardTransfer* transfer_of(const Call& call);
 
+  wire::ProgressBoard* const board_;
   wire::BoardGroup* group_ = nullptr;
+  std::mutex transfers_;
   std::uint64_t fingerprint_ = 0;
   std::atomic<bool> has_failed_ = false;
 };

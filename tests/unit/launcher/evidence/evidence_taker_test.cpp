@@ -18,7 +18,7 @@ class NoWorkers : public ProcessHost {
   void on_exit(ExitCallback) override {}
   void signal(int, int, SignalTarget) override {}
   std::vector<pid_t> end_leftovers() override { return {}; }
-  StackRequest ask_for_stacks(int) override { return {"it has ended", 0, {}}; }
+  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has ended", 0, {}, 0}; }
   std::vector<RawStack> stacks(int) override { return {}; }
 };
 
@@ -28,7 +28,7 @@ Evidence take(std::vector<Question> questions) {
   EvidenceTaker taker(loop, host);
   Evidence result;
   bool is_done = false;
-  taker.take({{3, 0}}, std::move(questions), [&](Evidence evidence) {
+  taker.take({{3, 0}}, StackMeans::any, std::move(questions), [&](Evidence evidence) {
     result = std::move(evidence);
     is_done = true;
     loop.stop();

@@ -51,6 +51,24 @@ TEST_CASE("a board is read as it is written") {
   group.called = 7;
   group.started = 7;
   group.finished = 6;
+  group.identity = 42;
+  group.transfers_called = 2;
+  ddp::wire::BoardTransfer& transfer = group.transfers[3];
+  transfer.number = 5;
+  transfer.operation = 10;
+  transfer.type = 2;
+  transfer.count = 8;
+  transfer.peer = 3;
+  transfer.waiters = 1;
+  transfer.called_at = 77;
+  transfer.line = 9;
+  put(transfer.file, "/home/me/pipeline.cpp");
+  group.transfers[0].number = 4;
+  group.transfers[0].is_done = 1;
+  group.transfers[1].number = 4;
+  group.transfers[1].peer = 4;  // no rank of the group
+  board->worker.calling_threads = 2;
+  board->worker.waiting_threads = 1;
   const BoardView view = read_board(*board);
   CHECK(view.is_written);
   CHECK(view.writer == 4711);
@@ -60,7 +78,16 @@ TEST_CASE("a board is read as it is written") {
   CHECK(view.section_place == "train.cpp:171");
   CHECK(view.steps == 12);
   CHECK(view.more_time_until == 1000);
-  CHECK(view.groups == std::vector<GroupView>{{"world", 1, 4, 2, 7, 7, 6, 0, 0}});
+  CHECK(view.calling_threads == 2);
+  CHECK(view.waiting_threads == 1);
+  GroupView expected = {"world", 1, 4, 2, 7, 7, 6, 2, 0};
+  expected.identity = 42;
+  expected.transfers = {{false, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"},
+                        {false, 0, 4, true, false, 0, "f16[0]", ""}};
+  REQUIRE(view.groups.size() == 1);
+  CHECK(view.groups[0].transfers == expected.transfers);
+  CHECK(view.groups[0] == expected);
+  CHECK(describe(expected.transfers[0]) == "recv f32[8] from rank 3");
 }
 
 TEST_CASE("calls are told in their order and what is being written is left out") {

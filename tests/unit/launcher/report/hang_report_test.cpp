@@ -13,10 +13,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-RankEvidence rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
-  RankEvidence evidence;
-  evidence.cpu_share = 0;
-  RankView& view = evidence.view;
+RankView rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
+  RankView view;
+  view.activity.emplace();
   view.rank = rank;
   view.pid = 4000 + rank;
   view.process = ProcessLook{'S', 0, 0, "futex_wait"};
@@ -24,7 +23,7 @@ RankEvidence rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
   view.board.phase = "training";
   view.board.groups.push_back({"world", rank, 2, 0, called, called, finished, 0, 0});
   view.calls = {{{called, 7, 5, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
-  return evidence;
+  return view;
 }
 
 HangNews stall(HangNews::Kind kind) {
@@ -32,8 +31,7 @@ HangNews stall(HangNews::Kind kind) {
   news.kind = kind;
   news.verdict = {VerdictKind::not_called, "world", 2, 7, "all_reduce sum f32[8] ('bucket 0')", {1}, {0}, {}};
   news.age = 12s;
-  news.limit = 30s;
-  news.why_limit = "the pauses so far were short";
+  news.judgement = {HangClass::users_limit, 5s, false, 18s, 30s, "--hang-timeout"};
   news.ends_job = true;
   news.ranks = {rank_at(0, 7, 6), rank_at(1, 6, 6)};
   return news;
@@ -43,11 +41,11 @@ HangNews stall(HangNews::Kind kind) {
 
 TEST_CASE("a stall is told with its culprit and what will follow") {
   HangNews news = stall(HangNews::Kind::stalled);
-  news.ranks[1].view.board.phase = "evaluation";
-  news.ranks[1].view.board.section = "validation";
-  news.ranks[1].view.board.section_place = "train.cpp:171";
-  news.ranks[1].view.board.phase_since = 4'000'000'000;
-  news.ranks[1].cpu_share = 0.031;
+  news.ranks[1].board.phase = "evaluation";
+  news.ranks[1].board.section = "validation";
+  news.ranks[1].board.section_place = "train.cpp:171";
+  news.ranks[1].board.phase_since = 4'000'000'000;
+  news.ranks[1].activity->cpu_share = 0.031;
   CHECK(
       hang_report(news, 15'000'000'000) ==
       std::vector<std::string>{
@@ -55,7 +53,7 @@ TEST_CASE("a stall is told with its culprit and what will follow") {
           "called], for 12.0 s",
           "  rank 1 (pid 4001): evaluation 'validation' for 11.0 s at train.cpp:171; last call: all_reduce sum f32[8] "
           "('bucket 0') #6 at train.cpp:88, finished; sleeping in futex_wait, CPU 3 %",
-          "  the job is ended in 18.0 s; the limit is 30.0 s (the pauses so far were short)"});
+          "  the job is terminated in 18.0 s; the limit is 30.0 s (--hang-timeout)"});
 }
 
 TEST_CASE("a hang is told with all ranks") {
@@ -64,7 +62,7 @@ TEST_CASE("a hang is told with all ranks") {
   CHECK(lines[2] ==
         "  rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; sleeping in "
         "futex_wait, CPU 0 %");
-  CHECK(lines[3] == "  the limit was 30.0 s (the pauses so far were short): the job is ended");
+  CHECK(lines[3] == "  the limit was 30.0 s (--hang-timeout): the job is terminated");
   HangNews warning = stall(HangNews::Kind::hung);
   warning.ends_job = false;
   CHECK(hang_report(warning, 0).back().find("the job is left alone") != std::string::npos);
@@ -141,14 +139,40 @@ TEST_CASE("stops and what goes on again are one line each") {
 
 TEST_CASE("ranks of which little is known are told as they are") {
   HangNews news = stall(HangNews::Kind::hung);
-  news.ranks[0].view.process.reset();
-  news.ranks[1].view.board = {};
-  news.ranks[1].view.calls.clear();
+  news.ranks[0].process.reset();
+  news.ranks[1].board = {};
+  news.ranks[1].calls.clear();
   const auto lines = hang_report(news, 0);
   CHECK(lines[1] == "  rank 1 (pid 4001): does not show its collectives; sleeping in futex_wait, CPU 0 %");
   CHECK(lines[2].find("its process cannot be looked at") != std::string::npos);
-  news.ranks[1].view.has_ended = true;
+  news.ranks[1].has_ended = true;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; does not show its collectives");
+}
+
+TEST_CASE("what will be done about a stall depends on who set the limit") {
+  const auto outlook = [](const StallJudgement& judgement, bool ends_job) {
+    HangNews news = stall(HangNews::Kind::warned);
+    news.judgement = judgement;
+    news.ends_job = ends_job;
+    return hang_report(news, 0).back();
+  };
+  CHECK(outlook({HangClass::users_limit, 5s, true, 18s, 30s, "--hang-timeout"}, false) ==
+        "  told again in 18.0 s; the limit is 30.0 s (--hang-timeout)");
+  CHECK(outlook({HangClass::unknown, 5s, true, 20min, 30min, "no sign of life"}, true) ==
+        "  the job goes on: no --hang-timeout was given. Without a sign of life it is terminated in 20 min");
+  CHECK(outlook({HangClass::unknown, 5s, true, std::nullopt, 0s, ""}, false) ==
+        "  the job goes on: no --hang-timeout was given");
+}
+
+TEST_CASE("a rank's line tells its last sign of life") {
+  HangNews news = stall(HangNews::Kind::stalled);
+  const auto ends_with = [&](const RankActivity& activity, const std::string& end) {
+    news.ranks[1].activity = activity;
+    return hang_report(news, 0)[1].ends_with(end);
+  };
+  CHECK(ends_with({0s, 0s, true, Sign::io, 0.001}, ", CPU 0 %; it reads or writes"));
+  CHECK(ends_with({0s, 0s, true, Sign::processor, 1}, ", CPU 100 %"));
+  CHECK(ends_with({65s, 0s, true, Sign::none, 0}, ", CPU 0 %, no sign of life for 1 min 5 s"));
 }
 
 TEST_CASE("stacks are told with those that have none and why") {
@@ -167,7 +191,7 @@ TEST_CASE("stacks are told with those that have none and why") {
 }
 
 TEST_CASE("what others than the ranks say is told in a few lines") {
-  HangNews news = stall(HangNews::Kind::half_over);
+  HangNews news = stall(HangNews::Kind::warned);
   const auto lines_of = [&] {
     std::vector<std::string> lines = hang_report(news, 0);
     std::erase_if(lines, [](const std::string& line) { return line.find("NCCL RAS") == std::string::npos; });
@@ -193,15 +217,15 @@ TEST_CASE("a rank's gpu is told where it says how far it is") {
   };
   CHECK(has("the GPU of rank 1 has not begun all_reduce"));
   CHECK_FALSE(has("its GPU"));
-  for (RankEvidence& rank : news.ranks) rank.view.board.groups[0].gpu_queued = 7;
+  for (RankView& rank : news.ranks) rank.board.groups[0].gpu_queued = 7;
   CHECK(has("its GPU has not begun #7"));
-  news.ranks[0].view.board.groups[0].gpu_started = 7;
+  news.ranks[0].board.groups[0].gpu_started = 7;
   CHECK(
       has("rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; its GPU is at "
           "#7; sleeping"));
-  news.ranks[0].view.board.groups[0].gpu_finished = 7;
+  news.ranks[0].board.groups[0].gpu_finished = 7;
   CHECK(has("its GPU is done with #7"));
-  news.ranks[0].view.board.steps = 3;
+  news.ranks[0].board.steps = 3;
   CHECK(has("rank 0 (pid 4000): training, 3 steps done; waits"));
 }
 
@@ -216,7 +240,7 @@ TEST_CASE("where all ranks have called what to try is told") {
   CHECK_FALSE(has("  try"));
   news.verdict.kind = VerdictKind::transport;
   CHECK(has("  try: GLOO_SOCKET_IFNAME"));
-  news.ranks[0].view.board.groups[0].gpu_queued = 7;
+  news.ranks[0].board.groups[0].gpu_queued = 7;
   CHECK(has("  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU"));
 }
 

@@ -21,7 +21,7 @@ class ScriptedHost : public ProcessHost {
   void on_exit(ExitCallback) override {}
   void signal(int, int, SignalTarget) override {}
   std::vector<pid_t> end_leftovers() override { return {}; }
-  StackRequest ask_for_stacks(int local_rank) override { return requests.at(local_rank); }
+  StackRequest ask_for_stacks(int local_rank, StackMeans) override { return requests.at(local_rank); }
   std::vector<RawStack> stacks(int local_rank) override { return answers[local_rank]; }
 
   std::map<int, StackRequest> requests;
@@ -34,7 +34,7 @@ std::vector<RankStacks> take(ScriptedHost& host) {
   std::vector<StackTarget> targets;
   for (const auto& [local_rank, request] : host.requests) targets.push_back({10 + local_rank, local_rank});
   std::vector<RankStacks> result;
-  taker.take(targets, [&](std::vector<RankStacks> stacks) {
+  taker.take(targets, StackMeans::any, [&](std::vector<RankStacks> stacks) {
     result = std::move(stacks);
     loop.stop();
   });

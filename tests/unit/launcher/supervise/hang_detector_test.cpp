@@ -14,77 +14,140 @@ namespace limits = ddp::limits;
 using Kind = HangNews::Kind;
 using Job = HangingJob;
 
-TEST_CASE("a rank that does nothing while another waits ends the job at the floor") {
+namespace {
+
+// The last news of a kind; none: there is no such news.
+const HangNews* last_of(const Job& job, Kind kind) {
+  for (auto news = job.news.rbegin(); news != job.news.rend(); ++news) {
+    if (news->second.kind == kind) return &news->second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that does nothing at all while another waits ends the job after half an hour") {
   Job job;
   job.warm().call(0);
   const auto began = job.now();
-  job.passes(40s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(job.last_news_after(began) == Approx(30).margin(1.1));
+  job.passes(32min);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  CHECK(std::chrono::duration<double>(job.news[0].first - began).count() == Approx(5).margin(1.1));
+  CHECK(std::chrono::duration<double>(job.news[1].first - began).count() == Approx(63).margin(5));
+  CHECK(job.last_news_after(began) == Approx(1803).margin(6));
   const HangNews& hang = job.news.back().second;
   CHECK(hang.ends_job);
+  CHECK(hang.judgement.hang_class == HangClass::unknown);
   CHECK(hang.verdict.kind == VerdictKind::not_called);
   CHECK(hang.verdict.culprits == std::vector<int>{1});
-  CHECK(hang.limit == limits::kHangFloor);
   CHECK(hang.ranks.size() == 2);
   job.passes(100s);
-  CHECK(job.news.size() == 2);  // once is enough
+  CHECK(job.news.size() == 3);  // once is enough
 }
 
-TEST_CASE("a rank that works has all the time of --hang-timeout") {
-  const auto limit_where = [](const auto& change) {
+TEST_CASE("a rank that shows any sign of life is reported and never given up") {
+  const auto never_ends = [](const std::function<void(Job & job)>& live) {
     Job job;
     job.warm().call(0);
-    change(job);
-    const auto began = job.now();
-    job.passes(700s);
-    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-    return job.last_news_after(began);
+    live(job);
+    job.passes(3h);
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned});
+    // It is a note until it has lasted for long.
+    return std::chrono::duration<double>(job.news[1].first - job.news[0].first).count() > 500;
   };
-  CHECK(limit_where([](Job& job) { job.busy_rank = 1; }) == Approx(600).margin(1.1));
-  CHECK(limit_where([](Job& job) { job.waking_rank = 1; }) == Approx(600).margin(1.1));
-  CHECK(limit_where([](Job& job) { job.ranks[1].process->state = 'D'; }) == Approx(600).margin(1.1));
-  CHECK(limit_where([](Job& job) { job.ranks[1].board.phase = "checkpoint"; }) == Approx(600).margin(1.1));
-  // The one that waits may do what it likes.
-  CHECK(limit_where([](Job& job) { job.busy_rank = 0; }) == Approx(30).margin(1.1));
+  CHECK(never_ends([](Job& job) { job.computes(1); }));
+  CHECK(never_ends([](Job& job) { job.does(1, [](ActivitySample& sample) { ++sample.output_bytes; }); }));
+  CHECK(never_ends([](Job& job) { job.does(1, [](auto& sample) { sample.connections[0].bytes += 160'000; }); }));
+  CHECK(never_ends([](Job& job) { job.does(1, [](auto& sample) { sample.processes[0].is_runnable = true; }); }));
 }
 
-TEST_CASE("pauses are learnt and one ten times as long is no hang") {
+TEST_CASE("what the rank that waits does is no sign of life") {
+  Job job;
+  job.warm().call(0).computes(0).passes(32min);
+  REQUIRE(last_of(job, Kind::hung));
+  CHECK(last_of(job, Kind::hung)->ends_job);
+}
+
+TEST_CASE("heartbeats and phases of the rank that is waited for are life, and progress") {
+  for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
+    Job job(plan);
+    job.warm().call(0);
+    for (int i = 0; i < 1000; ++i) {
+      ++job.ranks[1].board.steps;
+      job.passes(10s);
+    }
+    CHECK_FALSE(last_of(job, Kind::hung));
+    job.passes(32min);
+    CHECK(last_of(job, Kind::hung));
+  }
+}
+
+TEST_CASE("a limit of the user's holds for a rank that works too") {
+  for (const bool computes : {true, false}) {
+    Job job(hang_plan(600s));
+    job.warm().call(0);
+    if (computes) job.computes(1);
+    const auto began = job.now();
+    job.passes(700s);
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+    CHECK(job.last_news_after(began) == Approx(600).margin(1.1));
+    CHECK(job.news.back().second.judgement.hang_class == HangClass::users_limit);
+  }
+}
+
+TEST_CASE("pauses are learnt, and a longer one is reported later") {
   Job job;
   job.does_steps(12, 5s).call(0);
   const auto began = job.now();
-  job.passes(50s);
-  CHECK(job.kinds() == std::vector{Kind::stalled});
+  job.passes(18s);
+  CHECK(job.news.empty());
+  job.passes(5s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled});
+  CHECK(job.last_news_after(began) == Approx(20).margin(1.1));
   job.call(1).look(limits::kHangLook);
   job.finish(0).finish(1).look(limits::kHangLook);
   job.passes(2s);
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::goes_on});
-  // Now the longest pause is 50 s: a thousand, of which there are but 600.
-  const auto again = job.now();
-  job.call(0).passes(700s);
-  CHECK(job.last_news_after(again) == Approx(600).margin(1.1));
-  CHECK(began < again);
 }
 
-TEST_CASE("before the first steps a program may be compiled for twenty minutes") {
-  Job job({600s, false, HangAction::kill});
-  job.call(0).passes(20min);
-  CHECK(job.kinds() == std::vector{Kind::stalled});
+TEST_CASE("a learnt limit ends the job if it was asked for") {
+  Job job({std::nullopt, HangLimit::learnt, HangAction::kill});
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(60s);
+  REQUIRE(last_of(job, Kind::hung));
+  CHECK(job.last_news_after(began) == Approx(33).margin(6));
+  Job works({std::nullopt, HangLimit::learnt, HangAction::kill});
+  works.warm().call(0).computes(1).passes(1h);
+  CHECK_FALSE(last_of(works, Kind::hung));
+}
+
+TEST_CASE("before the first steps a program may be compiled for long") {
+  Job job;
+  job.call(0).computes(1).passes(2h);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
   job.call(1).finish(0).finish(1).passes(2s);
-  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::goes_on});
-  // All have called, and it does not go on: nobody compiles.
-  Job stuck({600s, false, HangAction::kill});
-  stuck.call(0).call(1);
-  const auto began = stuck.now();
-  stuck.passes(20min);
-  REQUIRE(stuck.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(stuck.news.back().second.verdict.kind == VerdictKind::transport);
-  CHECK(stuck.last_news_after(began) == Approx(600).margin(1.1));
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::goes_on});
 }
 
-TEST_CASE("a gpu that computes before a collective has all of the time that there is") {
+TEST_CASE("a collective that moves data is no hang, and one that only spins is") {
+  Job slow;
+  slow.warm().call(0).call(1).does(0, [](auto& sample) { sample.connections[0].bytes += 1'000'000; });
+  slow.passes(3h);
+  CHECK(slow.kinds() == std::vector{Kind::stalled, Kind::warned});
+  Job spins;
+  spins.warm().call(0).call(1).computes(0).computes(1).passes(32min);
+  REQUIRE(last_of(spins, Kind::hung));
+  CHECK(last_of(spins, Kind::hung)->verdict.kind == VerdictKind::transport);
+  Job blind;
+  blind.warm().call(0).call(1).does(0, [](auto& sample) { sample.knows_connections = false; });
+  blind.passes(3h);
+  CHECK_FALSE(last_of(blind, Kind::hung));
+}
+
+TEST_CASE("a gpu that has not begun a collective is named") {
   for (const bool computes : {true, false}) {
-    Job job({600s, false, HangAction::kill});
+    Job job(hang_plan(600s));
     job.warm().call(0).call(1);
     for (RankView& view : job.ranks) {
       GroupView& group = view.board.groups[0];
@@ -94,27 +157,24 @@ TEST_CASE("a gpu that computes before a collective has all of the time that ther
     }
     const auto began = job.now();
     job.passes(20min);
-    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+    REQUIRE(last_of(job, Kind::hung));
     CHECK(job.news.back().second.verdict.kind == (computes ? VerdictKind::gpu_behind : VerdictKind::transport));
-    CHECK(job.last_news_after(began) == Approx(computes ? 600 : 30).margin(1.1));
+    CHECK(job.last_news_after(began) == Approx(600).margin(1.1));
   }
 }
 
-TEST_CASE("ranks of other nodes have all of the time that there is") {
-  Job job({600s, false, HangAction::kill});
+TEST_CASE("ranks of other nodes of which nothing is known are never given up") {
+  Job job;
   for (RankView& view : job.ranks) view.board.groups[0].size = 4;
-  job.warm().call(0).call(1);
-  const auto began = job.now();
-  job.passes(20min);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(job.last_news_after(began) == Approx(600).margin(1.1));
+  job.warm().call(0).call(1).passes(3h);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
 }
 
 TEST_CASE("time in which nobody looked does not count") {
   Job job;
-  job.warm().call(0).passes(3s);
+  job.warm().call(0).passes(2s);
   job.look(8h);
-  job.passes(3s);
+  job.passes(2s);
   CHECK(job.news.empty());
 }
 
@@ -130,8 +190,10 @@ TEST_CASE("a stopped rank is told within a second and stops the clocks") {
   job.ranks[1].process->state = 'S';
   job.passes(2s);
   CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed});
-  job.passes(35s);
-  CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed, Kind::stalled, Kind::hung});
+  // What had passed before counts, and what passed meanwhile does not.
+  job.passes(32min);
+  CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed, Kind::stalled, Kind::warned, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(3600 + 1803).margin(10));
 }
 
 TEST_CASE("a tracer that stops a rank again and again does not stop the clocks") {
@@ -140,18 +202,18 @@ TEST_CASE("a tracer that stops a rank again and again does not stop the clocks")
   job.ranks[1].process->state = 't';
   job.waking_rank = 1;
   job.passes(10s);
-  CHECK(job.news.empty());
+  CHECK(job.kinds() == std::vector{Kind::stalled});
   job.waking_rank = -1;  // now a debugger has it
   job.passes(5s);
-  CHECK(job.kinds() == std::vector{Kind::stopped});
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::stopped});
 }
 
 TEST_CASE("programs without the runtime that sleep are left alone unless somebody asked") {
-  for (const bool is_users : {true, false}) {
-    Job job({60s, is_users, HangAction::kill});
+  for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
+    Job job(plan);
     for (RankView& view : job.ranks) view.board = {};
-    job.passes(100s);
-    CHECK(job.news.empty() == !is_users);
+    job.passes(2h);
+    CHECK(job.news.empty() == !plan.timeout);
   }
 }
 
@@ -181,54 +243,85 @@ TEST_CASE("what can never go on is not waited for") {
   CHECK(job.last_news_after(began) <= 2.1);
 }
 
+TEST_CASE("ranks that wait for each other end the job once no thread is left that could help") {
+  // Rank 0 waits in one group, and rank 1 in the other.
+  const auto circle = [](int calling_threads) {
+    Job job;
+    job.warm();
+    for (RankView& view : job.ranks) {
+      view.board.groups.push_back({"pair", view.rank, 2, 1, 3, 3, 3, 0, 0});
+      view.board.calling_threads = calling_threads;
+      view.board.waiting_threads = 1;
+    }
+    job.call(0);
+    job.ranks[1].board.groups[1].called = 4;
+    return job;
+  };
+  Job blocked = circle(1);
+  const auto began = blocked.now();
+  blocked.passes(10s);
+  REQUIRE(last_of(blocked, Kind::hung));
+  CHECK(last_of(blocked, Kind::hung)->judgement.hang_class == HangClass::certain);
+  CHECK(last_of(blocked, Kind::hung)->verdict.kind == VerdictKind::each_other);
+  CHECK(blocked.last_news_after(began) <= 6.2);
+  // Another thread may make the call.
+  Job may_go_on = circle(2);
+  may_go_on.passes(20s);
+  CHECK(may_go_on.kinds() == std::vector{Kind::stalled});
+}
+
 TEST_CASE("a worker may ask for more time") {
-  Job job;
+  Job job(hang_plan(60s));
   job.warm().call(0);
   job.ranks[1].board.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
   const auto began = job.now();
   job.passes(890s);
-  CHECK(job.kinds() == std::vector{Kind::stalled});
+  CHECK_FALSE(last_of(job, Kind::hung));
   job.passes(20s);
-  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(last_of(job, Kind::hung));
   CHECK(job.last_news_after(began) == Approx(900).margin(2));
 }
 
-TEST_CASE("who only warns says it again after as long a time") {
-  Job job({600s, true, HangAction::warn});
+TEST_CASE("who only warns says it again after ever longer times") {
+  Job job(hang_plan(30s, HangAction::warn));
   job.warm().call(0).passes(65s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung, Kind::hung});
-  CHECK_FALSE(job.news[1].second.ends_job);
-  CHECK_FALSE(job.news[2].second.ends_job);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung, Kind::hung});
+  for (const auto& [when, news] : job.news) CHECK_FALSE(news.ends_job);
+  job.passes(50s);
+  CHECK(job.news.size() == 4);
+  job.passes(10s);
+  CHECK(job.news.size() == 5);
 }
 
 TEST_CASE("where nobody waits and nobody works only a time that somebody asked for ends the job") {
-  for (const bool is_users : {true, false}) {
-    Job job({60s, is_users, HangAction::kill});
-    job.warm();
-    const auto began = job.now();
-    job.passes(62s);
-    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-    CHECK(job.news.back().second.verdict.kind == VerdictKind::silent);
-    CHECK(job.news.back().second.ends_job == is_users);
-    CHECK(job.last_news_after(began) == Approx(60).margin(1.1));
-  }
+  Job users(hang_plan(60s));
+  users.warm();
+  const auto began = users.now();
+  users.passes(75s);
+  REQUIRE(users.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  CHECK(users.news.back().second.verdict.kind == VerdictKind::silent);
+  CHECK(users.news.back().second.ends_job);
+  CHECK(users.last_news_after(began) == Approx(63).margin(6));
+  Job nobodys;
+  nobodys.warm().passes(3h);
+  CHECK(nobodys.kinds() == std::vector{Kind::stalled, Kind::warned});
+  CHECK_FALSE(nobodys.news.back().second.ends_job);
 }
 
-TEST_CASE("output and work are signs of life") {
-  Job printing({20s, true, HangAction::kill});
-  for (int i = 0; i < 20; ++i) {
-    printing.passes(4s);
-    printing.output();
-  }
+TEST_CASE("where nobody waits output and work are signs of life") {
+  Job printing(hang_plan(20s));
+  printing.does(0, [](ActivitySample& sample) { ++sample.output_bytes; }).passes(10min);
   CHECK(printing.news.empty());
-  Job working({20s, true, HangAction::kill});
-  working.busy_rank = 1;
-  working.passes(100s);
+  Job working(hang_plan(20s));
+  working.computes(1).passes(10min);
   CHECK(working.news.empty());
+  // It has ended: then it is silent.
+  working.does(1, nullptr).passes(40s);
+  CHECK(last_of(working, Kind::hung));
 }
 
 TEST_CASE("without a timeout nothing is looked for") {
-  Job job({0s, true, HangAction::kill});
+  Job job(hang_plan(0s));
   job.warm().call(0);
   job.ranks[1].process->state = 'T';
   job.passes(1h);
@@ -236,7 +329,7 @@ TEST_CASE("without a timeout nothing is looked for") {
 }
 
 TEST_CASE("an old group that nobody uses is no reason for deep looks") {
-  HangDetector detector({600s, true, HangAction::kill});
+  HangDetector detector{HangPlan()};
   Job job;
   std::vector<RankView> ranks = job.ranks;
   int deep = 0;
@@ -253,32 +346,30 @@ TEST_CASE("an old group that nobody uses is no reason for deep looks") {
   CHECK(deep == 0);
 }
 
-TEST_CASE("half of the limit is told once a stall, where somebody wants stacks") {
-  Job job({600s, true, HangAction::kill});
+TEST_CASE("a warning follows at half of the limit, once a stall") {
+  Job job(hang_plan(600s));
   job.warm().call(0);
   const auto began = job.now();
-  job.passes(35s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  REQUIRE(job.halves.size() == 1);
-  CHECK(std::chrono::duration<double>(job.halves[0] - began).count() == Approx(15).margin(1.1));
-
-  Job again({600s, true, HangAction::dump});
-  again.warm().call(0).passes(20s).call(1).finish(0).finish(1).passes(2s).call(0).passes(220s);
-  CHECK(again.halves.size() == 2);
-
-  Job warns({600s, true, HangAction::warn});
-  warns.warm().call(0).passes(35s);
-  CHECK(warns.halves.empty());
+  job.passes(320s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned});
+  // Without a sign of life it comes earlier.
+  CHECK(job.last_news_after(began) == Approx(63).margin(5));
+  job.call(1).finish(0).finish(1).passes(2s).call(0).computes(1).passes(20s);
+  REQUIRE(last_of(job, Kind::goes_on));
+  const auto again = job.now();
+  job.passes(320s);
+  CHECK(job.news.back().second.kind == Kind::warned);
+  CHECK(job.last_news_after(again) == Approx(280).margin(2));
 }
 
 TEST_CASE("who asks is told what all are at, whatever the timeout") {
-  Job job({0s, false, HangAction::kill});
-  const HangDetector detector({0s, false, HangAction::kill});
+  Job job(hang_plan(0s));
+  const HangDetector detector(hang_plan(0s));
   HangNews news = detector.describe(job.ranks);
   CHECK(news.kind == Kind::asked);
   CHECK(news.verdict.kind == VerdictKind::silent);
   CHECK(news.ranks.size() == 2);
-  CHECK_FALSE(news.ranks[0].cpu_share);
+  CHECK_FALSE(news.ranks[0].activity);
   CHECK_FALSE(news.ends_job);
   job.call(0);
   news = detector.describe(job.ranks);
@@ -287,28 +378,18 @@ TEST_CASE("who asks is told what all are at, whatever the timeout") {
 }
 
 TEST_CASE("a rank may ask for more time than there is") {
-  Job job({60s, true, HangAction::kill});
+  Job job(hang_plan(60s));
   job.warm().call(0);
   job.ranks[1].board.more_time_until = ~std::uint64_t{0};
   job.passes(10min);
-  CHECK(job.kinds() == std::vector<Kind>{});
-}
-
-TEST_CASE("a section without collectives may be as silent as long as the timeout") {
-  Job job({60s, true, HangAction::kill});
-  job.warm();
-  for (RankView& view : job.ranks) view.board.phase = "checkpoint";
-  const auto began = job.now();
-  job.passes(70s);
-  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
-  CHECK(job.last_news_after(began) == Approx(60).margin(1.2));
+  CHECK_FALSE(last_of(job, Kind::hung));
 }
 
 TEST_CASE("who sees a part of the ranks says nothing before somebody who sees all could have") {
-  Job job({600s, true, HangAction::kill}, /*others_judge=*/true);
+  Job job(hang_plan(60s), /*others_judge=*/true);
   job.warm().call(0);
   const auto began = job.now();
-  job.passes(60s);
+  job.passes(70s);
   REQUIRE(job.kinds() == std::vector{Kind::hung});
-  CHECK(job.last_news_after(began) == Approx(35).margin(1.1));
+  CHECK(job.last_news_after(began) == Approx(65).margin(1.1));
 }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/limits.h"
 #include "support/job_fixture.h"
 
 using namespace ddp::launcher;
@@ -288,6 +289,18 @@ TEST_CASE("a signal that has a reason ends the job with it") {
   CHECK(describe_failure(state.outcome()) == "the connection is lost");
   CHECK(state.outcome().signal == SIGHUP);
   CHECK(state.outcome().exit_code == 128 + SIGHUP);
+}
+
+TEST_CASE("without an exit timeout ranks that ended long before others are told once, and the job goes on") {
+  JobFixture job(2, 0ms);
+  job.start().exits(1, 0).passes(ddp::limits::kExitNote - 1ms);
+  CHECK(job.told().empty());
+  job.passes(2h);
+  CHECK(job.told() ==
+        std::vector<std::string>{"rank 1 ended with exit code 0; rank 0 still runs 1 min later. The job goes on "
+                                 "(--exit-timeout=SECONDS ends it)"});
+  CHECK_FALSE(job.state().ending());
+  CHECK(job.exits(0, 0).outcome().exit_code == 0);
 }
 
 TEST_CASE("a hang that is to end the job does and other news do not") {

@@ -96,8 +96,9 @@ TEST_CASE("the hub knows what was shown last and waits for the evidence of all")
   CHECK(exchange.far().at(3).node == "b");
   int told = 0;
   exchange.on_evidence = [&] { ++told; };
-  exchange.ask_for_evidence();
-  CHECK(nodes.asked == std::vector{wire::Subject::evidence});
+  exchange.ask_for_evidence(StackMeans::gentle);
+  exchange.ask_for_evidence(StackMeans::any);
+  CHECK(nodes.asked == std::vector{wire::Subject::evidence, wire::Subject::last_evidence});
   CHECK_FALSE(exchange.has_evidence());
   Evidence evidence;
   evidence.stacks.push_back({2, "gdb", {}, {}});

@@ -19,9 +19,12 @@ RankView rank_four() {
   view.board.phase_since = 9'000'000'000;
   view.board.steps = 12;
   view.board.groups.push_back({"world", 4, 8, 1, 21, 21, 20, 3, 2, true, 5, 4, 3});
+  view.board.groups[0].identity = ~std::uint64_t{0};
+  view.board.groups[0].transfers = {{true, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"}};
+  view.board.waiting_threads = 1;
   view.calls = {{{21, ~std::uint64_t{0}, 8'000'000'000, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
   view.process = ProcessLook{'S', 17, 3, "futex_wait"};
-  view.tree_ticks = 19;
+  view.activity = RankActivity{70s, 80s, true, Sign::io, 0.25};
   return view;
 }
 
@@ -38,7 +41,7 @@ TEST_CASE("what a node shows of a rank is seen on another with that one's clock"
   CHECK(seen[0].pid == 4711);
   CHECK(seen[0].board == expected.board);
   CHECK(seen[0].process == expected.process);
-  CHECK(seen[0].tree_ticks == 19);
+  CHECK(seen[0].activity == expected.activity);
   REQUIRE(seen[0].calls.size() == 1);
   REQUIRE(seen[0].calls[0].size() == 1);
   CHECK(seen[0].calls[0][0].called_at == 6'000'000'000);

@@ -57,7 +57,7 @@ TEST_CASE("without a board or with something else in its place nothing is shown"
   const MadeBoard other;
   other.board->version = wire::kBoardVersion + 1;
   CHECK(other.map() == nullptr);
-  GroupProgress nothing(nullptr, "world", 0, 2);
+  GroupProgress nothing(nullptr, "world", 7, 0, 2);
   nothing.called(call_number(1, 1));
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("a board that another process writes is left alone") {
 
 TEST_CASE("the board tells what was called how far it is and from where") {
   const MadeBoard made;
-  GroupProgress progress(made.map(), "ranks 0,2", 1, 2);
+  GroupProgress progress(made.map(), "ranks 0,2", 7, 1, 2);
   const wire::BoardGroup& group = made.board->groups[0];
   CHECK(group.in_use == 1);
   CHECK(std::string(group.name.data()) == "ranks 0,2");
@@ -97,8 +97,8 @@ TEST_CASE("the board tells what was called how far it is and from where") {
 
 TEST_CASE("ranks that call the same have the same fingerprints and never again after a difference") {
   const MadeBoard made;
-  GroupProgress a(made.map(), "a", 0, 2);
-  GroupProgress b(made.map(), "b", 1, 2);
+  GroupProgress a(made.map(), "a", 7, 0, 2);
+  GroupProgress b(made.map(), "b", 7, 1, 2);
   const auto fingerprint = [&](int group, int place) {
     return made.board->groups.at(group).calls.at(place).fingerprint;
   };
@@ -115,7 +115,7 @@ TEST_CASE("ranks that call the same have the same fingerprints and never again a
 
 TEST_CASE("old calls make room and a long path keeps its end") {
   const MadeBoard made;
-  GroupProgress progress(made.map(), "world", 0, 1);
+  GroupProgress progress(made.map(), "world", 7, 0, 1);
   for (std::uint64_t i = 1; i <= wire::kBoardCalls + 1; ++i) {
     Call call = call_number(i, i);
     const std::string path = std::string(200, 'x') + "/train.cpp";
@@ -135,17 +135,17 @@ TEST_CASE("a group that ends makes room for another and those without room are c
   ProgressBoard* board = made.map();
   std::vector<std::unique_ptr<GroupProgress>> groups;
   for (std::size_t i = 0; i <= wire::kBoardGroups; ++i) {
-    groups.push_back(std::make_unique<GroupProgress>(board, "g" + std::to_string(i), 0, 1));
+    groups.push_back(std::make_unique<GroupProgress>(board, "g" + std::to_string(i), 7, 0, 1));
   }
   CHECK(board->groups_not_shown == 1);
   groups[3].reset();
-  const GroupProgress next(board, "next", 0, 1);
+  const GroupProgress next(board, "next", 7, 0, 1);
   CHECK(std::string(board->groups[3].name.data()) == "next");
 }
 
 TEST_CASE("sends and receives are counted apart from collectives") {
   const MadeBoard made;
-  GroupProgress progress(made.map(), "world", 0, 2);
+  GroupProgress progress(made.map(), "world", 7, 0, 2);
   Call call;
   call.operation = Operation::send;
   call.sequence = 5;
@@ -157,4 +157,57 @@ TEST_CASE("sends and receives are counted apart from collectives") {
   CHECK(group.started == 0);
   CHECK(group.transfers_called == 1);
   CHECK(group.transfers_finished == 1);
+}
+
+namespace {
+
+Call transfer(Operation operation, int peer, std::uint64_t number) {
+  Call call = call_number(number, number);
+  call.operation = operation;
+  call.peer = peer;
+  return call;
+}
+
+std::vector<std::uint64_t> numbers_not_done(const wire::BoardGroup& group) {
+  std::vector<std::uint64_t> numbers;
+  for (const wire::BoardTransfer& shown : group.transfers) {
+    if (shown.number != 0 && shown.is_done == 0) numbers.push_back(shown.number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("a transfer is shown with its other side and who waits for it") {
+  const MadeBoard made;
+  GroupProgress progress(made.map(), "world", 7, 0, 4);
+  const Call call = transfer(Operation::recv, 3, 5);
+  progress.called(call);
+  const wire::BoardTransfer& shown = made.board->groups[0].transfers[0];
+  CHECK(shown.number == 5);
+  CHECK(shown.peer == 3);
+  CHECK(shown.operation == static_cast<int>(Operation::recv));
+  CHECK(shown.line == 88);
+  CHECK(shown.is_done == 0);
+  progress.waits(call, true);
+  CHECK(shown.waiters == 1);
+  CHECK(made.board->worker.waiting_threads == 1);
+  progress.finished(call);
+  progress.waits(call, false);
+  CHECK(shown.is_done == 1);
+  CHECK(shown.waiters == 0);
+  CHECK(made.board->worker.waiting_threads == 0);
+}
+
+TEST_CASE("transfers that are done make room and those that are not stay") {
+  const MadeBoard made;
+  GroupProgress progress(made.map(), "world", 7, 0, 2);
+  for (std::uint64_t i = 1; i <= wire::kBoardTransfers + 1; ++i) progress.called(transfer(Operation::send, 1, i));
+  CHECK(numbers_not_done(made.board->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7, 8});
+  progress.finished(transfer(Operation::send, 1, 4));
+  progress.called(transfer(Operation::send, 1, 10));
+  CHECK(numbers_not_done(made.board->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 5, 6, 7, 8, 10});
+  progress.finished(transfer(Operation::send, 1, 9));  // which is not shown
+  CHECK(made.board->groups[0].transfers_finished == 2);
 }

@@ -1,0 +1,133 @@
+#include "launcher/process/activity_meter.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+namespace ddp::launcher {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+}  // namespace
+
+// What was done between two samples.
+struct ActivityMeter::Difference {
+  bool has_printed = false;
+  bool processes_changed = false;  // one has begun or ended
+  std::uint64_t cpu_ticks = 0;
+  std::uint64_t minor_faults = 0;
+  std::uint64_t major_faults = 0;
+  std::uint64_t io_bytes = 0;
+  std::uint64_t network_bytes = 0;
+};
+
+namespace {
+
+// A counter that has become smaller is another one's, and says nothing.
+std::uint64_t growth(std::uint64_t before, std::uint64_t now) {
+  return now > before ? now - before : 0;
+}
+
+}  // namespace
+
+ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before, const ActivitySample& now) {
+  Difference result;
+  result.has_printed = before.output_bytes != now.output_bytes;
+  std::map<std::pair<pid_t, std::uint64_t>, const ProcessCounters*> known;
+  for (const ProcessCounters& process : before.processes) known[{process.pid, process.started}] = &process;
+  std::size_t still_there = 0;
+  for (const ProcessCounters& process : now.processes) {
+    const auto found = known.find({process.pid, process.started});
+    if (found == known.end()) continue;
+    const ProcessCounters& then = *found->second;
+    ++still_there;
+    result.cpu_ticks += growth(then.cpu_ticks, process.cpu_ticks);
+    result.minor_faults += growth(then.minor_faults, process.minor_faults);
+    result.major_faults += growth(then.major_faults, process.major_faults);
+    result.io_bytes += growth(then.io_bytes, process.io_bytes);
+  }
+  result.processes_changed = still_there != before.processes.size() || still_there != now.processes.size();
+  std::map<std::uint64_t, std::uint64_t> connections;
+  for (const net::TcpBytes& connection : before.connections) connections[connection.inode] = connection.bytes;
+  for (const net::TcpBytes& connection : now.connections) {
+    const auto found = connections.find(connection.inode);
+    // All of a new one has moved since.
+    result.network_bytes += growth(found == connections.end() ? 0 : found->second, connection.bytes);
+  }
+  return result;
+}
+
+namespace {
+
+struct Text {
+  std::string_view name;
+  std::string_view description;
+};
+// In the order of Sign.
+constexpr std::array<Text, 8> kSigns = {
+    Text{"none", "it shows no sign of life"},
+    {"output", "it prints"},
+    {"processes", "it starts processes, or they end"},
+    {"processor", "it uses a processor"},
+    {"runnable", "it wants to run and gets no processor"},
+    {"faults", "it touches new memory"},
+    {"io", "it reads or writes"},
+    {"network", "it sends or receives"},
+};
+
+}  // namespace
+
+std::string_view name_of(Sign sign) {
+  return kSigns[static_cast<std::size_t>(sign)].name;
+}
+
+std::string_view describe(Sign sign) {
+  return kSigns[static_cast<std::size_t>(sign)].description;
+}
+
+void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
+  if (window_ && now - window_->seen > thresholds_.longest_gap) {
+    window_.reset();
+    activity_.reset();
+  }
+  if (!window_) window_ = Window{sample, now, now, 0};
+  window_->seen = now;
+  const bool is_runnable = std::any_of(sample.processes.begin(), sample.processes.end(),
+                                       [](const ProcessCounters& process) { return process.is_runnable; });
+  if (is_runnable) ++window_->runnable_samples;
+  const Nanoseconds length = now - window_->began;
+  if (length <= Nanoseconds(0)) return;
+
+  static const double ticks_a_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const Difference done = difference(window_->first, sample);
+  RankActivity activity = activity_.value_or(RankActivity{});
+  activity.cpu_share =
+      static_cast<double>(done.cpu_ticks) / ticks_a_second / std::chrono::duration<double>(length).count();
+  activity.knows_data = window_->first.knows_connections && sample.knows_connections;
+  if (length >= thresholds_.window) {
+    const bool has_moved = done.network_bytes >= thresholds_.network_bytes;
+    activity.last_sign = sign_in(done, activity.cpu_share);
+    activity.still_for = activity.last_sign == Sign::none ? activity.still_for + length : Nanoseconds(0);
+    activity.unmoved_for = has_moved ? Nanoseconds(0) : activity.unmoved_for + length;
+    window_ = Window{sample, now, now, 0};
+  }
+  activity_ = activity;
+}
+
+Sign ActivityMeter::sign_in(const Difference& done, double cpu_share) const {
+  if (done.has_printed) return Sign::output;
+  if (done.processes_changed) return Sign::processes;
+  if (cpu_share >= thresholds_.cpu_share) return Sign::processor;
+  if (window_->runnable_samples >= thresholds_.runnable_samples) return Sign::runnable;
+  if (done.major_faults >= thresholds_.major_faults || done.minor_faults >= thresholds_.minor_faults) {
+    return Sign::faults;
+  }
+  if (done.io_bytes >= thresholds_.io_bytes) return Sign::io;
+  return done.network_bytes >= thresholds_.network_bytes ? Sign::network : Sign::none;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,72 @@
+// ActivityMeter: for how long the processes of a rank have shown no sign of life. Samples in, an age for each sign out;
+// no clock, no files. docs/decisions/0026-three-classes-of-hangs.md says why these signs, and why these thresholds.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "launcher/process/process_activity.h"
+
+namespace ddp::launcher {
+
+enum class Sign : std::uint8_t { none, output, processes, processor, runnable, faults, io, network };
+
+std::string_view name_of(Sign sign);   // "processor", as the event log has it
+std::string_view describe(Sign sign);  // "it uses a processor"; of `none`: "it shows no sign of life"
+
+// Of one rank. The ages grow by whole windows, from the first sample after the job has last gone on.
+struct RankActivity {
+  std::chrono::nanoseconds still_for{0};    // no sign of life for so long
+  std::chrono::nanoseconds unmoved_for{0};  // no data over its TCP connections for so long
+  bool knows_data = false;                  // whether `unmoved_for` says anything
+  Sign last_sign = Sign::none;              // of the last window that is over
+  double cpu_share = 0;                     // of one processor, in the window that has begun
+
+  friend bool operator==(const RankActivity&, const RankActivity&) = default;
+};
+
+// What counts as a sign of life in a window. What watchdog and monitor threads do lies below.
+struct ActivityThresholds {
+  std::chrono::nanoseconds window = std::chrono::seconds(5);
+  // Two samples that are further apart than this say nothing about the time between: the job went on, or nobody looked.
+  std::chrono::nanoseconds longest_gap = std::chrono::seconds(3);
+  double cpu_share = 0.01;  // of one processor
+  int runnable_samples = 2;
+  std::uint64_t minor_faults = 100;
+  std::uint64_t major_faults = 1;
+  std::uint64_t io_bytes = 4096;
+  std::uint64_t network_bytes = 1024;
+};
+
+class ActivityMeter {
+ public:
+  explicit ActivityMeter(const ActivityThresholds& thresholds = {}) : thresholds_(thresholds) {}
+
+  // `now`: of a clock that only grows. About one sample a second is wanted.
+  void add(const ActivitySample& sample, std::chrono::nanoseconds now);
+
+  // The window that has begun is measured anew: its processes were made to work (a dump of stacks). The ages stay.
+  void discard_window() { window_.reset(); }
+
+  // Nothing before there are two samples.
+  std::optional<RankActivity> activity() const { return activity_; }
+
+ private:
+  struct Window {
+    ActivitySample first;
+    std::chrono::nanoseconds began{0};
+    std::chrono::nanoseconds seen{0};
+    int runnable_samples = 0;
+  };
+  struct Difference;
+  static Difference difference(const ActivitySample& before, const ActivitySample& now);
+  Sign sign_in(const Difference& done, double cpu_share) const;
+
+  const ActivityThresholds thresholds_;
+  std::optional<Window> window_;
+  std::optional<RankActivity> activity_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,86 @@
+#include "launcher/process/process_activity.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "launcher/process/process_look.h"
+#include "launcher/process/process_sockets.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Bytes of /proc/PID/io; 0 where it cannot be read.
+std::uint64_t io_bytes_of(const std::string& folder) {
+  const std::string text = base::read_file(folder + "/io");
+  std::uint64_t bytes = 0;
+  for (const std::string_view name : {"rchar: ", "wchar: "}) {
+    const std::size_t at = text.find(name);
+    if (at != std::string::npos) bytes += std::strtoull(text.c_str() + at + name.size(), nullptr, 10);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<ProcessCounters> parse_process_counters(std::string_view stat) {
+  const std::vector<std::string> fields = fields_of_stat(stat);
+  // proc(5) counts from 1, with two fields before these.
+  const auto field = [&](std::size_t number) -> std::optional<std::uint64_t> {
+    const std::size_t index = number - 3;
+    if (index >= fields.size()) return std::nullopt;
+    const auto value = base::parse_integer(fields[index], 0, INT64_MAX);
+    return value ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
+  };
+  const auto sum = [&](std::initializer_list<std::size_t> numbers) -> std::optional<std::uint64_t> {
+    std::uint64_t total = 0;
+    for (const std::size_t number : numbers) {
+      const auto value = field(number);
+      if (!value) return std::nullopt;
+      total += *value;
+    }
+    return total;
+  };
+  const auto started = field(22);
+  const auto cpu_ticks = sum({14, 15, 16, 17});  // utime, stime, cutime, cstime
+  const auto minor_faults = sum({10, 11});
+  const auto major_faults = sum({12, 13});
+  if (!started || !cpu_ticks || !minor_faults || !major_faults) return std::nullopt;
+  return ProcessCounters{0, *started, *cpu_ticks, *minor_faults, *major_faults, 0, false};
+}
+
+std::vector<ProcessCounters> read_process_counters(std::span<const pid_t> processes) {
+  constexpr std::size_t kMostThreads = 512;
+  std::vector<ProcessCounters> result;
+  for (const pid_t pid : processes) {
+    const std::string folder = "/proc/" + std::to_string(pid);
+    auto counters = parse_process_counters(base::read_file(folder + "/stat"));
+    if (!counters) continue;
+    counters->pid = pid;
+    counters->io_bytes = io_bytes_of(folder);
+    counters->is_runnable = has_runnable_thread(pid, kMostThreads);
+    result.push_back(*counters);
+  }
+  return result;
+}
+
+std::vector<net::TcpBytes> connections_of(std::span<const pid_t> processes, const std::vector<net::TcpBytes>& all,
+                                          std::uint16_t store_port) {
+  constexpr auto kMostTime = std::chrono::milliseconds(100);
+  std::vector<std::uint64_t> held;
+  for (const HeldSocket& socket : sockets_of(processes, std::chrono::steady_clock::now() + kMostTime))
+    held.push_back(socket.inode);
+  std::sort(held.begin(), held.end());
+  std::vector<net::TcpBytes> result;
+  for (const net::TcpBytes& connection : all) {
+    const bool is_ours = connection.local_port == store_port || connection.remote_port == store_port;
+    if (!is_ours && std::binary_search(held.begin(), held.end(), connection.inode)) result.push_back(connection);
+  }
+  return result;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,39 @@
+// ActivityWatch: measures what the processes of this node's ranks do while the others wait for them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+
+#include "launcher/process/activity_meter.h"
+#include "launcher/process/process_host.h"
+#include "launcher/process/rank_view.h"
+
+namespace ddp::launcher {
+
+class ActivityWatch {
+ public:
+  // `output_bytes`: what a rank has printed so far, by local rank.
+  ActivityWatch(ProcessHost& processes, int first_rank, std::uint16_t store_port,
+                std::function<std::uint64_t(int local_rank)> output_bytes)
+      : processes_(processes),
+        first_rank_(first_rank),
+        store_port_(store_port),
+        output_bytes_(std::move(output_bytes)) {}
+
+  // Samples each rank that runs, and fills in RankView::activity. About once a second.
+  void measure(std::span<RankView> ranks, std::chrono::nanoseconds now);
+
+  // The ranks were made to work: the windows that have begun say nothing.
+  void discard_windows();
+
+ private:
+  ProcessHost& processes_;
+  const int first_rank_;
+  const std::uint16_t store_port_;
+  const std::function<std::uint64_t(int local_rank)> output_bytes_;
+  std::map<int, ActivityMeter> meters_;
+};
+
+}  // namespace ddp::launcher

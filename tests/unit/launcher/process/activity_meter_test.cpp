@@ -1,0 +1,144 @@
+#include "launcher/process/activity_meter.h"
+
+#include <catch2/catch.hpp>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A rank of one process with one connection, which is sampled once a second.
+struct MeteredRank {
+  MeteredRank() {
+    sample.processes = {{100, 1, 0, 0, 0, 0, false}};
+    sample.connections = {{7, 4000, 5000, 0}};
+    sample.knows_connections = true;
+  }
+  // `change` is done before each sample, with the number of the second.
+  MeteredRank& passes(int seconds, const std::function<void(ActivitySample&, int)>& change = nullptr) {
+    for (int i = 0; i < seconds; ++i) {
+      if (change) change(sample, i);
+      meter.add(sample, now);
+      now += 1s;
+    }
+    return *this;
+  }
+  ProcessCounters& process() { return sample.processes.front(); }
+
+  ActivitySample sample;
+  ActivityMeter meter;
+  std::chrono::nanoseconds now = 1h;
+};
+
+const std::uint64_t kTicks = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
+
+}  // namespace
+
+TEST_CASE("a rank that does nothing is still, in whole windows") {
+  MeteredRank rank;
+  CHECK_FALSE(rank.passes(1).meter.activity());
+  CHECK(rank.passes(4).meter.activity()->still_for == 0s);
+  rank.passes(1);
+  CHECK(rank.meter.activity()->still_for == 5s);
+  CHECK(rank.meter.activity()->last_sign == Sign::none);
+  CHECK(rank.passes(1795).meter.activity()->still_for == 1800s);
+  CHECK(rank.meter.activity()->unmoved_for == 1800s);
+}
+
+TEST_CASE("each sign of life makes a rank alive, and what lies below its threshold does not") {
+  struct Case {
+    Sign sign;
+    std::function<void(ActivitySample&, int)> enough;   // each second
+    std::function<void(ActivitySample&, int)> too_few;  // as well
+  };
+  using Sample = ActivitySample;
+  const std::vector<Case> cases = {
+      {Sign::output, [](Sample& s, int) { ++s.output_bytes; }, [](Sample&, int) {}},
+      // A child each second, as a shell that polls has.
+      {Sign::processes,
+       [](Sample& s, int i) {
+         s.processes.resize(1);
+         s.processes.push_back({200 + i, 9, 0, 0, 0, 0, false});
+       },
+       [](Sample&, int) {}},
+      {Sign::processor, [](Sample& s, int) { s.processes[0].cpu_ticks += kTicks / 100; },
+       [](Sample& s, int i) { s.processes[0].cpu_ticks += i % 5 == 1 ? kTicks / 25 : 0; }},
+      {Sign::runnable, [](Sample& s, int i) { s.processes[0].is_runnable = i % 2 == 0; },
+       [](Sample& s, int i) { s.processes[0].is_runnable = i % 5 == 2; }},
+      {Sign::faults, [](Sample& s, int) { s.processes[0].minor_faults += 20; },
+       [](Sample& s, int) { s.processes[0].minor_faults += 19; }},
+      {Sign::faults, [](Sample& s, int i) { s.processes[0].major_faults += i % 5 == 2 ? 1 : 0; }, [](Sample&, int) {}},
+      {Sign::io, [](Sample& s, int) { s.processes[0].io_bytes += 820; },
+       [](Sample& s, int) { s.processes[0].io_bytes += 819; }},
+      {Sign::network, [](Sample& s, int) { s.connections[0].bytes += 205; },
+       [](Sample& s, int) { s.connections[0].bytes += 204; }},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(describe(one.sign));
+    MeteredRank alive;
+    alive.passes(61, one.enough);
+    REQUIRE(alive.meter.activity());
+    CHECK(alive.meter.activity()->last_sign == one.sign);
+    CHECK(alive.meter.activity()->still_for == 0s);
+    MeteredRank still;
+    still.passes(61, one.too_few);
+    CHECK(still.meter.activity()->last_sign == Sign::none);
+    CHECK(still.meter.activity()->still_for == 60s);
+  }
+}
+
+TEST_CASE("one sign after a long time makes a rank alive again") {
+  MeteredRank rank;
+  rank.passes(1796);
+  REQUIRE(rank.meter.activity()->still_for == 1795s);
+  rank.process().major_faults = 1;
+  CHECK(rank.passes(5).meter.activity()->still_for == 0s);
+  CHECK(rank.passes(5).meter.activity()->still_for == 5s);
+}
+
+TEST_CASE("data that moves is told apart from other signs") {
+  MeteredRank spins;
+  spins.passes(61, [](ActivitySample& s, int) { s.processes[0].cpu_ticks += kTicks; });
+  CHECK(spins.meter.activity()->still_for == 0s);
+  CHECK(spins.meter.activity()->unmoved_for == 60s);
+  CHECK(spins.meter.activity()->knows_data);
+  CHECK(spins.meter.activity()->cpu_share == Approx(1));
+  MeteredRank blind;
+  blind.sample.knows_connections = false;
+  CHECK_FALSE(blind.passes(61).meter.activity()->knows_data);
+}
+
+TEST_CASE("time in which nobody looked says nothing") {
+  MeteredRank rank;
+  rank.passes(600);
+  REQUIRE(rank.meter.activity());
+  rank.now += 3600s;  // the job went on, or the machine slept
+  rank.passes(1);
+  CHECK_FALSE(rank.meter.activity());
+  CHECK(rank.passes(5).meter.activity()->still_for == 5s);
+}
+
+TEST_CASE("a window that others disturbed is measured anew") {
+  MeteredRank rank;
+  rank.passes(11);
+  REQUIRE(rank.meter.activity()->still_for == 10s);
+  rank.process().cpu_ticks += 100 * kTicks;  // its stacks were taken
+  rank.meter.discard_window();
+  CHECK(rank.passes(5).meter.activity()->still_for == 10s);
+  CHECK(rank.passes(1).meter.activity()->still_for == 15s);
+}
+
+TEST_CASE("a pid that another process has is another process") {
+  MeteredRank rank;
+  rank.process().cpu_ticks = 50 * kTicks;
+  rank.passes(6);
+  rank.process().started = 2;
+  rank.process().cpu_ticks = 0;
+  CHECK(rank.passes(5).meter.activity()->last_sign == Sign::processes);
+  CHECK(rank.meter.activity()->cpu_share == Approx(0));
+}

@@ -1,0 +1,99 @@
+#include "launcher/process/process_activity.h"
+
+#include <catch2/catch.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/deadline.h"
+#include "support/local_connections.h"
+
+using namespace ddp::launcher;
+using ddp::test::eventually;
+
+namespace {
+
+ProcessCounters own_counters() {
+  const std::array<pid_t, 1> self = {::getpid()};
+  const auto counters = read_process_counters(self);
+  REQUIRE(counters.size() == 1);
+  return counters.front();
+}
+
+}  // namespace
+
+TEST_CASE("the counters of a process, with those of children that it has reaped") {
+  const auto counters =
+      parse_process_counters("4711 (a) b) S 1 4711 4711 0 -1 4194304 90 1000 3 40 250 17 5 6 20 0 3 0 1234 0 0\n");
+  REQUIRE(counters);
+  CHECK(counters->minor_faults == 1090);
+  CHECK(counters->major_faults == 43);
+  CHECK(counters->cpu_ticks == 278);
+  CHECK(counters->started == 1234);
+}
+
+TEST_CASE("what is no stat has no counters") {
+  for (const char* text :
+       {"", "4711 (train) S 1 2", "4711 (train) S 1 2 3 4 5 6 7 8 9 10 x 12 13 14 15 16 17 18 19 20"}) {
+    CHECK_FALSE(parse_process_counters(text));
+  }
+}
+
+TEST_CASE("what a process does is counted") {
+  const ProcessCounters before = own_counters();
+  CHECK(before.pid == ::getpid());
+  CHECK(before.is_runnable);  // we run
+  std::ofstream("/dev/null") << std::string(100'000, 'x') << std::flush;
+  CHECK(own_counters().io_bytes >= before.io_bytes + 100'000);
+  std::vector<char> memory(400 * 4096, 'x');
+  CHECK(own_counters().minor_faults > before.minor_faults);
+  CHECK(eventually([&] { return own_counters().cpu_ticks > before.cpu_ticks; }));
+}
+
+TEST_CASE("a thread that wants a processor is seen, and one that sleeps is not") {
+  std::array<int, 2> wake{};
+  REQUIRE(::pipe(wake.data()) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    char byte = 0;
+    const bool is_asked = ::read(wake[0], &byte, 1) == 1;
+    while (is_asked) {
+    }
+    ::_exit(0);
+  }
+  const auto runs = [&] {
+    const auto counters = read_process_counters(std::array<pid_t, 1>{child});
+    return !counters.empty() && counters.front().is_runnable;
+  };
+  CHECK(eventually([&] { return !runs(); }));
+  CHECK(::write(wake[1], "x", 1) == 1);
+  CHECK(eventually(runs));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK(read_process_counters(std::array<pid_t, 1>{child}).empty());
+}
+
+TEST_CASE("the connections that a process holds, without those to the store") {
+  const ddp::test::Listener listener;
+  const ddp::test::Listener store;
+  const auto client = ddp::test::connect_to(listener.port, ddp::test::Family::v4);
+  const auto other_half = listener.accept();
+  const auto asks = ddp::test::connect_to(store.port, ddp::test::Family::v4);
+  const auto all = ddp::net::read_tcp_bytes();
+  REQUIRE(all);
+  const std::array<pid_t, 1> self = {::getpid()};
+  const auto ours = connections_of(self, *all, store.port);
+  // Both halves of one connection; the store's own half was not accepted, and nobody holds it.
+  CHECK(ours.size() == 2);
+  for (const auto& connection : ours) {
+    CHECK((connection.local_port == listener.port || connection.remote_port == listener.port));
+  }
+  CHECK(connections_of({}, *all, store.port).empty());
+}
