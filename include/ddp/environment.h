@@ -26,6 +26,7 @@ struct Environment {
   bool has_ranks = false;        // rank and world size were given, by whomever
   bool lacks_rank = false;       // WORLD_SIZE says that there are others, and RANK is not set
   bool launcher_serves = false;  // TORCHELASTIC_USE_AGENT_STORE is "True": rank 0 serves no store
+  bool is_watched = false;       // DDP_WATCHED: the launcher ends a job that hangs
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
 

@@ -33,9 +33,9 @@ struct PhasePlace {
   CallSite site;
 };
 
-// While it lives, this process is in `phase`: ddplaunch says so where other ranks wait for it, and gives it all of
-// --hang-timeout. Sections may be nested; the innermost counts. One thread. Costs less than a microsecond; nothing
-// without ddplaunch.
+// While it lives, this process is in `phase`: ddplaunch says so if other ranks wait for it. Its beginning and its end
+// are progress: --hang-timeout counts from there. Sections may be nested; the innermost counts. One thread. Costs less
+// than a microsecond; nothing without ddplaunch.
 //
 //   { const ddp::Section section(ddp::Phase::evaluation, "validation set"); evaluate(); }
 class [[nodiscard]] DDP_EXPORT Section {

@@ -81,13 +81,21 @@ inline constexpr std::uint64_t kDescriptorsPerWorker = 8;  // of the launcher
 inline constexpr int kOomScoreRaise = 100;                 // workers go before the launcher
 inline constexpr auto kDefaultGrace = 5s;                  // SIGTERM to SIGKILL
 inline constexpr auto kExitNote = 1min;                    // after a rank ended with 0, if others run
+// What is said of launchers that do not belong to a job: bytes of a name and of a reason, differences in one line,
+// lines per address, and addresses.
+inline constexpr std::size_t kShownName = 80;
+inline constexpr std::size_t kShownReason = 500;
+inline constexpr std::size_t kRemarks = 8;
+inline constexpr int kLinesPerStranger = 5;
+inline constexpr std::size_t kShownStrangers = 64;
 // Hangs: how often boards are looked at, and processes with them; what of a look after a long pause counts; how many
 // calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangLook = 50ms;
 inline constexpr auto kHangLookShare = 50us;  // of the hub, for each rank of the job
 inline constexpr auto kHangEvidence = 1s;
 inline constexpr auto kHangLongestLook = 250ms;
-inline constexpr auto kHangActivity = 2s;  // of a wait, after which it is measured what processes do
+inline constexpr auto kActivityTime = 50ms;  // of a look at what processes do
+inline constexpr auto kHangActivity = 2s;    // of a wait, after which it is measured what processes do
 inline constexpr std::uint64_t kHangWarmCalls = 8;
 // When a job is terminated: for calls that differ; without any sign of life of the rank that is waited for; with
 // --hang-limit=learnt at least after so long, and after so many times the longest pause of the job.
@@ -102,6 +110,7 @@ inline constexpr auto kHangFirstWord = 5s;
 inline constexpr auto kHangLastWord = 30s;
 inline constexpr auto kHangFirstWordCold = 15s;
 inline constexpr auto kHangFirstWordSilent = 150s;
+inline constexpr auto kHangNotice = 2s;  // from the report to the end, where the limit was over before
 inline constexpr auto kHangStillWarning = 1min;
 inline constexpr auto kHangLongWarning = 10min;
 // Stacks of all ranks: all of it; how long tools, and NCCL and PyTorch, may take, and how long a signal's handler; how

@@ -55,6 +55,7 @@ Environment Environment::from_lookup(const Lookup& lookup) {
   result.backend = reader.text(env::kBackend).value_or("");
   result.launcher_serves = reader.text(env::kUseAgentStore).value_or("") == "True";
   result.detail = reader.text(env::kDebug).value_or("") == "detail";
+  result.is_watched = reader.text(env::kWatched).value_or("") == "1";
   result.quiet = reader.text(env::kQuiet).value_or("") == "1";
   if (reader.text(env::kRank)) {
     result.world_size = reader.integer(env::kWorldSize, 1, kMost);

@@ -21,6 +21,8 @@ namespace ddp::store {
 inline constexpr wire::StoreRequestLimits kStrangersLimits = {64, 64, 1, 256};
 bool is_for_strangers(const wire::StoreRequest& request);
 
+inline constexpr const char* kOtherToken = "it has another token (--auth-token-file, DDP_AUTH_TOKEN)";
+
 // Not thread-safe.
 class Gatekeeper {
  public:
@@ -39,6 +41,11 @@ class Gatekeeper {
   base::Result<std::string> hear(ConnectionId from, const net::IpAddress& address, const wire::StoreRequest& request);
 
   bool has_proved(ConnectionId connection) const { return proved_.contains(connection); }
+  // It has begun to prove the token, and not ended: it has seen our own proof. Who does not believe that goes without a
+  // word.
+  bool is_proving(ConnectionId connection) const {
+    return handshakes_.contains(connection) && !proved_.contains(connection);
+  }
   void forget(ConnectionId connection);
 
   // See store/admission.h.

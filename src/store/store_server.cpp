@@ -168,8 +168,8 @@ class Server : public StoreServer {
     paused_ = true;
     poll_.set_timer(limits::kStoreAcceptPause);
     if (std::exchange(told_of_pause_, true)) return;
-    const bool is_full = error == EMFILE || error == ENFILE;
-    reject("new clients", is_full ? "out of file descriptors (ulimit -n)" : std::strerror(error));
+    reject("new clients",
+           error == EMFILE || error == ENFILE ? "no more descriptors (ulimit -n)" : std::strerror(error));
   }
 
   void tick() {
@@ -259,9 +259,8 @@ class Server : public StoreServer {
   // A stranger may be one no longer, because a launcher of its node has proved the token. Expels the others.
   bool is_welcome(ConnectionId id) {
     if (!strangers_.contains(id)) return true;
-    const ServedClient& session = *find(id);
-    const auto peer = net::peer_endpoint(session.fd());
-    const Admission admission = gatekeeper_.decide(session.fd(), peer.value_or(net::Endpoint{}).address);
+    const int fd = find(id)->fd();
+    const Admission admission = gatekeeper_.decide(fd, net::peer_endpoint(fd).value_or(net::Endpoint{}).address);
     if (admission.verdict == Admission::Verdict::admit) {
       welcome_stranger(id);
       return true;
@@ -338,6 +337,7 @@ class Server : public StoreServer {
 
   // PyTorch 1.13 tells nobody that it gives up a wait.
   void leave(const ServedClient& session) {
+    if (gatekeeper_.is_proving(session.id())) reject(session.peer(), kOtherToken);
     if (const auto wait = table_.wait_of(session.id())) tell_of(*wait, session, "left while waiting");
     drop(session.id());
   }

@@ -23,6 +23,8 @@ inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
+// Of the launcher, for its tests: limits::kHangStill in seconds.
+inline constexpr const char* kTestStillLimit = "DDP_TEST_STILL_LIMIT";
 inline constexpr const char* kGlooInterface = "GLOO_SOCKET_IFNAME";
 inline constexpr const char* kNcclInterface = "NCCL_SOCKET_IFNAME";
 inline constexpr const char* kNcclRasAddress = "NCCL_RAS_ADDR";
@@ -39,6 +41,7 @@ inline constexpr const char* kAuthToken = "DDP_AUTH_TOKEN";
 inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 inline constexpr const char* kDebug = "DDP_DEBUG";
 inline constexpr const char* kBoard = "DDP_BOARD_FD";
+inline constexpr const char* kWatched = "DDP_WATCHED";
 inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";
 inline constexpr const char* kGpuMarks = "DDP_GPU_MARKS";
 inline constexpr const char* kInject = "DDP_INJECT";

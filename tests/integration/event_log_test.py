@@ -22,6 +22,9 @@ DEADLINE = 60
 
 # Documented, and not to be provoked here; tests/unit/launcher/report/job_json_test.cpp makes them.
 UNSEEN = {
+    ("stall", "transfer"): "hang_test: chain", ("group_at", "transfers"): "hang_test: chain",
+    ("transfer_at", "call"): "hang_test: chain", ("transfer_at", "number"): "hang_test: chain",
+    ("transfer_at", "waited_for"): "hang_test: chain", ("transfer_at", "place"): "hang_test: chain",
     ("worker_started", "gpu"): "needs a GPU",
     ("rank_at", "node"): "needs several nodes: nodes_hang_test.py",
     ("worker_ended", "oom"): "needs a memory limit",

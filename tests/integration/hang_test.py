@@ -72,6 +72,10 @@ def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_li
     assert f"[{code} " in err, err
     for rank in culprits:
         assert re.search(rf"rank {rank} \(pid \d+\): .*{SOURCE}:\d+", err), err
+    if kind == "chain":
+        waits = stall["ranks"][2]["groups"][0]["transfers"][0]
+        assert stall["transfer"] and waits["call"].startswith("recv f32[8] from rank 1") and waits["waited_for"], stall
+        assert SOURCE in waits["place"] and waits["number"] == 1, stall
     assert 4.5 < stall["age_seconds"] < 30, stall
     for pid in run.pids().values():
         assert not os.path.exists(f"/proc/{pid}"), pid

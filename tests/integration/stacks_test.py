@@ -165,9 +165,24 @@ def tools_that_never_end_hold_nothing_up() -> None:
         run.end()
 
 
+def who_asks_just_before_the_end_is_told() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("eu-stack", "gdb", "py-spy"):
+            tool = pathlib.Path(folder) / name
+            tool.write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
+            tool.chmod(0o755)
+        run = Run(program=("/bin/sleep", "100"), ranks=2, environment={"PATH": folder})
+        run.until(lambda: len(run.pids()) == 2)
+        run.process.send_signal(signal.SIGQUIT)
+        run.process.terminate()
+        err = run.end()
+        assert "what the ranks are at:" in err and "rank 1 (pid " in err, err
+
+
 TESTS = [who_asks_is_told_and_the_job_goes_on, a_job_that_hangs_is_dumped_before_its_end, a_dump_may_be_all_that_is_wanted,
          ranks_that_cannot_answer_are_told_with_the_reason, without_the_handler_the_reason_is_told,
-         tools_look_into_programs_without_the_runtime, tools_that_never_end_hold_nothing_up]
+         tools_look_into_programs_without_the_runtime, tools_that_never_end_hold_nothing_up,
+         who_asks_just_before_the_end_is_told]
 with concurrent.futures.ThreadPoolExecutor(3) as pool:
     running = {pool.submit(test): test.__name__ for test in TESTS}
     for done in concurrent.futures.as_completed(running):

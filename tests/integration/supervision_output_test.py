@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from launched_job import LAUNCHER, Job, Skip, eventually, python, run_job, run_tests, status_of, test
+from ports import free_port  # noqa: E402
 
 
 @test("15", "a worker that reads its input is at the end of it at once")
@@ -134,11 +135,11 @@ def closed_console_ends() -> None:
     assert into_head("--on-sigpipe=end") == (-signal.SIGPIPE, False)
 
 
-def job_behind_a_full_pipe() -> tuple[Job, int]:
+def job_behind_a_full_pipe(*options: str) -> tuple[Job, int]:
     """A job that has failed and wants to say so, and the other end of its console, which has taken nothing."""
     ours, theirs = os.pipe()
     script = "sys.stdout.write(('x' * 99 + chr(10)) * 3000); sys.stdout.flush(); sys.exit(7)"
-    job = Job("--tag=", "--event-log=events", *python(script), stdout=theirs, stderr=theirs)
+    job = Job("--tag=", "--event-log=events", *options, *python(script), stdout=theirs, stderr=theirs)
     os.close(theirs)
     eventually("the attempt's end in the event log",
                lambda: os.path.exists(job.path("events")) and '"attempt_ended"' in pathlib.Path(job.path("events")).read_text())
@@ -157,6 +158,17 @@ def slow_reader() -> None:
         job.signal(signal.SIGTERM)
         assert job.wait() in (7, -signal.SIGTERM)
         os.close(console)
+
+
+@test("46", "why a job on two nodes failed reaches a reader that pauses on one of them")
+def slow_reader_of_a_node() -> None:
+    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-conf=join_timeout=60"]
+    with Job(*words, "--node-rank=1", "sleep", "1000") as other:
+        job, console = job_behind_a_full_pipe(*words, "--node-rank=0")
+        with job, open(console, "rb") as reader:
+            assert other.wait() == 7 and "exit code 7" in other.err(), other.err()
+            assert "exit code 7" in reader.read().decode()
+            assert job.wait() == 7
 
 
 @test("45", "a file that reaches the limit of ulimit -f ends, and the job goes on; a worker still dies of its own")

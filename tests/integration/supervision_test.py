@@ -139,6 +139,19 @@ def guardian_killed() -> None:
     assert code == -signal.SIGKILL and "the first process of ddplaunch was killed" in err, (code, err)
 
 
+@test("47", "a stopped supervisor ends the job when its guardian is killed")
+def guardian_killed_beside_a_stopped_supervisor() -> None:
+    with Job("--nproc-per-node=2", "sh", "-c", "echo ready; sleep 100", via=without_cgroup()) as job:
+        job.wait_for("ready", 2)
+        supervisor = job.supervisor()
+        os.kill(supervisor, signal.SIGSTOP)
+        eventually("the supervisor is stopped", lambda: state_of(supervisor) == "T")
+        os.kill(job.pid, signal.SIGKILL)
+        job.wait()
+        job.expect_nothing_left()
+        assert "the first process of ddplaunch was killed" in job.err(), job.err()
+
+
 @test("3 5 42", "with guardian and supervisor killed at once the workers die, and all the rest goes at the next start")
 def both_killed() -> None:
     with Job("--tag=", "--nproc-per-node=2", "sh", "-c", ORPHAN + "echo worker $$.; exec sleep 100") as job:
@@ -146,8 +159,8 @@ def both_killed() -> None:
         job.wait_for(".", 2)
         workers = [int(pid) for pid in re.findall(r"worker (\d+)\.", job.out())]
         both = (job.supervisor(), job.pid)
-        os.kill(both[0], signal.SIGSTOP)  # it shall not have the time to see the guardian's end
-        for pid in reversed(both):
+        os.kill(both[1], signal.SIGSTOP)  # it shall not have the time to see the supervisor's end
+        for pid in both:
             os.kill(pid, signal.SIGKILL)
         job.wait()
         eventually("the workers are gone", lambda: not any(state_of(pid) not in ("", "Z") for pid in workers))

@@ -6,14 +6,20 @@ import torch.distributed as dist
 
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 rank, world_size = dist.get_rank(), dist.get_world_size()
+KEPT = []  # see torch_train.py
 
 
 def total(group=None) -> float:
     value = torch.tensor([float(rank + 1)])
+    KEPT.append(value)
     dist.all_reduce(value, group=group)
     return value.item()
 
 
+# First, since it makes tensors of its own, which cannot be kept.
+objects = [None] * world_size
+dist.all_gather_object(objects, {"rank": rank})
+assert [entry["rank"] for entry in objects] == list(range(world_size))
 assert total() == world_size * (world_size + 1) / 2
 dist.barrier()
 halves = [list(range(world_size // 2)), list(range(world_size // 2, world_size))]
@@ -25,9 +31,6 @@ for _ in range(3):
     again = dist.new_group(list(range(world_size)), timeout=datetime.timedelta(seconds=30))
     assert total(again) == world_size * (world_size + 1) / 2
     dist.barrier(group=again)
-objects = [None] * world_size
-dist.all_gather_object(objects, {"rank": rank})
-assert [entry["rank"] for entry in objects] == list(range(world_size))
 dist.barrier()
 dist.destroy_process_group()
 print(f"rank {rank}: groups ok")

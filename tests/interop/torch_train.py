@@ -15,8 +15,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 EPOCHS = 5
-# What the last collectives worked on. PyTorch 1.13 hangs at the end of a process if a thread of its process group is the
-# last to let go of a tensor: the thread wants Python's lock, which the main thread holds while it waits for the thread.
+# What collectives worked on. PyTorch 1.13 hangs at the end of a process if a thread of its process group is the last to let
+# go of a tensor: the thread wants Python's lock, which the main thread holds while it waits for the thread. A thread that
+# gets no processor time may hold what an early collective worked on until the end, so all of it is kept, and no collective
+# is called that makes tensors of its own (all_gather_object).
 KEPT = []
 ATTEMPT = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 
@@ -48,9 +50,11 @@ def make_data() -> TensorDataset:
 
 
 def check_shares(sampler: DistributedSampler, samples: int, world_size: int) -> None:
-    shares = [None] * world_size
-    dist.all_gather_object(shares, list(sampler))
-    assert sorted(index for share in shares for index in share) == list(range(samples)), "the ranks' shares are wrong"
+    own = torch.tensor(list(sampler))
+    shares = [torch.empty_like(own) for _ in range(world_size)]
+    KEPT.extend([own, *shares])
+    dist.all_gather(shares, own)
+    assert sorted(torch.cat(shares).tolist()) == list(range(samples)), "the ranks' shares are wrong"
 
 
 def check_same_parameters(model: torch.nn.Module, world_size: int) -> None:

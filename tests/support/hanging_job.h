@@ -43,9 +43,11 @@ class HangingJob {
     now_ += elapsed;
     const LookDepth depth = detector_.depth();
     const bool is_measured = detector_.wants_activity();
+    if (before_look) before_look(*this);
     std::vector<RankView> seen = ranks;
+    seen.insert(seen.end(), others.begin(), others.end());
     for (RankView& view : seen) {
-      if (is_measured) view.activity = measure(static_cast<std::size_t>(view.rank));
+      if (is_measured && view.rank < 2) view.activity = measure(static_cast<std::size_t>(view.rank));
       if (view.rank == waking_rank)
         view.process->waits = static_cast<std::uint64_t>(now_ / std::chrono::milliseconds(100));
       if (depth == LookDepth::boards) view.process.reset();
@@ -107,6 +109,13 @@ class HangingJob {
       sample.processes[0].cpu_ticks += static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
     });
   }
+  // The last news of a kind; none: there is no such news.
+  const HangNews* last(HangNews::Kind kind) const {
+    for (auto item = news.rbegin(); item != news.rend(); ++item) {
+      if (item->second.kind == kind) return &item->second;
+    }
+    return nullptr;
+  }
   // From a moment to the last news, in seconds.
   double last_news_after(std::chrono::nanoseconds moment) const {
     return std::chrono::duration<double>(news.back().first - moment).count();
@@ -114,6 +123,8 @@ class HangingJob {
   std::chrono::nanoseconds now() const { return now_; }
 
   std::vector<RankView> ranks;
+  std::vector<RankView> others;  // more of them, of whose processes nothing is known
+  std::function<void(HangingJob& job)> before_look;
   int waking_rank = -1;  // its first thread goes to sleep ten times a second
   std::vector<std::pair<std::chrono::nanoseconds, HangNews>> news;
 
@@ -128,7 +139,7 @@ class HangingJob {
     ActivitySample sample;
     sample.processes = {{100, 1, 0, 0, 0, 0, false}};
     sample.connections = {{7, 4000, 5000, 0}};
-    sample.knows_connections = true;
+    sample.is_complete = true;
     return sample;
   }
 

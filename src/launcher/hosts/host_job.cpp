@@ -128,7 +128,13 @@ class HostJob {
     children_[action.host]->write_line(encode(StarterWord{false, action.signal}));
   }
   void carry_out(const EndSsh& action) { children_[action.host]->end(); }
-  void carry_out(const TellOfHost& action) { action.is_error ? log_.error(action.line) : log_.info(action.line); }
+  void carry_out(const TellOfHost& action) {
+    if (action.is_error) {
+      log_.error(action.line);
+    } else {
+      log_.info(action.line);
+    }
+  }
 
   void arm() {
     alarm_.reset();

@@ -51,7 +51,7 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
     const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
     if (nobody_runs && (asks || from == kOwnNode)) {
       Cause cause = failed->cause;
-      cause.node = node.hello.host;
+      cause.node = node.name;
       finish(cause, now);
     } else if (phase_ == Phase::ending && (asks || !failed->cause.may_restart)) {
       keep_from_restarting(node, failed->cause);
@@ -65,7 +65,7 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
   }
   if (const auto* shows = std::get_if<wire::NodeShows>(&message)) {
     const bool is_of_this = shows->attempt == attempt_ && node.takes_part && !node.has_ended;
-    if (is_of_this) actions_.emplace_back(PassOn{from, node.hello.host, node.clock_ahead, shows->what, shows->text});
+    if (is_of_this) actions_.emplace_back(PassOn{from, node.name, node.clock_ahead, shows->what, shows->text});
   }
   if (const auto* ended = std::get_if<wire::NodeEnded>(&message); ended != nullptr && ended->attempt == attempt_) {
     if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
@@ -77,8 +77,8 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
 void Hub::keep_from_restarting(const Node& node, const Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
-  cause_->text += "; not restarted: " +
-                  (cause.signal != 0 ? "asked to end meanwhile" : "node " + node.hello.host + ": " + cause.text);
+  cause_->text +=
+      "; not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : "node " + node.name + ": " + cause.text);
 }
 
 void Hub::blame(const Node& node, Cause cause, TimePoint now) {
@@ -86,7 +86,7 @@ void Hub::blame(const Node& node, Cause cause, TimePoint now) {
   // Who lost a peer knows least.
   const auto knowledge = [](const Cause& of) { return of.is_victim ? 0 : of.is_disputed ? 1 : 2; };
   if (cause_ && knowledge(*cause_) >= knowledge(cause)) return;
-  if (cause.node.empty()) cause.node = node.hello.host;
+  if (cause.node.empty()) cause.node = node.name;
   cause_ = std::move(cause);
   if (knowledge(*cause_) == 2) return end_attempt(now);
   if (!settle_at_) settle_at_ = now + (cause_->is_victim ? limits::kVictimWait : limits::kSettleTime);
@@ -101,7 +101,7 @@ void Hub::settle(TimePoint now) {
                         base::kExitHung, true);
     for (const auto& [id, node] : nodes_) {
       const int local_rank = cause_->lost_peer - node.first_rank;
-      if (node.takes_part && local_rank >= 0 && local_rank < node.hello.workers) left.node = node.hello.host;
+      if (node.takes_part && local_rank >= 0 && local_rank < node.hello.workers) left.node = node.name;
     }
     cause_ = std::move(left);
   }
@@ -160,7 +160,7 @@ std::string Hub::who_is_left() const {
       if (!left_.contains(rank)) ranks.push_back(rank);
     }
     if (!node.takes_part || node.has_ended || ranks.empty()) continue;
-    names.push_back((ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " on " + node.hello.host);
+    names.push_back((ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " on " + node.name);
   }
   return base::join(names, ", ");
 }
@@ -191,7 +191,7 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
     // Its ranks' peers may have told before, as victims.
     blame(node, cause, now);
   } else {
-    actions_.emplace_back(TellUser{"node " + node.hello.host + " has left: " + why});
+    actions_.emplace_back(TellUser{"node " + node.name + " has left: " + why});
   }
   if (phase_ == Phase::gathering) gather_more(now);
   go_on_if_all_have_ended(now);

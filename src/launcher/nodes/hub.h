@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "launcher/nodes/flapping_hosts.h"
+#include "launcher/nodes/stranger_lines.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -84,6 +85,7 @@ class Hub {
   enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
   struct Node {
     wire::NodeHello hello;
+    std::string name;  // of its host, for people: no two nodes have the same
     std::string address;
     int order = 0;  // of arrival
     std::chrono::nanoseconds clock_ahead{0};
@@ -94,11 +96,18 @@ class Hub {
     int first_rank = 0;
   };
 
+  // Somebody who has connected, and is no node of the job.
+  struct Stranger {
+    std::string host;
+    std::string address;
+  };
+
   void take_in(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   void lose(NodeId who, const std::string& why, TimePoint now);
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
-  void send_away(NodeId from, const std::string& who, const std::string& why);
+  void send_away(NodeId from, const Stranger& who, const std::string& why);
+  std::string name_for(const std::string& host) const;
   void forget(NodeId who);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
@@ -142,6 +151,7 @@ class Hub {
   std::optional<TimePoint> left_alone_at_;
   TimePoint go_on_at_;  // when pausing, or over: not later
   std::set<std::string> warned_of_;
+  StrangerLines stranger_lines_;
   FlappingHosts flapping_;
   std::set<NodeId> kept_out_;                   // their hosts flap
   TimePoint look_again_at_ = TimePoint::max();  // one of them may take part then

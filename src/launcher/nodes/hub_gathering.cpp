@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "launcher/nodes/hub.h"
 #include "launcher/nodes/hub_words.h"
@@ -21,13 +22,25 @@ constexpr const char* kNoPlace =
 
 void Hub::take_in(NodeId id, const std::string& address, const NodeHello& hello, TimePoint now) {
   const auto ahead = clock_ahead(hello.monotonic, now.time_since_epoch());
-  nodes_[id] = {hello, address, next_order_++, ahead, now, flapping_.may_return(hello.host), false, false, 0};
+  nodes_[id] = {
+      hello, name_for(hello.host), address, next_order_++, ahead, now, flapping_.may_return(hello.host), false, false,
+      0};
   if (nodes_.at(id).may_begin > now) kept_out_.insert(id);
   if (hello.node_rank != wire::kAnyNodeRank) numbered_[hello.node_rank] = id;
 }
 
+std::string Hub::name_for(const std::string& host) const {
+  const auto is_taken = [&](const std::string& name) {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second.name == name; });
+  };
+  const std::string name = base::printable(host, limits::kShownName);
+  std::string unique = name;
+  for (int number = 2; is_taken(unique); ++number) unique = name + "#" + std::to_string(number);
+  return unique;
+}
+
 void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
-  const std::string who = hello.host + " (" + address + ")";
+  const Stranger who{hello.host, address};
   // The next job may have this endpoint in a moment: who hears nothing goes on looking.
   if (phase_ == Phase::over) return close(from);
   if (const std::string why = difference_of_kind(hello, own_, options_.is_static, options_.max_nodes); !why.empty())
@@ -36,9 +49,9 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
     // One that has gone without a word, perhaps, and is back: it has its place when it is given up.
     if (other->second != kOwnNode && now - nodes_.at(other->second).heard_at > 2 * limits::kNodeBeat)
       return close(from);
-    return send_away(from, who,
-                     "node " + nodes_.at(other->second).hello.host +
-                         " has --node-rank=" + std::to_string(hello.node_rank) + " already");
+    return send_away(
+        from, who,
+        "node " + nodes_.at(other->second).name + " has --node-rank=" + std::to_string(hello.node_rank) + " already");
   }
   if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
@@ -49,15 +62,17 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
   if (const TimePoint when = nodes_.at(from).may_begin; when > now) {
     const std::string text =
         "this host was lost again and again: it may take part in " + base::human_duration(when - now);
-    actions_.emplace_back(TellUser{"node " + who + ": " + text});
+    actions_.emplace_back(TellUser{"node " + nodes_.at(from).name + " (" + address + "): " + text});
     send(from, wire::HubWaits{text});
   }
   if (phase_ == Phase::gathering) return gather_more(now);
   send(from, wire::HubWaits{"the job runs; this node waits for a place in it", true});
 }
 
-void Hub::send_away(NodeId from, const std::string& who, const std::string& why) {
-  actions_.emplace_back(TellUser{"node " + who + " was sent away: " + why});
+void Hub::send_away(NodeId from, const Stranger& who, const std::string& why) {
+  const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
+                           ") was sent away: " + base::printable(why, limits::kShownReason);
+  if (const auto allowed = stranger_lines_.allow(who.address, line)) actions_.emplace_back(TellUser{*allowed});
   send(from, wire::HubRefuses{why});
   close(from);
 }
@@ -111,7 +126,7 @@ void Hub::tell_who_is_missing(TimePoint now) {
 std::string Hub::here() const {
   std::vector<std::string> names;
   for (const NodeId id : in_order()) {
-    if (names.size() < kNamedNodes) names.push_back(nodes_.at(id).hello.host);
+    if (names.size() < kNamedNodes) names.push_back(nodes_.at(id).name);
   }
   const std::string have = base::join(names, ", ") + (nodes_.size() > names.size() ? ", …" : "");
   std::vector<int> missing;
@@ -146,7 +161,7 @@ void Hub::start(TimePoint now) {
     ++still_run_;
     node.first_rank = ranks;
     ranks += node.hello.workers;
-    names.push_back(place_text(node.hello.host, node.address, node.first_rank, node.hello.workers));
+    names.push_back(place_text(node.name, node.address, node.first_rank, node.hello.workers));
   }
   phase_ = Phase::running;
   started_at_ = now;
@@ -160,7 +175,7 @@ void Hub::start(TimePoint now) {
     if (i >= count) {
       const Node spare = nodes_.at(ids[i]);
       forget(ids[i]);
-      send_away(ids[i], spare.hello.host + " (" + spare.address + ")", kNoPlace);
+      send_away(ids[i], {spare.name, spare.address}, kNoPlace);
       continue;
     }
     send(ids[i], wire::HubBegins{attempt_, static_cast<int>(i), static_cast<int>(count), nodes_.at(ids[i]).first_rank,

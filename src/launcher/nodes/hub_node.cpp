@@ -29,7 +29,8 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
     // Launchers try again and again.
     const std::string host = peer.substr(0, peer.rfind(':'));
     if (std::exchange(last_rejection_, host + reason) == host + reason) return;
-    callbacks_.warn("the store sent " + peer + " away: " + reason);
+    const auto line = stranger_lines_.allow(host, "the store sent " + peer + " away: " + reason);
+    if (line) callbacks_.warn(*line);
   };
   options.on_given_up = [this](const std::string& text) { callbacks_.warn("store: " + text); };
   options.on_control = [this](store::ConnectionId from, const std::string& peer, const std::string& bytes) {

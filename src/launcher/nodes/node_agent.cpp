@@ -96,6 +96,15 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
     if (node_timeout_.count() > 0) add(SendToHub{wire::Beat{}});
     return take();
   }
+  // Where packets are lost in one direction only the hub hears this, and does not take the ranks that lose ours for the
+  // cause.
+  if (runs_ && !last_) {
+    Cause deaf;
+    deaf.text = "it hears nothing of the first node (" + hub_ + ") for " + base::human_duration(node_timeout_);
+    deaf.exit_code = base::kExitOwnFault;
+    deaf.may_restart = true;
+    add(SendToHub{wire::NodeFailed{attempt_, deaf}});
+  }
   return hub_lost("no word from it for " + base::human_duration(node_timeout_));
 }
 

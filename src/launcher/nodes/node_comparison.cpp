@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/limits.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace ddp::launcher {
@@ -21,9 +22,11 @@ std::string difference(const NodeHello& theirs, const NodeHello& ours) {
   all.insert(theirs.same.begin(), theirs.same.end());
   std::vector<std::string> parts;
   for (const auto& [name, value] : all) {
-    const std::string their = value_of(theirs, name);
-    const std::string our = value_of(ours, name);
-    if (their != our) parts.push_back(name + ": " + their + " on " + theirs.host + ", " + our + " on " + ours.host);
+    const std::string their = base::printable(value_of(theirs, name), limits::kShownName);
+    const std::string our = base::printable(value_of(ours, name), limits::kShownName);
+    if (value_of(theirs, name) == value_of(ours, name) || parts.size() == limits::kRemarks) continue;
+    parts.push_back(base::printable(name, limits::kShownName) + ": " + their + " on " +
+                    base::printable(theirs.host, limits::kShownName) + ", " + our + " on " + ours.host);
   }
   return base::join(parts, "; ");
 }
@@ -42,9 +45,12 @@ std::string difference_of_kind(const NodeHello& hello, const NodeHello& own, boo
            ", which no launcher has";
   }
   if (hello.job != own.job) {
-    return "it belongs to job '" + hello.job + "', and this is job '" + own.job + "' (--rdzv-id)";
+    return "it belongs to job '" + base::printable(hello.job, limits::kShownName) + "', and this is job '" + own.job +
+           "' (--rdzv-id)";
   }
-  if (hello.nodes != own.nodes) return "it has --nnodes=" + hello.nodes + ", and the first node has " + own.nodes;
+  if (hello.nodes != own.nodes)
+    return "it has --nnodes=" + base::printable(hello.nodes, limits::kShownName) + ", and the first node has " +
+           own.nodes;
   const std::string different = difference(hello, own);
   if (!different.empty()) return "it would run something else (" + different + ")";
   const bool has_number = hello.node_rank != wire::kAnyNodeRank;
@@ -64,20 +70,24 @@ std::vector<Remark> remarks_on(const NodeHello& hello, const NodeHello& own, std
   std::map<std::string, std::string> all = own.alike;
   all.insert(hello.alike.begin(), hello.alike.end());
   for (const auto& [name, value] : all) {
+    if (remarks.size() == limits::kRemarks) break;
     const std::string there = value_of(hello, name);
     const std::string here = value_of(own, name);
     if (there == here) continue;
-    remarks.push_back({name, "nodes differ: " + name + " is '" + there + "' on " + hello.host + " and '" + here +
-                                 "' on " + own.host});
+    const std::string shown = base::printable(name, limits::kShownName);
+    remarks.push_back({shown, "nodes differ: " + shown + " is '" + base::printable(there, limits::kShownReason) +
+                                  "' on " + base::printable(hello.host, limits::kShownName) + " and '" + here +
+                                  "' on " + own.host});
   }
   if (hello.time_of_day == 0) return remarks;
   const auto difference =
       clock_ahead(hello.time_of_day, std::chrono::nanoseconds(own.time_of_day - own.monotonic) + now);
   const auto amount = std::chrono::abs(difference);
   if (amount < limits::kClockDifference) return remarks;
-  remarks.push_back({"clock of " + hello.host, "the clock of " + hello.host + " is " + base::human_duration(amount) +
-                                                   (difference.count() > 0 ? " ahead of" : " behind") + " that of " +
-                                                   own.host + ": the times of their logs do not fit"});
+  const std::string host = base::printable(hello.host, limits::kShownName);
+  remarks.push_back({"clock of " + host, "the clock of " + host + " is " + base::human_duration(amount) +
+                                             (difference.count() > 0 ? " ahead of" : " behind") + " that of " +
+                                             own.host + ": the times of their logs do not fit"});
   return remarks;
 }
 

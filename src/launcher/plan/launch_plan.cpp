@@ -160,6 +160,13 @@ std::optional<PlanFailure> check_faults(LaunchPlan& plan) {
   return std::nullopt;
 }
 
+// Tests cannot wait for half an hour.
+void shorten_limits(const std::vector<std::string>& environment, HangPlan& plan) {
+  const auto text = find_variable(environment, wire::env::kTestStillLimit);
+  const auto seconds = text ? base::parse_integer(*text, 1, 86'400) : std::nullopt;
+  if (seconds) plan.still = std::chrono::seconds(*seconds);
+}
+
 void take_over(WorkerCommand command, LaunchPlan& plan) {
   plan.program = std::move(command.program);
   plan.arguments = std::move(command.arguments);
@@ -184,6 +191,7 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
 
   LaunchPlan plan;
   take_over(options, plan);
+  shorten_limits(facts.environment, plan.hang);
   take_over(std::move(command).value(), plan);
   plan.host_name = facts.host_name;
   plan.workers = devices.value().workers;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/host_facts.h"
@@ -56,6 +57,8 @@ struct HangPlan {
   std::optional<std::chrono::milliseconds> timeout;  // --hang-timeout, if it was given; 0: hangs are not looked for
   HangLimit limit = HangLimit::fixed;
   HangAction action = HangAction::kill;
+  // Without a limit of the user's: a rank that shows no sign of life for so long is given up.
+  std::chrono::milliseconds still = limits::kHangStill;
 
   bool is_off() const { return timeout && timeout->count() == 0; }
 };

@@ -85,6 +85,8 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (devices) variables.emplace(env::kCudaVisibleDevices, *devices);
   if (!plan.backend.empty()) variables.emplace(env::kBackend, plan.backend);
   if (!plan.faults.empty()) variables.emplace(env::kInject, base::join(plan.faults, " "));
+  const bool ends_hangs = !plan.hang.is_off() && plan.hang.action == HangAction::kill;
+  variables.emplace(env::kWatched, ends_hangs ? "1" : "0");
   if (plan.quiet) variables.emplace(env::kQuiet, "1");
   if (position.attempt > 0) variables.emplace(env::kLastFailure, one_line(position.last_failure));
   return variables;

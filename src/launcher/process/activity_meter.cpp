@@ -90,12 +90,11 @@ std::string_view describe(Sign sign) {
 }
 
 void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
-  if (window_ && now - window_->seen > thresholds_.longest_gap) {
+  if (now - std::exchange(seen_, now) > thresholds_.longest_gap) {
     window_.reset();
     activity_.reset();
   }
-  if (!window_) window_ = Window{sample, now, now, 0};
-  window_->seen = now;
+  if (!window_) window_ = Window{sample, now, 0};
   const bool is_runnable = std::any_of(sample.processes.begin(), sample.processes.end(),
                                        [](const ProcessCounters& process) { return process.is_runnable; });
   if (is_runnable) ++window_->runnable_samples;
@@ -107,13 +106,13 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
   RankActivity activity = activity_.value_or(RankActivity{});
   activity.cpu_share =
       static_cast<double>(done.cpu_ticks) / ticks_a_second / std::chrono::duration<double>(length).count();
-  activity.knows_data = window_->first.knows_connections && sample.knows_connections;
+  activity.is_complete = window_->first.is_complete && sample.is_complete;
   if (length >= thresholds_.window) {
     const bool has_moved = done.network_bytes >= thresholds_.network_bytes;
     activity.last_sign = sign_in(done, activity.cpu_share);
     activity.still_for = activity.last_sign == Sign::none ? activity.still_for + length : Nanoseconds(0);
-    activity.unmoved_for = has_moved ? Nanoseconds(0) : activity.unmoved_for + length;
-    window_ = Window{sample, now, now, 0};
+    activity.unmoved_for = has_moved || !activity.is_complete ? Nanoseconds(0) : activity.unmoved_for + length;
+    window_ = Window{sample, now, 0};
   }
   activity_ = activity;
 }

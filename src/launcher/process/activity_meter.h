@@ -20,7 +20,7 @@ std::string_view describe(Sign sign);  // "it uses a processor"; of `none`: "it 
 struct RankActivity {
   std::chrono::nanoseconds still_for{0};    // no sign of life for so long
   std::chrono::nanoseconds unmoved_for{0};  // no data over its TCP connections for so long
-  bool knows_data = false;                  // whether `unmoved_for` says anything
+  bool is_complete = false;                 // all signs could be read
   Sign last_sign = Sign::none;              // of the last window that is over
   double cpu_share = 0;                     // of one processor, in the window that has begun
 
@@ -57,7 +57,6 @@ class ActivityMeter {
   struct Window {
     ActivitySample first;
     std::chrono::nanoseconds began{0};
-    std::chrono::nanoseconds seen{0};
     int runnable_samples = 0;
   };
   struct Difference;
@@ -66,6 +65,7 @@ class ActivityMeter {
 
   const ActivityThresholds thresholds_;
   std::optional<Window> window_;
+  std::chrono::nanoseconds seen_{0};  // the last sample
   std::optional<RankActivity> activity_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +111,8 @@ class Guardian {
                                 base::UniqueFd lifeline) {
   // Out of reach of the terminal's signals: each comes once, through the guardian.
   ::setsid();
+  // One that is stopped could not see its guardian's end.
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   const int code = end_like(supervise(std::move(lifeline)));
   std::exit(code);  // NOLINT(concurrency-mt-unsafe): the last act of the process
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 #include <string>
+#include <system_error>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -14,15 +16,23 @@
 namespace ddp::launcher {
 namespace {
 
-// Bytes of /proc/PID/io; 0 where it cannot be read.
-std::uint64_t io_bytes_of(const std::string& folder) {
+// Bytes of /proc/PID/io; nothing where it cannot be read.
+std::optional<std::uint64_t> io_bytes_of(const std::string& folder) {
   const std::string text = base::read_file(folder + "/io");
+  if (text.empty()) return std::nullopt;
   std::uint64_t bytes = 0;
   for (const std::string_view name : {"rchar: ", "wchar: "}) {
     const std::size_t at = text.find(name);
     if (at != std::string::npos) bytes += std::strtoull(text.c_str() + at + name.size(), nullptr, 10);
   }
   return bytes;
+}
+
+// Whose connections are in the lists that our kernel tells us.
+bool is_in_our_network(const std::string& folder) {
+  std::error_code error;
+  const auto theirs = std::filesystem::read_symlink(folder + "/ns/net", error);
+  return !error && theirs == std::filesystem::read_symlink("/proc/self/ns/net", error);
 }
 
 }  // namespace
@@ -53,34 +63,36 @@ std::optional<ProcessCounters> parse_process_counters(std::string_view stat) {
   return ProcessCounters{0, *started, *cpu_ticks, *minor_faults, *major_faults, 0, false};
 }
 
-std::vector<ProcessCounters> read_process_counters(std::span<const pid_t> processes) {
+ActivitySample read_activity(std::span<const pid_t> processes,
+                             const std::optional<std::vector<net::TcpBytes>>& connections, std::uint16_t store_port,
+                             std::chrono::steady_clock::time_point until) {
   constexpr std::size_t kMostThreads = 512;
-  std::vector<ProcessCounters> result;
+  ActivitySample sample;
+  sample.is_complete = connections.has_value();
   for (const pid_t pid : processes) {
     const std::string folder = "/proc/" + std::to_string(pid);
     auto counters = parse_process_counters(base::read_file(folder + "/stat"));
     if (!counters) continue;
+    const auto io_bytes = io_bytes_of(folder);
+    const bool is_gone = !io_bytes && base::read_file(folder + "/stat").empty();
+    if (is_gone) continue;
     counters->pid = pid;
-    counters->io_bytes = io_bytes_of(folder);
+    counters->io_bytes = io_bytes.value_or(0);
     counters->is_runnable = has_runnable_thread(pid, kMostThreads);
-    result.push_back(*counters);
+    sample.processes.push_back(*counters);
+    sample.is_complete = sample.is_complete && io_bytes && is_in_our_network(folder);
   }
-  return result;
-}
-
-std::vector<net::TcpBytes> connections_of(std::span<const pid_t> processes, const std::vector<net::TcpBytes>& all,
-                                          std::uint16_t store_port) {
-  constexpr auto kMostTime = std::chrono::milliseconds(100);
   std::vector<std::uint64_t> held;
-  for (const HeldSocket& socket : sockets_of(processes, std::chrono::steady_clock::now() + kMostTime))
-    held.push_back(socket.inode);
+  for (const HeldSocket& socket : sockets_of(processes, until)) held.push_back(socket.inode);
   std::sort(held.begin(), held.end());
-  std::vector<net::TcpBytes> result;
-  for (const net::TcpBytes& connection : all) {
+  for (const net::TcpBytes& connection : connections.value_or(std::vector<net::TcpBytes>())) {
     const bool is_ours = connection.local_port == store_port || connection.remote_port == store_port;
-    if (!is_ours && std::binary_search(held.begin(), held.end(), connection.inode)) result.push_back(connection);
+    if (!is_ours && std::binary_search(held.begin(), held.end(), connection.inode)) {
+      sample.connections.push_back(connection);
+    }
   }
-  return result;
+  if (std::chrono::steady_clock::now() >= until) sample.is_complete = false;
+  return sample;
 }
 
 }  // namespace ddp::launcher

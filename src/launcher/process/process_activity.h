@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,7 +21,7 @@ struct ProcessCounters {
   std::uint64_t cpu_ticks = 0;  // of all threads, user and system; sysconf(_SC_CLK_TCK) a second
   std::uint64_t minor_faults = 0;
   std::uint64_t major_faults = 0;
-  std::uint64_t io_bytes = 0;  // that went through read, write and their kind; 0 where we may not look
+  std::uint64_t io_bytes = 0;  // that went through read, write and their kind
   bool is_runnable = false;    // a thread runs, or wants to and gets no processor
 
   friend bool operator==(const ProcessCounters&, const ProcessCounters&) = default;
@@ -30,19 +31,19 @@ struct ProcessCounters {
 struct ActivitySample {
   std::vector<ProcessCounters> processes;
   std::vector<net::TcpBytes> connections;  // without those to the job's store
-  bool knows_connections = false;          // false: the kernel does not tell of them
   std::uint64_t output_bytes = 0;
+  // False if something could not be read: the kernel tells of no connections, a process is somebody else's or in
+  // another network, or time ran out. What is missing may be a sign of life.
+  bool is_complete = false;
 };
 
 // The text of /proc/PID/stat, without `io_bytes` and `is_runnable`. Nothing if it is no such text.
 std::optional<ProcessCounters> parse_process_counters(std::string_view stat);
 
-// The processes that are there, of these. Reads two files a process and one a thread.
-std::vector<ProcessCounters> read_process_counters(std::span<const pid_t> processes);
-
-// Those of `all` that one of the processes holds, without those from or to `store_port`. Reads the processes' folders
-// of descriptors; what we may not read is left out.
-std::vector<net::TcpBytes> connections_of(std::span<const pid_t> processes, const std::vector<net::TcpBytes>& all,
-                                          std::uint16_t store_port);
+// What these processes have done; those that are gone are left out. Reads some files a process, and one a thread, and
+// ends at `until`. `connections`: all of this machine, of which those from and to `store_port` are left out.
+ActivitySample read_activity(std::span<const pid_t> processes,
+                             const std::optional<std::vector<net::TcpBytes>>& connections, std::uint16_t store_port,
+                             std::chrono::steady_clock::time_point until);
 
 }  // namespace ddp::launcher

@@ -188,7 +188,8 @@ class LinuxProcessHost : public ProcessHost {
 
   // The program is whoever writes the board; it may be a shell's child.
   static void look_at_processes(RankView& view, LookDepth depth) {
-    view.process = look_at_process(view.board.is_written ? view.board.writer : view.pid, depth == LookDepth::all);
+    view.process =
+        look_at_process(view.board.is_written ? view.board.writer : program_of(view.pid), depth == LookDepth::all);
   }
 
   // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.

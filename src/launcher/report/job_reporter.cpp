@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <utility>
 
 #include "base/exit_code.h"
 #include "launcher/report/core_location.h"
@@ -91,8 +92,10 @@ void JobReporter::tell(const HangNews& news) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
   // The first word on a stall is a note, which --quiet leaves out.
-  const auto say = news.kind == HangNews::Kind::stalled ? &LogSink::info : &LogSink::error;
-  for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) (log_.*say)(line);
+  const bool is_note = news.kind == HangNews::Kind::stalled;
+  for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) {
+    is_note ? log_.info(line) : say(line);
+  }
   if (news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, assignment_, news, wall_now()), file);
@@ -121,8 +124,14 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   text_ = failure_summary(outcome, plan_, evidence_);
   if (!next.empty()) text_.push_back("  " + next);
   events_.write(attempt_ended_line(plan_, assignment_, outcome, next, wall_now()));
-  for (const std::string& line : text_) is_last ? log_.last_word(line) : log_.error(line);
+  for (const std::string& line : text_) is_last ? log_.last_word(line) : say(line);
   if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) log_.info(remark);
+}
+
+// What a slow reader does not take now, while other nodes wait for our heartbeats, is said again when all is over.
+void JobReporter::say(const std::string& line) {
+  constexpr std::size_t kMostLines = 200;
+  if (!log_.error(line) && unsaid_.size() < kMostLines) unsaid_.push_back(line);
 }
 
 void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
@@ -144,6 +153,7 @@ void JobReporter::job_failed(const base::Failure& failure) {
 void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure) {
   const JobEnd end{exit_code, attempts_, std::chrono::steady_clock::now() - start_, launcher_failure};
   events_.write(job_ended_line(plan_, end, wall_now()));
+  for (const std::string& line : std::exchange(unsaid_, {})) log_.last_word(line);
   if (const auto failure = pass_error_upwards(outcome, exit_code)) log_.warning(failure->message);
   if (plan_.summary_file.empty()) return;
   const SummaryInput input{plan_, outcome, end, log_directory(), evidence_.core, evidence_.last_lines, text_};

@@ -38,6 +38,7 @@ class JobReporter {
   void attempt_began(const NodeAssignment& assignment);
   void log_event(const Event& event);
   void tell_notes();
+  void say(const std::string& line);
   void tell(const HangNews& news);
   void attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last);
   void ended_between_attempts(const JobOutcome& outcome);
@@ -59,6 +60,7 @@ class JobReporter {
   NodeAssignment assignment_;      // of the current attempt
   FailureEvidence evidence_;       // of the last one that has ended
   std::vector<std::string> text_;  // what the console was told at the end of it
+  std::vector<std::string> unsaid_;
 };
 
 }  // namespace ddp::launcher

@@ -29,20 +29,20 @@ void LogSink::warning(const std::string& line) {
   write(spdlog::level::warn, "warning: " + line, /*is_last=*/false);
 }
 
-void LogSink::error(const std::string& line) {
-  write(spdlog::level::err, line, /*is_last=*/false);
+bool LogSink::error(const std::string& line) {
+  return write(spdlog::level::err, line, /*is_last=*/false);
 }
 
 void LogSink::last_word(const std::string& line) {
   write(spdlog::level::err, line, /*is_last=*/true);
 }
 
-void LogSink::write(int level, const std::string& line, bool is_last) {
-  if (!logger_->should_log(static_cast<spdlog::level::level_enum>(level))) return;
+bool LogSink::write(int level, const std::string& line, bool is_last) {
+  if (!logger_->should_log(static_cast<spdlog::level::level_enum>(level))) return true;
   if (prepare_) prepare_();
-  if (console_is_ready(is_last)) {
-    logger_->log(static_cast<spdlog::level::level_enum>(level), base::printable(line));
-  }
+  const bool is_ready = console_is_ready(is_last);
+  if (is_ready) logger_->log(static_cast<spdlog::level::level_enum>(level), base::printable(line));
+  return is_ready;
 }
 
 // A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.

@@ -24,7 +24,8 @@ class LogSink {
 
   void info(const std::string& line);
   void warning(const std::string& line);
-  void error(const std::string& line);
+  // False if the line was dropped.
+  bool error(const std::string& line);
 
   // An error that ends the job: nothing is left that must not wait. All last words together wait up to
   // limits::kLastWordsWait for a console that takes nothing (a pager, Ctrl-S, a collector of logs).
@@ -33,7 +34,7 @@ class LogSink {
   void while_waiting(std::function<bool()> gives_up) { gives_up_ = std::move(gives_up); }
 
  private:
-  void write(int level, const std::string& line, bool is_last);
+  bool write(int level, const std::string& line, bool is_last);
   bool console_is_ready(bool is_last);
 
   std::shared_ptr<spdlog::logger> logger_;

@@ -47,6 +47,13 @@ OrderedJson describe_rank(const RankView& view) {
                               {"started", group.started},
                               {"finished", group.finished},
                               {"calls", calls}});
+    for (const TransferView& transfer : group.transfers) {
+      if (transfer.is_done) continue;
+      json["groups"].back()["transfers"].push_back({{"call", describe(transfer)},
+                                                    {"number", transfer.number},
+                                                    {"waited_for", transfer.is_waited_for},
+                                                    {"place", transfer.place}});
+    }
     if (group.gpu_queued == 0) continue;
     json["groups"].back()["gpu"] = {
         {"queued", group.gpu_queued}, {"started", group.gpu_started}, {"finished", group.gpu_finished}};
@@ -73,6 +80,7 @@ OrderedJson verdict_json(const Verdict& verdict) {
     json["group"] = verdict.group;
     json["number"] = verdict.sequence;
     json["call"] = verdict.call;
+    if (verdict.is_transfer) json["transfer"] = true;
   }
   if (!verdict.sides.empty()) json["sides"] = OrderedJson::array();
   for (const RankCall& side : verdict.sides) {

@@ -106,8 +106,9 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
     if (asked.request.pid == 0) {
       asked.result.missing.push_back(asked.request.obstacle);
       asked.is_done = true;
-    } else if (++tools > limits::kStackTools) {
+    } else if (!tools_for(python, means).empty() && ++tools > limits::kStackTools) {
       asked.result.missing.push_back("no more than " + std::to_string(limits::kStackTools) + " tools at a time");
+      if (means == StackMeans::gentle) take_from_kernel(asked);
       asked.is_done = !asked.request.obstacle.empty();
     } else {
       run_tool(asked);
@@ -131,8 +132,7 @@ void StackTaker::run_tool(Asked& asked) {
       asked.result.threads = tool.parse(output);
       asked.result.source = tool.name;
       if (asked.result.threads.empty() && means_ == StackMeans::gentle) {
-        asked.result.threads = kernel_stacks(asked.request.pid);
-        asked.result.source = "kernel";
+        take_from_kernel(asked);
       } else if (asked.result.threads.empty()) {
         asked.result.source.clear();
         asked.result.missing.push_back(std::string(tool.name) + ": told no stack (may it look into the process?)");
@@ -143,8 +143,11 @@ void StackTaker::run_tool(Asked& asked) {
     asked.result.missing.push_back(std::string(tool.name) + ": could not be started");
   }
   asked.is_done = !asked.request.obstacle.empty();
-  if (means_ != StackMeans::gentle) return;
-  asked.result.threads = kernel_stacks(pid);
+  if (means_ == StackMeans::gentle) take_from_kernel(asked);
+}
+
+void StackTaker::take_from_kernel(Asked& asked) {
+  asked.result.threads = kernel_stacks(asked.request.pid);
   asked.result.source = "kernel";
 }
 

@@ -49,6 +49,7 @@ class StackTaker {
   };
 
   void run_tool(Asked& asked);
+  static void take_from_kernel(Asked& asked);
   void look();
   void name_frames();
   void finish();

@@ -22,7 +22,8 @@ class ActivityWatch {
         store_port_(store_port),
         output_bytes_(std::move(output_bytes)) {}
 
-  // Samples each rank that runs, and fills in RankView::activity. About once a second.
+  // Samples the ranks that run, and fills in RankView::activity. About once a second. It takes limits::kActivityTime at
+  // most: of more ranks than that is enough for some are unknown.
   void measure(std::span<RankView> ranks, std::chrono::nanoseconds now);
 
   // The ranks were made to work: the windows that have begun say nothing.
@@ -34,6 +35,7 @@ class ActivityWatch {
   const std::uint16_t store_port_;
   const std::function<std::uint64_t(int local_rank)> output_bytes_;
   std::map<int, ActivityMeter> meters_;
+  std::size_t next_ = 0;  // the rank to begin with, so that all have their turn
 };
 
 }  // namespace ddp::launcher

@@ -33,9 +33,8 @@ const WorkerEnd& first_to_say_why(const WorkerEnd& known, std::span<const Worker
 }  // namespace
 
 bool WorkerEnd::is_our_doing() const {
-  if (!after_signal) return false;
-  return status.was_killed_by(SIGTERM) || status.was_killed_by(SIGKILL) ||
-         status == base::ExitStatus::exited(128 + SIGTERM);
+  if (after_kill && status.was_killed_by(SIGKILL)) return true;
+  return after_signal && (status.was_killed_by(SIGTERM) || status == base::ExitStatus::exited(128 + SIGTERM));
 }
 
 bool failed_by_itself(const WorkerEnd& end) {

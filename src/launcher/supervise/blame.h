@@ -29,6 +29,7 @@ struct WorkerEnd {
   std::uint64_t peak_rss_bytes = 0;
   std::optional<OomKill> oom;
   std::optional<Verdict> verdict;  // see WorkerEnded
+  bool after_kill = false;         // we had sent SIGKILL
 
   // Whether the end is what our SIGTERM or SIGKILL leads to.
   bool is_our_doing() const;
@@ -50,8 +51,7 @@ const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 // The cause of the end; a null pointer if none failed. In this order:
 // - Where ranks called different things, those that differ from most.
 // - Of workers with error records that are no victims, the one with the oldest record, even if its end took so long
-// that
-//   we asked it to end.
+//   that we asked it to end.
 // - The first that failed by itself and is no victim, within limits::kVictimWait of the first failure.
 // - One that had ended with 0 and is named by a victim, or had not finished its collectives.
 // - The first that failed.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 namespace ddp::launcher {
 namespace {
@@ -9,6 +10,11 @@ namespace {
 // It shows that it lives, and nothing else.
 bool beats(const RankView& rank) {
   return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
+}
+
+bool uses_gpu(const RankView& rank) {
+  return std::any_of(rank.board.groups.begin(), rank.board.groups.end(),
+                     [](const GroupView& group) { return group.gpu_queued > 0; });
 }
 
 // Ranks that wait for each other, and whose every thread that has called operations waits: none is left that could make
@@ -31,27 +37,32 @@ bool all_wait(VerdictKind kind) {
 std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanoseconds elapsed, std::uint64_t now) {
   std::vector<HangNews> news;
   if (plan_.is_off() || is_over_) return news;
-  elapsed = std::min<Nanoseconds>(elapsed, limits::kHangLongestLook);
+  elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
   const LookDepth depth = this->depth();
   since_evidence_ = depth == LookDepth::boards ? since_evidence_ + elapsed : elapsed;
   if (depth != LookDepth::boards) follow_stops(ranks, news);
   follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));
   if (depth == LookDepth::boards || !stopped_.empty()) return news;
 
-  std::optional<Verdict> verdict;
-  if (depth == LookDepth::all) verdict = find_verdict(ranks);
+  std::vector<Verdict> verdicts;
+  if (depth == LookDepth::all) verdicts = find_verdicts(ranks);
+  std::optional<Verdict> verdict = most_pressing(verdicts, ranks);
   if (depth == LookDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const StallJudgement& judgement) {
     const bool ends_job = plan_.action == HangAction::kill && judgement.ends_in;
     news.push_back({kind, of, age, judgement, ends_job, {ranks.begin(), ranks.end()}, {}, {}});
   };
-  if (told_ && !(verdict && verdict->is_of(*told_))) {
+  const auto is_told = [&](const Verdict& one) { return told_ && one.is_of(*told_); };
+  if (told_ && !(verdict && is_told(*verdict)) && std::none_of(verdicts.begin(), verdicts.end(), is_told)) {
     add(HangNews::Kind::goes_on, *told_, Nanoseconds(0), {});
     told_.reset();
     has_warned_ = false;
     times_over_ = 0;
   }
-  proven_looks_ = verdict && is_circle_of_blocked(*verdict, ranks) ? proven_looks_ + 1 : 0;
+  const bool is_blocked = verdict && is_circle_of_blocked(*verdict, ranks);
+  const bool is_same = is_blocked && proven_ && verdict->is_of(*proven_) && verdict->culprits == proven_->culprits;
+  proven_looks_ = is_same ? proven_looks_ + 1 : is_blocked ? 1 : 0;
+  proven_ = is_blocked ? verdict : std::nullopt;
   if (!verdict) return news;
   const StallFacts facts = facts_of(*verdict, ranks, now);
   const StallJudgement judgement = judge_stall(facts, plan_);
@@ -75,25 +86,56 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
 HangNews HangDetector::describe(std::span<const RankView> ranks) const {
   HangNews news;
   news.kind = HangNews::Kind::asked;
-  if (const auto verdict = find_verdict(ranks)) {
+  if (const auto verdict = most_pressing(find_verdicts(ranks), ranks)) {
     news.verdict = *verdict;
-    const auto group = groups_.find(verdict->key());
-    if (group != groups_.end()) news.age = group->second.age;
+    news.age = age_of(*verdict);
   }
   news.ranks = {ranks.begin(), ranks.end()};
   return news;
 }
 
 LookDepth HangDetector::depth() const {
+  if (!stopped_.empty() && since_evidence_ >= limits::kHangEvidence) return LookDepth::all;
   if (since_evidence_ < limits::kHangEvidence) return LookDepth::boards;
   return longest_wait() >= limits::kHangEvidence ? LookDepth::all : LookDepth::states;
 }
 
-// Of a group in which somebody waits, or of all that shows life.
+// What nothing can resolve, else what has lasted for longest; of equals the one that was told.
+std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts,
+                                                   std::span<const RankView> ranks) const {
+  const auto rank_of = [&](const Verdict& verdict) {
+    const bool is_certain = verdict.kind == VerdictKind::ended || verdict.kind == VerdictKind::different_call ||
+                            verdict.kind == VerdictKind::different_arguments || is_circle_of_blocked(verdict, ranks);
+    return std::tuple(is_certain, age_of(verdict), told_ && verdict.is_of(*told_));
+  };
+  const auto found = std::max_element(verdicts.begin(), verdicts.end(),
+                                      [&](const Verdict& a, const Verdict& b) { return rank_of(a) < rank_of(b); });
+  return found == verdicts.end() ? std::nullopt : std::optional(*found);
+}
+
+// Others may exchange data in the group of a send or a receive that stalls.
+HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
+  if (is_without_calls(verdict.kind)) return silence_;
+  Nanoseconds age{0};
+  if (verdict.is_transfer) {
+    for (const int rank : verdict.waiting) {
+      const auto clock = ranks_.find(rank);
+      if (clock != ranks_.end()) age = std::max(age, clock->second.age);
+    }
+    return age;
+  }
+  const auto group = groups_.find(verdict.key());
+  return group == groups_.end() ? age : group->second.age;
+}
+
+// Of a group in which somebody waits, of a rank that waits, or of all that shows life.
 HangDetector::Nanoseconds HangDetector::longest_wait() const {
   Nanoseconds longest = silence_concerns_us_ ? std::max(board_silence_, silence_) : Nanoseconds(0);
   for (const auto& [key, clock] : groups_) {
     if (clock.somebody_waits) longest = std::max(longest, clock.age);
+  }
+  for (const auto& [rank, clock] : ranks_) {
+    if (clock.waits) longest = std::max(longest, clock.age);
   }
   return longest;
 }
@@ -107,10 +149,16 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
     RankClock& clock = ranks_[rank.rank];
     if (clock.seen == rank.board) {
       clock.age += elapsed;
+      clock.still += elapsed;
+      clock.unmoved += elapsed;
     } else {
       any_life = true;
-      clock = {rank.board, Nanoseconds(0)};
+      clock = {rank.board, Nanoseconds(0), Nanoseconds(0), Nanoseconds(0), false};
     }
+    clock.waits = !rank.has_ended && rank.board.waiting_threads > 0;
+    if (!rank.activity) continue;
+    clock.still = std::min(clock.still, rank.activity->still_for);
+    clock.unmoved = std::min(clock.unmoved, rank.activity->unmoved_for);
   }
   // Programs without the runtime that sleep are none of our business, unless somebody asked.
   silence_concerns_us_ = plan_.timeout || std::any_of(ranks.begin(), ranks.end(),
@@ -173,7 +221,7 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
     if (rank.has_ended) continue;
     // Until it is measured again, it is what it was.
     if (!rank.activity) return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
-    still = std::min(still, rank.activity->still_for);
+    still = std::min(still, ranks_.at(rank.rank).still);
   }
   silence_ = still;
   return silence_.count() > 0 ? std::optional(Verdict{}) : std::nullopt;
@@ -181,13 +229,17 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
 
 void HangDetector::nothing_new(Nanoseconds elapsed) {
   if (plan_.is_off() || is_over_) return;
-  elapsed = std::min<Nanoseconds>(elapsed, limits::kHangLongestLook);
+  elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
   since_evidence_ += elapsed;
   if (!stopped_.empty()) return;
   board_silence_ += elapsed;
   if (they_beat_) silence_ += elapsed;
   for (auto& [key, clock] : groups_) clock.age += elapsed;
-  for (auto& [rank, clock] : ranks_) clock.age += elapsed;
+  for (auto& [rank, clock] : ranks_) {
+    clock.age += elapsed;
+    clock.still += elapsed;
+    clock.unmoved += elapsed;
+  }
 }
 
 // Of the ranks that run: how long the one that has been still for longest has been.
@@ -238,14 +290,14 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   facts.longest_pause = longest_pause_;
   const auto group = groups_.find(verdict.key());
   facts.is_warm = group != groups_.end() && group->second.is_warm;
-  facts.age = is_without_calls(verdict.kind) || group == groups_.end() ? silence_ : group->second.age;
+  facts.age = age_of(verdict);
   const bool is_waited_for = !is_without_calls(verdict.kind) && !all_wait(verdict.kind);
   if (!is_waited_for) facts.progress_age = facts.age;
   for (const int rank : is_waited_for ? verdict.culprits : std::vector<int>()) {
     const auto clock = ranks_.find(rank);
     if (clock != ranks_.end()) facts.progress_age = std::max(facts.progress_age, clock->second.age);
   }
-  facts.still_for = still_for(verdict, ranks, facts.age);
+  facts.still_for = still_for(verdict, ranks);
   std::uint64_t until = 0;
   for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the board may say anything
@@ -253,21 +305,22 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   return facts;
 }
 
-// Of the ranks that are waited for; if all wait, of what moves between them.
+// Of the ranks that are waited for; if all wait, of what moves between them. Unknown where a GPU moves it, whose
+// counters cannot be read, and where the kernel does not tell all.
 std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& verdict,
-                                                                 std::span<const RankView> ranks,
-                                                                 Nanoseconds age) const {
+                                                                 std::span<const RankView> ranks) const {
   const bool waits_for_data = all_wait(verdict.kind);
   const std::vector<int>& concerned = waits_for_data ? verdict.waiting : verdict.culprits;
-  Nanoseconds still = waits_for_data ? age : Nanoseconds::max();
+  Nanoseconds still = Nanoseconds::max();
   for (const int number : concerned) {
     const auto rank =
         std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == number; });
     const auto clock = ranks_.find(number);
-    if (rank == ranks.end() || clock == ranks_.end() || !rank->activity) return std::nullopt;
-    if (waits_for_data && !rank->activity->knows_data) return std::nullopt;
-    const Nanoseconds seen = waits_for_data ? rank->activity->unmoved_for : rank->activity->still_for;
-    still = std::min({still, clock->second.age, seen});
+    if (rank == ranks.end() || clock == ranks_.end() || !rank->activity || !rank->activity->is_complete) {
+      return std::nullopt;
+    }
+    if (waits_for_data && uses_gpu(*rank)) return std::nullopt;
+    still = std::min(still, waits_for_data ? clock->second.unmoved : clock->second.still);
   }
   return concerned.empty() ? std::nullopt : std::optional(still);
 }

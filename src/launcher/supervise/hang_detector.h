@@ -44,11 +44,14 @@ struct HangNews {
 class HangDetector {
  public:
   // `others_judge`: somebody sees more ranks than this, and is to be the first to name one.
-  explicit HangDetector(const HangPlan& plan, bool others_judge = false) : plan_(plan), others_judge_(others_judge) {}
+  // `longest_look`: of the time between two looks no more counts. A suspended machine and a stopped launcher have seen
+  // nothing.
+  explicit HangDetector(const HangPlan& plan, bool others_judge = false,
+                        std::chrono::nanoseconds longest_look = limits::kHangLongestLook)
+      : plan_(plan), others_judge_(others_judge), longest_look_(longest_look) {}
 
-  // `elapsed`: since the last look, at most limits::kHangLongestLook counts: a suspended machine and a stopped launcher
-  // have seen nothing. `now`: CLOCK_MONOTONIC in nanoseconds, as on the boards. It should be as deep as depth()
-  // says.
+  // `elapsed`: since the last look. `now`: CLOCK_MONOTONIC in nanoseconds, as on the boards. It should be as deep as
+  // depth() says.
   std::vector<HangNews> look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
 
   // What all ranks are at now, for somebody who asks.
@@ -61,7 +64,9 @@ class HangDetector {
   LookDepth depth() const;
 
   // Whether the next look should bring what the processes do (RankView::activity).
-  bool wants_activity() const { return depth() == LookDepth::all && longest_wait() >= limits::kHangActivity; }
+  bool wants_activity() const {
+    return depth() == LookDepth::all && stopped_.empty() && longest_wait() >= limits::kHangActivity;
+  }
 
  private:
   using Nanoseconds = std::chrono::nanoseconds;
@@ -74,19 +79,26 @@ class HangDetector {
   struct RankClock {
     BoardView seen;
     Nanoseconds age{0};
+    // Without a sign of life, and without data that moved: while this clock ran, and as far as was measured.
+    Nanoseconds still{0};
+    Nanoseconds unmoved{0};
+    bool waits = false;  // a thread of it waits for an operation
   };
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
+  std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) const;
   Nanoseconds longest_wait() const;
   Nanoseconds longest_silence(std::span<const RankView> ranks) const;
   void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
   StallFacts facts_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;
-  std::optional<Nanoseconds> still_for(const Verdict& verdict, std::span<const RankView> ranks, Nanoseconds age) const;
+  Nanoseconds age_of(const Verdict& verdict) const;
+  std::optional<Nanoseconds> still_for(const Verdict& verdict, std::span<const RankView> ranks) const;
   std::optional<Verdict> silent(std::span<const RankView> ranks);
   std::optional<Verdict> behind(std::span<const RankView> ranks) const;
 
   const HangPlan plan_;
   const bool others_judge_;
+  const Nanoseconds longest_look_;
   std::map<GroupKey, GroupClock> groups_;
   std::map<int, RankClock> ranks_;
   Nanoseconds longest_pause_{0};
@@ -99,8 +111,10 @@ class HangDetector {
   std::map<int, ProcessLook> traced_;  // at the last look at processes
   std::optional<Verdict> told_;
   bool has_warned_ = false;
-  int proven_looks_ = 0;  // in a row, at ranks that wait for each other and cannot stop to
-  int times_over_ = 0;    // that the limit of this stall was told to be over
+  // Looks in a row at the same ranks, which wait for each other and cannot stop to.
+  int proven_looks_ = 0;
+  std::optional<Verdict> proven_;
+  int times_over_ = 0;  // that the limit of this stall was told to be over
   bool is_over_ = false;
 };
 

@@ -53,7 +53,7 @@ std::optional<TimePoint> JobState::alarm() const {
 void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(phase_ == Phase::running, event.local_rank);
-  worker = {event.pid, true, true, false};
+  worker = {event.pid, true, true, false, false};
 }
 
 void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
@@ -70,6 +70,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   worker.alive = false;
   ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
                    worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
+  ends_.back().after_kill = worker.killed;
   // Who is asked to end may do so in the middle of anything.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;
@@ -236,6 +237,7 @@ void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
   phase_ = Phase::killing;
   needed_kill_ = true;
   escalate_at_ = now + limits::kUnkillableWait;
+  for (Worker& worker : workers_) worker.killed = true;
   signal_workers(SIGKILL, SignalTarget::group, actions);
 }
 

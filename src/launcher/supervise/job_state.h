@@ -93,6 +93,7 @@ class JobState {
     bool started = false;
     bool alive = false;
     bool signalled = false;
+    bool killed = false;  // by us
   };
 
   void handle(const WorkerStarted& event, TimePoint now, std::vector<Action>& actions);

@@ -59,8 +59,14 @@ Evidence RankExchange::take_evidence() {
 void RankExchange::shown(const Shown& shown) {
   if (shown.what == wire::Subject::ranks) {
     for (RankView& view : read_ranks(shown.text, shown.host, shown.clock_ahead)) {
-      const bool is_far = view.rank >= 0 && view.rank < place_.world_size;
-      if (is_far) far_[view.rank] = std::move(view);
+      if (view.rank < 0 || view.rank >= place_.world_size) continue;
+      RankView& known = far_[view.rank];
+      // A digest does not say what its process does.
+      if (known.pid == view.pid && !view.process && !view.has_ended) {
+        view.process = std::move(known.process);
+        view.activity = known.activity;
+      }
+      known = std::move(view);
     }
     has_news_ = true;
   } else if (shown.what == wire::Subject::evidence) {

@@ -83,7 +83,7 @@ RankActivity activity_of(const Json& json) {
   RankActivity activity;
   activity.still_for = std::chrono::nanoseconds(json.at(0).get<std::int64_t>());
   activity.unmoved_for = std::chrono::nanoseconds(json.at(1).get<std::int64_t>());
-  activity.knows_data = json.at(2);
+  activity.is_complete = json.at(2);
   activity.last_sign = static_cast<Sign>(std::min(json.at(3).get<unsigned>(), static_cast<unsigned>(Sign::network)));
   activity.cpu_share = json.at(4);
   return activity;
@@ -132,7 +132,7 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
     }
     if (rank.activity) {
       json["activity"] = {rank.activity->still_for.count(), rank.activity->unmoved_for.count(),
-                          rank.activity->knows_data, rank.activity->last_sign, rank.activity->cpu_share};
+                          rank.activity->is_complete, rank.activity->last_sign, rank.activity->cpu_share};
     }
     all.push_back(std::move(json));
   }

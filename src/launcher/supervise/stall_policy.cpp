@@ -46,10 +46,10 @@ Limit learnt_limit(const StallFacts& facts) {
 }
 
 // Where no limit was given: only a rank that is waited for, and of which something is known, can be given up.
-std::optional<Limit> unknown_limit(const StallFacts& facts, HangLimit kind) {
+std::optional<Limit> unknown_limit(const StallFacts& facts, const HangPlan& plan) {
   if (is_without_calls(facts.kind) || facts.is_partial || !facts.still_for) return std::nullopt;
-  if (kind == HangLimit::learnt && facts.is_warm) return learnt_limit(facts);
-  return Limit{limits::kHangStill, *facts.still_for, "no sign of life"};
+  if (plan.limit == HangLimit::learnt && facts.is_warm) return learnt_limit(facts);
+  return Limit{plan.still, *facts.still_for, "no sign of life"};
 }
 
 Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
@@ -86,16 +86,20 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
   if (limit) {
     judgement.hang_class = HangClass::certain;
   } else {
-    limit = unknown_limit(facts, plan.limit);
+    limit = unknown_limit(facts, plan);
     if (plan.timeout) {
       judgement.hang_class = HangClass::users_limit;
       Limit users{*plan.timeout, facts.progress_age, "--hang-timeout"};
       // A rank that worked alone for long before others wait for it is reported before it ends the job.
-      users.passed = std::min(users.passed, users.time + facts.age - judgement.first_word);
+      const auto after_report = std::min<Nanoseconds>(users.time, judgement.first_word + limits::kHangNotice);
+      users.passed = std::min(users.passed, users.time + facts.age - after_report);
       const bool is_learnt = limit && plan.limit == HangLimit::learnt && limit->left() < users.left();
       if (!is_learnt) limit = users;
     }
   }
+  // A node that sees only its own ranks does not know whether those of the others work.
+  const bool sees_too_little = facts.is_partial || is_without_calls(facts.kind);
+  if (facts.others_judge && sees_too_little && judgement.hang_class != HangClass::certain) limit.reset();
   // Whoever sees the ranks of all nodes is to name one before a node that sees only its own.
   if (limit && facts.others_judge) limit->time += limits::kHangFirstWord;
   if (limit) {

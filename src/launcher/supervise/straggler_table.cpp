@@ -22,6 +22,8 @@ void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseco
       if (!group.is_left && !rank.has_ended) groups[key_of(group)].emplace_back(&rank, i);
     }
   }
+  std::erase_if(newest_, [&](const auto& entry) { return !groups.contains(entry.first); });
+  std::erase_if(waits_now_, [&](const auto& entry) { return !groups.contains(entry.first.first); });
   for (const auto& [key, members] : groups) {
     // Of ranks that are not here nothing is known.
     const auto size = static_cast<std::size_t>(group_of(members.front()).size);

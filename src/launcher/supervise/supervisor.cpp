@@ -21,7 +21,7 @@ class Supervisor {
         state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace, parts.plan.exit_timeout,
                 parts.plan.ending_signals},
                Clock::now()),
-        hangs_(parts.plan.hang, judged_elsewhere(parts)),
+        hangs_(parts.plan.hang, judged_elsewhere(parts), longest_look(parts)),
         activity_(parts.processes, parts.assignment.first_rank, parts.assignment.master_port,
                   [this](int local_rank) { return parts_.output.bytes_of(local_rank); }),
         taker_(parts.loop, parts.processes) {}
@@ -60,21 +60,29 @@ class Supervisor {
   static bool judged_elsewhere(const SupervisorParts& parts) {
     return parts.exchange != nullptr && parts.exchange->has_others() && !parts.exchange->is_hub();
   }
+  // The hub looks the more rarely the more ranks there are.
+  static Clock::duration time_between_looks(const SupervisorParts& parts) {
+    const bool is_hub = parts.exchange != nullptr && parts.exchange->has_others() && parts.exchange->is_hub();
+    const auto share = is_hub ? parts.assignment.world_size * limits::kHangLookShare : Clock::duration(0);
+    return std::max<Clock::duration>(limits::kHangLook, share);
+  }
+  static Clock::duration longest_look(const SupervisorParts& parts) {
+    return std::max<Clock::duration>(limits::kHangLongestLook, 2 * time_between_looks(parts));
+  }
   bool sees_others() const {
     return parts_.exchange != nullptr && parts_.exchange->has_others() && parts_.exchange->is_hub();
   }
 
   void look_later() {
-    looked_at_ = Clock::now();
-    const auto share = sees_others() ? parts_.assignment.world_size * limits::kHangLookShare : Clock::duration(0);
-    look_ = parts_.loop.at(looked_at_ + std::max<Clock::duration>(limits::kHangLook, share), [this] { look(); });
+    look_ = parts_.loop.at(Clock::now() + time_between_looks(parts_), [this] { look(); });
   }
 
   // What all ranks are at.
   void look() {
-    const auto elapsed = Clock::now() - looked_at_;
+    const auto begun = Clock::now();
+    const auto elapsed = begun - std::exchange(looked_at_, begun);
     if (!state_.paused() && !state_.ending()) {
-      const auto counted = std::min<std::chrono::nanoseconds>(elapsed, limits::kHangLongestLook);
+      const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_look(parts_));
       const LookDepth depth = hangs_.depth();
       const bool is_measured = hangs_.wants_activity();
       const bool others_are_new = sees_others() && parts_.exchange->take_news();
@@ -185,16 +193,22 @@ class Supervisor {
   // A warning, and what ends the job, are told with stacks and all: they are gone when the processes are.
   void consider(const HangNews& news) {
     using Kind = HangNews::Kind;
-    if (news.kind == Kind::goes_on) taken_ = {};
+    if (news.kind == Kind::goes_on) {
+      taken_ = {};
+      // It would be told after this.
+      if (waiting_for_evidence_ && waiting_for_evidence_->kind == Kind::warned) waiting_for_evidence_.reset();
+    }
     const bool wants_evidence = (news.kind == Kind::warned || news.kind == Kind::hung) &&
                                 news.verdict.kind != VerdictKind::stopped &&
                                 parts_.plan.hang.action != HangAction::warn;
     if (!wants_evidence) return step(news);
+    const bool is_last = news.kind == HangNews::Kind::hung;
     if (waiting_for_evidence_) {
-      waiting_for_evidence_ = news;  // what was to be told is told with this
+      // What was to be told is told with this, and with stacks by all means if it is the last word.
+      is_to_be_taken_again_ = is_last && means_ == StackMeans::gentle;
+      waiting_for_evidence_ = news;
       return;
     }
-    const bool is_last = news.kind == HangNews::Kind::hung;
     if (!is_last || taken_.empty()) return take_evidence(news, is_last ? StackMeans::any : StackMeans::gentle);
     // It was taken when the limit was over for the first time, and nothing has gone on since.
     HangNews told = news;
@@ -204,6 +218,8 @@ class Supervisor {
 
   void take_evidence(const HangNews& news, StackMeans means) {
     waiting_for_evidence_ = news;
+    means_ = means;
+    own_evidence_.reset();
     if (sees_others()) {
       parts_.exchange->ask_for_evidence(means);
       others_late_ = parts_.loop.at(Clock::now() + limits::kShownEvidenceTime, [this] {
@@ -223,17 +239,27 @@ class Supervisor {
     if (!waiting_for_evidence_ || !own_evidence_ || others_are_missing) return;
     others_late_.reset();
     HangNews told = *std::exchange(waiting_for_evidence_, std::nullopt);
-    if (told.kind == HangNews::Kind::asked) {
-      told = hangs_.describe(with_others(measure_own()));
-      told.stragglers = stragglers_.report();
+    if (std::exchange(is_to_be_taken_again_, false)) {
+      own_evidence_.reset();
+      return take_evidence(told, StackMeans::any);
     }
-    told.evidence = *std::exchange(own_evidence_, std::nullopt);
+    Evidence evidence = *std::exchange(own_evidence_, std::nullopt);
     if (sees_others()) {
       const Evidence more = parts_.exchange->take_evidence();
-      told.evidence.stacks.insert(told.evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
-      told.evidence.witnesses.insert(told.evidence.witnesses.end(), more.witnesses.begin(), more.witnesses.end());
+      evidence.stacks.insert(evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
+      evidence.witnesses.insert(evidence.witnesses.end(), more.witnesses.begin(), more.witnesses.end());
     }
+    if (told.kind == HangNews::Kind::asked) return tell_what_they_are_at(std::move(evidence));
+    told.evidence = std::move(evidence);
     if (told.kind == HangNews::Kind::hung) taken_ = told.evidence;
+    step(told);
+  }
+
+  // Somebody has asked.
+  void tell_what_they_are_at(Evidence evidence) {
+    HangNews told = hangs_.describe(with_others(measure_own()));
+    told.stragglers = stragglers_.report();
+    told.evidence = std::move(evidence);
     step(told);
   }
 
@@ -318,7 +344,12 @@ class Supervisor {
   }
 
   // What the ranks called last is shown first: with that of other nodes' ranks it may tell more than how they ended.
+  // Who has asked what they are at is told now: nobody will answer any more.
   void tell_of_end() {
+    if (waiting_for_evidence_ && waiting_for_evidence_->kind == HangNews::Kind::asked) {
+      waiting_for_evidence_.reset();
+      tell_what_they_are_at({});
+    }
     if (judged_elsewhere(parts_)) parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
     const JobOutcome so_far = state_.outcome();
     if (parts_.begins_to_end && !so_far.elsewhere && so_far.exit_code != 0) parts_.begins_to_end(so_far);
@@ -337,6 +368,8 @@ class Supervisor {
   EvidenceTaker taker_;
   std::vector<std::string> environment_;          // of a worker
   std::optional<HangNews> waiting_for_evidence_;  // to be told with it
+  StackMeans means_ = StackMeans::any;            // by which evidence is being taken
+  bool is_to_be_taken_again_ = false;
   std::optional<Evidence> own_evidence_;
   std::vector<std::function<void(const Evidence& evidence)>> wanting_;
   std::unique_ptr<net::Watch> others_late_;  // nothing: they are not waited for
@@ -345,7 +378,7 @@ class Supervisor {
   std::optional<Clock::time_point> difference_since_;
   bool asked_of_difference_ = false;
   bool told_difference_ = false;
-  Clock::time_point looked_at_;
+  Clock::time_point looked_at_ = Clock::now();
   std::unique_ptr<net::Watch> look_;
   OomWatch oom_;
   bool told_of_end_ = false;

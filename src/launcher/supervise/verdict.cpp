@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "launcher/supervise/root_causes.h"
 #include "wire/progress_board.h"
 
 namespace ddp::launcher {
@@ -37,6 +38,7 @@ struct Member {
 
 using Groups = std::map<GroupKey, std::vector<Member>>;
 
+// Without groups in which a rank or a place is twice: they are several that cannot be told apart.
 Groups members_by_group(std::span<const RankView> ranks) {
   Groups result;
   for (const RankView& rank : ranks) {
@@ -44,6 +46,13 @@ Groups members_by_group(std::span<const RankView> ranks) {
       result[key_of(rank.board.groups[i])].push_back({&rank, &rank.board.groups[i], i});
     }
   }
+  std::erase_if(result, [](const auto& entry) {
+    std::set<const RankView*> seen;
+    std::set<int> places;
+    return std::any_of(entry.second.begin(), entry.second.end(), [&](const Member& member) {
+      return !seen.insert(member.rank).second || !places.insert(member.group->rank).second;
+    });
+  });
   return result;
 }
 
@@ -237,11 +246,15 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   verdict.kind = VerdictKind::transport;
   if (peer == members.end()) return verdict;
   const std::vector<TransferView>& theirs = peer->group->transfers;
-  const bool has_called = std::any_of(theirs.begin(), theirs.end(), [&](const TransferView& their) {
+  const auto counterpart = std::find_if(theirs.begin(), theirs.end(), [&](const TransferView& their) {
     return their.is_send != transfer.is_send && their.peer == member.group->rank && their.number == transfer.number;
   });
+  const bool has_called = counterpart != theirs.end();
+  // Then what it sent may be on its way.
+  const bool has_done_its_part = has_called && counterpart->is_done;
   // More that are not done than a status page has places for: this may be one of those.
   const bool all_are_shown = theirs.size() < wire::kBoardTransfers || theirs.back().is_done;
+  if (has_done_its_part) return verdict;
   if (peer->rank->has_ended) {
     verdict.kind = VerdictKind::ended;
   } else if (peer->rank->process && peer->rank->process->is_stopped()) {
@@ -312,13 +325,10 @@ VerdictKind compare_calls(const CallView& one, const CallView& other) {
   return is_same ? VerdictKind::different_arguments : VerdictKind::different_call;
 }
 
-std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
+std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {
   std::vector<Verdict> verdicts;
-  std::set<int> waiting;
   const auto add = [&](std::optional<Verdict> verdict) {
-    if (!verdict) return;
-    waiting.insert(verdict->waiting.begin(), verdict->waiting.end());
-    verdicts.push_back(std::move(*verdict));
+    if (verdict) verdicts.push_back(std::move(*verdict));
   };
   for (const auto& [key, members] : members_by_group(ranks)) {
     add(verdict_of(members, ranks));
@@ -326,25 +336,12 @@ std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
       for (const TransferView& transfer : member.group->transfers) add(verdict_of(member, transfer, members));
     }
   }
-  if (verdicts.empty()) return std::nullopt;
-  // A culprit that itself waits in another group is the victim of that group's culprit.
-  const auto is_root = [&](const Verdict& verdict) {
-    return verdict.kind != VerdictKind::not_called || std::any_of(verdict.culprits.begin(), verdict.culprits.end(),
-                                                                  [&](int rank) { return !waiting.contains(rank); });
-  };
-  const auto root = std::find_if(verdicts.begin(), verdicts.end(), is_root);
-  if (root == verdicts.end()) {
-    std::set<int> culprits;
-    for (const Verdict& verdict : verdicts) culprits.insert(verdict.culprits.begin(), verdict.culprits.end());
-    verdicts.front().kind = VerdictKind::each_other;
-    verdicts.front().culprits.assign(culprits.begin(), culprits.end());
-    verdicts.front().waiting.assign(waiting.begin(), waiting.end());
-    return verdicts.front();
-  }
-  if (root->kind == VerdictKind::not_called) {
-    std::erase_if(root->culprits, [&](int rank) { return waiting.contains(rank); });
-  }
-  return *root;
+  return root_causes(verdicts, ranks);
+}
+
+std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
+  std::vector<Verdict> verdicts = find_verdicts(ranks);
+  return verdicts.empty() ? std::nullopt : std::optional(std::move(verdicts.front()));
 }
 
 }  // namespace ddp::launcher

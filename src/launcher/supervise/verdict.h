@@ -75,8 +75,11 @@ struct Verdict {
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// Nothing: no rank waits in a collective. Of several groups that wait the one counts whose culprit waits for nobody.
-// Never `silent`, which takes time to know.
+// What is wrong, one for each cause: independent groups of ranks may wait for different ones. A rank that waits itself
+// is no culprit but the victim of another one; ranks that wait for each other in a circle are one cause together.
+// Empty: no rank waits. Never `silent`, which takes time to know.
+std::vector<Verdict> find_verdicts(std::span<const RankView> ranks);
+// The first of these.
 std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
 
 // Where ranks called different things, whether they still wait, or failed, or ended. Nothing: nowhere.

@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <random>
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/backend_choice.h"
@@ -37,8 +39,10 @@ void enter_store(const std::shared_ptr<Store>& store, const Environment& environ
   const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
   const std::int64_t count = store->add(attempt + "/init/" + std::to_string(environment.rank), 1);
   const std::string place = attempt + "/" + std::to_string(count);
-  group.identity = identity_of(place, 0);
   group.store = make_prefix_store(place, store);
+  // A job may consist of several worlds, each with a store of its own.
+  if (environment.rank == 0) group.store->set("identity", base::hex64(std::random_device()()));
+  group.identity = identity_of(place + group.store->get("identity"), 0);
 }
 
 // Every rank's offer, in rank order.
@@ -130,7 +134,7 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   constexpr auto kDefault = std::chrono::minutes(10);
   group.options.timeout = options.timeout.value_or(kDefault);
   // The launcher judges who hangs.
-  if (!options.timeout && process_board() != nullptr) group.call_timeout = limits::kNoTimeout;
+  if (!options.timeout && environment.is_watched) group.call_timeout = limits::kNoTimeout;
   group.is_programs_timeout = options.timeout.has_value();
   if (!options.store && method.kind == InitMethod::Kind::tcp) group.options.store_host = method.host;
   if (!options.store && method.kind == InitMethod::Kind::environment)

@@ -44,8 +44,8 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
     : description_(std::move(description)),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
-      progress_(
-          std::make_shared<GroupProgress>(process_board(), description_.name, description_.identity, rank(), size())),
+      progress_(std::make_shared<GroupProgress>(description_.is_shown ? process_board() : nullptr, description_.name,
+                                                description_.identity, rank(), size())),
       collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {
   if (progress_->place() != nullptr) backend_->mark_on(*process_board(), *progress_->place());
 }

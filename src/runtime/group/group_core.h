@@ -34,10 +34,11 @@ struct GroupDescription {
   BackendFactory make_backend;   // for sub-groups
   std::string backend_reason;
   bool detail = false;  // compare calls between machines, too
-  std::optional<std::chrono::milliseconds> call_timeout =
-      {};                            // of operations without one of their own; nothing: options'
+  // Of operations without one of their own; nothing: options.timeout.
+  std::optional<std::chrono::milliseconds> call_timeout = {};
   bool is_programs_timeout = false;  // the program has set that one
   std::uint64_t identity = 0;        // the same on all ranks of the group, and no other group's; 0: unknown
+  bool is_shown = true;              // on this process' status page
 };
 
 // Thread-safe.

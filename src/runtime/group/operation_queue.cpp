@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/limits.h"
+#include "runtime/progress/board.h"
 
 namespace ddp {
 
@@ -137,7 +138,10 @@ void QueueState::complete(WorkState& work, std::exception_ptr failure, const Err
   while (!work.continuations_.empty()) {
     const auto continuations = std::exchange(work.continuations_, {});
     lock.unlock();
-    for (const auto& continuation : continuations) continuation(failure ? error : nullptr);
+    {
+      const ProgramRuns program;
+      for (const auto& continuation : continuations) continuation(failure ? error : nullptr);
+    }
     lock.lock();
   }
   work.failure_ = std::move(failure);

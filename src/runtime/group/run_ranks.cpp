@@ -47,8 +47,11 @@ void run_ranks(int ranks, const std::function<void(ProcessGroup& group)>& rank, 
   for (int number = 0; number < ranks; ++number) {
     threads.emplace_back([&, number] {
       try {
-        ProcessGroup group(GroupCore::open(
-            {"world", {number, ranks, number, options.timeout}, store, factory, "ranks of one process"}));
+        GroupDescription description{
+            "world", {number, ranks, number, options.timeout}, store, factory, "ranks of one process"};
+        // One status page cannot show several ranks.
+        description.is_shown = false;
+        ProcessGroup group(GroupCore::open(std::move(description)));
         rank(group);
       } catch (...) {
         failures[static_cast<std::size_t>(number)] = std::current_exception();

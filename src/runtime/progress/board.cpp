@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -60,12 +61,23 @@ struct CallingThread {
   explicit CallingThread(wire::ProgressBoard& of) : board(of) {
     board.worker.calling_threads.fetch_add(1, wire::kRelaxed);
   }
-  ~CallingThread() { board.worker.calling_threads.fetch_sub(1, wire::kRelaxed); }
+  // A child that was forked has the board as well.
+  ~CallingThread() {
+    if (board.writer.load(wire::kRelaxed) == ::getpid()) board.worker.calling_threads.fetch_sub(1, wire::kRelaxed);
+  }
   CallingThread(const CallingThread&) = delete;
   CallingThread& operator=(const CallingThread&) = delete;
 
   wire::ProgressBoard& board;
 };
+
+// The process' board lives as long as any thread.
+void count_calling_thread(wire::ProgressBoard* board) {
+  if (board != nullptr && board == process_board()) thread_local const CallingThread here(*board);
+}
+
+// Waits within waits: a continuation may wait, too.
+thread_local int waits_of_this_thread = 0;
 
 }  // namespace
 
@@ -112,8 +124,7 @@ GroupProgress::~GroupProgress() {
 }
 
 void GroupProgress::called(const Call& call) {
-  // The process' board lives as long as any thread.
-  if (board_ != nullptr && board_ == process_board()) thread_local const CallingThread here(*board_);
+  count_calling_thread(board_);
   if (group_ == nullptr) return;
   if (is_transfer(call.operation)) return show_transfer(call);
   fingerprint_ = base::mix(fingerprint_, call.fingerprint);
@@ -149,13 +160,31 @@ void GroupProgress::finished(const Call& call) {
   group_->transfers_finished.fetch_add(1, wire::kRelaxed);
 }
 
+// What the board does not show is no wait that anybody could judge.
 void GroupProgress::waits(const Call& call, bool begins) {
-  if (board_ == nullptr) return;
+  if (group_ == nullptr) return;
+  count_calling_thread(board_);
   const auto change = begins ? 1U : ~0U;  // one more, or one less
-  board_->worker.waiting_threads.fetch_add(change, wire::kRelaxed);
-  if (group_ == nullptr || !is_transfer(call.operation)) return;
-  const std::lock_guard lock(transfers_);
-  if (wire::BoardTransfer* transfer = transfer_of(call)) transfer->waiters.fetch_add(change, wire::kRelaxed);
+  if (is_transfer(call.operation)) {
+    const std::lock_guard lock(transfers_);
+    wire::BoardTransfer* transfer = transfer_of(call);
+    if (transfer == nullptr) return;
+    transfer->waiters.fetch_add(change, wire::kRelaxed);
+  }
+  if (begins ? waits_of_this_thread++ == 0 : --waits_of_this_thread == 0) {
+    board_->worker.waiting_threads.fetch_add(change, wire::kRelaxed);
+  }
+}
+
+ProgramRuns::ProgramRuns() : waits_(std::exchange(waits_of_this_thread, 0)) {
+  wire::ProgressBoard* board = process_board();
+  if (waits_ > 0 && board != nullptr) board->worker.waiting_threads.fetch_sub(1, wire::kRelaxed);
+}
+
+ProgramRuns::~ProgramRuns() {
+  wire::ProgressBoard* board = process_board();
+  waits_of_this_thread = waits_;
+  if (waits_ > 0 && board != nullptr) board->worker.waiting_threads.fetch_add(1, wire::kRelaxed);
 }
 
 // In the place that has been done for longest; of more transfers than there are places some are not shown.

@@ -62,6 +62,18 @@ class GroupProgress {
   std::atomic<bool> has_failed_ = false;
 };
 
+// While it lives, this thread runs the program's code, whatever it waits for around it: a continuation.
+class ProgramRuns {
+ public:
+  ProgramRuns();
+  ~ProgramRuns();
+  ProgramRuns(const ProgramRuns&) = delete;
+  ProgramRuns& operator=(const ProgramRuns&) = delete;
+
+ private:
+  const int waits_;
+};
+
 // The rank whose failure ends the job, says the launcher; -1: none.
 int rank_lost_says_launcher();
 

@@ -35,6 +35,44 @@ TEST_CASE("nodes with numbers have their ranks in that order whoever comes first
   CHECK(job.to<wire::HubBegins>(8)[0].first_rank == 2);
 }
 
+TEST_CASE("of strangers little is said, whatever they say of themselves") {
+  Job job;
+  for (NodeId id = 10; id < 400; ++id) {
+    wire::NodeHello hello = node(std::string(10'000, 'x') + "\x1b[2J" + std::to_string(id));
+    hello.job = std::string(100'000, 'y');
+    for (int i = 0; i < 100; ++i) hello.same["file " + std::to_string(i)] = std::string(1000, 'z');
+    job.says(id, hello);  // all from one address
+  }
+  const auto told = job.told();
+  REQUIRE(told.size() == 5);
+  for (const std::string& line : told) {
+    CHECK(line.size() < 800);
+    CHECK(line.find('\x1b') == std::string::npos);
+  }
+  CHECK(told.back().ends_with("(no more is said of that address)"));
+  for (NodeId id = 1000; id < 1200; ++id)
+    job.comes(id, [] {
+      wire::NodeHello hello = node("b");
+      hello.same["program train"] = std::string(100'000, 'z');
+      return hello;
+    }());
+  CHECK(job.told().size() == 5 + 63);  // each from an address of its own
+}
+
+TEST_CASE("nodes with equal host names have different names for people") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  Job job(options);
+  wire::NodeHello same = node("a");
+  same.nodes = node("a").nodes;
+  job.comes(7, same).comes(8, same);
+  REQUIRE(job.to<wire::HubBegins>(8).size() == 1);
+  CHECK(job.to<wire::HubBegins>(8)[0].nodes == "a (ranks 0-1), a#2 (ranks 2-3, 10.0.0.7), a#3 (ranks 4-5, 10.0.0.8)");
+  job.says(8, wire::NodeFailed{0, failure()});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.node == "a#3");
+}
+
 TEST_CASE("a node that does not belong to the job is sent away with what differs") {
   HubOptions options;
   options.is_static = true;

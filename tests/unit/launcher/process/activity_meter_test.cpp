@@ -17,7 +17,7 @@ struct MeteredRank {
   MeteredRank() {
     sample.processes = {{100, 1, 0, 0, 0, 0, false}};
     sample.connections = {{7, 4000, 5000, 0}};
-    sample.knows_connections = true;
+    sample.is_complete = true;
   }
   // `change` is done before each sample, with the number of the second.
   MeteredRank& passes(int seconds, const std::function<void(ActivitySample&, int)>& change = nullptr) {
@@ -106,11 +106,11 @@ TEST_CASE("data that moves is told apart from other signs") {
   spins.passes(61, [](ActivitySample& s, int) { s.processes[0].cpu_ticks += kTicks; });
   CHECK(spins.meter.activity()->still_for == 0s);
   CHECK(spins.meter.activity()->unmoved_for == 60s);
-  CHECK(spins.meter.activity()->knows_data);
+  CHECK(spins.meter.activity()->is_complete);
   CHECK(spins.meter.activity()->cpu_share == Approx(1));
   MeteredRank blind;
-  blind.sample.knows_connections = false;
-  CHECK_FALSE(blind.passes(61).meter.activity()->knows_data);
+  blind.sample.is_complete = false;
+  CHECK_FALSE(blind.passes(61).meter.activity()->is_complete);
 }
 
 TEST_CASE("time in which nobody looked says nothing") {

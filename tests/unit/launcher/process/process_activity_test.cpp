@@ -19,9 +19,13 @@ using ddp::test::eventually;
 
 namespace {
 
+std::chrono::steady_clock::time_point in_a_while() {
+  return std::chrono::steady_clock::now() + std::chrono::seconds(60);
+}
+
 ProcessCounters own_counters() {
   const std::array<pid_t, 1> self = {::getpid()};
-  const auto counters = read_process_counters(self);
+  const auto counters = read_activity(self, {}, 0, in_a_while()).processes;
   REQUIRE(counters.size() == 1);
   return counters.front();
 }
@@ -69,7 +73,7 @@ TEST_CASE("a thread that wants a processor is seen, and one that sleeps is not")
     ::_exit(0);
   }
   const auto runs = [&] {
-    const auto counters = read_process_counters(std::array<pid_t, 1>{child});
+    const auto counters = read_activity(std::array<pid_t, 1>{child}, {}, 0, in_a_while()).processes;
     return !counters.empty() && counters.front().is_runnable;
   };
   CHECK(eventually([&] { return !runs(); }));
@@ -77,7 +81,7 @@ TEST_CASE("a thread that wants a processor is seen, and one that sleeps is not")
   CHECK(eventually(runs));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  CHECK(read_process_counters(std::array<pid_t, 1>{child}).empty());
+  CHECK(read_activity(std::array<pid_t, 1>{child}, {}, 0, in_a_while()).processes.empty());
 }
 
 TEST_CASE("the connections that a process holds, without those to the store") {
@@ -89,11 +93,20 @@ TEST_CASE("the connections that a process holds, without those to the store") {
   const auto all = ddp::net::read_tcp_bytes();
   REQUIRE(all);
   const std::array<pid_t, 1> self = {::getpid()};
-  const auto ours = connections_of(self, *all, store.port);
+  const ActivitySample sample = read_activity(self, all, store.port, in_a_while());
   // Both halves of one connection; the store's own half was not accepted, and nobody holds it.
-  CHECK(ours.size() == 2);
-  for (const auto& connection : ours) {
+  CHECK(sample.connections.size() == 2);
+  for (const auto& connection : sample.connections) {
     CHECK((connection.local_port == listener.port || connection.remote_port == listener.port));
   }
-  CHECK(connections_of({}, *all, store.port).empty());
+  CHECK(sample.is_complete);
+  CHECK(read_activity({}, all, store.port, in_a_while()).connections.empty());
+}
+
+TEST_CASE("what could not be read is not taken for nothing") {
+  const std::array<pid_t, 1> self = {::getpid()};
+  CHECK_FALSE(read_activity(self, std::nullopt, 0, in_a_while()).is_complete);  // the kernel tells no connections
+  const std::vector<ddp::net::TcpBytes> none;
+  CHECK(read_activity(self, none, 0, in_a_while()).is_complete);
+  CHECK_FALSE(read_activity(self, none, 0, {}).is_complete);  // no time
 }

@@ -32,6 +32,16 @@ TEST_CASE("a failed rank ends the others at once") {
   CHECK_FALSE(outcome.needed_kill);
 }
 
+TEST_CASE("a rank that somebody else kills just after another one is told as well") {
+  JobFixture job(3);
+  job.start().killed(0, SIGKILL).killed(1, SIGKILL).killed(2, SIGTERM);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.culprit->rank == 0);
+  REQUIRE(outcome.also_failed.size() == 1);
+  CHECK(outcome.also_failed[0].rank == 1);
+  CHECK(outcome.ended_ranks == Ranks{2});
+}
+
 TEST_CASE("a rank killed by a signal gives 128 plus its number") {
   CHECK(JobFixture(1).start().killed(0, SIGSEGV).outcome().exit_code == 139);
   CHECK(JobFixture(1).start().killed(0, SIGKILL).outcome().exit_code == 137);

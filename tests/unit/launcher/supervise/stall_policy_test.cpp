@@ -104,7 +104,7 @@ TEST_CASE("a rank that worked alone for long is reported before it ends the job"
   facts.progress_age = 24h;
   const auto judgement = judge_stall(facts, kUsers);
   CHECK(judgement.first_word == 5s);
-  CHECK(judgement.ends_in == 3s);
+  CHECK(judgement.ends_in == 5s);
 }
 
 TEST_CASE("a rank that asked for more time has it") {
@@ -172,6 +172,17 @@ TEST_CASE("a report is a note while there are signs of life") {
   CHECK_FALSE(judge_stall(facts, kUsers).is_warning);
   facts.progress_age = 30s;
   CHECK(judge_stall(facts, kUsers).is_warning);
+}
+
+TEST_CASE("a node that sees only its own ranks never ends a job for what others may resolve") {
+  for (const VerdictKind kind : {VerdictKind::transport, VerdictKind::not_called, VerdictKind::silent}) {
+    StallFacts facts = stall_of(kind, 24h);
+    facts.others_judge = true;
+    facts.is_partial = kind != VerdictKind::silent;
+    CHECK_FALSE(judge_stall(facts, kUsers).ends_in);
+    facts.others_judge = false;
+    CHECK(judge_stall(facts, kUsers).ends_in);
+  }
 }
 
 TEST_CASE("a node that sees only its own ranks leaves the others time to judge first") {

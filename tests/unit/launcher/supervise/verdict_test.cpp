@@ -6,68 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "support/group_ranks.h"
+
 using namespace ddp::launcher;
-
-namespace {
-
-CallView call_number(std::uint64_t sequence, std::uint64_t fingerprint = 7,
-                     const std::string& what = "all_reduce f32[8]", const std::string& name = "bucket 0") {
-  return {sequence, fingerprint, 1000 * sequence, what, name, "train.cpp:88"};
-}
-
-// Ranks of one machine, in the group "world".
-class Ranks {
- public:
-  explicit Ranks(int count) {
-    for (int rank = 0; rank < count; ++rank) {
-      RankView view;
-      view.rank = rank;
-      view.pid = 100 + rank;
-      view.process = ProcessLook{'S', 0, 0, ""};
-      view.board.is_written = true;
-      view.board.groups.push_back({"world", rank, count, 0, 0, 0, 0, 0, 0});
-      view.calls.emplace_back();
-      views.push_back(view);
-    }
-  }
-  Ranks& at(int rank, std::uint64_t called, std::uint64_t finished) {
-    GroupView& group = views[rank].board.groups[0];
-    group.called = called;
-    group.started = called;
-    group.finished = finished;
-    views[rank].calls[0].clear();
-    for (std::uint64_t i = called > 3 ? called - 3 : 1; i <= called; ++i)
-      views[rank].calls[0].push_back(call_number(i));
-    return *this;
-  }
-  Ranks& gpu(int rank, std::uint64_t queued, std::uint64_t started, std::uint64_t finished) {
-    GroupView& group = views[rank].board.groups[0];
-    group.gpu_queued = queued;
-    group.gpu_started = started;
-    group.gpu_finished = finished;
-    return *this;
-  }
-  Ranks& also_in(const std::string& name, int rank, int group_rank, int size, std::uint64_t called,
-                 std::uint64_t finished) {
-    views[rank].board.groups.push_back({name, group_rank, size, 1, called, called, finished, 0, 0});
-    views[rank].calls.emplace_back();
-    return *this;
-  }
-  // A thread waits for the transfer.
-  Ranks& send(int rank, int peer, std::uint64_t number) { return transfer(rank, {true, peer, number}); }
-  Ranks& recv(int rank, int peer, std::uint64_t number) { return transfer(rank, {false, peer, number}); }
-  Ranks& transfer(int rank, TransferView view) {
-    view.is_waited_for = true;
-    view.what = "f32[8]";
-    views[static_cast<std::size_t>(rank)].board.groups[0].transfers.push_back(view);
-    return *this;
-  }
-  std::optional<Verdict> verdict() const { return find_verdict(views); }
-
-  std::vector<RankView> views;
-};
-
-}  // namespace
 
 TEST_CASE("ranks that wait in nothing have no verdict") {
   CHECK_FALSE(find_verdict({}));
@@ -203,74 +144,6 @@ TEST_CASE("a culprit that waits in another group is that group's victim") {
   CHECK(verdict->kind == VerdictKind::not_called);
   CHECK(verdict->group == "pair");
   CHECK(verdict->culprits == std::vector<int>{3});
-}
-
-TEST_CASE("groups of one name and size are told apart by their identities") {
-  // The usual grid: each rank is in two groups of two, which the program gave one name.
-  Ranks ranks(4);
-  const auto join = [&](std::uint64_t identity, int rank, int group_rank, std::uint64_t called) {
-    ranks.also_in("pair", rank, group_rank, 2, called, 2);
-    ranks.views[static_cast<std::size_t>(rank)].board.groups.back().identity = identity;
-  };
-  join(1, 0, 0, 2);
-  join(1, 1, 1, 2);
-  join(2, 2, 0, 3);  // waits for rank 3
-  join(2, 3, 1, 2);
-  const auto verdict = ranks.verdict();
-  REQUIRE(verdict);
-  CHECK(verdict->kind == VerdictKind::not_called);
-  CHECK(verdict->culprits == std::vector<int>{3});
-  CHECK(verdict->waiting == std::vector<int>{2});
-  CHECK(verdict->group_identity == 2);
-  CHECK_FALSE(verdict->is_partial);
-}
-
-TEST_CASE("of a chain of sends and receives the rank that waits for nobody is the culprit") {
-  Ranks pipeline(4);
-  pipeline.recv(0, 1, 5).recv(1, 2, 5).recv(2, 3, 5);
-  const auto verdict = pipeline.verdict();
-  REQUIRE(verdict);
-  CHECK(verdict->kind == VerdictKind::not_called);
-  CHECK(verdict->culprits == std::vector<int>{3});
-  CHECK(verdict->waiting == std::vector<int>{2});
-  CHECK(verdict->call == "send f32[8] to rank 2");
-  CHECK(verdict->sequence == 5);
-  CHECK(verdict->is_transfer);
-  // It waits for a collective that they have not called.
-  pipeline.at(3, 1, 0);
-  CHECK(pipeline.verdict()->kind == VerdictKind::each_other);
-  pipeline.views[3].has_ended = true;
-  CHECK(pipeline.verdict()->kind == VerdictKind::ended);
-}
-
-TEST_CASE("ranks that send to each other in a circle wait for each other") {
-  Ranks circle(3);
-  circle.recv(0, 1, 1).recv(1, 2, 1).recv(2, 0, 1);
-  const auto verdict = circle.verdict();
-  REQUIRE(verdict);
-  CHECK(verdict->kind == VerdictKind::each_other);
-  CHECK(verdict->culprits == std::vector<int>{0, 1, 2});
-  CHECK(verdict->waiting == std::vector<int>{0, 1, 2});
-}
-
-TEST_CASE(
-    "a transfer that both sides have called is the transport's business, and one that nobody waits for nobody's") {
-  Ranks ranks(2);
-  ranks.recv(0, 1, 3).send(1, 0, 3);
-  CHECK(ranks.verdict()->kind == VerdictKind::transport);
-  CHECK(ranks.verdict()->culprits.empty());
-  ranks.views[1].board.groups[0].transfers[0].is_done = true;  // it was sent, and has not come
-  CHECK(ranks.verdict()->kind == VerdictKind::transport);
-  ranks.views[1].board.groups[0].transfers[0].number = 2;
-  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
-  ranks.views[0].board.groups[0].transfers[0].is_waited_for = false;
-  CHECK_FALSE(ranks.verdict());
-  // A rank of another node is not seen.
-  Ranks alone(2);
-  alone.recv(0, 1, 1);
-  alone.views.pop_back();
-  CHECK(alone.verdict()->is_partial);
-  CHECK(alone.verdict()->culprits.empty());
 }
 
 TEST_CASE("boards without calls give a verdict without words") {

@@ -1,0 +1,48 @@
+// The zoo: programs that are healthy and look as if they hung, and programs that hang. zoo_test.py says what is
+// expected of ddplaunch for each, and shortens its limits; the times here fit to that.
+#pragma once
+
+#include <ddp/ddp.h>
+
+#include <sys/types.h>
+
+#include <array>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace zoo {
+
+// Longer than the longest report needs, and shorter than the shortened limit for a rank without a sign of life.
+inline constexpr int kIdleSeconds = 8;
+// Much longer than that limit.
+inline constexpr int kBusySeconds = 30;
+
+// What a rank does at some step of a training loop. The loop's collectives go on afterwards, with all ranks.
+using Deed = std::function<void(ddp::ProcessGroup& world)>;
+
+std::map<std::string, Deed> idle();
+std::map<std::string, Deed> alive();
+std::map<std::string, Deed> together();
+std::map<std::string, Deed> hanging();
+
+// Only rank 1 does it: the others wait for it in the next collective.
+Deed of_rank_one(std::function<void()> deed);
+
+// Seconds of CLOCK_MONOTONIC.
+double now();
+void sleep_for(double seconds);
+void compute_for(double seconds);
+// Ends the process with 99 and a word on standard error: the program was disturbed.
+void require(bool condition, const std::string& what);
+
+// A command of the shell that succeeds.
+void run(const std::string& command);
+pid_t in_child(const std::function<void()>& deed);
+// Until it has ended with 0.
+void wait_for(pid_t child);
+// Over the loopback interface.
+std::array<int, 2> connected_sockets();
+
+}  // namespace zoo

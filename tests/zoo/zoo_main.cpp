@@ -1,0 +1,128 @@
+// zoo KIND: a training loop whose ranks do what KIND says after a few steps, and then go on.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "zoo/zoo.h"
+
+namespace zoo {
+
+Deed of_rank_one(std::function<void()> deed) {
+  return [deed = std::move(deed)](ddp::ProcessGroup& world) {
+    if (world.rank() == 1) deed();
+  };
+}
+
+double now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+// Whatever a signal does to it.
+void sleep_for(double seconds) {
+  for (const double end = now() + seconds; now() < end;) {
+    const double left = end - now();
+    timespec time{static_cast<time_t>(left),
+                  static_cast<long>((left - static_cast<double>(static_cast<time_t>(left))) * 1e9)};
+    if (left > 0) ::nanosleep(&time, nullptr);
+  }
+}
+
+void compute_for(double seconds) {
+  volatile double sum = 0;
+  for (const double end = now() + seconds; now() < end;) {
+    for (int i = 0; i < 10'000; ++i) sum = sum + 1.0 / (i + 1);
+  }
+}
+
+void require(bool condition, const std::string& what) {
+  if (condition) return;
+  std::fprintf(stderr, "zoo: disturbed: %s\n", what.c_str());
+  std::_Exit(99);
+}
+
+void run(const std::string& command) {
+  require(std::system(command.c_str()) == 0, command);  // NOLINT: the zoo's own words
+}
+
+pid_t in_child(const std::function<void()>& deed) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  deed();
+  std::_Exit(0);
+}
+
+void wait_for(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) require(errno == EINTR, "waitpid");
+  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child failed");
+}
+
+std::array<int, 2> connected_sockets() {
+  std::array<int, 2> ends{};
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* name = reinterpret_cast<sockaddr*>(&address);
+  require(::bind(listener, name, length) == 0 && ::listen(listener, 1) == 0, "listen");
+  require(::getsockname(listener, name, &length) == 0, "getsockname");
+  ends[0] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  require(::connect(ends[0], name, length) == 0, "connect");
+  ends[1] = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  ::close(listener);
+  return ends;
+}
+
+}  // namespace zoo
+
+namespace {
+
+// A loop with the deed in the middle of it.
+void train(const std::string& kind, const zoo::Deed& deed) {
+  constexpr int kSteps = 24;
+  constexpr int kStepOfDeed = 12;
+  ddp::ProcessGroup world = ddp::init();
+  std::vector<float> values(256);
+  for (int step = 0; step < kSteps; ++step) {
+    zoo::sleep_for(0.02);
+    if (step == (kind.starts_with("first_step") ? 0 : kStepOfDeed)) deed(world);
+    world.all_reduce(values, ddp::ReduceOp::sum, {.timeout = {}, .name = "bucket 0", .stream = {}}).wait();
+  }
+  world.finalize();
+  if (world.rank() == 0) std::puts("done");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string kind = argc > 1 ? argv[1] : "";
+  std::map<std::string, zoo::Deed> deeds;
+  for (const auto& some : {zoo::idle(), zoo::alive(), zoo::together(), zoo::hanging()}) {
+    deeds.insert(some.begin(), some.end());
+  }
+  if (kind == "list") {
+    for (const auto& [name, deed] : deeds) std::puts(name.c_str());
+    return 0;
+  }
+  const auto deed = deeds.find(kind);
+  if (deed == deeds.end()) {
+    std::fprintf(stderr, "zoo: no kind '%s'\n", kind.c_str());
+    return 2;
+  }
+  try {
+    train(kind, deed->second);
+  } catch (const ddp::Error& error) {
+    std::fprintf(stderr, "zoo: %s\n", error.what());
+    return 1;
+  }
+}

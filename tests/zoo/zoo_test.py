@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""zoo_test.py BIN_DIR [--table] [healthy|hanging|NAME]...: programs that are healthy and look as if they hung, and programs
+that hang, under ddplaunch with default options but for the limit for a rank without a sign of life, which is shortened.
+
+Of healthy programs nothing but notes is heard. Of each hang the verdict, the ranks that are named, what ends the job, and
+the exit code are compared with the table below. With --table: what was seen of each, and when the first word and the end
+came, as a table.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+STILL_LIMIT = 15  # instead of 30 minutes
+USERS_LIMIT = 6   # --hang-timeout, where one is given
+AT_ONCE = 10
+PATIENCE = 120
+
+
+@dataclasses.dataclass
+class Hang:
+    code: str
+    culprits: list[int]
+    # "certain", "unknown" (after the shortened limit), "users_limit" (--hang-timeout is given), "reported" (the job goes
+    # on), or "failed" (a rank finds it itself).
+    outcome: str = "unknown"
+    ranks: int = 3
+
+
+NOT_CALLED = Hang("DDP-H03", [1])
+HANGING = dict.fromkeys("""
+    locks_a_mutex_twice waits_for_a_condition_for_ever locks_in_different_orders reads_a_pipe_for_ever
+    opens_a_fifo_without_a_writer pauses sleeps_for_days waits_for_a_child_for_ever runs_a_program_that_never_ends
+    joins_a_thread_that_never_ends polls_for_ever waits_in_epoll_for_ever selects_for_ever accepts_for_ever
+    waits_for_a_semaphore_for_ever waits_for_a_message_for_ever waits_for_a_signal_for_ever is_the_parent_of_a_vfork
+    has_a_stuck_data_loader has_a_watchdog_thread_and_hangs waits_for_a_lock_of_a_rank_that_waits_for_it
+    leaves_a_sub_groups_call_out""".split(), NOT_CALLED)
+HANGING |= {
+    "is_a_grid_of_two_by_two": Hang("DDP-H03", [3], ranks=4),
+    "is_a_grid_of_two_by_two_by_two": Hang("DDP-H03", [5], ranks=8),
+    "hangs_beside_groups_that_go_on": Hang("DDP-H03", [3], ranks=4),
+    "sleeps_with_a_collective_under_way": Hang("DDP-H03", [1]),
+    "receives_in_vain_beside_transfers": Hang("DDP-H03", [3], ranks=4),
+    "is_a_pipeline_whose_first_stage_hangs": Hang("DDP-H03", [0], ranks=4),
+    "is_a_pipeline_whose_last_stage_hangs": Hang("DDP-H03", [3], ranks=4),
+    "loops_for_ever": Hang("DDP-H03", [1], "users_limit"),
+    "yields_for_ever": Hang("DDP-H03", [1], "users_limit"),
+    "loops_in_a_thread_and_joins_it": Hang("DDP-H03", [1], "reported"),
+    "prints_for_ever": Hang("DDP-H03", [1], "reported"),
+    "is_stopped_for_ever": Hang("DDP-H02", [1], "reported"),
+    "ends_early": Hang("DDP-H01", [1], "failed"),
+    "leaves_and_ends_early": Hang("DDP-H01", [1], "failed"),
+    "receives_from_a_rank_that_has_ended": Hang("DDP-H01", [1], "failed"),
+    "leaves_a_collective_out": Hang("DDP-H04", [1], "failed"),
+    "calls_another_count": Hang("DDP-H05", [1], "failed"),
+    "calls_another_type": Hang("DDP-H05", [1], "failed"),
+    "has_another_root": Hang("DDP-H05", [1], "failed"),
+    "goes_on_past_a_sub_groups_call": Hang("DDP-H06", [0, 1], "certain"),
+    "uses_two_groups_in_different_orders": Hang("DDP-H06", [0, 1], "certain"),
+    "uses_three_groups_in_a_circle": Hang("DDP-H06", [0, 1, 2], "certain"),
+    "receives_from_each_other": Hang("DDP-H06", [0, 1], "certain"),
+    "receives_in_a_circle": Hang("DDP-H06", [0, 1, 2], "certain"),
+    "receives_what_is_not_sent_before_a_collective": Hang("DDP-H06", [0, 1], "certain"),
+}
+
+
+@dataclasses.dataclass
+class Seen:
+    what: str
+    first_word: float | None
+    end: float
+    err: str
+    fault: str = ""
+
+
+class Job:
+    def __init__(self, name: str, ranks: int, *options: str):
+        self.name = name
+        self.folder = tempfile.TemporaryDirectory()
+        self.log = pathlib.Path(self.folder.name) / "events"
+        self.began = time.monotonic()
+        self.first_word: float | None = None
+        # In a group of its own: the zoo's animals must not stop or kill anything else.
+        self.process = subprocess.Popen(
+            [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--event-log={self.log}", *options, BIN / "zoo", name],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0, cwd=self.folder.name,
+            env=dict(os.environ, DDP_TEST_STILL_LIMIT=str(STILL_LIMIT), OMP_NUM_THREADS="1"))
+
+    def events(self) -> list[dict]:
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def stalls(self, *states: str) -> list[dict]:
+        return [event for event in self.events() if event["event"] == "hang" and (event["state"] in states or not states)]
+
+    def wait(self, until=lambda: False) -> None:
+        while self.process.poll() is None and not until():
+            if self.first_word is None and self.stalls():
+                self.first_word = time.monotonic() - self.began
+            if time.monotonic() - self.began > PATIENCE:
+                return
+            time.sleep(0.1)
+
+    def end(self) -> Seen:
+        if self.process.poll() is None:
+            self.process.terminate()
+        out, err = self.process.communicate(timeout=60)
+        return Seen(out, self.first_word, time.monotonic() - self.began, err)
+
+
+def healthy(name: str) -> Seen:
+    job = Job(name, 3)
+    job.wait()
+    is_late = job.process.poll() is None
+    seen = job.end()
+    loud = job.stalls("warned", "hung")
+    if is_late or job.process.returncode != 0 or "done" not in seen.what or loud:
+        seen.fault = f"exit code {job.process.returncode}, {'late, ' if is_late else ''}{loud}"
+    seen.what = "undisturbed" if not seen.fault else "disturbed"
+    return seen
+
+
+def hanging(name: str) -> Seen:
+    expected = HANGING[name]
+    job = Job(name, expected.ranks, *([f"--hang-timeout={USERS_LIMIT}"] if expected.outcome == "users_limit" else []))
+    if expected.outcome == "reported":
+        job.wait(lambda: job.stalls("stalled", "stopped"))
+        time.sleep(2 * STILL_LIMIT)
+        is_alive = job.process.poll() is None
+        stall = (job.stalls("stalled", "stopped") or [{"stall": {}}])[0]["stall"]
+        seen = job.end()
+        seen.what = f"reported {stall.get('code')} {stall.get('culprits')}"
+        if not is_alive or stall.get("code") != expected.code or stall.get("culprits") != expected.culprits:
+            seen.fault = f"alive: {is_alive}, {stall}"
+        return seen
+    job.wait()
+    is_late = job.process.poll() is None
+    seen = job.end()
+    ends = [event for event in job.events() if event["event"] == "attempt_ended"]
+    cause = (ends[0]["cause"] if ends else None) or {}
+    verdict = cause.get("stall") or cause.get("verdict") or {}
+    outcome = cause["stall"].get("class") if "stall" in cause else "failed"
+    # What ranks call differently, they or the launcher find first.
+    codes = (1, 124) if expected.code in ("DDP-H04", "DDP-H05") else (124,)
+    right_class = outcome == expected.outcome or (expected.outcome == "failed" and outcome == "certain")
+    seen.what = f"terminated ({outcome}) {verdict.get('code')} {verdict.get('culprits')}"
+    if (is_late or verdict.get("code") != expected.code or verdict.get("culprits") != expected.culprits or not right_class
+            or job.process.returncode not in codes):
+        seen.fault = f"{'late, ' if is_late else ''}exit code {job.process.returncode}, {outcome}, {cause}"
+    return seen
+
+
+def expected_text(name: str) -> str:
+    if name not in HANGING:
+        return "undisturbed"
+    hang = HANGING[name]
+    return f"{'reported' if hang.outcome == 'reported' else f'terminated ({hang.outcome})'} {hang.code} {hang.culprits}"
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("bin", type=pathlib.Path)
+parser.add_argument("--table", action="store_true")
+parser.add_argument("names", nargs="*")
+arguments = parser.parse_args()
+BIN = arguments.bin.resolve()
+ALL = subprocess.run([BIN / "zoo", "list"], capture_output=True, text=True, check=True).stdout.split()
+HEALTHY = [name for name in ALL if name not in HANGING]
+assert HANGING.keys() <= set(ALL), HANGING.keys() - set(ALL)
+wanted = [name for name in ALL if not arguments.names or name in arguments.names
+          or ("hanging" if name in HANGING else "healthy") in arguments.names]
+failed = 0
+with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+    running = {pool.submit(hanging if name in HANGING else healthy, name): name for name in wanted}
+    rows = []
+    for done in concurrent.futures.as_completed(running):
+        name, seen = running[done], done.result()
+        rows.append((name in HANGING, name, seen))
+        if seen.fault:
+            failed += 1
+            print(f"{name}: expected {expected_text(name)}, seen {seen.what}: {seen.fault}\n{seen.err}", flush=True)
+        elif not arguments.table:
+            print(f"{name}: {seen.what}", flush=True)
+if arguments.table:
+    print("| program | expected | seen | first word | end |\n|---|---|---|---|---|")
+    for _, name, seen in sorted(rows, key=lambda row: row[:2]):
+        word = "–" if seen.first_word is None else f"{seen.first_word:.0f} s"
+        print(f"| {name} | {expected_text(name)} | {'**' + seen.what + '**' if seen.fault else seen.what} | {word} | {seen.end:.0f} s |")
+print(f"{len(rows) - failed} as expected, {failed} not")
+sys.exit(1 if failed or not rows else 0)
