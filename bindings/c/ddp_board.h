@@ -62,6 +62,7 @@
 #define DDP_WORKER_AT_MORE_TIME_UNTIL 32  // u64, atomic: CLOCK_MONOTONIC, nanoseconds
 #define DDP_WORKER_AT_CALLING_THREADS 40  // u32, atomic: threads that have called operations
 #define DDP_WORKER_AT_WAITING_THREADS 44  // u32, atomic: those of them that wait for one
+#define DDP_WORKER_AT_POLLED_AT 48        // u64, atomic: CLOCK_MONOTONIC, nanoseconds
 #define DDP_WORKER_AT_NAME 64             // the start of it, ends with 0
 #define DDP_WORKER_NAME_BYTES 48
 #define DDP_WORKER_AT_FILE 112  // the end of it, ends with 0

@@ -100,7 +100,8 @@ inline constexpr std::uint64_t kHangWarmCalls = 8;
 // When a job is terminated: for calls that differ; without any sign of life of the rank that is waited for; with
 // --hang-limit=learnt at least after so long, and after so many times the longest pause of the job.
 inline constexpr auto kHangConclusive = 1s;
-inline constexpr int kHangProof = 4;  // looks in a row, a second apart, at ranks that wait for each other
+inline constexpr auto kPollingPause = 5s;  // between two questions whether an operation is done
+inline constexpr int kHangProof = 4;       // looks in a row, a second apart, at ranks that wait for each other
 inline constexpr auto kHangStill = 30min;
 inline constexpr auto kHangFloor = 30s;
 inline constexpr int kHangFactor = 20;

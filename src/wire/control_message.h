@@ -11,7 +11,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 2;
+inline constexpr int kControlVersion = 3;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -105,6 +105,7 @@ struct HubBegins {
   int first_rank = 0;
   int world_size = 1;
   std::string nodes;  // "a (ranks 0-3), b (ranks 4-7)"
+  std::string name;   // of this node in the job, if another one has its host's name; else empty
 
   friend bool operator==(const HubBegins&, const HubBegins&) = default;
 };

@@ -41,7 +41,9 @@ struct BoardWorker {
   // Threads that have called operations of any group and have not ended, and those of them that wait for one now.
   std::atomic<std::uint32_t> calling_threads;
   std::atomic<std::uint32_t> waiting_threads;
-  std::array<std::uint64_t, 2> reserved;
+  std::atomic<std::uint64_t>
+      polled_at;  // CLOCK_MONOTONIC, nanoseconds: a thread asked last whether an operation is done
+  std::uint64_t reserved;
   std::array<char, 48> name;  // of the phase, where the program gave one; text is cut, and ends with 0
   std::array<char, 80> file;
 };

@@ -135,11 +135,18 @@ def closed_console_ends() -> None:
     assert into_head("--on-sigpipe=end") == (-signal.SIGPIPE, False)
 
 
+MUCH_AND_FAILS = python("""
+if rank == 1: time.sleep(1000)
+sys.stdout.write(('x' * 99 + chr(10)) * 3000)
+sys.stdout.flush()
+sys.exit(7)
+""")
+
+
 def job_behind_a_full_pipe(*options: str) -> tuple[Job, int]:
     """A job that has failed and wants to say so, and the other end of its console, which has taken nothing."""
     ours, theirs = os.pipe()
-    script = "sys.stdout.write(('x' * 99 + chr(10)) * 3000); sys.stdout.flush(); sys.exit(7)"
-    job = Job("--tag=", "--event-log=events", *options, *python(script), stdout=theirs, stderr=theirs)
+    job = Job("--tag=", "--event-log=events", *options, *MUCH_AND_FAILS, stdout=theirs, stderr=theirs)
     os.close(theirs)
     eventually("the attempt's end in the event log",
                lambda: os.path.exists(job.path("events")) and '"attempt_ended"' in pathlib.Path(job.path("events")).read_text())
@@ -163,7 +170,7 @@ def slow_reader() -> None:
 @test("46", "why a job on two nodes failed reaches a reader that pauses on one of them")
 def slow_reader_of_a_node() -> None:
     words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-conf=join_timeout=60"]
-    with Job(*words, "--node-rank=1", "sleep", "1000") as other:
+    with Job("--tag=", *words, "--node-rank=1", *MUCH_AND_FAILS) as other:
         job, console = job_behind_a_full_pipe(*words, "--node-rank=0")
         with job, open(console, "rb") as reader:
             assert other.wait() == 7 and "exit code 7" in other.err(), other.err()

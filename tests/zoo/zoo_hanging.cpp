@@ -196,6 +196,12 @@ const std::map<std::string, Deed> kMismatched = {
        std::vector<float> values(8);
        world.broadcast(values, world.rank() == 1 ? 1 : 0).wait();
      }},
+    {"is_asked_for_by_ranks_that_poll",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) sleep_for_ever();
+       ddp::Work work = world.barrier();
+       while (!work.done()) sleep_for(0.01);
+     }},
     {"leaves_a_sub_groups_call_out",
      [](ddp::ProcessGroup& world) {
        if (world.rank() > 1) return;

@@ -178,8 +178,9 @@ void Hub::start(TimePoint now) {
       send_away(ids[i], {spare.name, spare.address}, kNoPlace);
       continue;
     }
-    send(ids[i], wire::HubBegins{attempt_, static_cast<int>(i), static_cast<int>(count), nodes_.at(ids[i]).first_rank,
-                                 ranks, all});
+    const Node& node = nodes_.at(ids[i]);
+    send(ids[i], wire::HubBegins{attempt_, static_cast<int>(i), static_cast<int>(count), node.first_rank, ranks, all,
+                                 node.name == node.hello.host ? "" : node.name});
   }
 }
 

@@ -100,7 +100,7 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   // cause.
   if (runs_ && !last_) {
     Cause deaf;
-    deaf.text = "it hears nothing of the first node (" + hub_ + ") for " + base::human_duration(node_timeout_);
+    deaf.text = "lost: it hears nothing of the first node (" + hub_ + ") for " + base::human_duration(node_timeout_);
     deaf.exit_code = base::kExitOwnFault;
     deaf.may_restart = true;
     add(SendToHub{wire::NodeFailed{attempt_, deaf}});

@@ -28,6 +28,7 @@ void Node::carry_out(const StartWorkers& action) {
   place.node_rank = begins.node_rank;
   place.node_count = begins.node_count;
   place.first_rank = begins.first_rank;
+  place.node_name = begins.name;
   place.world_size = begins.world_size;
   place.attempt = begins.attempt;
   set_addresses(begins, place);

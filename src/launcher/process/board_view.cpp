@@ -110,6 +110,7 @@ BoardView read_board(const wire::ProgressBoard& board) {
   constexpr std::uint32_t kMostThreads = 1U << 22;
   view.calling_threads = static_cast<int>(std::min(board.worker.calling_threads.load(wire::kRelaxed), kMostThreads));
   view.waiting_threads = static_cast<int>(std::min(board.worker.waiting_threads.load(wire::kRelaxed), kMostThreads));
+  view.polled_at = board.worker.polled_at.load(wire::kRelaxed);
   const auto places = static_cast<int>(places_of(board));
   for (int place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[static_cast<std::size_t>(place)];

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "wire/progress_board.h"
@@ -33,7 +34,12 @@ struct TransferView {
   std::string what;             // "f32[1024]"
   std::string place;            // "train.cpp:88"; may be empty
 
-  friend bool operator==(const TransferView&, const TransferView&) = default;
+  friend bool operator==(const TransferView& a, const TransferView& b) {
+    const auto all = [](const TransferView& view) {
+      return std::tie(view.is_send, view.peer, view.number, view.is_done, view.called_at, view.what, view.place);
+    };
+    return all(a) == all(b);
+  }
 };
 
 // "all_reduce f32[1024] ('bucket 0')".
@@ -81,11 +87,19 @@ struct BoardView {
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds
   std::uint64_t steps = 0;
   std::uint64_t more_time_until = 0;
-  int calling_threads = 0;  // that have called operations
-  int waiting_threads = 0;  // that wait for one
+  int calling_threads = 0;      // that have called operations
+  int waiting_threads = 0;      // that wait for one
+  std::uint64_t polled_at = 0;  // CLOCK_MONOTONIC, nanoseconds: asked last whether an operation is done
   std::vector<GroupView> groups;
 
-  friend bool operator==(const BoardView&, const BoardView&) = default;
+  // But for who waits: a thread that waits again and again makes no progress.
+  friend bool operator==(const BoardView& a, const BoardView& b) {
+    const auto all = [](const BoardView& view) {
+      return std::tie(view.is_written, view.writer, view.phase, view.section, view.section_place, view.phase_since,
+                      view.steps, view.more_time_until, view.groups);
+    };
+    return all(a) == all(b);
+  }
 };
 
 // The memory is untrusted: numbers out of range and text without an end make nothing worse than a strange view.

@@ -180,6 +180,8 @@ class LinuxProcessHost : public ProcessHost {
     view.rank = rank;
     view.pid = pid;
     view.board = board.view();
+    view.seen_at = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
     for (const GroupView& group : view.board.groups) view.arrivals.push_back(board.arrivals(group.place));
     if (depth != LookDepth::calls && depth != LookDepth::all) return view;
     for (const GroupView& group : view.board.groups) view.calls.push_back(board.calls(group.place));

@@ -25,7 +25,8 @@ struct RankView {
   int rank = 0;
   pid_t pid = 0;
   bool has_ended = false;
-  std::uint64_t stamp = 0;  // of the board; 0: it has not been looked at
+  std::uint64_t stamp = 0;    // of the board; 0: it has not been looked at
+  std::uint64_t seen_at = 0;  // CLOCK_MONOTONIC, nanoseconds
   BoardView board;
   std::optional<ProcessLook> process;          // nothing if it is gone, or only boards are looked at
   std::optional<RankActivity> activity;        // nothing: it has not been measured

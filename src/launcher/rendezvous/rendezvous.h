@@ -24,6 +24,7 @@ struct NodeAssignment {
   int attempt = 0;  // how often the job has been restarted
   std::string master_addr;
   std::uint16_t master_port = 0;
+  std::string node_name;  // in the job, if another node has the same host name; else empty
   std::string interface;  // that leads to the other nodes; empty: there are none, or it is not known
 };
 

@@ -207,7 +207,7 @@ class NodeJob {
     JobOutcome outcome = last_ ? std::move(*last_) : JobOutcome{};
     const wire::Cause& cause = *leave_;
     const std::string told = describe_failure(outcome);
-    const bool is_own = cause.node == parts_.plan.host_name;
+    const bool is_own = cause.node == (place_.node_name.empty() ? parts_.plan.host_name : place_.node_name);
     outcome.exit_code = cause.exit_code;
     if (outcome.signal != cause.signal) outcome.signal.reset();
     if (cause.exit_code == 0) return outcome;

@@ -9,15 +9,6 @@
 namespace ddp::launcher {
 namespace {
 
-// A rank that others wait for and that itself waits is their victim's victim. One that has a collective under way and
-// does something else waits for nobody. Of a program that does not say whether its threads wait, and of one that waits
-// for its GPU, the calls must do.
-bool may_wait(const RankView& rank) {
-  const bool waits_for_gpu = std::any_of(rank.board.groups.begin(), rank.board.groups.end(),
-                                         [](const GroupView& group) { return group.gpu_queued > 0; });
-  return rank.board.waiting_threads > 0 || rank.board.calling_threads == 0 || waits_for_gpu;
-}
-
 // Verdicts, each of which has culprits that wait in another one: from one to the next.
 class WaitsFor {
  public:

@@ -45,7 +45,7 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(BoardView, is_written, writer, phase, section, section_place, phase_since, steps, more_time_until,
-           calling_threads, waiting_threads, groups)
+           calling_threads, waiting_threads, polled_at, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
@@ -95,6 +95,7 @@ RankView rank_of(const Json& json) {
   view.pid = json.at("pid");
   view.has_ended = json.at("has_ended");
   view.board = json.at("board");
+  view.seen_at = json.at("seen_at");
   for (const Json& group : json.at("calls")) {
     view.calls.emplace_back();
     for (const Json& call : group) view.calls.back().push_back(call_of(call));
@@ -116,11 +117,8 @@ void shift(std::uint64_t& time, std::chrono::nanoseconds ahead) {
 std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
   Json all = Json::array();
   for (const RankView& rank : ranks) {
-    Json json = {{"rank", rank.rank},
-                 {"pid", rank.pid},
-                 {"has_ended", rank.has_ended},
-                 {"board", rank.board},
-                 {"calls", Json::array()}};
+    Json json = {{"rank", rank.rank},   {"pid", rank.pid},         {"has_ended", rank.has_ended},
+                 {"board", rank.board}, {"seen_at", rank.seen_at}, {"calls", Json::array()}};
     for (const auto& group : rank.calls) {
       json["calls"].push_back(calls == ShownCalls::all ? Json(group) : digest(group));
     }
@@ -148,6 +146,8 @@ std::vector<RankView> read_ranks(const std::string& text, const std::string& nod
       view.node = node;
       shift(view.board.phase_since, clock_ahead);
       shift(view.board.more_time_until, clock_ahead);
+      shift(view.board.polled_at, clock_ahead);
+      shift(view.seen_at, clock_ahead);
       for (auto& group : view.calls) {
         for (CallView& call : group) shift(call.called_at, clock_ahead);
       }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "base/limits.h"
 #include "launcher/supervise/root_causes.h"
 #include "wire/progress_board.h"
 
@@ -67,7 +69,8 @@ Verdict verdict_on(const Member& member, std::uint64_t sequence) {
 }
 
 bool waits(const Member& member) {
-  return !member.rank->has_ended && !member.group->is_left && member.group->called > member.group->finished;
+  return may_wait(*member.rank) && !member.rank->has_ended && !member.group->is_left &&
+         member.group->called > member.group->finished;
 }
 
 const CallView* call_of(const Member& member, std::uint64_t sequence) {
@@ -317,6 +320,15 @@ std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
     return verdict;
   }
   return std::nullopt;
+}
+
+bool may_wait(const RankView& rank) {
+  const BoardView& board = rank.board;
+  const bool waits_for_gpu = std::any_of(board.groups.begin(), board.groups.end(),
+                                         [](const GroupView& group) { return group.gpu_queued > 0; });
+  const auto kept_asking = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kPollingPause).count());
+  const bool polls = board.polled_at != 0 && board.polled_at + kept_asking >= rank.seen_at;
+  return board.waiting_threads > 0 || polls || waits_for_gpu || board.calling_threads == 0;
 }
 
 VerdictKind compare_calls(const CallView& one, const CallView& other) {

@@ -93,6 +93,11 @@ std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too);
 // the others waits for messages or other threads. Empty where they all do the same, or that is not known.
 std::vector<int> find_odd_ranks(std::span<const RankView> ranks);
 
+// Whether a rank that has a collective under way waits for it: a thread of it does, or asks again and again whether it
+// is done. One that does something else meanwhile waits for nobody. Of a program that does not say what its threads do,
+// and of one that may wait for its GPU, it is taken to wait.
+bool may_wait(const RankView& rank);
+
 // Of two ranks' calls of the same number that differ: different_call or different_arguments.
 VerdictKind compare_calls(const CallView& one, const CallView& other);
 

@@ -61,6 +61,10 @@ void GroupRunner::waits(const Call& call, bool begins) {
   progress_->waits(call, begins);
 }
 
+void GroupRunner::polls() {
+  progress_->polls();
+}
+
 std::size_t GroupRunner::begins_ahead() const {
   return backend_->begins_ahead();
 }

@@ -204,6 +204,7 @@ bool QueueState::wait_for(WorkState& work, std::chrono::nanoseconds limit) {
 }
 
 void QueueState::attend() {
+  runner_->polls();
   const Lock lock(mutex_);
   prompt_waits_ = 0;
   if (can_run_front()) wake_thread();

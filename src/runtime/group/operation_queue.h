@@ -30,6 +30,8 @@ class CallRunner {
   virtual void called(const Call& /*call*/) {}
   // A thread begins to wait for it, and ends to; on that thread.
   virtual void waits(const Call& /*call*/, bool /*begins*/) {}
+  // A thread asks whether an operation is done.
+  virtual void polls() {}
   // See Backend; they throw ddp::Error.
   virtual std::size_t begins_ahead() const { return 0; }
   virtual bool begin(std::span<const Call* const> calls) = 0;

@@ -176,6 +176,13 @@ void GroupProgress::waits(const Call& call, bool begins) {
   }
 }
 
+void GroupProgress::polls() {
+  if (group_ == nullptr) return;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  board_->worker.polled_at.store(
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()), wire::kRelaxed);
+}
+
 ProgramRuns::ProgramRuns() : waits_(std::exchange(waits_of_this_thread, 0)) {
   wire::ProgressBoard* board = process_board();
   if (waits_ > 0 && board != nullptr) board->worker.waiting_threads.fetch_sub(1, wire::kRelaxed);

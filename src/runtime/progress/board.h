@@ -42,6 +42,8 @@ class GroupProgress {
   void called(const Call& call);
   // A thread begins to wait for the operation, and ends to.
   void waits(const Call& call, bool begins);
+  // A thread asks whether an operation is done.
+  void polls();
   void started(const Call& call);
   void finished(const Call& call);
   // A collective of the group: what it was at stays on the board after its end.

@@ -116,7 +116,7 @@ TEST_CASE("a node that hears nothing any more tells a hub that may hear it why i
   const auto actions = agent.tick(kStart + 10s);
   REQUIRE(actions.size() == 2);
   const auto& failed = std::get<wire::NodeFailed>(std::get<SendToHub>(actions[0]).message);
-  CHECK(failed.cause.text == "it hears nothing of the first node (a:29400) for 10.0 s");
+  CHECK(failed.cause.text == "lost: it hears nothing of the first node (a:29400) for 10.0 s");
   CHECK(failed.cause.exit_code == 125);
   CHECK_FALSE(failed.cause.is_victim);
   CHECK(std::get<EndWorkers>(actions[1]).cause.text == "the first node (a:29400) is lost: no word from it for 10.0 s");

@@ -63,6 +63,25 @@ TEST_CASE("a rank with a collective under way that does something else is no vic
   CHECK(ranks.verdict()->kind == VerdictKind::each_other);
 }
 
+TEST_CASE("a rank that computes while its collective is under way is waited for") {
+  Ranks ranks(2);
+  // Rank 0 has done #6 and waits in #7; rank 1 has called #6 and computes.
+  ranks.at(0, 7, 6).at(1, 6, 5);
+  for (RankView& view : ranks.views) view.board.calling_threads = 1;
+  ranks.views[0].board.waiting_threads = 1;
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  // One that asks for it again and again waits.
+  ranks.views[1].seen_at = 10'000'000'000;
+  ranks.views[1].board.polled_at = 9'000'000'000;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  ranks.views[0].board.waiting_threads = 0;
+  ranks.views[1].board.polled_at = 1'000'000'000;
+  CHECK_FALSE(ranks.verdict());
+}
+
 TEST_CASE("independent groups of ranks have verdicts of their own") {
   Ranks ranks(6);
   ranks.also_in("a", 0, 0, 2, 3, 2).also_in("a", 1, 1, 2, 2, 2);
