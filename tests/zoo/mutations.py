@@ -16,10 +16,10 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/supervise/stall_policy.cpp", "src/launcher/supervise/hang_detector.cpp",
            "src/launcher/supervise/verdict.cpp", "src/launcher/process/activity_meter.cpp",
-           "src/launcher/process/board_view.cpp"]
-TESTS = ["supervise/stall_policy", "supervise/hang_detector", "supervise/hang_detector_beats", "supervise/verdict",
-         "process/activity_meter", "process/board_view"]
-POLICY, DETECTOR, VERDICT, METER, VIEW = SOURCES
+           "src/launcher/process/board_view.cpp", "src/launcher/supervise/root_causes.cpp"]
+TESTS = ["supervise/stall_policy", "supervise/hang_detector", "supervise/hang_detector_beats",
+         "supervise/hang_detector_groups", "supervise/verdict", "supervise/root_causes", "process/activity_meter", "process/board_view"]
+POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 
 # What is broken: the file, what stands there once, what stands there instead.
 MUTATIONS = {
@@ -44,17 +44,18 @@ MUTATIONS = {
     "output is no sign of life": (METER, "if (done.has_printed)", "if (false)"),
     "watchdog threads are signs of life": (METER, "cpu_share >= thresholds_.cpu_share", "cpu_share > 0"),
     "one sign does not make a rank alive": (METER, "activity.still_for + length : Nanoseconds(0);", "activity.still_for + length : activity.still_for;"),
-    "time in which nobody looked counts": (METER, "now - window_->seen > thresholds_.longest_gap", "false"),
-    "spinning counts as data": (METER, "activity.unmoved_for = has_moved ?", "activity.unmoved_for = activity.last_sign != Sign::none ?"),
-    "where all wait their work counts": (DETECTOR, "waits_for_data ? rank->activity->unmoved_for : rank->activity->still_for",
-                                         "rank->activity->still_for"),
-    "heartbeats are no sign of life": (DETECTOR, "std::min({still, clock->second.age, seen})", "std::min(still, seen)"),
+    "time in which nobody looked counts": (METER, "now - std::exchange(seen_, now) > thresholds_.longest_gap", "false"),
+    "spinning counts as data": (METER, "activity.unmoved_for = has_moved ||", "activity.unmoved_for = activity.last_sign != Sign::none ||"),
+    "where all wait their work counts": (DETECTOR, "waits_for_data ? clock->second.unmoved : clock->second.still", "clock->second.still"),
+    "heartbeats are no sign of life": (DETECTOR, "clock = {rank.board, Nanoseconds(0), Nanoseconds(0), Nanoseconds(0), false};",
+                                        "clock.seen = rank.board, clock.age = Nanoseconds(0);"),
     "the ranks that wait are looked at": (DETECTOR, "waits_for_data ? verdict.waiting : verdict.culprits", "verdict.waiting"),
     "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
     "heartbeats are no progress": (DETECTOR, "if (!is_waited_for) facts.progress_age = facts.age;", "facts.progress_age = facts.age;"),
     "threads that may help are not counted": (DETECTOR, "rank.board.waiting_threads >= rank.board.calling_threads", "true"),
     "a receive that nobody waits for is a stall": (VERDICT, "|| !transfer.is_waited_for) {", ") {"),
-    "the first of a chain is blamed": (VERDICT, "return verdict.kind != VerdictKind::not_called ||", "return true ||"),
+    "the first of a chain is blamed": (ROOTS, "is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();",
+                                         "is_root[i] = true; root.culprits = verdicts[i].culprits;"),
     "a stopped rank is one that has not called": (VERDICT, "rank.process && rank.process->is_stopped(); })},", "false; })},"),
     "groups of one name are one group": (VIEW, "return group.identity != 0 ?", "return false ?"),
 }
