@@ -150,15 +150,21 @@ def tools_look_into_programs_without_the_runtime() -> None:
     run.end()
 
 
+def asked_with_stuck_tools(folder: str) -> Run:
+    """A job that was just asked what its ranks are at; no tool ever answers."""
+    for name in ("eu-stack", "gdb", "py-spy"):
+        tool = pathlib.Path(folder) / name
+        tool.write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
+        tool.chmod(0o755)
+    run = Run(program=("/bin/sleep", "100"), ranks=2, environment={"PATH": folder})
+    run.until(lambda: len(run.pids()) == 2)
+    run.process.send_signal(signal.SIGQUIT)
+    return run
+
+
 def tools_that_never_end_hold_nothing_up() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("eu-stack", "gdb", "py-spy"):
-            tool = pathlib.Path(folder) / name
-            tool.write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
-            tool.chmod(0o755)
-        run = Run(program=("/bin/sleep", "100"), ranks=2, environment={"PATH": folder})
-        run.until(lambda: len(run.pids()) == 2)
-        run.process.send_signal(signal.SIGQUIT)
+        run = asked_with_stuck_tools(folder)
         stall = run.state("asked")
         assert "took too long" in missing(stall, 0), stall["stacks"]
         run.process.terminate()
@@ -167,13 +173,7 @@ def tools_that_never_end_hold_nothing_up() -> None:
 
 def who_asks_just_before_the_end_is_told() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("eu-stack", "gdb", "py-spy"):
-            tool = pathlib.Path(folder) / name
-            tool.write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
-            tool.chmod(0o755)
-        run = Run(program=("/bin/sleep", "100"), ranks=2, environment={"PATH": folder})
-        run.until(lambda: len(run.pids()) == 2)
-        run.process.send_signal(signal.SIGQUIT)
+        run = asked_with_stuck_tools(folder)
         run.process.terminate()
         err = run.end()
         assert "what the ranks are at:" in err and "rank 1 (pid " in err, err

@@ -57,7 +57,7 @@ MUTATIONS = {
     "the first of a chain is blamed": (ROOTS, "is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();",
                                          "is_root[i] = true; root.culprits = verdicts[i].culprits;"),
     "a stopped rank is one that has not called": (VERDICT, "rank.process && rank.process->is_stopped(); })},", "false; })},"),
-    "groups of one name are one group": (VIEW, "return group.identity != 0 ?", "return false ?"),
+    "groups of one name are one group": (VIEW, "return identity != 0 ?", "return false ?"),
 }
 
 

@@ -20,6 +20,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from stuck_program import descendants  # noqa: E402
+
 AT_ONCE = 4
 PATIENCE = 300
 RANKS = 4
@@ -34,15 +37,6 @@ for step in range(60):
     x /= dist.get_world_size()
 dist.barrier()
 """
-
-
-def tree(pid: int) -> list[int]:
-    found = [pid]
-    for process in found:
-        for children in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                found += [int(child) for child in children.read_text().split()]
-    return found
 
 
 def workers(log: pathlib.Path) -> list[int]:
@@ -114,7 +108,7 @@ DISTURBANCES = {
     "throttled": throttled,
     "a rank is stopped": stop_and_continue(lambda job, choice: [choice.choice(workers(job.log))] if workers(job.log) else []),
     "all ranks are stopped": stop_and_continue(lambda job, choice: workers(job.log)),
-    "everything is stopped": stop_and_continue(lambda job, choice: tree(job.process.pid)),
+    "everything is stopped": stop_and_continue(lambda job, choice: descendants(job.process.pid)),
     "slow link": nothing,  # see below
 }
 
@@ -146,7 +140,7 @@ def one_run(number: int) -> tuple[str, str, int]:
             try:
                 _, err = job.process.communicate(timeout=PATIENCE)
             except subprocess.TimeoutExpired:
-                send(tree(job.process.pid), signal.SIGKILL)
+                send(descendants(job.process.pid), signal.SIGKILL)
                 return name, f"run {number}: did not end: {job.process.communicate()[1]}", 0
         text = job.log.read_text(errors="replace")
         states = [json.loads(line)["state"] for line in text.splitlines() if '"event":"hang"' in line]

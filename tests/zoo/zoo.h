@@ -17,7 +17,7 @@ namespace zoo {
 // Longer than the longest report needs, and shorter than the shortened limit for a rank without a sign of life.
 inline constexpr int kIdleSeconds = 8;
 // Much longer than that limit.
-inline constexpr int kBusySeconds = 30;
+inline constexpr int kBusySeconds = 26;
 
 // What a rank does at some step of a training loop. The loop's collectives go on afterwards, with all ranks.
 using Deed = std::function<void(ddp::ProcessGroup& world)>;

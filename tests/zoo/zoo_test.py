@@ -20,7 +20,7 @@ import time
 
 STILL_LIMIT = 15  # instead of 30 minutes
 USERS_LIMIT = 6   # --hang-timeout, where one is given
-AT_ONCE = 10
+AT_ONCE = 16
 PATIENCE = 120
 
 

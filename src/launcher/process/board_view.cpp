@@ -96,8 +96,8 @@ std::string describe(const TransferView& transfer) {
          std::to_string(transfer.peer);
 }
 
-GroupKey key_of(const GroupView& group) {
-  return group.identity != 0 ? GroupKey{group.identity, "", 0} : GroupKey{0, group.name, group.size};
+GroupKey key_of(std::uint64_t identity, const std::string& name, int size) {
+  return identity != 0 ? GroupKey{identity, "", 0} : GroupKey{0, name, size};
 }
 
 BoardView read_board(const wire::ProgressBoard& board) {

@@ -76,7 +76,10 @@ struct GroupKey {
 
   friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
 };
-GroupKey key_of(const GroupView& group);
+GroupKey key_of(std::uint64_t identity, const std::string& name, int size);
+inline GroupKey key_of(const GroupView& group) {
+  return key_of(group.identity, group.name, group.size);
+}
 
 struct BoardView {
   bool is_written = false;        // the worker has the runtime, or another writer

@@ -12,11 +12,6 @@ bool beats(const RankView& rank) {
   return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
 }
 
-bool uses_gpu(const RankView& rank) {
-  return std::any_of(rank.board.groups.begin(), rank.board.groups.end(),
-                     [](const GroupView& group) { return group.gpu_queued > 0; });
-}
-
 // Ranks that wait for each other, and whose every thread that has called operations waits: none is left that could make
 // the call that another one waits for. A thread that calls for the first time can, which nobody sees coming.
 bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> ranks) {

@@ -62,16 +62,16 @@ class Supervisor {
   }
   // The hub looks the more rarely the more ranks there are.
   static Clock::duration time_between_looks(const SupervisorParts& parts) {
-    const bool is_hub = parts.exchange != nullptr && parts.exchange->has_others() && parts.exchange->is_hub();
-    const auto share = is_hub ? parts.assignment.world_size * limits::kHangLookShare : Clock::duration(0);
+    const auto share = sees_others(parts) ? parts.assignment.world_size * limits::kHangLookShare : Clock::duration(0);
     return std::max<Clock::duration>(limits::kHangLook, share);
   }
   static Clock::duration longest_look(const SupervisorParts& parts) {
     return std::max<Clock::duration>(limits::kHangLongestLook, 2 * time_between_looks(parts));
   }
-  bool sees_others() const {
-    return parts_.exchange != nullptr && parts_.exchange->has_others() && parts_.exchange->is_hub();
+  static bool sees_others(const SupervisorParts& parts) {
+    return parts.exchange != nullptr && parts.exchange->has_others() && parts.exchange->is_hub();
   }
+  bool sees_others() const { return sees_others(parts_); }
 
   void look_later() {
     look_ = parts_.loop.at(Clock::now() + time_between_looks(parts_), [this] { look(); });

@@ -322,13 +322,16 @@ std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   return std::nullopt;
 }
 
+bool uses_gpu(const RankView& rank) {
+  return std::any_of(rank.board.groups.begin(), rank.board.groups.end(),
+                     [](const GroupView& group) { return group.gpu_queued > 0; });
+}
+
 bool may_wait(const RankView& rank) {
   const BoardView& board = rank.board;
-  const bool waits_for_gpu = std::any_of(board.groups.begin(), board.groups.end(),
-                                         [](const GroupView& group) { return group.gpu_queued > 0; });
   const auto kept_asking = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kPollingPause).count());
   const bool polls = board.polled_at != 0 && board.polled_at + kept_asking >= rank.seen_at;
-  return board.waiting_threads > 0 || polls || waits_for_gpu || board.calling_threads == 0;
+  return board.waiting_threads > 0 || polls || uses_gpu(rank) || board.calling_threads == 0;
 }
 
 VerdictKind compare_calls(const CallView& one, const CallView& other) {

@@ -63,9 +63,7 @@ struct Verdict {
   // ranks.
   bool is_transfer = false;
 
-  GroupKey key() const {
-    return group_identity != 0 ? GroupKey{group_identity, "", 0} : GroupKey{0, group, group_size};
-  }
+  GroupKey key() const { return key_of(group_identity, group, group_size); }
   bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
 
   // Whether it is still the same stall: evidence may change its kind.
@@ -97,6 +95,9 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks);
 // is done. One that does something else meanwhile waits for nobody. Of a program that does not say what its threads do,
 // and of one that may wait for its GPU, it is taken to wait.
 bool may_wait(const RankView& rank);
+
+// Whether a group of it puts its collectives on a GPU's stream.
+bool uses_gpu(const RankView& rank);
 
 // Of two ranks' calls of the same number that differ: different_call or different_arguments.
 VerdictKind compare_calls(const CallView& one, const CallView& other);

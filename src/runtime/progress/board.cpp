@@ -24,6 +24,11 @@ void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
   }
 }
 
+// CLOCK_MONOTONIC in nanoseconds, as on the board.
+std::uint64_t monotonic(std::chrono::steady_clock::time_point time) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
+
 }  // namespace
 
 wire::ProgressBoard* map_board(const char* descriptor) {
@@ -134,8 +139,7 @@ void GroupProgress::called(const Call& call) {
   std::atomic_thread_fence(std::memory_order_release);
   const ConstBuffer subject = subject_of(call);
   entry.fingerprint = fingerprint_;
-  entry.called_at = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(call.called_at.time_since_epoch()).count());
+  entry.called_at = monotonic(call.called_at);
   entry.count = subject.count;
   entry.peer = call.peer;
   entry.line = call.site.line;
@@ -178,9 +182,7 @@ void GroupProgress::waits(const Call& call, bool begins) {
 
 void GroupProgress::polls() {
   if (group_ == nullptr) return;
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  board_->worker.polled_at.store(
-      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()), wire::kRelaxed);
+  board_->worker.polled_at.store(monotonic(std::chrono::steady_clock::now()), wire::kRelaxed);
 }
 
 ProgramRuns::ProgramRuns() : waits_(std::exchange(waits_of_this_thread, 0)) {
@@ -208,8 +210,7 @@ void GroupProgress::show_transfer(const Call& call) {
   std::atomic_thread_fence(std::memory_order_release);
   const ConstBuffer subject = subject_of(call);
   entry->is_done.store(0, wire::kRelaxed);
-  entry->called_at = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(call.called_at.time_since_epoch()).count());
+  entry->called_at = monotonic(call.called_at);
   entry->count = subject.count;
   entry->peer = call.peer;
   entry->line = call.site.line;
