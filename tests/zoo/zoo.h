@@ -33,6 +33,9 @@ Deed of_rank_one(std::function<void()> deed);
 // Seconds of CLOCK_MONOTONIC.
 double now();
 void sleep_for(double seconds);
+// Until it has used a processor for so long, however much of one it gets.
+void use_processor(double seconds);
+// With a quarter of a processor: others are to run beside it.
 void compute_for(double seconds);
 // Ends the process with 99 and a word on standard error: the program was disturbed.
 void require(bool condition, const std::string& what);

@@ -145,11 +145,11 @@ const std::map<std::string, Deed> kAlone = {
        world.barrier().wait();
        if (world.rank() == 1) ::flock(file, LOCK_EX);
      }},
-    {"loops_for_ever", of_rank_one([] { compute_for(1e6); })},
+    {"loops_for_ever", of_rank_one([] { use_processor(1e6); })},
     {"yields_for_ever", of_rank_one([] {
        while (true) std::this_thread::yield();
      })},
-    {"loops_in_a_thread_and_joins_it", of_rank_one([] { std::thread([] { compute_for(1e6); }).join(); })},
+    {"loops_in_a_thread_and_joins_it", of_rank_one([] { std::thread([] { use_processor(1e6); }).join(); })},
     {"prints_for_ever", of_rank_one([] {
        while (true) {
          std::puts("waiting for the data");

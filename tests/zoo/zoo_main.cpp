@@ -36,10 +36,22 @@ void sleep_for(double seconds) {
   }
 }
 
-void compute_for(double seconds) {
+void use_processor(double seconds) {
+  const auto used = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+  };
   volatile double sum = 0;
-  for (const double end = now() + seconds; now() < end;) {
+  for (const double end = used() + seconds; used() < end;) {
     for (int i = 0; i < 10'000; ++i) sum = sum + 1.0 / (i + 1);
+  }
+}
+
+void compute_for(double seconds) {
+  for (const double end = now() + seconds; now() < end;) {
+    use_processor(0.005);
+    sleep_for(0.015);
   }
 }
 
