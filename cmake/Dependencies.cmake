@@ -14,6 +14,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(Gloo REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc>=2.1)
+pkg_check_modules(libdw REQUIRED IMPORTED_TARGET libdw>=0.164)
 
 # Linked as an archive where there is one: of libsodium the launcher needs a few functions, and starts sooner.
 pkg_check_modules(libsodium REQUIRED libsodium>=1.0.12)

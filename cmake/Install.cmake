@@ -29,8 +29,8 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
 file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
 install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
 
-# What `ddplaunch bench` starts.
-install(TARGETS ddp_bench DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+# What `ddplaunch bench` starts, and what reads copied stacks.
+install(TARGETS ddp_bench ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
 
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(plugin ddp_mpi)

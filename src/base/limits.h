@@ -120,6 +120,7 @@ inline constexpr auto kStackTime = 5s;
 inline constexpr auto kShownEvidenceTime = 6s;                           // until that of other nodes is there …
 inline constexpr std::size_t kShownEvidence = std::size_t{4} << 20;      // … how much one sends at most …
 inline constexpr std::size_t kAllShownEvidence = std::size_t{64} << 20;  // … and all of them: the hub keeps it
+inline constexpr auto kStackCopyTime = 1s;  // until the stacks of processes that go on are copied
 inline constexpr auto kStackToolTime = 4s;
 inline constexpr auto kStackAnswerTime = 3s;
 inline constexpr auto kStackPoll = 5ms;

@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -23,6 +22,7 @@
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/resource_limits.h"
 #include "launcher/process/launcher_signals.h"
+#include "launcher/process/our_programs.h"
 #include "launcher/store_command/store_command.h"
 
 namespace ddp::launcher {
@@ -48,16 +48,6 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-// A program of ours: where this one is (the build tree), or where it is installed.
-std::string beside_us(const std::string& name) {
-  std::array<char, 4096> self{};
-  const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
-  const std::string path(self.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
-  const std::string folder = path.substr(0, path.rfind('/'));
-  const std::string near = folder + "/" + name;
-  return ::access(near.c_str(), X_OK) == 0 ? near : folder + "/" DDP_LIBEXEC_FROM_BIN "/" + name;
 }
 
 std::vector<std::string> environment_lines() {
@@ -94,8 +84,8 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
   return end_like(run_host_job(plan.value(), log));
 }
 
-int run_job(Options options, const Starter* starter) {
-  if (options.bench) options.command.front() = beside_us(options.command.front());
+int start_here(Options options, const Starter* starter) {
+  if (options.bench) options.command.front() = our_program(options.command.front());
   LogSink log(options.quiet);
   const auto plan = make_launch_plan(options, gather_host_facts(options));
   hide_auth_token();
@@ -158,7 +148,7 @@ int run(int argc, const char* const* argv, const Starter* starter) {
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   const auto& options = std::get<Options>(parsed);
-  return options.over_ssh() ? start_on_hosts(options, environment) : run_job(options, starter);
+  return options.over_ssh() ? start_on_hosts(options, environment) : start_here(options, starter);
 }
 
 }  // namespace

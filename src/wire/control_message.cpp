@@ -11,7 +11,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
                                        {Subject::evidence, "evidence"},
                                        {Subject::output, "output"},
                                        {Subject::errors, "errors"},
-                                       {Subject::last_evidence, "last evidence"}})
+                                       {Subject::last_evidence, "last evidence"},
+                                       {Subject::stacks, "stacks"}})
 
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE

@@ -71,7 +71,8 @@ enum class Subject : std::uint8_t {
   evidence,       // their stacks, and what else can be asked while a job hangs: what a program does not notice
   output,         // what they print: bytes_to_text()
   errors,         // the same, on standard error
-  last_evidence,  // asked for: evidence by all means, since the job is ended next, or a user asks; comes as `evidence`
+  last_evidence,  // evidence by all means, since the job is ended next, or a user asks
+  stacks,         // of `evidence` the stacks alone
 };
 // The text is as the launcher has it: launcher/supervise/shown_ranks.h.
 struct NodeShows {

@@ -23,6 +23,8 @@ inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
+// Of the launcher: a file for what its hang detector sees.
+inline constexpr const char* kHangTrace = "DDP_HANG_TRACE";
 // Of the launcher, for its tests: limits::kHangStill in seconds.
 inline constexpr const char* kTestStillLimit = "DDP_TEST_STILL_LIMIT";
 inline constexpr const char* kGlooInterface = "GLOO_SOCKET_IFNAME";

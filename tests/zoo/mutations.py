@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""mutations.py BUILD_DIR: breaks what decides about hangs in more than twenty ways, one at a time, and runs the tests of the
-decision on each (virtual time, no processes). Fails if they pass although it is broken.
+"""mutations.py BUILD_DIR: breaks what decides about hangs in thirty ways, one at a time, and runs the tests of the decision on
+each, in virtual time: replay_test.py, with the traces of the zoo's programs, and the unit tests. Says which of them found it.
+Fails if none did, or if the traces found fewer than 20.
 
 Needs a build with tests. Each mutation is compiled alone and linked to the rest, which takes some seconds.
 """
@@ -17,6 +18,9 @@ CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/supervise/stall_policy.cpp", "src/launcher/supervise/hang_detector.cpp",
            "src/launcher/supervise/verdict.cpp", "src/launcher/process/activity_meter.cpp",
            "src/launcher/process/board_view.cpp", "src/launcher/supervise/root_causes.cpp"]
+# What zoo_replay consists of, beside them.
+REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/supervise/hang_trace.cpp", "src/launcher/supervise/shown_ranks.cpp",
+          "src/launcher/supervise/verdict_text.cpp", "src/launcher/output/log_file.cpp"]
 TESTS = ["supervise/stall_policy", "supervise/hang_detector", "supervise/hang_detector_beats",
          "supervise/hang_detector_groups", "supervise/verdict", "supervise/root_causes", "process/activity_meter", "process/board_view"]
 POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
@@ -67,38 +71,55 @@ def compile_to(source: pathlib.Path, target: pathlib.Path) -> None:
     assert done.returncode == 0, f"{source}: {done.stderr[:3000]}"
 
 
-def link(objects: list[pathlib.Path], target: pathlib.Path) -> None:
-    catch = next(path for path in map(pathlib.Path, ("/usr/lib/libCatch2WithMain.a", "/usr/lib/x86_64-linux-gnu/libCatch2WithMain.a",
-                                                     "/usr/lib/aarch64-linux-gnu/libCatch2WithMain.a")) if path.exists())
-    done = subprocess.run([CXX, *objects, BUILD / "lib/libddp_base.a", catch, "-o", target], capture_output=True, text=True)
+def link(objects: list[pathlib.Path], target: pathlib.Path, *libraries: pathlib.Path) -> None:
+    command = [CXX, *objects, BUILD / "lib/libddp_base.a", *libraries, "-o", target]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:3000]
 
 
-def finds_it(name: str, folder: pathlib.Path, objects: dict[str, pathlib.Path], tests: list[pathlib.Path]) -> bool:
-    source, old, new = MUTATIONS[name]
-    text = (ROOT / source).read_text()
-    assert text.count(old) == 1, f"{name}: '{old}' stands {text.count(old)} times in {source}"
-    place = folder / name.replace(" ", "_").replace("'", "")
-    place.mkdir()
-    broken = place / pathlib.Path(source).name
-    broken.write_text(text.replace(old, new))
-    compile_to(broken, place / "broken.o")
-    link([*(path for other, path in objects.items() if other != source), place / "broken.o", *tests], place / "tests")
-    return subprocess.run([place / "tests"], capture_output=True, timeout=300).returncode != 0
+def catch() -> pathlib.Path:
+    return next(path for path in map(pathlib.Path, ("/usr/lib/libCatch2WithMain.a", "/usr/lib/x86_64-linux-gnu/libCatch2WithMain.a",
+                                                     "/usr/lib/aarch64-linux-gnu/libCatch2WithMain.a")) if path.exists())
+
+
+class Tests:
+    """Objects of the decision, of what replays traces, and of the unit tests."""
+
+    def __init__(self, folder: pathlib.Path, pool: concurrent.futures.Executor) -> None:
+        self.folder = folder
+        compiled = {source: folder / f"{source.replace('/', '_')}.o"
+                    for source in SOURCES + REPLAY + [f"tests/unit/launcher/{test}_test.cpp" for test in TESTS]}
+        list(pool.map(lambda pair: compile_to(ROOT / pair[0], pair[1]), compiled.items()))
+        self.decision = {source: compiled.pop(source) for source in SOURCES}
+        self.replay = [compiled.pop(source) for source in REPLAY]
+        self.units = list(compiled.values())
+
+    def which_fail(self, place: pathlib.Path, decision: list[pathlib.Path]) -> list[str]:
+        link([*decision, *self.replay], place / "zoo_replay")
+        link([*decision, *self.units], place / "units", catch())
+        runs = {"traces": [sys.executable, ROOT / "tests/zoo/replay_test.py", place], "units": [place / "units"]}
+        return [name for name, words in runs.items() if subprocess.run(words, capture_output=True, timeout=600).returncode != 0]
+
+    def which_find(self, name: str) -> list[str]:
+        source, old, new = MUTATIONS[name]
+        text = (ROOT / source).read_text()
+        assert text.count(old) == 1, f"{name}: '{old}' stands {text.count(old)} times in {source}"
+        place = self.folder / name.replace(" ", "_").replace("'", "")
+        place.mkdir()
+        broken = place / pathlib.Path(source).name
+        broken.write_text(text.replace(old, new))
+        compile_to(broken, place / "broken.o")
+        return self.which_fail(place, [place / "broken.o" if other == source else path for other, path in self.decision.items()])
 
 
 with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    folder = pathlib.Path(name)
-    objects = {source: folder / f"{pathlib.Path(source).stem}.o" for source in SOURCES}
-    tests = [folder / f"{test.replace('/', '_')}_test.o" for test in TESTS]
-    inputs = [(ROOT / source, path) for source, path in objects.items()]
-    inputs += [(ROOT / f"tests/unit/launcher/{test}_test.cpp", path) for test, path in zip(TESTS, tests)]
-    list(pool.map(lambda pair: compile_to(*pair), inputs))
-    link([*objects.values(), *tests], folder / "tests")
-    subprocess.run([folder / "tests"], check=True, stdout=subprocess.DEVNULL)
-    results = dict(zip(MUTATIONS, pool.map(lambda one: finds_it(one, folder, objects, tests), MUTATIONS)))
-missed = [name for name, found in results.items() if not found]
-for name in missed:
-    print(f"not found: {name}")
-print(f"{len(results) - len(missed)} of {len(results)} mutations found")
-sys.exit(1 if missed else 0)
+    tests = Tests(pathlib.Path(name), pool)
+    failed = tests.which_fail(tests.folder, list(tests.decision.values()))
+    assert not failed, f"{failed} fail although nothing is broken"
+    results = dict(zip(MUTATIONS, pool.map(tests.which_find, MUTATIONS)))
+for name, found in results.items():
+    print(f"{' and '.join(found) or 'NOT FOUND':17}  {name}")
+by_traces = sum("traces" in found for found in results.values())
+missed = sum(not found for found in results.values())
+print(f"{len(results) - missed} of {len(results)} mutations found, {by_traces} by the traces")
+sys.exit(1 if missed or by_traces < 20 else 0)

@@ -3,7 +3,7 @@
 that hang, under ddplaunch with default options but for the limit for a rank without a sign of life, which is shortened.
 
 Of healthy programs nothing but notes is heard. Of each hang the verdict, the ranks that are named, what ends the job, and
-the exit code are compared with the table below. With --table: what was seen of each, and when the first word and the end
+the exit code are compared with expected.py. With --table: what was seen of each, and when the first word and the end
 came, as a table.
 """
 import argparse
@@ -18,57 +18,12 @@ import sys
 import tempfile
 import time
 
+from expected import HANGING
+
 STILL_LIMIT = 15  # instead of 30 minutes
 USERS_LIMIT = 6   # --hang-timeout, where one is given
 AT_ONCE = 16
 PATIENCE = 120
-
-
-@dataclasses.dataclass
-class Hang:
-    code: str
-    culprits: list[int]
-    # "certain", "unknown" (after the shortened limit), "users_limit" (--hang-timeout is given), "reported" (the job goes
-    # on), or "failed" (a rank finds it itself).
-    outcome: str = "unknown"
-    ranks: int = 3
-
-
-NOT_CALLED = Hang("DDP-H03", [1])
-HANGING = dict.fromkeys("""
-    locks_a_mutex_twice waits_for_a_condition_for_ever locks_in_different_orders reads_a_pipe_for_ever
-    opens_a_fifo_without_a_writer pauses sleeps_for_days waits_for_a_child_for_ever runs_a_program_that_never_ends
-    joins_a_thread_that_never_ends polls_for_ever waits_in_epoll_for_ever selects_for_ever accepts_for_ever
-    waits_for_a_semaphore_for_ever waits_for_a_message_for_ever waits_for_a_signal_for_ever is_the_parent_of_a_vfork
-    has_a_stuck_data_loader has_a_watchdog_thread_and_hangs waits_for_a_lock_of_a_rank_that_waits_for_it
-    is_asked_for_by_ranks_that_poll leaves_a_sub_groups_call_out""".split(), NOT_CALLED)
-HANGING |= {
-    "is_a_grid_of_two_by_two": Hang("DDP-H03", [3], ranks=4),
-    "is_a_grid_of_two_by_two_by_two": Hang("DDP-H03", [5], ranks=8),
-    "hangs_beside_groups_that_go_on": Hang("DDP-H03", [3], ranks=4),
-    "sleeps_with_a_collective_under_way": Hang("DDP-H03", [1]),
-    "receives_in_vain_beside_transfers": Hang("DDP-H03", [3], ranks=4),
-    "is_a_pipeline_whose_first_stage_hangs": Hang("DDP-H03", [0], ranks=4),
-    "is_a_pipeline_whose_last_stage_hangs": Hang("DDP-H03", [3], ranks=4),
-    "loops_for_ever": Hang("DDP-H03", [1], "users_limit"),
-    "yields_for_ever": Hang("DDP-H03", [1], "users_limit"),
-    "loops_in_a_thread_and_joins_it": Hang("DDP-H03", [1], "reported"),
-    "prints_for_ever": Hang("DDP-H03", [1], "reported"),
-    "is_stopped_for_ever": Hang("DDP-H02", [1], "reported"),
-    "ends_early": Hang("DDP-H01", [1], "failed"),
-    "leaves_and_ends_early": Hang("DDP-H01", [1], "failed"),
-    "receives_from_a_rank_that_has_ended": Hang("DDP-H01", [1], "failed"),
-    "leaves_a_collective_out": Hang("DDP-H04", [1], "failed"),
-    "calls_another_count": Hang("DDP-H05", [1], "failed"),
-    "calls_another_type": Hang("DDP-H05", [1], "failed"),
-    "has_another_root": Hang("DDP-H05", [1], "failed"),
-    "goes_on_past_a_sub_groups_call": Hang("DDP-H06", [0, 1], "certain"),
-    "uses_two_groups_in_different_orders": Hang("DDP-H06", [0, 1], "certain"),
-    "uses_three_groups_in_a_circle": Hang("DDP-H06", [0, 1, 2], "certain"),
-    "receives_from_each_other": Hang("DDP-H06", [0, 1], "certain"),
-    "receives_in_a_circle": Hang("DDP-H06", [0, 1, 2], "certain"),
-    "receives_what_is_not_sent_before_a_collective": Hang("DDP-H06", [0, 1], "certain"),
-}
 
 
 @dataclasses.dataclass

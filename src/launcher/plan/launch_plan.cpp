@@ -160,8 +160,10 @@ std::optional<PlanFailure> check_faults(LaunchPlan& plan) {
   return std::nullopt;
 }
 
-// Tests cannot wait for half an hour.
-void shorten_limits(const std::vector<std::string>& environment, HangPlan& plan) {
+// What only the environment says.
+void plan_from_environment(const std::vector<std::string>& environment, HangPlan& plan) {
+  plan.trace_file = find_variable(environment, wire::env::kHangTrace).value_or("");
+  // Tests cannot wait for half an hour.
   const auto text = find_variable(environment, wire::env::kTestStillLimit);
   const auto seconds = text ? base::parse_integer(*text, 1, 86'400) : std::nullopt;
   if (seconds) plan.still = std::chrono::seconds(*seconds);
@@ -191,7 +193,7 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
 
   LaunchPlan plan;
   take_over(options, plan);
-  shorten_limits(facts.environment, plan.hang);
+  plan_from_environment(facts.environment, plan.hang);
   take_over(std::move(command).value(), plan);
   plan.host_name = facts.host_name;
   plan.workers = devices.value().workers;

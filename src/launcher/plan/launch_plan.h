@@ -59,6 +59,7 @@ struct HangPlan {
   HangAction action = HangAction::kill;
   // Without a limit of the user's: a rank that shows no sign of life for so long is given up.
   std::chrono::milliseconds still = limits::kHangStill;
+  std::string trace_file;  // DDP_HANG_TRACE; empty: none is written
 
   bool is_off() const { return timeout && timeout->count() == 0; }
 };

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMostRanks = 18;  // with a line each, if there is nothing else to tell
 constexpr std::size_t kMostStackLines = 8;
+constexpr std::size_t kMostStackLinesOfNote = 3;
 constexpr std::size_t kMostWitnessLines = 4;  // of each
 
 std::string_view state_name(char state) {
@@ -131,6 +132,17 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   return lines;
 }
 
+// Of a note: where those stand that it names.
+std::vector<std::string> culprits_stack_lines(const HangNews& news) {
+  std::vector<RankStacks> theirs;
+  for (const RankStacks& rank : news.evidence.stacks) {
+    if (news.verdict.blames(rank.rank)) theirs.push_back(rank);
+  }
+  std::vector<std::string> lines;
+  for (const std::string& line : essence(merge_stacks(theirs), kMostStackLinesOfNote)) lines.push_back("  " + line);
+  return lines;
+}
+
 // What others than the ranks say, or why they do not.
 std::vector<std::string> witness_lines(const std::vector<Witness>& witnesses) {
   std::vector<std::string> lines;
@@ -241,7 +253,8 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
                                                  : hang_headline(news.verdict) + how_long(news)};
   const std::vector<std::string> difference = difference_lines(news.verdict);
   lines.insert(lines.end(), difference.begin(), difference.end());
-  std::vector<std::string> stacks = stack_lines(news.evidence.stacks);
+  std::vector<std::string> stacks =
+      news.kind == Kind::stalled ? culprits_stack_lines(news) : stack_lines(news.evidence.stacks);
   for (const std::string& line : witness_lines(news.evidence.witnesses)) stacks.push_back(line);
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits first, then, when it is over, everybody.

@@ -96,7 +96,7 @@ void JobReporter::tell(const HangNews& news) {
   for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) {
     is_note ? log_.info(line) : say(line);
   }
-  if (news.evidence.stacks.empty() || directory_.temporary()) return;
+  if (is_note || news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, assignment_, news, wall_now()), file);
   log_.error(failure ? failure->message : "  all threads of all ranks: " + file);

@@ -1,75 +1,47 @@
 #include "launcher/stacks/stack_taker.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cstdint>
-#include <system_error>
-#include <thread>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "launcher/process/our_programs.h"
 #include "launcher/process/process_look.h"
 #include "launcher/stacks/symbols.h"
 
 namespace ddp::launcher {
 
-// Names are read from files, which may lie on a file system that hangs: a thread of its own does it, and is left to
-// itself when the time is over.
-struct StackTaker::Naming {
-  struct Process {
-    std::string maps;
-    std::vector<RawStack> raw;
-    std::vector<ThreadStack> named;
-  };
-  std::vector<Process> processes;
-  base::UniqueFd ready{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  std::atomic<bool> is_done = false;
+struct StackTaker::Tool {
+  std::string_view name;
+  std::vector<std::string> arguments;  // before the pid
+  std::vector<ThreadStack> (*parse)(std::string_view text);
+  bool is_ours = false;  // it reads the copy of the stacks
 
-  void run() {
-    SymbolFiles files;
-    for (Process& process : processes) {
-      Symbolizer symbolizer(process.maps, files);
-      for (const RawStack& raw : process.raw) {
-        ThreadStack stack{raw.tid, "", {}};
-        for (std::size_t i = 0; i < raw.addresses.size() && i < kStackFrames; ++i) {
-          stack.frames.push_back(symbolizer.describe(raw.addresses[i], i > 0));
-        }
-        process.named.push_back(std::move(stack));
-      }
-    }
-    is_done = true;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(ready.get(), &one, sizeof one);
+  std::string source() const { return is_ours ? "copied stack" : std::string(name); }
+  std::optional<std::string> path() const {
+    return is_ours ? our_program(std::string(name)) : find_tool(std::string(name));
   }
 };
 
-namespace {
-
-struct Tool {
-  const char* name;
-  std::vector<std::string> arguments;  // before the pid
-  std::vector<ThreadStack> (*parse)(std::string_view text);
-};
-
-// In the order in which they are tried. All but py-spy's --nonblocking stop the process for a moment.
-const std::vector<Tool>& tools_for(bool python, StackMeans means) {
-  static const std::vector<Tool> none;
-  static const std::vector<Tool> gentle = {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}};
-  if (means == StackMeans::gentle) return python ? gentle : none;
-  static const std::vector<Tool> native = {
-      {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
-      {"gdb",
-       {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
-        "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
-       parse_gdb}};
-  static const std::vector<Tool> of_python = {
-      {"py-spy", {"dump", "--json", "--pid"}, parse_py_spy}, native[0], native[1]};
-  return python ? of_python : native;
+// In the order in which they are tried. Those that are not gentle stop the process for a moment.
+std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
+  static const std::array<Tool, 2> gentle = {{{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy},
+                                              {"ddp_stack_reader", {}, parse_stack_reader, true}}};
+  static const std::array<Tool, 3> any = {
+      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
+       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
+       {"gdb",
+        {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
+         "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
+        parse_gdb}}};
+  const std::span<const Tool> tools = means == StackMeans::gentle ? std::span<const Tool>(gentle) : any;
+  return tools.subspan(python ? 0 : 1);
 }
+
+namespace {
 
 // Where in the kernel each thread waits: all that there is without a tool.
 std::vector<ThreadStack> kernel_stacks(pid_t pid) {
@@ -79,6 +51,19 @@ std::vector<ThreadStack> kernel_stacks(pid_t pid) {
     stacks.push_back({thread.tid, thread.name, {place + " (kernel)"}});
   }
   return stacks;
+}
+
+std::vector<ThreadStack> named(const std::string& maps, const std::vector<RawStack>& raw, SymbolFiles& files) {
+  Symbolizer symbolizer(maps, files);
+  std::vector<ThreadStack> threads;
+  for (const RawStack& stack : raw) {
+    ThreadStack thread{stack.tid, "", {}};
+    for (std::size_t i = 0; i < stack.addresses.size() && i < kStackFrames; ++i) {
+      thread.frames.push_back(symbolizer.describe(stack.addresses[i], i > 0));
+    }
+    threads.push_back(std::move(thread));
+  }
+  return threads;
 }
 
 }  // namespace
@@ -98,52 +83,100 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
     asked.result.rank = target.rank;
     asked_.push_back(std::move(asked));
   }
+  if (means == StackMeans::gentle) return copy_stacks();
+  ask_tools();
+}
+
+// To read a process's memory, its map must not be locked: it takes a thread that may be left behind.
+void StackTaker::copy_stacks() {
+  std::vector<pid_t> pids;
+  for (const Asked& asked : asked_) {
+    if (asked.request.pid > 0 && static_cast<int>(pids.size()) < limits::kStackTools) pids.push_back(asked.request.pid);
+  }
+  copying_.emplace([pids] {
+    Captures captures;
+    for (const pid_t pid : pids) captures[pid] = capture_stacks(pid, kStackThreads);
+    return captures;
+  });
+  const auto over = [this] {
+    captures_ = copying_->result().value_or(Captures());
+    ask_tools();
+  };
+  over_ = loop_.watch_readable(copying_->ready(), over);
+  timer_ = loop_.at(began_ + limits::kStackCopyTime, over);
+}
+
+void StackTaker::ask_tools() {
+  over_.reset();
+  timer_.reset();
   int tools = 0;
   for (Asked& asked : asked_) {
     // What says itself where its threads are needs no tool, unless that is where its interpreter is.
     const bool python = asked.request.pid > 0 && is_python(asked.request.pid);
-    if (asked.request.obstacle.empty() && !python) continue;
+    if (has_signal(asked) && !python) continue;
     if (asked.request.pid == 0) {
       asked.result.missing.push_back(asked.request.obstacle);
       asked.is_done = true;
-    } else if (!tools_for(python, means).empty() && ++tools > limits::kStackTools) {
-      asked.result.missing.push_back("no more than " + std::to_string(limits::kStackTools) + " tools at a time");
-      if (means == StackMeans::gentle) take_from_kernel(asked);
-      asked.is_done = !asked.request.obstacle.empty();
-    } else {
-      run_tool(asked);
+      continue;
     }
+    if (++tools > limits::kStackTools) {
+      asked.result.missing.push_back("no more than " + std::to_string(limits::kStackTools) + " tools at a time");
+    } else {
+      asked.tools = tools_for(python, means_);
+      if (has_signal(asked)) asked.tools = asked.tools.first(1);  // the functions it tells itself
+      const bool is_asked = means_ == StackMeans::any && !has_signal(asked);
+      if (is_asked) asked.result.missing.push_back("signal handler: " + asked.request.obstacle);
+    }
+    run_next_tool(asked);
   }
   look();
 }
 
-void StackTaker::run_tool(Asked& asked) {
+void StackTaker::run_next_tool(Asked& asked) {
   const pid_t pid = asked.request.pid;
-  if (!asked.request.obstacle.empty()) asked.result.missing.push_back("signal handler: " + asked.request.obstacle);
-  for (const Tool& tool : tools_for(is_python(pid), means_)) {
-    const auto path = find_tool(tool.name);
+  while (!asked.tools.empty()) {
+    const Tool& tool = asked.tools.front();
+    asked.tools = asked.tools.subspan(1);
+    const auto lacks = [&](const std::string& why) {
+      asked.result.missing.push_back(std::string(tool.name) + ": " + why);
+    };
+    const auto path = tool.path();
     if (!path) {
-      asked.result.missing.push_back(std::string(tool.name) + ": not found in PATH");
+      lacks("not found in PATH");
       continue;
     }
     std::vector<std::string> arguments = tool.arguments;
-    arguments.push_back(std::to_string(pid));
-    asked.tool = std::make_unique<ToolRun>(loop_, *path, arguments, [this, &asked, &tool](const std::string& output) {
-      asked.result.threads = tool.parse(output);
-      asked.result.source = tool.name;
-      if (asked.result.threads.empty() && means_ == StackMeans::gentle) {
-        take_from_kernel(asked);
-      } else if (asked.result.threads.empty()) {
-        asked.result.source.clear();
-        asked.result.missing.push_back(std::string(tool.name) + ": told no stack (may it look into the process?)");
+    base::UniqueFd input;
+    if (tool.is_ours) {
+      const auto capture = captures_.find(pid);
+      if (capture == captures_.end() || !capture->second.obstacle.empty()) {
+        lacks(capture == captures_.end() ? "its stacks took too long to copy" : capture->second.obstacle);
+        continue;
       }
-      asked.is_done = true;
-    });
+      input = file_with(to_bytes(capture->second));
+    } else {
+      arguments.push_back(std::to_string(pid));
+    }
+    asked.tool = std::make_unique<ToolRun>(
+        loop_, *path, arguments, [this, &asked, &tool](const std::string& output) { tool_ended(asked, tool, output); },
+        std::move(input));
     if (!asked.tool->has_failed()) return;
-    asked.result.missing.push_back(std::string(tool.name) + ": could not be started");
+    asked.tool.reset();
+    lacks("could not be started (" + *path + ")");
   }
-  asked.is_done = !asked.request.obstacle.empty();
   if (means_ == StackMeans::gentle) take_from_kernel(asked);
+  asked.is_done = !has_signal(asked);
+}
+
+void StackTaker::tool_ended(Asked& asked, const Tool& tool, const std::string& output) {
+  asked.tool.reset();
+  asked.result.threads = tool.parse(output);
+  if (asked.result.threads.empty()) {
+    asked.result.missing.push_back(std::string(tool.name) + ": told no stack (may it look into the process?)");
+    return run_next_tool(asked);
+  }
+  asked.result.source = tool.source();
+  asked.is_done = true;
 }
 
 void StackTaker::take_from_kernel(Asked& asked) {
@@ -157,7 +190,7 @@ void StackTaker::look() {
   bool is_waiting = false;
   for (Asked& asked : asked_) {
     if (asked.is_done) continue;
-    if (asked.tool && !asked.tool->has_failed()) {
+    if (asked.tool) {
       is_waiting = is_waiting || age < limits::kStackToolTime;
       continue;
     }
@@ -169,39 +202,44 @@ void StackTaker::look() {
   timer_ = loop_.at(Clock::now() + limits::kStackPoll, [this] { look(); });
 }
 
+// Names are read from files, which may lie on a file system that hangs.
 void StackTaker::name_frames() {
-  naming_ = std::make_shared<Naming>();
+  std::vector<Process> processes;
   for (Asked& asked : asked_) {
-    if (asked.tool && !asked.is_done) asked.result.missing.push_back("its tool took too long");
+    if (asked.tool) {
+      asked.tool.reset();
+      asked.result.missing.emplace_back("its tool took too long");
+      if (means_ == StackMeans::gentle) take_from_kernel(asked);
+    }
     // It had been asked by signal, too: a tool that knew nothing is no loss.
-    if (asked.raw.empty() && asked.result.threads.empty() && asked.request.obstacle.empty()) {
+    if (asked.raw.empty() && asked.result.threads.empty() && has_signal(asked)) {
       asked.raw = processes_.stacks(asked.target.local_rank);
     }
     if (asked.raw.empty()) continue;
-    naming_->processes.push_back(
-        {base::read_file("/proc/" + std::to_string(asked.request.pid) + "/maps"), asked.raw, {}});
+    processes.push_back({base::read_file("/proc/" + std::to_string(asked.request.pid) + "/maps"), asked.raw});
   }
-  if (naming_->processes.empty()) return finish();
-  named_ = loop_.watch_readable(naming_->ready.get(), [this] { finish(); });
+  if (processes.empty()) return finish();
+  naming_.emplace([processes = std::move(processes)] {
+    SymbolFiles files;
+    std::vector<std::vector<ThreadStack>> result;
+    for (const Process& process : processes) result.push_back(named(process.maps, process.raw, files));
+    return result;
+  });
+  over_ = loop_.watch_readable(naming_->ready(), [this] { finish(); });
   timer_ = loop_.at(began_ + limits::kStackTime, [this] { finish(); });
-  try {
-    std::thread([naming = naming_] { naming->run(); }).detach();
-  } catch (const std::system_error&) {
-    finish();  // addresses without names
-  }
 }
 
 void StackTaker::finish() {
   timer_.reset();
-  named_.reset();
+  over_.reset();
+  auto names = naming_ ? naming_->result() : std::nullopt;
   std::size_t next = 0;
   std::vector<RankStacks> result;
   for (Asked& asked : asked_) {
     if (!asked.raw.empty()) {
-      Naming::Process& process = naming_->processes[next++];
       asked.result.source = "signal handler";
-      if (naming_->is_done) asked.result.threads = std::move(process.named);
-      if (!naming_->is_done) asked.result.missing.emplace_back("the names of its functions took too long to read");
+      if (names) asked.result.threads = std::move(names->at(next++));
+      if (!names) asked.result.missing.emplace_back("the names of its functions took too long to read");
     }
     const std::vector<ThreadLook> looks = look_at_threads(asked.request.pid, kStackThreads);
     std::vector<ThreadStack>& threads = asked.result.threads;
@@ -219,13 +257,14 @@ void StackTaker::finish() {
                                        ": no answer (stopped, or the signal is blocked)");
       }
     }
-    if (threads.empty() && asked.request.obstacle.empty() && asked.raw.empty() && asked.result.missing.empty()) {
+    if (threads.empty() && has_signal(asked) && asked.raw.empty() && asked.result.missing.empty()) {
       asked.result.missing.emplace_back("signal handler: no answer (stopped, in the kernel, or the signal is blocked)");
     }
     result.push_back(std::move(asked.result));
   }
   asked_.clear();
   naming_.reset();
+  captures_.clear();
   const Done done = std::exchange(done_, nullptr);
   done(std::move(result));
 }

@@ -1,17 +1,22 @@
 // StackTaker: the stacks of many workers at the same moment, from whatever can give them.
 //
 //   the runtime's signal handler (addresses, named here) ── Python: py-spy ── else: eu-stack, or gdb
-//   by gentle means: py-spy without stopping the program ── else: where in the kernel the threads wait
+//   by gentle means, which stop nothing: Python: py-spy ── else: copied stacks, named by ddp_stack_reader ── else:
+//   where in the kernel the threads wait
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "launcher/process/process_host.h"
+#include "launcher/stacks/side_thread.h"
+#include "launcher/stacks/stack_capture.h"
 #include "launcher/stacks/stack_text.h"
 #include "launcher/stacks/tool_run.h"
 #include "net/event_loop.h"
@@ -39,16 +44,28 @@ class StackTaker {
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Captures = std::map<pid_t, StackCapture>;
+  struct Tool;
   struct Asked {
     StackTarget target;
     StackRequest request;
     RankStacks result;
     std::vector<RawStack> raw;
-    std::unique_ptr<ToolRun> tool;
+    std::span<const Tool> tools;    // that are still to be tried
+    std::unique_ptr<ToolRun> tool;  // that runs
     bool is_done = false;
   };
+  struct Process {  // whose addresses are to be named
+    std::string maps;
+    std::vector<RawStack> raw;
+  };
 
-  void run_tool(Asked& asked);
+  static std::span<const Tool> tools_for(bool python, StackMeans means);
+  bool has_signal(const Asked& asked) const { return asked.request.obstacle.empty(); }
+  void copy_stacks();
+  void ask_tools();
+  void run_next_tool(Asked& asked);
+  void tool_ended(Asked& asked, const Tool& tool, const std::string& output);
   static void take_from_kernel(Asked& asked);
   void look();
   void name_frames();
@@ -61,9 +78,10 @@ class StackTaker {
   std::vector<Asked> asked_;
   Clock::time_point began_;
   std::unique_ptr<net::Watch> timer_;
-  struct Naming;
-  std::shared_ptr<Naming> naming_;  // shared with the thread that does it
-  std::unique_ptr<net::Watch> named_;
+  std::optional<SideThread<Captures>> copying_;
+  Captures captures_;
+  std::optional<SideThread<std::vector<std::vector<ThreadStack>>>> naming_;
+  std::unique_ptr<net::Watch> over_;  // of the thread beside us
 };
 
 }  // namespace ddp::launcher

@@ -170,6 +170,19 @@ void put_first(std::vector<ThreadStack>& threads, int pid) {
 
 }  // namespace
 
+std::vector<ThreadStack> parse_stack_reader(std::string_view json) {
+  std::vector<ThreadStack> threads;
+  for (const Json& entry : Json::parse(json, nullptr, false)) {
+    if (!entry.is_object() || !entry.contains("frames") || threads.size() >= kStackThreads) continue;
+    ThreadStack thread{static_cast<int>(number_of(entry, "tid")), "", {}};
+    for (const Json& text : entry["frames"]) {
+      if (text.is_string() && thread.frames.size() <= kStackFrames) thread.frames.push_back(text.get<std::string>());
+    }
+    if (!thread.frames.empty()) threads.push_back(std::move(thread));
+  }
+  return threads;
+}
+
 std::vector<ThreadStack> parse_py_spy(std::string_view json) {
   const Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   std::vector<ThreadStack> threads;

@@ -24,13 +24,16 @@ struct ThreadStack {
 
 struct RankStacks {
   int rank = 0;
-  std::string source;                // "signal handler", "py-spy", "gdb", "eu-stack", "kernel"
+  std::string source;                // "signal handler", "copied stack", "py-spy", "gdb", "eu-stack", "kernel"
   std::vector<ThreadStack> threads;  // the process' first thread first
   std::vector<std::string> missing;  // what could not be had, and why: "gdb: not found in PATH"
 };
 
 // Each is empty if there is no stack in the text, and takes time and memory in proportion to the text, whose length the
 // caller bounds.
+
+// Of ddp_stack_reader.
+std::vector<ThreadStack> parse_stack_reader(std::string_view json);
 
 // Of py-spy dump --json --pid PID, with or without --native.
 std::vector<ThreadStack> parse_py_spy(std::string_view json);

@@ -258,7 +258,7 @@ const ElfSymbols* SymbolFiles::find(const std::string& path) {
   return known->second ? &*known->second : nullptr;
 }
 
-std::string Symbolizer::describe(std::uint64_t address, bool is_return_address) {
+std::string Symbolizer::describe(std::uint64_t address, bool is_return_address, std::string_view source_line) {
   const std::uint64_t place = is_return_address && address > 0 ? address - 1 : address;
   const auto behind = std::ranges::upper_bound(mappings_, place, {}, &MappedFile::begin);
   if (behind == mappings_.begin() || place >= std::prev(behind)->end) return "?? (" + to_hex(address) + ")";
@@ -268,8 +268,10 @@ std::string Symbolizer::describe(std::uint64_t address, bool is_return_address) 
   const ElfSymbols* elf = is_there ? files_.find(mapping.path) : nullptr;
   const auto found = elf == nullptr ? std::nullopt : elf->at(offset);
   const std::uint64_t shown = elf == nullptr ? offset : elf->address_of(offset).value_or(offset);
+  const std::string function = found ? short_function_name(found->name) : "??";
+  if (!source_line.empty()) return function + " (" + frame_text(source_line) + ")";
   const std::string file = frame_text(std::string_view(mapping.path).substr(mapping.path.rfind('/') + 1));
-  return (found ? short_function_name(found->name) : "??") + " (" + file + "+" + to_hex(shown) + ")";
+  return function + " (" + file + "+" + to_hex(shown) + ")";
 }
 
 }  // namespace ddp::launcher

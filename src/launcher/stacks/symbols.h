@@ -106,8 +106,8 @@ class Symbolizer {
 
   // "FUNCTION (FILE+0xADDRESS)", where the address is one of the file as addr2line takes it (or, of a file that cannot
   // be read, an offset); without a function "?? (FILE+0xADDRESS)", without a file "?? (0xADDRESS)". What a return
-  // address stands for is the call before it.
-  std::string describe(std::uint64_t address, bool is_return_address);
+  // address stands for is the call before it. With a line of the source: "FUNCTION (train.cpp:42)".
+  std::string describe(std::uint64_t address, bool is_return_address, std::string_view source_line = "");
 
  private:
   std::vector<MappedFile> mappings_;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,9 +22,13 @@ constexpr std::size_t kMostOutput = std::size_t{4} << 20;
 
 class FileActions {
  public:
-  explicit FileActions(int out) {
+  FileActions(int in, int out) {
     ::posix_spawn_file_actions_init(&actions_);
-    ::posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
+    if (in < 0) {
+      ::posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
+    } else {
+      ::posix_spawn_file_actions_adddup2(&actions_, in, 0);
+    }
     ::posix_spawn_file_actions_adddup2(&actions_, out, 1);
     ::posix_spawn_file_actions_addopen(&actions_, 2, "/dev/null", O_WRONLY, 0);
   }
@@ -69,18 +74,29 @@ std::optional<std::string> find_tool(const std::string& name) {
   return std::nullopt;
 }
 
+base::UniqueFd file_with(const std::string& bytes) {
+  base::UniqueFd file(::memfd_create("ddplaunch", MFD_CLOEXEC));
+  for (std::size_t done = 0; file && done < bytes.size();) {
+    const ssize_t written = ::write(file.get(), bytes.data() + done, bytes.size() - done);
+    if (written <= 0) return {};
+    done += static_cast<std::size_t>(written);
+  }
+  if (file) ::lseek(file.get(), 0, SEEK_SET);
+  return file;
+}
+
 ToolRun::ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
-                 std::function<void(std::string output)> done)
+                 std::function<void(std::string output)> done, base::UniqueFd input)
     : loop_(loop), done_(std::move(done)) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
   base::UniqueFd output(ends[0]);
-  const base::UniqueFd input(ends[1]);
+  const base::UniqueFd to_output(ends[1]);
   ::fcntl(output.get(), F_SETFL, O_NONBLOCK);
   std::vector<char*> words = {const_cast<char*>(path.c_str())};  // NOLINT: posix_spawn's type
   for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));  // NOLINT
   words.push_back(nullptr);
-  const FileActions actions(input.get());
+  const FileActions actions(input.get(), to_output.get());
   const Attributes attributes;
   pid_t pid = 0;
   if (::posix_spawn(&pid, path.c_str(), actions.get(), attributes.get(), words.data(), environ) != 0) return;

@@ -15,12 +15,15 @@ namespace ddp::launcher {
 // Where PATH has this program; nothing: nowhere.
 std::optional<std::string> find_tool(const std::string& name);
 
+// A file without a name that can be read from its beginning; none if there is no memory for it.
+base::UniqueFd file_with(const std::string& bytes);
+
 class ToolRun {
  public:
-  // Starts it, with nothing to read and its standard error thrown away. `done` is called once, with its standard
-  // output, when that ends; never if the run is destroyed before, which kills the tool.
+  // Starts it, with `input` as its standard input (or nothing to read) and its standard error thrown away. `done` is
+  // called once, with its standard output, when that ends; never if the run is destroyed before, which kills the tool.
   ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
-          std::function<void(std::string output)> done);
+          std::function<void(std::string output)> done, base::UniqueFd input = {});
   ~ToolRun();
   ToolRun(const ToolRun&) = delete;
   ToolRun& operator=(const ToolRun&) = delete;

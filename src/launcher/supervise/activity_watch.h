@@ -14,13 +14,16 @@ namespace ddp::launcher {
 
 class ActivityWatch {
  public:
-  // `output_bytes`: what a rank has printed so far, by local rank.
+  using Observe = std::function<void(int rank, const ActivitySample& sample, std::chrono::nanoseconds now)>;
+
+  // `output_bytes`: what a rank has printed so far, by local rank. `observe` is told of each sample.
   ActivityWatch(ProcessHost& processes, int first_rank, std::uint16_t store_port,
-                std::function<std::uint64_t(int local_rank)> output_bytes)
+                std::function<std::uint64_t(int local_rank)> output_bytes, Observe observe)
       : processes_(processes),
         first_rank_(first_rank),
         store_port_(store_port),
-        output_bytes_(std::move(output_bytes)) {}
+        output_bytes_(std::move(output_bytes)),
+        observe_(std::move(observe)) {}
 
   // Samples the ranks that run, and fills in RankView::activity. About once a second. It takes limits::kActivityTime at
   // most: of more ranks than that is enough for some are unknown.
@@ -34,6 +37,7 @@ class ActivityWatch {
   const int first_rank_;
   const std::uint16_t store_port_;
   const std::function<std::uint64_t(int local_rank)> output_bytes_;
+  const Observe observe_;
   std::map<int, ActivityMeter> meters_;
   std::size_t next_ = 0;  // the rank to begin with, so that all have their turn
 };

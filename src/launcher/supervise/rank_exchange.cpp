@@ -32,15 +32,16 @@ void RankExchange::show_in_full(std::span<const RankView> ranks) {
   nodes_->show(wire::Subject::ranks, show_ranks(ranks, ShownCalls::all));
 }
 
-void RankExchange::show(const Evidence& evidence) {
+void RankExchange::show(const Evidence& evidence, wire::Subject what) {
   const std::size_t share = limits::kAllShownEvidence / static_cast<std::size_t>(std::max(place_.node_count, 1));
-  nodes_->show(wire::Subject::evidence, show_evidence(evidence, std::min(limits::kShownEvidence, share)));
+  nodes_->show(what, show_evidence(evidence, std::min(limits::kShownEvidence, share)));
 }
 
-void RankExchange::ask_for_evidence(StackMeans means) {
+void RankExchange::ask_for_evidence(wire::Subject what) {
   evidence_ = {};
   with_evidence_.clear();
-  nodes_->ask(means == StackMeans::any ? wire::Subject::last_evidence : wire::Subject::evidence);
+  asked_ = what;
+  nodes_->ask(what);
 }
 
 bool RankExchange::has_evidence() const {
@@ -69,7 +70,7 @@ void RankExchange::shown(const Shown& shown) {
       known = std::move(view);
     }
     has_news_ = true;
-  } else if (shown.what == wire::Subject::evidence) {
+  } else if (shown.what == asked_) {
     const Evidence more = read_evidence(shown.text);
     for (const RankStacks& rank : more.stacks) {
       with_evidence_.insert(rank.rank);

@@ -35,14 +35,15 @@ class RankExchange {
   // Nothing is said if they are as they were shown last.
   void show(std::span<const RankView> ranks, TimePoint now);
   void show_in_full(std::span<const RankView> ranks);
-  void show(const Evidence& evidence);
+  // `what` it was asked for.
+  void show(const Evidence& evidence, wire::Subject what);
 
   // One has ended with 0; of any node.
   void rank_left(int rank) { nodes_->rank_left(rank); }
 
   // --- The hub sees them.
   void ask_for_ranks() { nodes_->ask(wire::Subject::ranks); }
-  void ask_for_evidence(StackMeans means);
+  void ask_for_evidence(wire::Subject what);
   // Ranks of other nodes, by rank, as they were shown last.
   const std::map<int, RankView>& far() const { return far_; }
   // Whether something has been shown since the last call.
@@ -65,6 +66,7 @@ class RankExchange {
   TimePoint next_show_;
   std::map<int, RankView> far_;
   bool has_news_ = false;
+  wire::Subject asked_ = wire::Subject::nothing;  // answers to what was asked before are not waited for any more
   Evidence evidence_;
   std::set<int> with_evidence_;  // ranks
 };

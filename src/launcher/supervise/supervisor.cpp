@@ -8,8 +8,9 @@
 
 #include "base/exit_code.h"
 #include "base/limits.h"
-#include "launcher/evidence/evidence_taker.h"
 #include "launcher/supervise/activity_watch.h"
+#include "launcher/supervise/hang_evidence.h"
+#include "launcher/supervise/hang_trace.h"
 
 namespace ddp::launcher {
 namespace {
@@ -22,14 +23,21 @@ class Supervisor {
                 parts.plan.ending_signals},
                Clock::now()),
         hangs_(parts.plan.hang, judged_elsewhere(parts), longest_look(parts)),
-        activity_(parts.processes, parts.assignment.first_rank, parts.assignment.master_port,
-                  [this](int local_rank) { return parts_.output.bytes_of(local_rank); }),
-        taker_(parts.loop, parts.processes) {}
+        trace_(parts.plan.hang.trace_file, parts.tell),
+        activity_(
+            parts.processes, parts.assignment.first_rank, parts.assignment.master_port,
+            [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
+            [this](int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
+              trace_.sample(rank, sample, now);
+            }),
+        evidence_({parts.loop, parts.processes, parts.plan.workers, parts.assignment.first_rank, parts.plan.hang.action,
+                   sees_others(parts) ? parts.exchange : nullptr, [this](const HangNews& news) { step(news); },
+                   [this] { return what_they_are_at(); }, [this] { activity_.discard_windows(); }}) {}
 
   JobOutcome run() {
     parts_.inbox = [this](const Event& event) {
       step(event);
-      if (asks_for_state(event)) tell_state();
+      if (asks_for_state(event)) evidence_.asked();
     };
     parts_.processes.on_exit([this](int local_rank, const WorkerExit& exit) { step(describe_end(local_rank, exit)); });
     for (int i = 0; i < parts_.plan.workers && !state_.ending(); ++i) {
@@ -39,7 +47,7 @@ class Supervisor {
     }
     if (parts_.exchange != nullptr) {
       parts_.exchange->on_asked = [this](wire::Subject what) { show(what); };
-      parts_.exchange->on_evidence = [this] { tell_with_evidence(); };
+      parts_.exchange->on_evidence = [this] { evidence_.tell_if_complete(); };
     }
     if (!parts_.plan.hang.is_off()) look_later();
     if (!state_.finished()) parts_.loop.run();
@@ -94,6 +102,7 @@ class Supervisor {
       // Most looks see nothing new, and are to cost nothing.
       if (!ours_are_new && !others_are_new) {
         hangs_.nothing_new(counted);
+        trace_.nothing_new(counted);
         stragglers_.nothing_new(counted);
         return look_later();
       }
@@ -102,7 +111,10 @@ class Supervisor {
       if (sees_others() && depth == LookDepth::all) parts_.exchange->ask_for_ranks();
       const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
       const std::vector<RankView> all = with_others(ranks_);
-      for (const HangNews& news : hangs_.look(all, elapsed, static_cast<std::uint64_t>(now))) consider(news);
+      trace_.look(all, elapsed, static_cast<std::uint64_t>(now));
+      for (const HangNews& news : hangs_.look(all, elapsed, static_cast<std::uint64_t>(now))) {
+        evidence_.consider(news);
+      }
     }
     if (!state_.finished()) look_later();
   }
@@ -115,9 +127,8 @@ class Supervisor {
   }
   void show(wire::Subject what) {
     if (what == wire::Subject::ranks) parts_.exchange->show_in_full(measure_own());
-    if (what != wire::Subject::evidence && what != wire::Subject::last_evidence) return;
-    take_own(what == wire::Subject::evidence ? StackMeans::gentle : StackMeans::any,
-             [this](const Evidence& evidence) { parts_.exchange->show(evidence); });
+    if (!HangEvidence::is_evidence(what)) return;
+    evidence_.take_own(what, [this, what](const Evidence& evidence) { parts_.exchange->show(evidence, what); });
   }
 
   // Ranks of different nodes do not compare their calls themselves. What the nodes show is enough to see a difference;
@@ -175,6 +186,12 @@ class Supervisor {
     return view;
   }
 
+  HangNews what_they_are_at() {
+    HangNews news = hangs_.describe(with_others(measure_own()));
+    news.stragglers = stragglers_.report();
+    return news;
+  }
+
   bool asks_for_state(const Event& event) const {
     const auto* signal = std::get_if<SignalArrived>(&event);
     const auto& ending = parts_.plan.ending_signals;
@@ -182,108 +199,11 @@ class Supervisor {
            std::find(ending.begin(), ending.end(), SIGQUIT) == ending.end();
   }
 
-  void tell_state() {
-    if (waiting_for_evidence_) return;
-    if (sees_others()) parts_.exchange->ask_for_ranks();
-    HangNews news;
-    news.kind = HangNews::Kind::asked;
-    take_evidence(news, StackMeans::any);
-  }
-
-  // A warning, and what ends the job, are told with stacks and all: they are gone when the processes are.
-  void consider(const HangNews& news) {
-    using Kind = HangNews::Kind;
-    if (news.kind == Kind::goes_on) {
-      taken_ = {};
-      // It would be told after this.
-      if (waiting_for_evidence_ && waiting_for_evidence_->kind == Kind::warned) waiting_for_evidence_.reset();
-    }
-    const bool wants_evidence = (news.kind == Kind::warned || news.kind == Kind::hung) &&
-                                news.verdict.kind != VerdictKind::stopped &&
-                                parts_.plan.hang.action != HangAction::warn;
-    if (!wants_evidence) return step(news);
-    const bool is_last = news.kind == HangNews::Kind::hung;
-    if (waiting_for_evidence_) {
-      // What was to be told is told with this, and with stacks by all means if it is the last word.
-      is_to_be_taken_again_ = is_last && means_ == StackMeans::gentle;
-      waiting_for_evidence_ = news;
-      return;
-    }
-    if (!is_last || taken_.empty()) return take_evidence(news, is_last ? StackMeans::any : StackMeans::gentle);
-    // It was taken when the limit was over for the first time, and nothing has gone on since.
-    HangNews told = news;
-    told.evidence = taken_;
-    step(told);
-  }
-
-  void take_evidence(const HangNews& news, StackMeans means) {
-    waiting_for_evidence_ = news;
-    means_ = means;
-    own_evidence_.reset();
-    if (sees_others()) {
-      parts_.exchange->ask_for_evidence(means);
-      others_late_ = parts_.loop.at(Clock::now() + limits::kShownEvidenceTime, [this] {
-        others_late_.reset();
-        tell_with_evidence();
-      });
-    }
-    take_own(means, [this](const Evidence& evidence) {
-      own_evidence_ = evidence;
-      tell_with_evidence();
-    });
-  }
-
-  // When all has come, or it is too late.
-  void tell_with_evidence() {
-    const bool others_are_missing = others_late_ && !parts_.exchange->has_evidence();
-    if (!waiting_for_evidence_ || !own_evidence_ || others_are_missing) return;
-    others_late_.reset();
-    HangNews told = *std::exchange(waiting_for_evidence_, std::nullopt);
-    if (std::exchange(is_to_be_taken_again_, false)) {
-      own_evidence_.reset();
-      return take_evidence(told, StackMeans::any);
-    }
-    Evidence evidence = *std::exchange(own_evidence_, std::nullopt);
-    if (sees_others()) {
-      const Evidence more = parts_.exchange->take_evidence();
-      evidence.stacks.insert(evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
-      evidence.witnesses.insert(evidence.witnesses.end(), more.witnesses.begin(), more.witnesses.end());
-    }
-    if (told.kind == HangNews::Kind::asked) return tell_what_they_are_at(std::move(evidence));
-    told.evidence = std::move(evidence);
-    if (told.kind == HangNews::Kind::hung) taken_ = told.evidence;
-    step(told);
-  }
-
-  // Somebody has asked.
-  void tell_what_they_are_at(Evidence evidence) {
-    HangNews told = hangs_.describe(with_others(measure_own()));
-    told.stragglers = stragglers_.report();
-    told.evidence = std::move(evidence);
-    step(told);
-  }
-
-  // Of this node's ranks; who asks while it is being taken gets the same.
-  void take_own(StackMeans means, std::function<void(const Evidence& evidence)> done) {
-    wanting_.push_back(std::move(done));
-    if (wanting_.size() > 1) return;
-    std::vector<StackTarget> targets;
-    std::vector<int> ranks;
-    for (int i = 0; i < parts_.plan.workers; ++i) {
-      ranks.push_back(parts_.assignment.first_rank + i);
-      targets.push_back({ranks.back(), i});
-    }
-    taker_.take(targets, means, questions_for(environment_, ranks), [this](const Evidence& evidence) {
-      activity_.discard_windows();
-      for (const auto& wants : std::exchange(wanting_, {})) wants(evidence);
-    });
-  }
-
   void start(int local_rank) {
     const WorkerSpec spec = make_worker_spec(
         parts_.plan, parts_.assignment,
         {local_rank, parts_.directory.file(local_rank, "error.json"), parts_.assignment.attempt, parts_.last_failure});
-    environment_ = spec.environment;
+    evidence_.set_environment(spec.environment);
     const auto& file = [&](const char* name) { return parts_.directory.file(local_rank, name); };
     const auto streams = parts_.output.open(
         {local_rank, parts_.assignment.first_rank + local_rank},
@@ -346,10 +266,7 @@ class Supervisor {
   // What the ranks called last is shown first: with that of other nodes' ranks it may tell more than how they ended.
   // Who has asked what they are at is told now: nobody will answer any more.
   void tell_of_end() {
-    if (waiting_for_evidence_ && waiting_for_evidence_->kind == HangNews::Kind::asked) {
-      waiting_for_evidence_.reset();
-      tell_what_they_are_at({});
-    }
+    evidence_.end();
     if (judged_elsewhere(parts_)) parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
     const JobOutcome so_far = state_.outcome();
     if (parts_.begins_to_end && !so_far.elsewhere && so_far.exit_code != 0) parts_.begins_to_end(so_far);
@@ -362,18 +279,11 @@ class Supervisor {
   const SupervisorParts& parts_;
   JobState state_;
   HangDetector hangs_;
+  HangTrace trace_;
   ActivityWatch activity_;
   std::vector<RankView> ranks_;  // as they were seen last
   StragglerTable stragglers_;
-  EvidenceTaker taker_;
-  std::vector<std::string> environment_;          // of a worker
-  std::optional<HangNews> waiting_for_evidence_;  // to be told with it
-  StackMeans means_ = StackMeans::any;            // by which evidence is being taken
-  bool is_to_be_taken_again_ = false;
-  std::optional<Evidence> own_evidence_;
-  std::vector<std::function<void(const Evidence& evidence)>> wanting_;
-  std::unique_ptr<net::Watch> others_late_;  // nothing: they are not waited for
-  Evidence taken_;                           // of the stall that there is
+  HangEvidence evidence_;
   bool is_to_show_ = true;
   std::optional<Clock::time_point> difference_since_;
   bool asked_of_difference_ = false;

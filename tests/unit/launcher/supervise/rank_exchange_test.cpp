@@ -96,14 +96,16 @@ TEST_CASE("the hub knows what was shown last and waits for the evidence of all")
   CHECK(exchange.far().at(3).node == "b");
   int told = 0;
   exchange.on_evidence = [&] { ++told; };
-  exchange.ask_for_evidence(StackMeans::gentle);
-  exchange.ask_for_evidence(StackMeans::any);
-  CHECK(nodes.asked == std::vector{wire::Subject::evidence, wire::Subject::last_evidence});
+  exchange.ask_for_evidence(wire::Subject::stacks);
+  exchange.ask_for_evidence(wire::Subject::last_evidence);
+  CHECK(nodes.asked == std::vector{wire::Subject::stacks, wire::Subject::last_evidence});
   CHECK_FALSE(exchange.has_evidence());
   Evidence evidence;
   evidence.stacks.push_back({2, "gdb", {}, {}});
   evidence.witnesses.push_back({"flight recorder", "", {}, {}});
-  exchange.shown({7, "b", 0s, wire::Subject::evidence, show_evidence(evidence, 1 << 20)});
+  exchange.shown({7, "b", 0s, wire::Subject::stacks, show_evidence(evidence, 1 << 20)});
+  CHECK(told == 0);  // an answer to what it was asked before
+  exchange.shown({7, "b", 0s, wire::Subject::last_evidence, show_evidence(evidence, 1 << 20)});
   CHECK(told == 1);
   CHECK_FALSE(exchange.has_evidence());
   const Evidence taken = exchange.take_evidence();

@@ -42,14 +42,16 @@ TEST_CASE("collectives over gloo give what the reference gives", "[slow]") {
   check_backend(gloo_backend());
 }
 TEST_CASE("collectives over nccl of host memory give what the reference gives", "[slow]") {
-  check_backend(nccl_backend(), gpu_rank_counts({1, 2, 3, 4, 5, 6, 7, 8}));
+  check_backend(nccl_backend(), gpu_rank_counts({1, 2, 3, 5, 8}));
 }
 TEST_CASE("collectives over nccl of gpu memory give what the reference gives", "[slow]") {
   for (const int size : gpu_rank_counts({1, 2, 3})) {
     RankThreads(nccl_backend().make, size).all_succeed([&](RankThreads::Rank& self) {
       const DeviceMemory device = gpu_memory(self.group());
       for (const DataType type : kDataTypes) {
-        for (const std::size_t count : kCounts) check_everything(self.group(), type, count, &device);
+        for (const std::size_t count : kCounts) {
+          if (size <= 2 || count == 7) check_everything(self.group(), type, count, &device);
+        }
       }
     });
   }

@@ -1,0 +1,61 @@
+// SideThread: work that may hang, such as on a file system, on a thread of its own. Whoever waits for it may stop doing
+// so; the thread is then left to itself.
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/unique_fd.h"
+
+namespace ddp::launcher {
+
+template <typename Result>
+class SideThread {
+ public:
+  // `work` must own all that it uses. If no thread can be made, there will be no result.
+  template <typename Work>
+  explicit SideThread(Work work) : shared_(std::make_shared<Shared>()) {
+    try {
+      std::thread([shared = shared_, work = std::move(work)]() mutable {
+        shared->result = work();
+        shared->is_done = true;
+        wake(*shared);
+      }).detach();
+    } catch (const std::system_error&) {
+      wake(*shared_);
+    }
+  }
+
+  // Readable when the work is over.
+  int ready() const { return shared_->ready.get(); }
+
+  // Nothing if it is not done. The result is moved out.
+  std::optional<Result> result() {
+    if (!shared_->is_done.exchange(false)) return std::nullopt;
+    return std::move(shared_->result);
+  }
+
+ private:
+  struct Shared {
+    Result result{};
+    std::atomic<bool> is_done = false;
+    base::UniqueFd ready{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  };
+
+  static void wake(const Shared& shared) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(shared.ready.get(), &one, sizeof one);
+  }
+
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,70 @@
+// ddp_stack_reader: names the functions in stacks that the launcher has copied. A program of its own, since the files
+// that it reads are the workers', and may be anything: one that makes it fail or hang does no harm to the job.
+//
+// Standard input: a StackCapture (launcher/stacks/stack_capture.h). Standard output: JSON, a list of threads, each with
+// `tid` and `frames`, innermost first. If the outer ones are not known, the last one says so.
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "launcher/stacks/stack_text.h"
+#include "launcher/stacks/symbols.h"
+#include "stack_reader/held_thread.h"
+#include "stack_reader/unwinder.h"
+
+namespace {
+
+using ddp::launcher::StackCapture;
+using ddp::launcher::ThreadCapture;
+
+class Reader {
+ public:
+  explicit Reader(const std::string& maps) : unwinder_(maps), symbolizer_(maps, files_) {}
+
+  std::vector<std::string> frames_of(const ThreadCapture& thread) {
+    const auto unwound = unwinder_.unwind(thread, ddp::launcher::kStackFrames);
+    std::vector<std::string> frames;
+    for (const std::uint64_t address : unwound.addresses) {
+      const bool returns = !frames.empty();  // what a return address stands for is the call before it
+      frames.push_back(symbolizer_.describe(address, returns, unwinder_.source_line(address - (returns ? 1 : 0))));
+    }
+    if (!unwound.is_whole) frames.emplace_back("... (what called this is not known)");
+    return frames;
+  }
+
+ private:
+  ddp::launcher::SymbolFiles files_;
+  ddp::stack_reader::Unwinder unwinder_;
+  ddp::launcher::Symbolizer symbolizer_;
+};
+
+}  // namespace
+
+int main() {
+  const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
+  const auto capture = ddp::launcher::capture_from_bytes(bytes);
+  if (!capture) {
+    std::cerr << "ddp_stack_reader: the standard input is no copy of stacks. ddplaunch starts this program.\n";
+    return EXIT_FAILURE;
+  }
+  Reader reader(capture->maps);
+  nlohmann::json threads = nlohmann::json::array();
+  for (const ThreadCapture& thread : capture->threads) {
+    std::vector<std::string> frames;
+    if (!thread.runs) {
+      frames = reader.frames_of(thread);
+    } else if (const auto held = ddp::stack_reader::hold_for_a_moment(capture->pid, thread.tid);
+               held.obstacle.empty()) {
+      frames = reader.frames_of(held.capture);
+    } else {
+      frames = {"running (" + held.obstacle + ")"};
+    }
+    threads.push_back({{"tid", thread.tid}, {"frames", frames}});
+  }
+  std::cout << threads.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  return std::cout.good() ? EXIT_SUCCESS : EXIT_FAILURE;
+}

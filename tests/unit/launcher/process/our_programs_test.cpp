@@ -1,0 +1,16 @@
+#include "launcher/process/our_programs.h"
+
+#include <catch2/catch.hpp>
+#include <unistd.h>
+
+#include <filesystem>
+
+using ddp::launcher::our_program;
+
+TEST_CASE("programs of ours are beside ddplaunch, or where they are installed") {
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  CHECK(our_program(self.filename()) == self);
+  const std::filesystem::path elsewhere = our_program("no_such_program");
+  CHECK(elsewhere.filename() == "no_such_program");
+  CHECK(elsewhere.parent_path() != self.parent_path());
+}

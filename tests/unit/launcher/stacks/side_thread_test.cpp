@@ -1,0 +1,41 @@
+#include "launcher/stacks/side_thread.h"
+
+#include <catch2/catch.hpp>
+#include <poll.h>
+
+#include <future>
+#include <memory>
+#include <string>
+
+using ddp::launcher::SideThread;
+
+namespace {
+
+void wait_until_ready(int fd) {
+  pollfd ready{fd, POLLIN, 0};
+  REQUIRE(::poll(&ready, 1, 20'000) == 1);
+}
+
+}  // namespace
+
+TEST_CASE("a side thread gives its result once") {
+  SideThread<std::string> thread([] { return std::string("done"); });
+  wait_until_ready(thread.ready());
+  CHECK(thread.result() == "done");
+  CHECK_FALSE(thread.result());
+}
+
+TEST_CASE("nobody has to wait for a side thread") {
+  auto may_end = std::make_shared<std::promise<void>>();
+  auto has_ended = std::make_shared<std::promise<void>>();
+  {
+    SideThread<int> thread([may_end, has_ended] {
+      may_end->get_future().wait();
+      has_ended->set_value();
+      return 1;
+    });
+    CHECK_FALSE(thread.result());
+  }
+  may_end->set_value();
+  CHECK(has_ended->get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+}

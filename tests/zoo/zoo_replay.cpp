@@ -1,0 +1,173 @@
+// zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] < TRACE: what the hang detector says of a trace
+// (launcher/supervise/hang_trace.h), in no time. Prints a line for each of its news:
+//   KIND CODE [CULPRITS] CLASS SECONDS_OF_THE_TRACE
+//
+// --scale: each second of the trace counts as N. --hold: after its end all ranks do what they did last, for so long:
+// those that had shown no sign of life for kStillInTrace still do not, and the others go on to.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/supervise/hang_detector.h"
+#include "launcher/supervise/hang_trace.h"
+#include "launcher/supervise/verdict_text.h"
+
+namespace {
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Nanoseconds = std::chrono::nanoseconds;
+
+constexpr auto kStillInTrace = 8s;
+constexpr auto kHoldLook = 1s;
+
+std::uint64_t count_of(Nanoseconds time) {
+  return static_cast<std::uint64_t>(time.count());
+}
+
+std::string_view name_of(HangNews::Kind kind) {
+  switch (kind) {
+    case HangNews::Kind::stalled:
+      return "stalled";
+    case HangNews::Kind::warned:
+      return "warned";
+    case HangNews::Kind::goes_on:
+      return "goes_on";
+    case HangNews::Kind::stopped:
+      return "stopped";
+    case HangNews::Kind::resumed:
+      return "resumed";
+    case HangNews::Kind::hung:
+      return "hung";
+    case HangNews::Kind::asked:
+      return "asked";
+  }
+  return "";
+}
+
+// Time that passes `scale` times as fast from the first look on.
+class Clock {
+ public:
+  explicit Clock(int scale) : scale_(static_cast<std::uint64_t>(scale)) {}
+
+  void stretch(TracedLook& look) {
+    if (origin_ == 0) origin_ = look.now;
+    move(look.now);
+    look.elapsed *= static_cast<std::int64_t>(scale_);
+    for (RankView& rank : look.ranks) {
+      for (std::uint64_t* time :
+           {&rank.seen_at, &rank.board.phase_since, &rank.board.more_time_until, &rank.board.polled_at}) {
+        move(*time);
+      }
+      for (auto& group : rank.calls) {
+        for (CallView& call : group) move(call.called_at);
+      }
+      if (!rank.activity) continue;
+      rank.activity->still_for *= static_cast<std::int64_t>(scale_);
+      rank.activity->unmoved_for *= static_cast<std::int64_t>(scale_);
+    }
+  }
+
+ private:
+  // 0 stays "never".
+  void move(std::uint64_t& time) const {
+    if (time > origin_) time = origin_ + (time - origin_) * scale_;
+  }
+
+  std::uint64_t scale_;
+  std::uint64_t origin_ = 0;
+};
+
+// Ranks that do for `elapsed` longer what they did.
+void hold(TracedLook& look, Nanoseconds elapsed) {
+  look.elapsed = elapsed;
+  look.now += count_of(elapsed);
+  for (RankView& rank : look.ranks) {
+    const bool polls = rank.board.polled_at + count_of(ddp::limits::kPollingPause) >= rank.seen_at;
+    if (polls && rank.board.polled_at != 0) rank.board.polled_at += count_of(elapsed);
+    rank.seen_at += count_of(elapsed);
+    if (!rank.activity) continue;
+    if (rank.activity->still_for >= kStillInTrace) rank.activity->still_for += elapsed;
+    if (rank.activity->unmoved_for >= kStillInTrace) rank.activity->unmoved_for += elapsed;
+  }
+}
+
+void print(const std::vector<HangNews>& news, Nanoseconds age) {
+  for (const HangNews& one : news) {
+    std::vector<std::string> culprits;
+    for (const int rank : one.verdict.culprits) culprits.push_back(std::to_string(rank));
+    std::cout << name_of(one.kind) << ' ' << code_of(one.verdict.kind) << " [" << ddp::base::join(culprits, ", ")
+              << "] " << name_of(one.judgement.hang_class) << ' '
+              << std::chrono::duration_cast<std::chrono::seconds>(age).count() << '\n';
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int scale = 1;
+  Nanoseconds held{0};
+  HangPlan plan;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const int value = std::atoi(word.substr(std::min(word.find('=') + 1, word.size())).data());
+    if (word.starts_with("--scale=")) {
+      scale = value;
+    } else if (word.starts_with("--hold=")) {
+      held = std::chrono::seconds(value);
+    } else if (word.starts_with("--timeout=")) {
+      plan.timeout = std::chrono::seconds(value);
+    } else {
+      std::cerr << "zoo_replay: unknown option " << word << '\n';
+      return 2;
+    }
+  }
+  HangDetector detector(plan, false, ddp::limits::kHangLongestLook * std::max(scale, held.count() > 0 ? 4 : 1));
+  Clock clock(scale);
+  Nanoseconds age{0};
+  TracedLook last;
+  std::map<int, ActivityMeter> meters;
+  for (std::string line; std::getline(std::cin, line);) {
+    auto parsed = parse_traced_line(line);
+    if (!parsed) {
+      std::cerr << "zoo_replay: this is no line of a trace: " << line.substr(0, 200) << '\n';
+      return 2;
+    }
+    if (const auto* sample = std::get_if<TracedSample>(&*parsed)) {
+      meters[sample->rank].add(sample->sample, sample->now);
+      continue;
+    }
+    auto* look = &std::get<TracedLook>(*parsed);
+    // What was measured then is measured anew.
+    for (RankView& rank : look->ranks) {
+      if (rank.activity) rank.activity = meters[rank.rank].activity();
+    }
+    clock.stretch(*look);
+    age += look->elapsed;
+    if (look->has_news()) {
+      print(detector.look(look->ranks, look->elapsed, look->now), age);
+      // The last one that shows what the processes do.
+      const bool is_deep =
+          std::ranges::any_of(look->ranks, [](const RankView& rank) { return rank.activity.has_value(); });
+      if (is_deep || last.ranks.empty()) last = *look;
+    } else {
+      for (int i = 0; i < look->looks; ++i) detector.nothing_new(look->elapsed / look->looks);
+    }
+  }
+  if (age.count() == 0) {
+    std::cerr << "zoo_replay: the trace is empty\n";
+    return 2;
+  }
+  for (Nanoseconds done{0}; done < held; done += kHoldLook) {
+    hold(last, kHoldLook);
+    print(detector.look(last.ranks, last.elapsed, last.now), age += kHoldLook);
+  }
+}
