@@ -41,8 +41,9 @@ struct CheckpointOptions {
   // checkpoint and on from there removes the later ones first, else they stay the latest.
   std::int64_t keep_last = 3;
 
-  // How long ranks wait for each other's disks: a slow one is not a dead rank.
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  // How long ranks wait for each other's disks: a slow one is not a dead rank. Default: 30 minutes; under ddplaunch,
+  // which judges itself who hangs, the default of the group's operations, which is no limit.
+  std::optional<std::chrono::milliseconds> timeout;
 };
 
 // A checkpoint is a directory `step-000000001200` with files in safetensors format and a manifest. It is written under

@@ -1,6 +1,7 @@
 #include "wire/fault.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -31,7 +32,7 @@ std::string list(const Names& names) {
 }
 
 // "5s", "500ms".
-std::optional<std::chrono::milliseconds> parse_delay(std::string_view text) {
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   double milliseconds = 1000;
   if (text.ends_with("ms")) {
     milliseconds = 1;
@@ -45,6 +46,10 @@ std::optional<std::chrono::milliseconds> parse_delay(std::string_view text) {
 }
 
 std::optional<Failure> set_place(Fault& fault, std::string_view value) {
+  if (!value.empty() && value[0] >= '0' && value[0] <= '9') {
+    fault.after = parse_duration(value);
+    if (fault.after) return std::nullopt;
+  }
   const std::size_t colon = value.find(':');
   const auto number = colon == std::string_view::npos
                           ? std::optional<std::int64_t>(1)
@@ -55,7 +60,7 @@ std::optional<Failure> set_place(Fault& fault, std::string_view value) {
   if (!number || (operation == kOperationNames.end() && name != "any")) {
     return Failure{"'" + std::string(value) +
                    "' is no place in a program: at=all_reduce:100 is this rank's 100th all_reduce, at=any:100 its "
-                   "100th collective. Operations: " +
+                   "100th collective, and at=10s is a time after the start. Operations: " +
                    list(kOperationNames)};
   }
   if (operation != kOperationNames.end()) fault.operation = *operation;
@@ -67,7 +72,7 @@ std::optional<Failure> set_kind(Fault& fault, std::string_view value) {
   const std::string_view name = value.substr(0, value.find('='));
   const auto kind = std::find(kFaultNames.begin(), kFaultNames.end(), name);
   const bool is_delay = name == "delay";
-  const auto delay = name == value ? std::nullopt : parse_delay(value.substr(name.size() + 1));
+  const auto delay = name == value ? std::nullopt : parse_duration(value.substr(name.size() + 1));
   if (kind == kFaultNames.end() || is_delay != delay.has_value() || (!is_delay && name != value)) {
     return Failure{"'" + std::string(value) + "' is no kind of fault; there are " + list(kFaultNames) +
                    ", of which delay needs a time: kind=delay=5s"};
@@ -114,6 +119,12 @@ Result<Fault> parse_fault(std::string_view text) {
     if (std::find(given.begin(), given.end(), needed) == given.end()) {
       return Failure{"'" + std::string(text) + "' does not say " + needed + "=." + example};
     }
+  }
+  const std::array<FaultKind, 3> at_a_time = {FaultKind::stop, FaultKind::kill, FaultKind::delay};
+  if (fault.after && std::find(at_a_time.begin(), at_a_time.end(), fault.kind) == at_a_time.end()) {
+    return Failure{"'" + std::string(text) + "': at a time there are stop, kill and delay; '" +
+                   std::string(name_of(kFaultNames, static_cast<std::uint64_t>(fault.kind))) + "' needs a call." +
+                   example};
   }
   return fault;
 }

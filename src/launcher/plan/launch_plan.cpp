@@ -157,6 +157,13 @@ std::optional<PlanFailure> check_faults(LaunchPlan& plan) {
                                        ". Ranks count from 0."};
   }
   if (!plan.faults.empty()) plan.notes.push_back("faults are injected on purpose: --inject=" + text);
+  std::vector<std::string> at_calls;
+  for (const std::string& one : base::split(text, ' ')) {
+    const auto fault = wire::parse_fault(one);
+    if (!fault) continue;  // nothing between two spaces
+    fault.value().after ? plan.timed_faults.push_back(fault.value()) : at_calls.push_back(one);
+  }
+  plan.faults = std::move(at_calls);
   return std::nullopt;
 }
 

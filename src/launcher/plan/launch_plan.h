@@ -16,6 +16,7 @@
 #include "launcher/plan/output_plan.h"
 #include "store/handshake.h"
 #include "store/store_limits.h"
+#include "wire/fault.h"
 
 namespace ddp::launcher {
 
@@ -104,7 +105,8 @@ struct LaunchPlan {
   bool gather_output = false;                 // of all nodes, at the first one
   std::chrono::milliseconds exit_timeout{0};  // 0: off
   HangPlan hang;
-  std::vector<std::string> faults;  // DDP_INJECT
+  std::vector<std::string> faults;        // DDP_INJECT
+  std::vector<wire::Fault> timed_faults;  // ours
   std::vector<int> ending_signals;
   std::string core;  // "inherit", "off" or "unlimited"
   bool end_on_closed_console = false;

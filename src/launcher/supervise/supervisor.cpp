@@ -11,6 +11,7 @@
 #include "launcher/supervise/activity_watch.h"
 #include "launcher/supervise/hang_evidence.h"
 #include "launcher/supervise/hang_trace.h"
+#include "launcher/supervise/timed_faults.h"
 
 namespace ddp::launcher {
 namespace {
@@ -24,6 +25,7 @@ class Supervisor {
                Clock::now()),
         hangs_(parts.plan.hang, judged_elsewhere(parts), longest_look(parts)),
         trace_(parts.plan.hang.trace_file, parts.tell),
+        faults_(parts.loop, parts.processes, parts.plan, parts.assignment, parts.tell),
         activity_(
             parts.processes, parts.assignment.first_rank, parts.assignment.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
@@ -49,6 +51,7 @@ class Supervisor {
       parts_.exchange->on_asked = [this](wire::Subject what) { show(what); };
       parts_.exchange->on_evidence = [this] { evidence_.tell_if_complete(); };
     }
+    faults_.begin();
     if (!parts_.plan.hang.is_off()) look_later();
     if (!state_.finished()) parts_.loop.run();
     look_.reset();
@@ -280,6 +283,7 @@ class Supervisor {
   JobState state_;
   HangDetector hangs_;
   HangTrace trace_;
+  TimedFaults faults_;
   ActivityWatch activity_;
   std::vector<RankView> ranks_;  // as they were seen last
   StragglerTable stragglers_;

@@ -50,7 +50,8 @@ std::string on_rank_zero(ProcessGroup& group, const std::function<std::string()>
   return {result.begin(), result.end()};
 }
 
-void on_every_rank(ProcessGroup& group, std::chrono::milliseconds timeout, const std::function<void()>& deed) {
+void on_every_rank(ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout,
+                   const std::function<void()>& deed) {
   const auto failure = failure_of(deed);
   std::array<std::uint8_t, 1> own = {static_cast<std::uint8_t>(failure ? 1 : 0)};
   std::vector<std::uint8_t> all(static_cast<std::size_t>(group.size()));

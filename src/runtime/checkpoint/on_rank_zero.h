@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace ddp {
@@ -14,8 +15,9 @@ namespace ddp {
 std::string on_rank_zero(ProcessGroup& group, const std::function<std::string()>& deed);
 
 // Collective. Runs `deed` on every rank; if any fails, every rank throws the failure of the lowest one, with its
-// number. Ranks wait for each other as long as `timeout`.
-void on_every_rank(ProcessGroup& group, std::chrono::milliseconds timeout, const std::function<void()>& deed);
+// number. Ranks wait for each other as long as `timeout`, or as long as the group's operations do.
+void on_every_rank(ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout,
+                   const std::function<void()>& deed);
 
 // For results that are several texts.
 std::string encode_texts(const std::map<std::string, std::string>& texts);

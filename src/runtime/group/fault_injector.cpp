@@ -95,6 +95,10 @@ void say(const wire::Fault& fault, const Call& call) {
 
 FaultInjector::FaultInjector(const std::vector<wire::Fault>& faults, int attempt) {
   for (const wire::Fault& fault : faults) {
+    if (fault.after) {
+      throw Error(ErrorKind::invalid_argument,
+                  std::string(wire::env::kInject) + ": a fault at a time needs ddplaunch: ddplaunch --inject=...");
+    }
     if (fault.attempt == attempt) armed_.emplace_back().fault = fault;
   }
 }

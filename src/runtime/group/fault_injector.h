@@ -15,7 +15,7 @@ namespace ddp {
 
 class FaultInjector {
  public:
-  // Only faults of this attempt count.
+  // Only faults of this attempt count. Throws invalid_argument for one at a time, which is the launcher's.
   FaultInjector(const std::vector<wire::Fault>& faults, int attempt);
 
   // Of DDP_INJECT, read once. Throws invalid_argument if that is no list of faults.

@@ -22,6 +22,14 @@ TEST_CASE("a delay says how long") {
   CHECK(parse_fault("rank=1,at=any,kind=delay=0.5").value().delay == milliseconds(500));
 }
 
+TEST_CASE("a fault at a time needs no call") {
+  const Fault fault = parse_fault("rank=2,at=1.5s,kind=delay=5s").value();
+  CHECK(fault.after == milliseconds(1500));
+  CHECK(fault.delay == milliseconds(5000));
+  CHECK(parse_fault("kind=kill,rank=0,at=20ms").value().after == milliseconds(20));
+  CHECK_FALSE(parse_fault("rank=1,at=any:7,kind=skip").value().after);
+}
+
 TEST_CASE("what is no fault is told with what can stand there") {
   const auto says = [](const char* text, const char* what) {
     CAPTURE(text);
@@ -41,6 +49,8 @@ TEST_CASE("what is no fault is told with what can stand there") {
   says("rank=1,at=any:3,kind=delay=soon", "delay needs a time");
   says("rank=1,at=any:3,kind=stop=5s", "no kind of fault");
   says("rank=1,rank=2,at=any:3,kind=stop", "twice");
+  says("rank=1,at=10x,kind=stop", "'10x' is no place");
+  says("rank=1,at=10s,kind=swap", "at a time there are stop, kill and delay; 'swap' needs a call");
 }
 
 TEST_CASE("several faults are separated by spaces") {

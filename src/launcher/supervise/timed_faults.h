@@ -1,0 +1,41 @@
+// TimedFaults: what goes wrong with workers at a time (--inject rank=R,at=10s,kind=kill), whatever their program is.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/launch_plan.h"
+#include "launcher/process/process_host.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+// Of one attempt. Nothing happens any more when this is destroyed; who is stopped then stays so.
+class TimedFaults {
+ public:
+  using Tell = std::function<void(const std::string& line)>;
+
+  // All of it must outlive this.
+  TimedFaults(net::EventLoop& loop, ProcessHost& processes, const LaunchPlan& plan, const NodeAssignment& assignment,
+              const Tell& tell)
+      : loop_(loop), processes_(processes), plan_(plan), assignment_(assignment), tell_(tell) {}
+
+  // The times begin now. Only faults of this attempt and of this node's ranks count.
+  void begin();
+
+ private:
+  void later(std::chrono::milliseconds time, std::function<void()> deed);
+  void send(int rank, int signal, const std::string& what);
+
+  net::EventLoop& loop_;
+  ProcessHost& processes_;
+  const LaunchPlan& plan_;
+  const NodeAssignment& assignment_;
+  const Tell& tell_;
+  std::vector<std::unique_ptr<net::Watch>> watches_;
+};
+
+}  // namespace ddp::launcher

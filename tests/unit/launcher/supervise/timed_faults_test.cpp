@@ -1,0 +1,54 @@
+#include "launcher/supervise/timed_faults.h"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+class Signalled : public ProcessHost {
+ public:
+  base::Result<pid_t, SpawnFailure> spawn(int, const WorkerSpec&, int, int) override { return SpawnFailure{125, ""}; }
+  void on_exit(ExitCallback) override {}
+  void signal(int local_rank, int signal, SignalTarget target) override {
+    CHECK(target == SignalTarget::group);
+    signals.emplace_back(local_rank, signal);
+  }
+  std::vector<pid_t> end_leftovers() override { return {}; }
+
+  std::vector<std::pair<int, int>> signals;
+};
+
+}  // namespace
+
+TEST_CASE("faults at a time come in their order, to this node's ranks, in their attempt") {
+  LaunchPlan plan;
+  plan.workers = 2;
+  for (const char* text : {"rank=4,at=10ms,kind=delay=20ms", "rank=5,at=20ms,kind=kill", "rank=3,at=1ms,kind=kill",
+                           "rank=6,at=1ms,kind=kill", "rank=4,at=1ms,kind=kill,attempt=1"}) {
+    plan.timed_faults.push_back(wire::parse_fault(text).value());
+  }
+  NodeAssignment assignment;
+  assignment.first_rank = 4;
+  net::EventLoop loop;
+  Signalled processes;
+  std::vector<std::string> told;
+  const TimedFaults::Tell tell = [&](const std::string& line) {
+    told.push_back(line);
+    if (told.size() == 3) loop.stop();
+  };
+  TimedFaults faults(loop, processes, plan, assignment, tell);
+  faults.begin();
+  const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [&] { loop.stop(); });
+  loop.run();
+  CHECK(told ==
+        std::vector<std::string>{"--inject stops rank 4", "--inject kills rank 5", "--inject continues rank 4"});
+  CHECK(processes.signals == std::vector<std::pair<int, int>>{{0, SIGSTOP}, {1, SIGKILL}, {0, SIGCONT}});
+}
