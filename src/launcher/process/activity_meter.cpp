@@ -94,9 +94,10 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
     window_.reset();
     activity_.reset();
   }
-  if (!window_) window_ = Window{sample, now, 0};
+  if (!window_) window_ = Window{sample, now};
   const bool is_runnable = std::any_of(sample.processes.begin(), sample.processes.end(),
                                        [](const ProcessCounters& process) { return process.is_runnable; });
+  ++window_->samples;
   if (is_runnable) ++window_->runnable_samples;
   const Nanoseconds length = now - window_->began;
   if (length <= Nanoseconds(0)) return;
@@ -112,7 +113,7 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
     activity.last_sign = sign_in(done, activity.cpu_share);
     activity.still_for = activity.last_sign == Sign::none ? activity.still_for + length : Nanoseconds(0);
     activity.unmoved_for = has_moved || !activity.is_complete ? Nanoseconds(0) : activity.unmoved_for + length;
-    window_ = Window{sample, now, 0};
+    window_ = Window{sample, now};
   }
   activity_ = activity;
 }
@@ -121,7 +122,7 @@ Sign ActivityMeter::sign_in(const Difference& done, double cpu_share) const {
   if (done.has_printed) return Sign::output;
   if (done.processes_changed) return Sign::processes;
   if (cpu_share >= thresholds_.cpu_share) return Sign::processor;
-  if (window_->runnable_samples >= thresholds_.runnable_samples) return Sign::runnable;
+  if (window_->runnable_samples >= (window_->samples > 3 ? thresholds_.runnable_samples : 1)) return Sign::runnable;
   if (done.major_faults >= thresholds_.major_faults || done.minor_faults >= thresholds_.minor_faults) {
     return Sign::faults;
   }

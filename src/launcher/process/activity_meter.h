@@ -31,9 +31,10 @@ struct RankActivity {
 struct ActivityThresholds {
   std::chrono::nanoseconds window = std::chrono::seconds(5);
   // Two samples that are further apart than this say nothing about the time between: the job went on, or nobody looked.
-  std::chrono::nanoseconds longest_gap = std::chrono::seconds(3);
-  double cpu_share = 0.01;  // of one processor
-  int runnable_samples = 2;
+  // On a busy machine some samples are late or left out.
+  std::chrono::nanoseconds longest_gap = std::chrono::seconds(20);
+  double cpu_share = 0.01;   // of one processor
+  int runnable_samples = 2;  // of five; of three or fewer one is enough
   std::uint64_t minor_faults = 100;
   std::uint64_t major_faults = 1;
   std::uint64_t io_bytes = 4096;
@@ -57,6 +58,7 @@ class ActivityMeter {
   struct Window {
     ActivitySample first;
     std::chrono::nanoseconds began{0};
+    int samples = 0;
     int runnable_samples = 0;
   };
   struct Difference;

@@ -113,6 +113,20 @@ TEST_CASE("data that moves is told apart from other signs") {
   CHECK_FALSE(blind.passes(61).meter.activity()->is_complete);
 }
 
+TEST_CASE("on a busy machine samples may be late") {
+  for (const bool wants_to_run : {false, true}) {
+    MeteredRank rank;
+    for (int i = 0; i < 60; ++i) {
+      rank.now += 9s;
+      rank.process().is_runnable = wants_to_run;
+      rank.passes(1);
+    }
+    REQUIRE(rank.meter.activity());
+    CHECK(rank.meter.activity()->last_sign == (wants_to_run ? Sign::runnable : Sign::none));
+    CHECK(rank.meter.activity()->still_for == (wants_to_run ? 0s : 590s));
+  }
+}
+
 TEST_CASE("time in which nobody looked says nothing") {
   MeteredRank rank;
   rank.passes(600);
