@@ -158,6 +158,7 @@ inline constexpr auto kUnkillableWait = 5s;     // SIGKILL to "cannot be killed"
 inline constexpr auto kSecondRequest = 500ms;   // a signal that comes later than this while ending kills at once
 inline constexpr auto kCgroupPatience = 100ms;  // for the job's cgroup, while another launcher removes leftovers
 inline constexpr auto kGroupPoll = 10ms;        // is the group of an ended leader empty?
+inline constexpr auto kHeldByTracer = 1s;       // a dead worker that a debugger still has, until it counts as ended
 inline constexpr auto kConsoleWait = 100ms;     // for a console that does not take a line, before the line is dropped
 inline constexpr auto kConsoleLook = 50ms;      // does it take something again?
 inline constexpr auto kLastWordsWait = 30s;     // for a console that does not take why the job has ended

@@ -2,13 +2,16 @@
 // that it reads are the workers', and may be anything: one that makes it fail or hang does no harm to the job.
 //
 // Standard input: a StackCapture (launcher/stacks/stack_capture.h). Standard output: JSON, a list of threads, each with
-// `tid` and `frames`, innermost first. If the outer ones are not known, the last one says so.
+// `tid` and `frames`, innermost first; if the outer ones are not known, the last one says so. Then the same again, with
+// lines of the source: to find them may take longer than there is time.
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/stacks/stack_text.h"
@@ -25,12 +28,13 @@ class Reader {
  public:
   explicit Reader(const std::string& maps) : unwinder_(maps), symbolizer_(maps, files_) {}
 
-  std::vector<std::string> frames_of(const ThreadCapture& thread) {
+  std::vector<std::string> frames_of(const ThreadCapture& thread, bool with_lines) {
     const auto unwound = unwinder_.unwind(thread, ddp::launcher::kStackFrames);
     std::vector<std::string> frames;
     for (const std::uint64_t address : unwound.addresses) {
       const bool returns = !frames.empty();  // what a return address stands for is the call before it
-      frames.push_back(symbolizer_.describe(address, returns, unwinder_.source_line(address - (returns ? 1 : 0))));
+      const std::string line = with_lines ? unwinder_.source_line(address - (returns ? 1 : 0)) : "";
+      frames.push_back(symbolizer_.describe(address, returns, line));
     }
     if (!unwound.is_whole) frames.emplace_back("... (what called this is not known)");
     return frames;
@@ -46,25 +50,28 @@ class Reader {
 
 int main() {
   const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
-  const auto capture = ddp::launcher::capture_from_bytes(bytes);
+  auto capture = ddp::launcher::capture_from_bytes(bytes);
   if (!capture) {
     std::cerr << "ddp_stack_reader: the standard input is no copy of stacks. ddplaunch starts this program.\n";
     return EXIT_FAILURE;
   }
-  Reader reader(capture->maps);
-  nlohmann::json threads = nlohmann::json::array();
-  for (const ThreadCapture& thread : capture->threads) {
-    std::vector<std::string> frames;
-    if (!thread.runs) {
-      frames = reader.frames_of(thread);
-    } else if (const auto held = ddp::stack_reader::hold_for_a_moment(capture->pid, thread.tid);
-               held.obstacle.empty()) {
-      frames = reader.frames_of(held.capture);
-    } else {
-      frames = {"running (" + held.obstacle + ")"};
-    }
-    threads.push_back({{"tid", thread.tid}, {"frames", frames}});
+  std::map<pid_t, std::string> obstacles;
+  for (ThreadCapture& thread : capture->threads) {
+    if (!thread.runs) continue;
+    auto held = ddp::stack_reader::hold_for_a_moment(capture->pid, thread.tid);
+    if (!held.obstacle.empty()) obstacles[thread.tid] = held.obstacle;
+    thread = std::move(held.capture);
   }
-  std::cout << threads.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  Reader reader(capture->maps);
+  for (const bool with_lines : {false, true}) {
+    nlohmann::json threads = nlohmann::json::array();
+    for (const ThreadCapture& thread : capture->threads) {
+      const auto obstacle = obstacles.find(thread.tid);
+      const auto frames = obstacle == obstacles.end() ? reader.frames_of(thread, with_lines)
+                                                      : std::vector<std::string>{"running (" + obstacle->second + ")"};
+      threads.push_back({{"tid", thread.tid}, {"frames", frames}});
+    }
+    std::cout << threads.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  }
   return std::cout.good() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -15,6 +15,9 @@ struct BackendUnderTest {
   std::string name;
   BackendFactory make;
   int thorough_ranks = 8;  // with more, some tests leave out most of their cases
+  bool few_types = false;  // are tested with all counts
+
+  bool is_thorough_with(DataType type) const { return !few_types || type == DataType::f32 || type == DataType::bf16; }
 };
 
 // Memory that all ranks map is read where it lies, or staged as all other.
@@ -47,7 +50,7 @@ inline BackendUnderTest nccl_backend() {
           [](const BackendOptions& options, const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
             return std::make_unique<NcclBackend>(options, store, gpu_libraries());
           },
-          2};
+          2, true};
 }
 
 inline std::vector<BackendUnderTest> backends_under_test() {

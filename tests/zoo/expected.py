@@ -4,7 +4,7 @@ import dataclasses
 
 @dataclasses.dataclass
 class Hang:
-    code: str
+    code: str | None  # None: a failure, and no hang
     culprits: list[int]
     # "certain", "unknown" (after the shortened limit), "users_limit" (--hang-timeout is given), "reported" (the job goes
     # on), or "failed" (a rank finds it itself).
@@ -19,7 +19,7 @@ HANGING = dict.fromkeys("""
     joins_a_thread_that_never_ends polls_for_ever waits_in_epoll_for_ever selects_for_ever accepts_for_ever
     waits_for_a_semaphore_for_ever waits_for_a_message_for_ever waits_for_a_signal_for_ever is_the_parent_of_a_vfork
     has_a_stuck_data_loader has_a_watchdog_thread_and_hangs waits_for_a_lock_of_a_rank_that_waits_for_it
-    is_asked_for_by_ranks_that_poll leaves_a_sub_groups_call_out""".split(), NOT_CALLED)
+    is_asked_for_by_ranks_that_poll leaves_a_sub_groups_call_out opens_a_file_of_a_dead_file_system""".split(), NOT_CALLED)
 HANGING |= {
     "is_a_grid_of_two_by_two": Hang("DDP-H03", [3], ranks=4),
     "is_a_grid_of_two_by_two_by_two": Hang("DDP-H03", [5], ranks=8),
@@ -33,6 +33,7 @@ HANGING |= {
     "loops_in_a_thread_and_joins_it": Hang("DDP-H03", [1], "reported"),
     "prints_for_ever": Hang("DDP-H03", [1], "reported"),
     "is_stopped_for_ever": Hang("DDP-H02", [1], "reported"),
+    "is_dead_under_a_debugger": Hang(None, [1], "failed"),
     "ends_early": Hang("DDP-H01", [1], "failed"),
     "leaves_and_ends_early": Hang("DDP-H01", [1], "failed"),
     "receives_from_a_rank_that_has_ended": Hang("DDP-H01", [1], "failed"),
@@ -47,3 +48,6 @@ HANGING |= {
     "receives_in_a_circle": Hang("DDP-H06", [0, 1, 2], "certain"),
     "receives_what_is_not_sent_before_a_collective": Hang("DDP-H06", [0, 1], "certain"),
 }
+
+# Only root may.
+NEED_RIGHTS = {"opens_a_file_of_a_dead_file_system"}

@@ -1,11 +1,14 @@
 // Programs that never go on.
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): masks are POSIX
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/msg.h>
+#include <sys/ptrace.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,6 +45,29 @@ namespace {
   const std::lock_guard first(one);
   sleep_for(0.5);
   const std::lock_guard second(two);
+  sleep_for_ever();
+}
+
+// A directory of a file system whose server never answers: whoever opens something there is in state D. In a mount
+// namespace of its own, which is gone with this process. False if that is not allowed.
+bool mount_dead_file_system(const std::string& directory) {
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+  const int server = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
+  if (server < 0) return false;
+  ::mkdir(directory.c_str(), 0700);
+  const std::string options = "fd=" + std::to_string(server) + ",rootmode=40000,user_id=0,group_id=0";
+  return ::mount("zoo", directory.c_str(), "fuse", 0, options.c_str()) == 0;
+}
+
+// Killed while a debugger has it that never looks: the launcher cannot reap it.
+void die_under_a_debugger() {
+  const pid_t rank = ::getpid();
+  if (::fork() == 0) {
+    ::setsid();
+    if (::ptrace(PTRACE_SEIZE, rank, nullptr, nullptr) != 0) ::_exit(1);
+    ::kill(rank, SIGKILL);
+    sleep_for_ever();
+  }
   sleep_for_ever();
 }
 
@@ -158,6 +184,11 @@ const std::map<std::string, Deed> kAlone = {
        }
      })},
     {"is_stopped_for_ever", of_rank_one([] { ::raise(SIGSTOP); })},
+    {"is_dead_under_a_debugger", of_rank_one(die_under_a_debugger)},
+    {"opens_a_file_of_a_dead_file_system", of_rank_one([] {
+       require(mount_dead_file_system("dead"), "mount");
+       ::open("dead/file", O_RDONLY | O_CLOEXEC);
+     })},
 };
 
 // --- Collectives, sends and receives that cannot match.
@@ -328,6 +359,7 @@ const std::map<std::string, Deed> kMismatched = {
 
 std::map<std::string, Deed> hanging() {
   std::map<std::string, Deed> all = kAlone;
+  if (::geteuid() != 0 || ::access("/dev/fuse", R_OK | W_OK) != 0) all.erase("opens_a_file_of_a_dead_file_system");
   all.insert(kMismatched.begin(), kMismatched.end());
   return all;
 }

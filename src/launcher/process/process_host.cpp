@@ -38,6 +38,7 @@ struct Child {
   bool asked_to_end = false;
   // Set once the leader is reaped; the worker has ended when its group is empty too.
   std::optional<base::ExitStatus> status;
+  std::optional<std::chrono::steady_clock::time_point> held_since;  // dead, by a tracer
   std::uint64_t peak_rss_bytes = 0;
 };
 
@@ -70,7 +71,7 @@ class LinuxProcessHost : public ProcessHost {
     if (!spawned) return spawned.error();
     const pid_t pid = spawned.value().pid;
     ended_.erase(local_rank);
-    Child child{spec.rank, pid, std::move(spawned.value().pidfd), std::move(board), nullptr, false, std::nullopt, 0};
+    Child child{spec.rank, pid, std::move(spawned.value().pidfd), std::move(board), nullptr, false, {}, {}, 0};
     if (child.pidfd) {
       child.watch = loop_.watch_readable(child.pidfd.get(), [this, local_rank] { leader_ended(local_rank); });
     }
@@ -219,10 +220,15 @@ class LinuxProcessHost : public ProcessHost {
     if (info.si_pid == 0) {
       if (!child.pidfd) return;  // some other child was meant
       // Dead, but a tracer (gdb, strace) has not let go of it yet: the pidfd is readable, the status not there.
-      child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { leader_ended(local_rank); });
-      return;
+      if (!child.held_since) child.held_since = Clock::now();
+      if (Clock::now() - *child.held_since >= limits::kHeldByTracer) child.status = status_of_zombie(child.pid);
+      if (!child.status) {
+        child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { leader_ended(local_rank); });
+        return;
+      }
+    } else {
+      child.status = status_from(info);
     }
-    child.status = status_from(info);
     // The group is signalled before its leader is reaped, while the number cannot be anybody else's. What a worker that
     // failed by itself leaves there ends with it; one that was asked to end may be a shell around the real program,
     // which has not been asked yet and has the rest of the grace.
@@ -232,7 +238,7 @@ class LinuxProcessHost : public ProcessHost {
       ::killpg(child.pid, SIGKILL);
     }
     rusage usage{};
-    ::wait4(child.pid, nullptr, 0, &usage);
+    ::wait4(child.pid, nullptr, WNOHANG, &usage);
     child.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
     await_group(local_rank);
   }

@@ -1,6 +1,9 @@
 #include "launcher/process/process_look.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -91,6 +94,21 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
     threads.push_back({tid, std::move(name), look->state, kernel_function(thread)});
   }
   return threads;
+}
+
+std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  struct stat owner {};
+  // To other users the kernel shows a 0.
+  if (::stat(folder.c_str(), &owner) != 0 || (owner.st_uid != ::geteuid() && ::geteuid() != 0)) return std::nullopt;
+  const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + "/stat"));
+  constexpr std::size_t kExitCode = 49;  // of those after the name
+  if (fields.size() <= kExitCode || fields[0] != "Z") return std::nullopt;
+  const auto status = base::parse_integer(fields[kExitCode], 0, 0xffff);
+  if (!status) return std::nullopt;
+  const int word = static_cast<int>(*status);
+  if (WIFEXITED(word)) return base::ExitStatus::exited(WEXITSTATUS(word));
+  return base::ExitStatus::killed(WTERMSIG(word), WCOREDUMP(word));
 }
 
 bool has_runnable_thread(pid_t pid, std::size_t most) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/exit_status.h"
+
 namespace ddp::launcher {
 
 struct ProcessLook {
@@ -43,6 +45,10 @@ struct ThreadLook {
 
 // The threads of a process, the first one first; at most `most`.
 std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most);
+
+// How a process has ended that nobody can wait for yet, since a debugger has not let go of it. Nothing if it has not,
+// or this user may not know.
+std::optional<base::ExitStatus> status_of_zombie(pid_t pid);
 
 // Whether a thread, of the first `most`, runs or waits for a processor.
 bool has_runnable_thread(pid_t pid, std::size_t most);

@@ -131,7 +131,10 @@ std::vector<pid_t> kill_descendants(const std::set<pid_t>& except, std::chrono::
       if (!except.contains(pid)) ::waitpid(pid, nullptr, WNOHANG);
     }
     std::vector<pid_t> left = descendants(::getpid(), except);
-    if (std::chrono::steady_clock::now() > deadline) return left;
+    if (std::chrono::steady_clock::now() > deadline) {
+      std::erase_if(left, is_dead);  // a debugger has not let go of them
+      return left;
+    }
     // A list of children is not exact while some of them die. That there are none at all is.
     empty_scans = left.empty() ? empty_scans + 1 : 0;
     if (left.empty() && (empty_scans == 3 || has_no_children())) return left;

@@ -160,6 +160,7 @@ void StackTaker::run_next_tool(Asked& asked) {
     asked.tool = std::make_unique<ToolRun>(
         loop_, *path, arguments, [this, &asked, &tool](const std::string& output) { tool_ended(asked, tool, output); },
         std::move(input));
+    asked.running = &tool;
     if (!asked.tool->has_failed()) return;
     asked.tool.reset();
     lacks("could not be started (" + *path + ")");
@@ -207,9 +208,11 @@ void StackTaker::name_frames() {
   std::vector<Process> processes;
   for (Asked& asked : asked_) {
     if (asked.tool) {
+      asked.result.threads = asked.running->parse(asked.tool->output_so_far());
+      asked.result.source = asked.result.threads.empty() ? "" : asked.running->source();
       asked.tool.reset();
       asked.result.missing.emplace_back("its tool took too long");
-      if (means_ == StackMeans::gentle) take_from_kernel(asked);
+      if (means_ == StackMeans::gentle && asked.result.threads.empty()) take_from_kernel(asked);
     }
     // It had been asked by signal, too: a tool that knew nothing is no loss.
     if (asked.raw.empty() && asked.result.threads.empty() && has_signal(asked)) {

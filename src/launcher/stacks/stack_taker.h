@@ -53,6 +53,7 @@ class StackTaker {
     std::vector<RawStack> raw;
     std::span<const Tool> tools;    // that are still to be tried
     std::unique_ptr<ToolRun> tool;  // that runs
+    const Tool* running = nullptr;  // which that is
     bool is_done = false;
   };
   struct Process {  // whose addresses are to be named

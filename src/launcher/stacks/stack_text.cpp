@@ -170,13 +170,16 @@ void put_first(std::vector<ThreadStack>& threads, int pid) {
 
 }  // namespace
 
-std::vector<ThreadStack> parse_stack_reader(std::string_view json) {
+std::vector<ThreadStack> parse_stack_reader(std::string_view text) {
+  text = text.substr(0, text.rfind('\n') + 1);
+  if (text.empty()) return {};
+  text.remove_suffix(1);
   std::vector<ThreadStack> threads;
-  for (const Json& entry : Json::parse(json, nullptr, false)) {
+  for (const Json& entry : Json::parse(text.substr(text.rfind('\n') + 1), nullptr, false)) {
     if (!entry.is_object() || !entry.contains("frames") || threads.size() >= kStackThreads) continue;
     ThreadStack thread{static_cast<int>(number_of(entry, "tid")), "", {}};
-    for (const Json& text : entry["frames"]) {
-      if (text.is_string() && thread.frames.size() <= kStackFrames) thread.frames.push_back(text.get<std::string>());
+    for (const Json& one : entry["frames"]) {
+      if (one.is_string() && thread.frames.size() <= kStackFrames) thread.frames.push_back(one.get<std::string>());
     }
     if (!thread.frames.empty()) threads.push_back(std::move(thread));
   }

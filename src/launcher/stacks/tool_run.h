@@ -31,6 +31,9 @@ class ToolRun {
   // It could not be started: `done` will not be called.
   bool has_failed() const { return !output_; }
 
+  // What it has written until now.
+  const std::string& output_so_far() const { return text_; }
+
  private:
   void read_some();
 

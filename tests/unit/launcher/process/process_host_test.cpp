@@ -1,6 +1,8 @@
 #include "launcher/process/process_host.h"
 
 #include <catch2/catch.hpp>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,6 +121,27 @@ TEST_CASE("what workers leave behind is found and killed even in sessions of its
   REQUIRE(::kill(orphan, 0) == 0);
   CHECK(ddp::test::eventually([&] { return host.processes().end_leftovers().empty(); }));
   CHECK(::kill(orphan, 0) == -1);
+}
+
+TEST_CASE("a worker that a debugger keeps when it is dead has ended") {
+  const TemporaryDirectory directory;
+  for (const int signal : {SIGKILL, 0}) {
+    Host host;
+    // It has no children: a debugger would stop it when they end.
+    const std::string may_end = directory.path() + "/fifo" + std::to_string(signal);
+    REQUIRE(::mkfifo(may_end.c_str(), 0600) == 0);
+    const pid_t worker = host.start(0, "read line < " + may_end + "; exit 3");
+    const pid_t debugger = ::fork();
+    if (debugger == 0) {
+      if (::ptrace(PTRACE_SEIZE, worker, nullptr, nullptr) != 0) ::_exit(1);
+      if (signal != 0) ::kill(worker, signal);
+      if (signal == 0) std::ofstream(may_end) << "go on\n";
+      while (true) ::pause();  // it never looks at what became of it
+    }
+    CHECK(host.run().at(0) == (signal != 0 ? ExitStatus::killed(signal) : ExitStatus::exited(3)));
+    CHECK(::kill(debugger, SIGKILL) == 0);
+    ::waitpid(debugger, nullptr, 0);
+  }
 }
 
 TEST_CASE("a failed worker's group ends with it") {

@@ -261,3 +261,14 @@ TEST_CASE("no output of a tool is too strange") {
   expect_no_crash(parse_gdb, kGdbBare);
   expect_no_crash(parse_eu_stack, kEuStack);
 }
+
+TEST_CASE("of our reader's answers the last whole one counts") {
+  const std::string first = R"x([{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a+0x2)"]}])x";
+  const std::string second = R"x([{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a.cpp:3)"]}])x";
+  CHECK(parse_stack_reader(first + "\n" + second + "\n").at(0).frames.at(1) == "main (a.cpp:3)");
+  CHECK(parse_stack_reader(first + "\n" + second).at(0).frames.at(1) == "main (a+0x2)");
+  CHECK(parse_stack_reader(first + "\n").at(0) == ThreadStack{7, "", {"poll (libc.so.6+0x1)", "main (a+0x2)"}});
+  for (const char* text : {"", "\n", "[]\n", "[1]\n", "{}\n", "garbage\n", "[{\"tid\":7}]\n"}) {
+    CHECK(parse_stack_reader(text).empty());
+  }
+}

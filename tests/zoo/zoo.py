@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""zoo.py NAME | list: healthy programs without the runtime, some with PyTorch (if it is installed), in Python or, as
+text, for a shell. Each rank ends with 0; rank 0 prints "done". What waits here waits for IDLE seconds."""
+import asyncio
+import fcntl
+import importlib.util
+import multiprocessing
+import os
+import pathlib
+import queue
+import subprocess
+import sys
+import threading
+import time
+
+IDLE = 8
+RANK = int(os.environ.get("RANK", "0"))
+
+SHELL = {
+    "shell_sleeps": f"sleep {IDLE}",
+    "shell_polls": f'[ "$RANK" = 1 ] && {{ sleep {IDLE}; touch file; }}; until [ -e file ]; do sleep 0.2; done',
+    "shell_waits_for_a_background_job": f"sleep {IDLE} & wait",
+    "shell_runs_a_pipeline": f"sleep {IDLE} | cat",
+    "shell_reads_its_own_fifo": f"mkfifo fifo$RANK && {{ sleep {IDLE}; echo line; }} > fifo$RANK & read line < fifo$RANK || sleep 1",
+}
+
+
+def python_sleeps() -> None:
+    time.sleep(IDLE)
+
+
+def python_waits_for_a_subprocess() -> None:
+    subprocess.run(["sleep", str(IDLE)], check=True)
+
+
+def python_has_a_pool() -> None:
+    with multiprocessing.Pool(2) as pool:
+        pool.map(time.sleep, [IDLE, IDLE])
+
+
+def python_reads_a_queue() -> None:
+    items: queue.Queue = queue.Queue()
+    threading.Timer(IDLE, items.put, [1]).start()
+    items.get()
+
+
+def python_is_asynchronous() -> None:
+    asyncio.run(asyncio.sleep(IDLE))
+
+
+def python_waits_for_a_lock() -> None:
+    with open("lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        time.sleep(IDLE / 2)
+
+
+def python_computes() -> None:
+    end = time.monotonic() + IDLE
+    while time.monotonic() < end:
+        sum(range(10_000))
+        time.sleep(0.01)
+
+
+def python_beats() -> None:
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings/python"))
+    import ddp_board
+    for _ in range(20):
+        ddp_board.heartbeat()
+        time.sleep(0.05)
+    time.sleep(IDLE if RANK == 1 else 0)  # the other rank waits for it
+    ddp_board.heartbeat()
+
+
+def with_torch(deed) -> None:
+    """Training steps, the deed, and more of them: whoever is done waits for the others in the next all_reduce."""
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    values = torch.ones(64)
+    for step in range(20):
+        dist.all_reduce(values)
+        if step == 9:
+            deed(torch, dist)
+    dist.barrier()
+    if RANK == 0:
+        print("done", flush=True)
+    # The interpreter's end is PyTorch's affair: 1.13 sometimes aborts there ("terminate called without an active
+    # exception"), with or without us.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def torch_sleeps() -> None:
+    with_torch(lambda torch, dist: time.sleep(IDLE if RANK == 1 else 0))
+
+
+def torch_loads_data() -> None:
+    def load(torch, dist):
+        class Slow(torch.utils.data.Dataset):
+            def __len__(self):
+                return IDLE
+
+            def __getitem__(self, index):
+                time.sleep(2 if RANK == 1 else 0)
+                return index
+
+        list(torch.utils.data.DataLoader(Slow(), num_workers=2))
+    with_torch(load)
+
+
+def torch_evaluates_on_rank_zero() -> None:
+    with_torch(lambda torch, dist: subprocess.run(["sleep", str(IDLE if RANK == 0 else 0)], check=True))
+
+
+def torch_computes_alone() -> None:
+    def compute(torch, dist):
+        end = time.monotonic() + IDLE
+        matrix = torch.ones(64, 64)
+        while RANK == 1 and time.monotonic() < end:
+            torch.mm(matrix, matrix)
+            time.sleep(0.01)
+    with_torch(compute)
+
+
+def torch_saves_on_rank_zero() -> None:
+    def save(torch, dist):
+        if RANK == 0:
+            for part in range(IDLE):
+                torch.save(torch.ones(100), f"part{part}")
+                time.sleep(1)
+    with_torch(save)
+
+
+def torch_waits_for_a_work() -> None:
+    def wait(torch, dist):
+        if RANK == 1:
+            time.sleep(IDLE)
+        dist.all_reduce(torch.ones(8), async_op=True).wait()
+    with_torch(wait)
+
+
+PYTHON = {name: deed for name, deed in globals().items() if name.startswith(("python_", "torch_"))}
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+if __name__ == "__main__":
+    name = sys.argv[1]
+    if name == "list":
+        print("\n".join([*SHELL, *(one for one in PYTHON if HAS_TORCH or not one.startswith("torch_"))]))
+        sys.exit()
+    if name in SHELL:
+        os.execvp("sh", ["sh", "-c", SHELL[name] + '; [ "$RANK" = 0 ] && echo done; true'])
+    PYTHON[name]()
+    if RANK == 0:
+        print("done", flush=True)
