@@ -41,7 +41,7 @@ MUTATIONS = {
     "a node that sees a part judges first": (POLICY, "limit->time += limits::kHangFirstWord;", ""),
     "more time is not given": (POLICY, "facts.more_time > std::max(limit->left(), Nanoseconds(0))", "false"),
     "a rank that worked alone is ended without a report": (POLICY, "users.passed = std::min(", "users.passed = std::max("),
-    "starving is no sign of life": (METER, "window_->runnable_samples >= thresholds_.runnable_samples", "false"),
+    "starving is no sign of life": (METER, "window_->runnable_samples >= (window_->samples > 3 ? thresholds_.runnable_samples : 1)", "false"),
     "new processes are no sign of life": (METER, "if (done.processes_changed)", "if (false)"),
     "network traffic is no sign of life": (METER, "return done.network_bytes >= thresholds_.network_bytes ? Sign::network : Sign::none;",
                                            "return Sign::none;"),
