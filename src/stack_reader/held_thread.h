@@ -14,7 +14,7 @@ struct HeldThread {
   std::string obstacle;  // why there is none
 };
 
-// Holds the thread for some microseconds, by ptrace(2). A call that it had begun meanwhile goes on as if nothing had
+// Holds the thread for a moment, by ptrace(2). A call that it had begun meanwhile goes on as if nothing had
 // been: one that the kernel does not restart by itself is begun anew, with its whole time-out.
 HeldThread hold_for_a_moment(pid_t pid, pid_t tid);
 
