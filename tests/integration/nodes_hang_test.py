@@ -34,6 +34,14 @@ def calls_that_differ_between_nodes_end_the_job_at_once(hosts: Hosts) -> None:
         assert re.search(r"#56  rank 0 .*\n.*#56  rank 1 ", job.results[1][2]), (kind, job.results)
 
 
+def calls_that_differ_are_described_where_the_first_node_calls_last(hosts: Hosts) -> None:
+    job = Job(hosts, "--nproc-per-node=1", "--inject=rank=1,at=all_reduce:50,kind=shape",
+              "--inject=rank=0,at=all_reduce:50,kind=delay=500ms", BIN / "train_charlm", "--steps", "4000")
+    ends = job.start(1).start(2).ends()
+    same_end(ends, 124, "DDP-H05")
+    assert re.search(r"#56  rank 0  all_reduce .*\n.*#56  rank 1  all_reduce ", ends[1][2]), ends
+
+
 def of_four_ranks_the_one_that_differs_is_named(hosts: Hosts) -> None:
     for rank in (1, 2):
         job = training(hosts, f"rank={rank},at=all_reduce:50,kind=swap", 2)
@@ -96,6 +104,7 @@ def who_prints_all_the_time_does_not_keep_the_hub_from_its_clock(hosts: Hosts) -
 if __name__ == "__main__":
     with Hosts(2) as rig:
         run_tests(rig, [a_rank_alone_on_its_node_is_named_when_it_hangs, calls_that_differ_between_nodes_end_the_job_at_once,
+                        calls_that_differ_are_described_where_the_first_node_calls_last,
                         of_four_ranks_the_one_that_differs_is_named, a_rank_that_ends_with_0_in_the_middle_is_the_cause,
                         a_question_to_the_first_node_is_answered_with_the_ranks_of_all,
                         ranks_that_do_not_end_are_given_their_time_on_all_nodes, output_is_gathered_at_the_first_node,

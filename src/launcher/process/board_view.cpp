@@ -88,7 +88,7 @@ bool is_at_first_step(const BoardView& view) {
 }  // namespace
 
 std::string describe(const CallView& call) {
-  return call.what + (call.name.empty() ? "" : " ('" + call.name + "')");
+  return (call.what.empty() ? "a collective" : call.what) + (call.name.empty() ? "" : " ('" + call.name + "')");
 }
 
 std::string describe(const TransferView& transfer) {

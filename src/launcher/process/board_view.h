@@ -42,7 +42,7 @@ struct TransferView {
   }
 };
 
-// "all_reduce f32[1024] ('bucket 0')".
+// "all_reduce f32[1024] ('bucket 0')"; "a collective" if it is not known what was called.
 std::string describe(const CallView& call);
 // "recv f32[8] from rank 2", a rank of the group.
 std::string describe(const TransferView& transfer);

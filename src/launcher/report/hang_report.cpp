@@ -235,7 +235,8 @@ std::vector<std::string> difference_lines(const Verdict& verdict) {
   std::vector<std::string> lines = {"  what they called:"};
   for (const RankCall& one : calls) {
     const std::string who = one.call.sequence < first ? "both   " : "rank " + std::to_string(one.rank) + " ";
-    lines.push_back("    #" + std::to_string(one.call.sequence) + "  " + who + " " + describe(one.call) +
+    lines.push_back("    #" + std::to_string(one.call.sequence) + "  " + who + " " +
+                    (one.call.what.empty() ? "a collective: its node has not said which" : describe(one.call)) +
                     (one.call.place.empty() ? "" : " at " + one.call.place));
   }
   return lines;

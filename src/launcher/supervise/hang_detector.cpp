@@ -58,7 +58,8 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   const bool is_same = is_blocked && proven_ && verdict->is_of(*proven_) && verdict->culprits == proven_->culprits;
   proven_looks_ = is_same ? proven_looks_ + 1 : is_blocked ? 1 : 0;
   proven_ = is_blocked ? verdict : std::nullopt;
-  if (!verdict) return news;
+  // Of a difference that is not described Supervisor::look_for_differences() tells, as soon as the nodes have answered.
+  if (!verdict || !verdict->is_described()) return news;
   const StallFacts facts = facts_of(*verdict, ranks, now);
   const StallJudgement judgement = judge_stall(facts, plan_);
   // Whoever only warns says it again after as long a time, then after twice that, and so on.

@@ -8,6 +8,30 @@
 
 namespace ddp::launcher {
 
+namespace {
+
+// A digest does not say what its process does, nor what the calls are that were shown in full before.
+void keep_what_is_known(RankView& known, RankView& view) {
+  if (known.pid != view.pid) return;
+  if (!view.process && !view.has_ended) {
+    view.process = std::move(known.process);
+    view.activity = known.activity;
+  }
+  const auto& groups = view.board.groups;
+  const std::size_t both = std::min({view.calls.size(), known.calls.size(), groups.size(), known.board.groups.size()});
+  for (std::size_t i = 0; i < both; ++i) {
+    if (key_of(groups[i]) != key_of(known.board.groups[i])) continue;
+    for (CallView& call : view.calls[i]) {
+      const auto same = std::find_if(known.calls[i].begin(), known.calls[i].end(), [&](const CallView& other) {
+        return other.sequence == call.sequence && other.fingerprint == call.fingerprint;
+      });
+      if (call.what.empty() && same != known.calls[i].end()) call = std::move(*same);
+    }
+  }
+}
+
+}  // namespace
+
 void RankExchange::begin(Nodes& nodes, const NodeAssignment& place) {
   nodes_ = &nodes;
   place_ = place;
@@ -62,11 +86,7 @@ void RankExchange::shown(const Shown& shown) {
     for (RankView& view : read_ranks(shown.text, shown.host, shown.clock_ahead)) {
       if (view.rank < 0 || view.rank >= place_.world_size) continue;
       RankView& known = far_[view.rank];
-      // A digest does not say what its process does.
-      if (known.pid == view.pid && !view.process && !view.has_ended) {
-        view.process = std::move(known.process);
-        view.activity = known.activity;
-      }
+      keep_what_is_known(known, view);
       known = std::move(view);
     }
     has_news_ = true;

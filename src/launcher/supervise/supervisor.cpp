@@ -101,7 +101,7 @@ class Supervisor {
       if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
       is_to_show_ = is_to_show_ || ours_are_new;
       show_ranks();
-      if (others_are_new || difference_since_) look_for_differences();
+      if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
       // Most looks see nothing new, and are to cost nothing.
       if (!ours_are_new && !others_are_new) {
         hangs_.nothing_new(counted);
@@ -142,10 +142,9 @@ class Supervisor {
     if (!verdict) return difference_since_.reset();
     if (!std::exchange(asked_of_difference_, true)) parts_.exchange->ask_for_ranks();
     if (!difference_since_) difference_since_ = Clock::now();
-    const bool is_described = std::none_of(verdict->sides.begin(), verdict->sides.end(),
-                                           [](const RankCall& side) { return side.call.what.empty(); });
-    const bool is_late = Clock::now() - *difference_since_ >= limits::kSettleTime;
-    if (!is_late && (!is_described || verdict->is_open)) return;
+    const auto passed = Clock::now() - *difference_since_;
+    if (!verdict->is_described() && passed < limits::kShownEvidenceTime) return;
+    if (verdict->is_open && passed < limits::kSettleTime) return;
     told_difference_ = true;
     HangNews news = hangs_.describe(with_others(look_at_own(LookDepth::all)));
     news.kind = HangNews::Kind::hung;

@@ -64,6 +64,10 @@ struct Verdict {
   bool is_transfer = false;
 
   GroupKey key() const { return key_of(group_identity, group, group_size); }
+  // Of a difference: whether its sides are known. Nodes show fingerprints only, and what they mean if they are asked.
+  bool is_described() const {
+    return std::none_of(sides.begin(), sides.end(), [](const RankCall& side) { return side.call.what.empty(); });
+  }
   bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
 
   // Whether it is still the same stall: evidence may change its kind.

@@ -49,6 +49,19 @@ TEST_CASE("a rank that shows any sign of life is reported and never given up") {
   CHECK(never_ends([](Job& job) { job.does(1, [](auto& sample) { sample.processes[0].is_runnable = true; }); }));
 }
 
+TEST_CASE("a difference is told once it is known what was called") {
+  Job job;
+  job.warm().call(0).call(1);
+  job.ranks[0].calls = {{{11, 1, 0, "all_reduce sum f32[8]", "", ""}}};
+  job.ranks[1].calls = {{{11, 2, 0, "", "", ""}}};  // as a node shows it that nobody has asked
+  job.passes(60s);
+  CHECK(job.news.empty());
+  job.ranks[1].calls[0][0].what = "all_reduce sum f32[4]";
+  job.passes(2s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::different_arguments);
+}
+
 TEST_CASE("what the rank that waits does is no sign of life") {
   Job job;
   job.warm().call(0).computes(0).passes(32min);

@@ -81,6 +81,31 @@ TEST_CASE("the hub shows nothing and a job of one node has nobody to show it to"
   CHECK_FALSE(exchange.may_show(kNow));
 }
 
+TEST_CASE("what a call is stays known when only its fingerprint is shown again") {
+  FakeNodes nodes(true);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  RankView view = rank(2, 1);
+  view.board.groups.push_back({"world", 2, 4, 0, 7, 7, 6, 0, 0});
+  view.calls = {{{6, 60, 1, "barrier", "", ""}, {7, 70, 2, "all_reduce sum f32[8]", "bucket 0", "train.cpp:8"}}};
+  const auto shows = [&](ShownCalls calls) {
+    exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(std::vector{view}, calls)});
+    return exchange.far().at(2).calls.at(0);
+  };
+  CHECK(shows(ShownCalls::digest).at(1).what.empty());
+  CHECK(shows(ShownCalls::all) == view.calls[0]);
+  CHECK(shows(ShownCalls::digest) == view.calls[0]);
+  // Another call of the same number, or of another process or group, is another one.
+  view.calls[0][1].fingerprint = 71;
+  CHECK(shows(ShownCalls::digest).at(1).what.empty());
+  CHECK(shows(ShownCalls::digest).at(0).what == "barrier");
+  view.board.groups[0].name = "pair";
+  CHECK(shows(ShownCalls::digest).at(0).what.empty());
+  shows(ShownCalls::all);
+  ++view.pid;
+  CHECK(shows(ShownCalls::digest).at(0).what.empty());
+}
+
 TEST_CASE("the hub knows what was shown last and waits for the evidence of all") {
   FakeNodes nodes(true);
   RankExchange exchange;
