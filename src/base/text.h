@@ -14,6 +14,9 @@ namespace ddp::base {
 // The whole of `text` as a decimal integer within [minimum, maximum]; nothing for anything else (spaces, "+1", "1x").
 std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t minimum, std::int64_t maximum);
 
+// The whole of `text` as a hexadecimal number without "0x"; nothing for anything else.
+std::optional<std::uint64_t> parse_hex(std::string_view text);
+
 // The whole of `text` as a finite, non-negative decimal number; nothing for anything else.
 std::optional<double> parse_number(std::string_view text);
 

@@ -21,7 +21,6 @@ namespace {
 
 #ifdef __x86_64__
 
-constexpr std::size_t kMostStack = std::size_t{128} << 10;
 constexpr std::chrono::milliseconds kPatience{300};
 constexpr std::chrono::microseconds kPoll{200};
 constexpr std::uint64_t kCallBytes = 2;  // of the instruction "syscall"
@@ -86,7 +85,7 @@ HeldThread hold_for_a_moment(pid_t pid, pid_t tid) {
     for (int i = 0; i < static_cast<int>(numbered.size()); ++i) {
       held.capture.registers[i] = numbered[static_cast<std::size_t>(i)];
     }
-    held.capture.stack = launcher::copy_stack(pid, registers.rsp, kMostStack);
+    held.capture.stack = launcher::copy_stack(pid, registers.rsp, launcher::kMostStack);
     let_call_go_on(pid, tid, registers);
   } else {
     held.obstacle = "its registers cannot be read";

@@ -21,15 +21,16 @@
 
 namespace {
 
-using ddp::launcher::StackCapture;
 using ddp::launcher::ThreadCapture;
+using ddp::stack_reader::Unwound;
 
 class Reader {
  public:
   explicit Reader(const std::string& maps) : unwinder_(maps), symbolizer_(maps, files_) {}
 
-  std::vector<std::string> frames_of(const ThreadCapture& thread, bool with_lines) {
-    const auto unwound = unwinder_.unwind(thread, ddp::launcher::kStackFrames);
+  Unwound unwind(const ThreadCapture& thread) { return unwinder_.unwind(thread, ddp::launcher::kStackFrames); }
+
+  std::vector<std::string> frames_of(const Unwound& unwound, bool with_lines) {
     std::vector<std::string> frames;
     for (const std::uint64_t address : unwound.addresses) {
       const bool returns = !frames.empty();  // what a return address stands for is the call before it
@@ -63,13 +64,16 @@ int main() {
     thread = std::move(held.capture);
   }
   Reader reader(capture->maps);
+  std::vector<Unwound> unwound;
+  for (const ThreadCapture& thread : capture->threads) unwound.push_back(reader.unwind(thread));
   for (const bool with_lines : {false, true}) {
     nlohmann::json threads = nlohmann::json::array();
-    for (const ThreadCapture& thread : capture->threads) {
-      const auto obstacle = obstacles.find(thread.tid);
-      const auto frames = obstacle == obstacles.end() ? reader.frames_of(thread, with_lines)
+    for (std::size_t i = 0; i < unwound.size(); ++i) {
+      const pid_t tid = capture->threads[i].tid;
+      const auto obstacle = obstacles.find(tid);
+      const auto frames = obstacle == obstacles.end() ? reader.frames_of(unwound[i], with_lines)
                                                       : std::vector<std::string>{"running (" + obstacle->second + ")"};
-      threads.push_back({{"tid", thread.tid}, {"frames", frames}});
+      threads.push_back({{"tid", tid}, {"frames", frames}});
     }
     std::cout << threads.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
   }

@@ -33,26 +33,6 @@ std::uint64_t count_of(Nanoseconds time) {
   return static_cast<std::uint64_t>(time.count());
 }
 
-std::string_view name_of(HangNews::Kind kind) {
-  switch (kind) {
-    case HangNews::Kind::stalled:
-      return "stalled";
-    case HangNews::Kind::warned:
-      return "warned";
-    case HangNews::Kind::goes_on:
-      return "goes_on";
-    case HangNews::Kind::stopped:
-      return "stopped";
-    case HangNews::Kind::resumed:
-      return "resumed";
-    case HangNews::Kind::hung:
-      return "hung";
-    case HangNews::Kind::asked:
-      return "asked";
-  }
-  return "";
-}
-
 // Time that passes `scale` times as fast from the first look on.
 class Clock {
  public:

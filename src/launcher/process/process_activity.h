@@ -32,8 +32,8 @@ struct ActivitySample {
   std::vector<ProcessCounters> processes;
   std::vector<net::TcpBytes> connections;  // without those to the job's store
   std::uint64_t output_bytes = 0;
-  // False if something could not be read: the kernel tells of no connections, a process is somebody else's or in
-  // another network, or time ran out. What is missing may be a sign of life.
+  // False if something could not be read: the kernel tells of no connections, a process belongs to another user or is
+  // in another network, or time ran out. What is missing may be a sign of life.
   bool is_complete = false;
 };
 

@@ -46,8 +46,8 @@ struct ThreadLook {
 // The threads of a process, the first one first; at most `most`.
 std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most);
 
-// How a process has ended that nobody can wait for yet, since a debugger has not let go of it. Nothing if it has not,
-// or this user may not know.
+// The exit status of a process that has ended, and that its parent cannot reap yet, since a debugger holds it. Nothing
+// if it has not ended, or if this user may not see its status.
 std::optional<base::ExitStatus> status_of_zombie(pid_t pid);
 
 // Whether a thread, of the first `most`, runs or waits for a processor.

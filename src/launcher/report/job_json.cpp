@@ -126,10 +126,9 @@ struct EventToJson {
   OrderedJson operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
   OrderedJson operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
   OrderedJson operator()(const HangNews& event) const {
-    constexpr std::array kStates = {"stalled", "warned", "goes_on", "stopped", "resumed", "hung", "asked"};
     OrderedJson json = begin("hang", plan, now);
     json["attempt"] = assignment.attempt;
-    json["state"] = kStates[static_cast<std::size_t>(event.kind)];
+    json["state"] = name_of(event.kind);
     json["stall"] = stall_json(event);
     return json;
   }

@@ -5,11 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "base/file.h"
@@ -19,18 +15,13 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::size_t kMostStack = std::size_t{128} << 10;  // 64 frames seldom take more
 constexpr std::size_t kPage = 4096;
 constexpr int kLooks = 4;  // at a thread that runs, which may come to wait meanwhile
 constexpr std::chrono::milliseconds kBetweenLooks{3};
 constexpr int kTries = 3;  // to find a thread at the same place before and after its stack was copied
 
 std::optional<std::uint64_t> parse_address(std::string_view text) {
-  if (!text.starts_with("0x")) return std::nullopt;
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), value, 16);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return text.starts_with("0x") ? base::parse_hex(text.substr(2)) : std::nullopt;
 }
 
 std::optional<ThreadCapture> look_at_place(pid_t pid, pid_t tid) {
@@ -84,7 +75,6 @@ std::string copy_stack(pid_t pid, std::uint64_t stack_pointer, std::size_t most)
 StackCapture capture_stacks(pid_t pid, std::size_t most_threads) {
   StackCapture capture{pid, "", {}, ""};
 #ifdef __x86_64__
-  errno = 0;
   capture.maps = base::read_file("/proc/" + std::to_string(pid) + "/maps");
   const std::vector<ThreadLook> threads = look_at_threads(pid, most_threads);
   for (const ThreadLook& thread : threads) {

@@ -20,6 +20,9 @@ inline constexpr int kFramePointer = 6;
 inline constexpr int kStackPointer = 7;
 inline constexpr int kProgramCounter = 16;
 
+// Bytes that are copied of a stack: 64 frames seldom take more.
+inline constexpr std::size_t kMostStack = std::size_t{128} << 10;
+
 struct ThreadCapture {
   pid_t tid = 0;
   bool runs = false;                       // at each of several looks: the kernel tells no more of it

@@ -17,6 +17,7 @@
 #include <memory>
 #include <tuple>
 
+#include "base/text.h"
 #include "launcher/stacks/function_name.h"
 
 namespace ddp::launcher {
@@ -26,13 +27,6 @@ constexpr std::size_t kMostNameBytes = 4096;      // a longer name is not demang
 constexpr std::uint64_t kMostSections = 1 << 16;  // of which larger files have made do with some fifty
 constexpr std::size_t kAliases = 8;               // of one address, from which a name is chosen
 constexpr std::size_t kEnclosing = 16;            // symbols before an address that may contain it
-
-std::optional<std::uint64_t> parse_hex(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // The text before the next `separator`, which are both taken from the front of `text`.
 std::string_view take(std::string_view& text, char separator) {
@@ -45,10 +39,10 @@ std::string_view take(std::string_view& text, char separator) {
 // "7f6253a45000-7f6253b9b000 r-xp 00026000 fe:00 339380                     /usr/lib/libc.so.6"
 std::optional<MappedFile> parse_mapping(std::string_view line) {
   MappedFile mapping;
-  const auto begin = parse_hex(take(line, '-'));
-  const auto end = parse_hex(take(line, ' '));
+  const auto begin = base::parse_hex(take(line, '-'));
+  const auto end = base::parse_hex(take(line, ' '));
   const std::string_view rights = take(line, ' ');
-  const auto offset = parse_hex(take(line, ' '));
+  const auto offset = base::parse_hex(take(line, ' '));
   take(line, ' ');  // device
   take(line, ' ');  // inode
   if (!begin || !end || !offset || *begin >= *end || rights.size() != 4 || rights[2] != 'x') return std::nullopt;

@@ -16,7 +16,7 @@ class ActivityWatch {
  public:
   using Observe = std::function<void(int rank, const ActivitySample& sample, std::chrono::nanoseconds now)>;
 
-  // `output_bytes`: what a rank has printed so far, by local rank. `observe` is told of each sample.
+  // `output_bytes`: what a rank has printed so far, by local rank. `observe` is called with each sample.
   ActivityWatch(ProcessHost& processes, int first_rank, std::uint16_t store_port,
                 std::function<std::uint64_t(int local_rank)> output_bytes, Observe observe)
       : processes_(processes),

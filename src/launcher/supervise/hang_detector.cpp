@@ -1,6 +1,7 @@
 #include "launcher/supervise/hang_detector.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <tuple>
 
@@ -12,8 +13,8 @@ bool beats(const RankView& rank) {
   return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
 }
 
-// Ranks that wait for each other, and whose every thread that has called operations waits: none is left that could make
-// the call that another one waits for. A thread that calls for the first time can, which nobody sees coming.
+// Ranks that wait for each other, and of which each thread that has called operations waits: none is left that could
+// make the call that another one waits for. A thread that calls for the first time can, which cannot be foreseen.
 bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> ranks) {
   return verdict.kind == VerdictKind::each_other && !verdict.is_partial &&
          std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
@@ -22,12 +23,18 @@ bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> rank
          });
 }
 
-// Nobody in particular is waited for: all have called, and it does not go on.
+// No rank in particular is waited for: all have called, and it does not go on.
 bool all_wait(VerdictKind kind) {
   return kind == VerdictKind::transport || kind == VerdictKind::gpu_behind;
 }
 
 }  // namespace
+
+std::string_view name_of(HangNews::Kind kind) {
+  constexpr std::array<std::string_view, 7> kNames = {"stalled", "warned", "goes_on", "stopped",
+                                                      "resumed", "hung",   "asked"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
 
 std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanoseconds elapsed, std::uint64_t now) {
   std::vector<HangNews> news;
@@ -156,7 +163,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
     clock.still = std::min(clock.still, rank.activity->still_for);
     clock.unmoved = std::min(clock.unmoved, rank.activity->unmoved_for);
   }
-  // Programs without the runtime that sleep are none of our business, unless somebody asked.
+  // Programs without the runtime may sleep for as long as they like, unless the user gave a limit.
   silence_concerns_us_ = plan_.timeout || std::any_of(ranks.begin(), ranks.end(),
                                                       [](const RankView& rank) { return rank.board.is_written; });
   they_beat_ =
@@ -209,7 +216,7 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
   stopped_ = now_stopped;
 }
 
-// Nobody waits in a collective: a hang only if nobody does anything else either.
+// No rank waits in a collective: a hang only if none does anything else either.
 std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   if (!silence_concerns_us_ || board_silence_ < limits::kHangFirstWord) return std::nullopt;
   Nanoseconds still = board_silence_;

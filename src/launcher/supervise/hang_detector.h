@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,9 @@ struct HangNews {
   Evidence evidence;           // where it was taken
   StragglerReport stragglers;  // of `asked`
 };
+
+// "stalled", as the event log and the report write it.
+std::string_view name_of(HangNews::Kind kind);
 
 class HangDetector {
  public:

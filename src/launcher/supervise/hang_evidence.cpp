@@ -11,7 +11,8 @@ using wire::Subject;
 
 HangEvidence::HangEvidence(HangEvidenceParts parts) : parts_(std::move(parts)), taker_(parts_.loop, parts_.processes) {}
 
-// A note is told with stacks, a warning with all that does not disturb, and what ends the job with all that there is.
+// A note comes with stacks, a warning with all that does not disturb the job, and the report that ends it with all that
+// there is.
 std::optional<Subject> HangEvidence::evidence_for(const HangNews& news) const {
   if (news.verdict.kind == VerdictKind::stopped || parts_.action == HangAction::warn) return std::nullopt;
   switch (news.kind) {
@@ -29,7 +30,7 @@ std::optional<Subject> HangEvidence::evidence_for(const HangNews& news) const {
 void HangEvidence::consider(const HangNews& news) {
   if (news.kind == Kind::goes_on) {
     taken_ = {};
-    // A note that nobody has heard needs no end; a warning would be told after it.
+    // A note that has not been printed needs no end; a warning would be printed after it.
     if (waits(Kind::stalled)) return waiting_.reset();
     if (waits(Kind::warned)) waiting_.reset();
   }

@@ -29,6 +29,9 @@ TEST_CASE("an integer is the whole text or nothing") {
 
 TEST_CASE("an integer outside its range is nothing") {
   CHECK_FALSE(parse_integer("0", 1, 65535));
+  CHECK(parse_hex("7f62Ab") == 0x7f62ab);
+  CHECK(parse_hex("ffffffffffffffff") == ~std::uint64_t{0});
+  for (const char* text : {"", "0x1", "-1", "+1", " 1", "1 ", "g", "10000000000000000"}) CHECK_FALSE(parse_hex(text));
   CHECK_FALSE(parse_integer("65536", 1, 65535));
   CHECK(parse_integer("1", 1, 65535) == 1);
   CHECK(parse_integer("65535", 1, 65535) == 65535);
