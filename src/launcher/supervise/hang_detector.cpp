@@ -300,7 +300,8 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
     const auto clock = ranks_.find(rank);
     if (clock != ranks_.end()) facts.progress_age = std::max(facts.progress_age, clock->second.age);
   }
-  facts.still_for = still_for(verdict, ranks);
+  // Before they are waited for, ranks may rest for as long as they like.
+  if (const auto still = still_for(verdict, ranks)) facts.still_for = std::min(*still, facts.age);
   std::uint64_t until = 0;
   for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the board may say anything

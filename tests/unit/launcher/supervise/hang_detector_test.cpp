@@ -62,6 +62,21 @@ TEST_CASE("a difference is told once it is known what was called") {
   CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::different_arguments);
 }
 
+TEST_CASE("time before a rank is waited for does not count") {
+  Job works;
+  works.warm().call(0).computes(1).passes(40min);
+  works.call(1).finish(1).does(1, nullptr).passes(20min);  // its part is done before those of the others
+  CHECK_FALSE(works.last(Kind::hung));
+  works.passes(11min);
+  CHECK(works.last(Kind::hung));
+  Job sleeps;
+  sleeps.warm().passes(40min);
+  const std::size_t told = sleeps.news.size();
+  sleeps.call(0).passes(30s);
+  CHECK_FALSE(sleeps.last(Kind::hung));
+  for (std::size_t i = told; i < sleeps.news.size(); ++i) CHECK(sleeps.kinds()[i] != Kind::warned);
+}
+
 TEST_CASE("what the rank that waits does is no sign of life") {
   Job job;
   job.warm().call(0).computes(0).passes(32min);
