@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/limits.h"
 #include "base/unique_fd.h"
 
@@ -12,16 +15,41 @@ namespace ddp::launcher {
 
 using Json = nlohmann::json;
 
+namespace {
+
+// What PyTorch's libraries say in a rank that has lost another one: both parts are in its message. That of a user's own
+// connection has neither.
+struct LossWords {
+  std::string_view library;
+  std::string_view loss;
+};
+constexpr std::array kLossWords = {
+    LossWords{"gloo/transport/", "by peer"},         // "Connection closed by peer", "Connection reset by peer"
+    LossWords{"gloo/transport/", "Broken pipe"},     // it wrote to one that had ended
+    LossWords{"ncclRemoteError", "remote process"},  // "… remote process exited or there was a network error"
+};
+
+bool tells_of_lost_rank(const std::string& message) {
+  return std::ranges::any_of(kLossWords, [&](const LossWords& words) {
+    return message.find(words.library) != std::string::npos && message.find(words.loss) != std::string::npos;
+  });
+}
+
+}  // namespace
+
 std::optional<ErrorRecord> parse_error_record(std::string_view json) {
   const Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || !document.contains("message")) return std::nullopt;
   const Json& message = document["message"];
-  if (message.is_string()) return ErrorRecord{message.get<std::string>(), false};
+  const auto record_of = [](const Json& text) {
+    return ErrorRecord{text.get<std::string>(), tells_of_lost_rank(text.get<std::string>())};
+  };
+  if (message.is_string()) return record_of(message);
   if (!message.is_object() || !message.contains("message") || !message["message"].is_string()) return std::nullopt;
-  ErrorRecord record{message["message"].get<std::string>(), false};
+  ErrorRecord record = record_of(message["message"]);
   if (message.contains("extraInfo") && message["extraInfo"].is_object()) {
     const Json& extra = message["extraInfo"];
-    record.is_victim = extra.contains("ddp_kind") && extra["ddp_kind"] == "peer_lost";
+    if (extra.contains("ddp_kind")) record.is_victim = extra["ddp_kind"] == "peer_lost";
     record.is_mismatch = extra.contains("ddp_kind") && extra["ddp_kind"] == "mismatch";
     if (extra.contains("ddp_peer") && extra["ddp_peer"].is_number_integer()) record.peer = extra["ddp_peer"].get<int>();
   }
