@@ -191,7 +191,12 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
     // Its ranks' peers may have told before, as victims.
     blame(node, cause, now);
   } else {
-    actions_.emplace_back(TellUser{"node " + node.name + " has left: " + why});
+    const std::string line = "node " + node.name + " has left: " + why;
+    if (node.takes_part) {
+      tell(line);
+    } else {
+      tell_of_stranger(node.address, line);
+    }
   }
   if (phase_ == Phase::gathering) gather_more(now);
   go_on_if_all_have_ended(now);

@@ -106,6 +106,9 @@ class Hub {
   void lose(NodeId who, const std::string& why, TimePoint now);
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
+  void tell(std::string line) { actions_.emplace_back(TellUser{std::move(line)}); }
+  // So much for an address, and no more. False: it is not told.
+  bool tell_of_stranger(const std::string& address, const std::string& line);
   void send_away(NodeId from, const Stranger& who, const std::string& why);
   std::string name_for(const std::string& host) const;
   void forget(NodeId who);

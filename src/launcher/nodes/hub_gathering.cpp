@@ -55,14 +55,14 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
   }
   if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
-    if (warned_of_.insert(remark.of).second) actions_.emplace_back(TellUser{remark.line});
+    if (!warned_of_.contains(remark.of) && tell_of_stranger(address, remark.line)) warned_of_.insert(remark.of);
     send(from, wire::HubWaits{remark.line});
   }
   take_in(from, address, hello, now);
   if (const TimePoint when = nodes_.at(from).may_begin; when > now) {
     const std::string text =
         "this host was lost again and again: it may take part in " + base::human_duration(when - now);
-    actions_.emplace_back(TellUser{"node " + nodes_.at(from).name + " (" + address + "): " + text});
+    tell_of_stranger(address, "node " + nodes_.at(from).name + " (" + address + "): " + text);
     send(from, wire::HubWaits{text});
   }
   if (phase_ == Phase::gathering) return gather_more(now);
@@ -72,9 +72,15 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
 void Hub::send_away(NodeId from, const Stranger& who, const std::string& why) {
   const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
                            ") was sent away: " + base::printable(why, limits::kShownReason);
-  if (const auto allowed = stranger_lines_.allow(who.address, line)) actions_.emplace_back(TellUser{*allowed});
+  tell_of_stranger(who.address, line);
   send(from, wire::HubRefuses{why});
   close(from);
+}
+
+bool Hub::tell_of_stranger(const std::string& address, const std::string& line) {
+  const auto allowed = stranger_lines_.allow(address, line);
+  if (allowed) tell(*allowed);
+  return allowed.has_value();
 }
 
 void Hub::gather(TimePoint now) {
@@ -116,7 +122,7 @@ void Hub::tell_who_is_missing(TimePoint now) {
   const std::string text = "waiting for " + std::to_string(wanted - have) + " of " + std::to_string(wanted) +
                            " nodes (have: " + here() + "; " + base::human_duration(now - since) + " of " +
                            base::human_duration(limit) + ")";
-  actions_.emplace_back(TellUser{text});
+  tell(text);
   for (const auto& [id, node] : nodes_) {
     if (id != kOwnNode) send(id, wire::HubWaits{text});
   }

@@ -59,6 +59,19 @@ TEST_CASE("of strangers little is said, whatever they say of themselves") {
   CHECK(job.told().size() == 5 + 63);  // each from an address of its own
 }
 
+TEST_CASE("of nodes that come and go without taking part little is said as well") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  Job job(options);
+  for (NodeId id = 10; id < 400; ++id) {
+    wire::NodeHello hello = node("b");
+    hello.alike["VARIABLE_" + std::to_string(id)] = "1";
+    job.says(id, hello).loses(id);
+  }
+  CHECK(job.to<wire::HubBegins>(kOwnNode).empty());
+  CHECK(job.told().size() == 5);
+}
+
 TEST_CASE("nodes with equal host names have different names for people") {
   HubOptions options;
   options.min_nodes = options.max_nodes = 3;
