@@ -1,5 +1,6 @@
 """What becomes of the zoo's programs: those that are not in the table are healthy, and nothing but notes is heard of them."""
 import dataclasses
+import pathlib
 
 
 @dataclasses.dataclass
@@ -47,7 +48,20 @@ HANGING |= {
     "receives_from_each_other": Hang("DDP-H06", [0, 1], "certain"),
     "receives_in_a_circle": Hang("DDP-H06", [0, 1, 2], "certain"),
     "receives_what_is_not_sent_before_a_collective": Hang("DDP-H06", [0, 1], "certain"),
+    "loses_the_network": Hang("DDP-H07", []),
+    "loses_the_network_and_computes": Hang("DDP-H07", []),
 }
 
+# Of a trace: it is that of the second node of two.
+OF_SECOND_NODE = "@second_node"
+# The network between their ranks is slow, or gets lost.
+OWN_NETWORK = {"has_a_slow_network", "loses_the_network", "loses_the_network_and_computes"}
 # Only root may.
-NEED_RIGHTS = {"opens_a_file_of_a_dead_file_system"}
+NEED_RIGHTS = {"opens_a_file_of_a_dead_file_system"} | OWN_NETWORK
+
+
+def launched(name: str, launcher: pathlib.Path, options: list, program: list) -> list:
+    """The command that runs this program of the zoo under ddplaunch."""
+    if name not in OWN_NETWORK:
+        return [launcher, *options, *program]
+    return ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", launcher, "--backend=gloo", *options, *program]

@@ -118,8 +118,9 @@ class Job:
         self.log = pathlib.Path(folder) / "events"
         command = [str(BIN / "ddplaunch"), f"--nproc-per-node={RANKS}", f"--event-log={self.log}", *map(str, program)]
         if slow_link:
-            link = f"delay {choice.randint(1, 20)}ms rate {choice.randint(2, 50)}mbit loss {choice.choice([0, 0, 1])}%"
-            command = ["unshare", "-n", "sh", "-c", f'ip link set lo up; tc qdisc add dev lo root netem {link}; exec "$@"', "sh", *command]
+            # Beyond the latency packets are lost.
+            link = f"rate {choice.randint(2, 50)}mbit burst 128kb latency {choice.randint(50, 500)}ms"
+            command = ["unshare", "-n", "sh", "-c", f'ip link set lo up && tc qdisc add dev lo root tbf {link} && exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
                                         env=dict(os.environ, OMP_NUM_THREADS="1"))
 

@@ -2,20 +2,27 @@
 """replay_test.py BIN_DIR: what the hang detector says, with the real limits and in virtual time, of the traces that
 record_traces.py has taken of the zoo's programs. Half an hour takes some milliseconds.
 
-- A program that hangs goes on as it did at the end of its trace for 40 minutes: which verdict, which ranks, which class?
-- A healthy one is judged as it was, and with its time stretched, so that its 26 s of work become an hour.
+- A program that hangs goes on as it did at the end of its trace for 40 minutes: which verdict, which ranks, which class? When
+  is the first word? A node that does not see all ranks leaves the others time to speak first. If the rank that is waited for
+  dies at the end of the trace, that is certain within seconds.
+- A healthy one is judged as it was, and with its time stretched, so that its 26 s of work become an hour. Under a limit that
+  is too short for it, it is reported before it is ended.
 """
 import pathlib
 import subprocess
 import sys
 import tarfile
 
-from expected import HANGING
+from expected import HANGING, OF_SECOND_NODE
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
 HELD = 40 * 60
 USERS_LIMIT = 60
+TOO_SHORT_LIMIT = 6
 STRETCH = 130
+FIRST_WORD_WITHIN = 20  # seconds of the trace; the rank begins to hang in its second one
+OTHERS_FIRST = 5        # seconds later, where another node sees more
+ENDS_DEAD_WITHIN = 45   # seconds of the trace, which are up to 30
 
 
 def replay(trace: bytes, *options: str) -> list[tuple[str, str, str, int]]:
@@ -38,13 +45,19 @@ def fault_of_hanging(name: str, trace: bytes) -> str | None:
     verdict = f"{expected.code} [{', '.join(map(str, expected.culprits))}]"
     news = replay(trace, f"--hold={HELD}")
     ends = of_kind(news, "hung")
+    words = of_kind(news, "stalled", "stopped")
     if expected.outcome == "unknown":
-        well = len(ends) == 1 and ends[0][1:3] == (verdict, "unknown") and 1790 <= ends[0][3] <= 1860
+        well = (len(ends) == 1 and ends[0][1:3] == (verdict, "unknown") and 1790 <= ends[0][3] <= 1860
+                and words and words[0][3] <= FIRST_WORD_WITHIN)
+        later = of_kind(replay(trace, "--others-judge", f"--hold={HELD}"), "hung")
+        well = well and [one[3] - ends[0][3] >= OTHERS_FIRST - 1 for one in later] == [True]
+        if len(expected.culprits) == 1:
+            dead = of_kind(replay(trace, f"--dies={expected.culprits[0]}", f"--hold={HELD}"), "hung")
+            well = well and [one[1:3] for one in dead] == [(f"DDP-H01 {expected.culprits}", "certain")] and dead[0][3] <= ENDS_DEAD_WITHIN
     elif expected.outcome == "certain":
         well = len(ends) >= 1 and ends[0][1:3] == (verdict, "certain") and ends[0][3] <= 25
     else:
         # Whether it is a hang nobody can know: it is reported, and only a limit of the user's ends it.
-        words = of_kind(news, "stalled", "stopped")
         limited = of_kind(replay(trace, f"--timeout={USERS_LIMIT}", f"--hold={HELD}"), "hung")
         is_stopped = expected.code == "DDP-H02"
         well = (not ends and words and words[0][1] == verdict
@@ -52,10 +65,16 @@ def fault_of_hanging(name: str, trace: bytes) -> str | None:
     return None if well else f"expected {expected.outcome} {verdict}, seen {news}"
 
 
-def fault_of_healthy(trace: bytes) -> str | None:
-    loud = of_kind(replay(trace), "warned", "hung")
-    given_up = [one for one in of_kind(replay(trace, f"--scale={STRETCH}"), "hung") if one[2] == "unknown"]
-    return f"as it was: {loud}; stretched: {given_up}" if loud or given_up else None
+def fault_of_healthy(name: str, trace: bytes) -> str | None:
+    judged = ["--others-judge"] if name.endswith(OF_SECOND_NODE) else []
+    loud = of_kind(replay(trace, *judged), "warned", "hung")
+    given_up = [one for one in of_kind(replay(trace, f"--scale={STRETCH}", *judged), "hung") if one[2] == "unknown"]
+    limited = replay(trace, f"--timeout={TOO_SHORT_LIMIT}", *judged)
+    kinds = [one[0] for one in limited if one[2] == "users_limit"]
+    without_a_word = not judged and "hung" in kinds and "stalled" not in kinds[:kinds.index("hung")]
+    if loud or given_up or without_a_word:
+        return f"as it was: {loud}; stretched: {given_up}; with a limit: {limited if without_a_word else 'well'}"
+    return None
 
 
 faults = 0
@@ -64,7 +83,7 @@ with tarfile.open(pathlib.Path(__file__).with_name("traces.tar.xz")) as archive:
 expected_traces = {name for name, hang in HANGING.items() if hang.outcome != "failed"}
 assert expected_traces <= traces.keys(), f"no traces of {expected_traces - traces.keys()}: record_traces.py"
 for name, trace in traces.items():
-    fault = fault_of_hanging(name, trace) if name in HANGING else fault_of_healthy(trace)
+    fault = fault_of_hanging(name, trace) if name in HANGING else fault_of_healthy(name, trace)
     if fault:
         faults += 1
         print(f"{name}: {fault}")

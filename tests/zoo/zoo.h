@@ -26,6 +26,8 @@ std::map<std::string, Deed> idle();
 std::map<std::string, Deed> alive();
 std::map<std::string, Deed> together();
 std::map<std::string, Deed> hanging();
+// None where this user cannot make a network.
+std::map<std::string, Deed> network();
 
 // Only rank 1 does it: the others wait for it in the next collective.
 Deed of_rank_one(std::function<void()> deed);

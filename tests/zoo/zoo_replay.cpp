@@ -1,15 +1,17 @@
-// zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] < TRACE: what the hang detector says of a trace
-// (launcher/supervise/hang_trace.h), in no time. Prints a line for each of its news:
+// zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] [--dies=RANK] [--others-judge] < TRACE: what the hang
+// detector says of a trace (launcher/supervise/hang_trace.h), in no time. Prints a line for each of its news:
 //   KIND CODE [CULPRITS] CLASS SECONDS_OF_THE_TRACE
 //
 // --scale: each second of the trace counts as N. --hold: after its end all ranks do what they did last, for so long:
-// those that had shown no sign of life for kStillInTrace still do not, and the others go on to.
+// those that had shown no sign of life for kStillInTrace still do not, and the others go on to. --dies: this rank has
+// ended then. --others-judge: it is the trace of a node beside which another one sees all ranks.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -96,6 +98,8 @@ int main(int argc, char** argv) {
   int scale = 1;
   Nanoseconds held{0};
   HangPlan plan;
+  std::optional<int> dead;
+  bool others_judge = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     const int value = std::atoi(word.substr(std::min(word.find('=') + 1, word.size())).data());
@@ -105,12 +109,16 @@ int main(int argc, char** argv) {
       held = std::chrono::seconds(value);
     } else if (word.starts_with("--timeout=")) {
       plan.timeout = std::chrono::seconds(value);
+    } else if (word.starts_with("--dies=")) {
+      dead = value;
+    } else if (word == "--others-judge") {
+      others_judge = true;
     } else {
       std::cerr << "zoo_replay: unknown option " << word << '\n';
       return 2;
     }
   }
-  HangDetector detector(plan, false, ddp::limits::kHangLongestLook * std::max(scale, held.count() > 0 ? 4 : 1));
+  HangDetector detector(plan, others_judge, ddp::limits::kHangLongestLook * std::max(scale, held.count() > 0 ? 4 : 1));
   Clock clock(scale);
   Nanoseconds age{0};
   TracedLook last;
@@ -146,6 +154,7 @@ int main(int argc, char** argv) {
     std::cerr << "zoo_replay: the trace is empty\n";
     return 2;
   }
+  for (RankView& rank : last.ranks) rank.has_ended = rank.has_ended || rank.rank == dead;
   for (Nanoseconds done{0}; done < held; done += kHoldLook) {
     hold(last, kHoldLook);
     print(detector.look(last.ranks, last.elapsed, last.now), age += kHoldLook);

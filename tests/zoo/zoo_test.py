@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from expected import HANGING, NEED_RIGHTS
+from expected import HANGING, NEED_RIGHTS, launched
 
 STILL_LIMIT = 15  # instead of 30 minutes
 USERS_LIMIT = 6   # --hang-timeout, where one is given
@@ -56,7 +56,7 @@ class Job:
         self.first_word: float | None = None
         # In a group of its own: the zoo's animals must not stop or kill anything else.
         self.process = subprocess.Popen(
-            [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--event-log={self.log}", *options, *command_of(name)],
+            launched(name, BIN / "ddplaunch", [f"--nproc-per-node={ranks}", f"--event-log={self.log}", *options], command_of(name)),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0, cwd=self.folder.name,
             env=dict(os.environ, OMP_NUM_THREADS="1", **SHORTENED))
 
@@ -146,7 +146,7 @@ ALL = names_of(NATIVE) + WITHOUT_RUNTIME
 HEALTHY = [name for name in ALL if name not in HANGING]
 assert HANGING.keys() - NEED_RIGHTS <= set(ALL), HANGING.keys() - set(ALL)
 for name in HANGING.keys() - set(ALL):
-    print(f"{name}: left out, it needs root and /dev/fuse")
+    print(f"{name}: left out, it needs root, and /dev/fuse or tc")
 wanted = [name for name in ALL if not arguments.names or name in arguments.names
           or ("hanging" if name in HANGING else "healthy") in arguments.names]
 failed = 0

@@ -220,7 +220,8 @@ std::string outlook(const HangNews& news) {
   }
   const std::string goes_on = "the job goes on: no --hang-timeout was given";
   if (!news.ends_job) return goes_on;
-  return goes_on + ". Without a sign of life it is terminated in " + base::human_duration(*judgement.ends_in);
+  return goes_on + (all_wait(news.verdict.kind) ? ". If no data moves, it" : ". Without a sign of life it") +
+         " is terminated in " + base::human_duration(*judgement.ends_in);
 }
 
 }  // namespace

@@ -23,11 +23,6 @@ bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> rank
          });
 }
 
-// No rank in particular is waited for: all have called, and it does not go on.
-bool all_wait(VerdictKind kind) {
-  return kind == VerdictKind::transport || kind == VerdictKind::gpu_behind;
-}
-
 }  // namespace
 
 std::string_view name_of(HangNews::Kind kind) {

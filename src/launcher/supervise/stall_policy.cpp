@@ -49,7 +49,7 @@ Limit learnt_limit(const StallFacts& facts) {
 std::optional<Limit> unknown_limit(const StallFacts& facts, const HangPlan& plan) {
   if (is_without_calls(facts.kind) || facts.is_partial || !facts.still_for) return std::nullopt;
   if (plan.limit == HangLimit::learnt && facts.is_warm) return learnt_limit(facts);
-  return Limit{plan.still, *facts.still_for, "no sign of life"};
+  return Limit{plan.still, *facts.still_for, all_wait(facts.kind) ? "no data has moved" : "no sign of life"};
 }
 
 Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {

@@ -33,6 +33,11 @@ constexpr bool is_without_calls(VerdictKind kind) {
   return kind == VerdictKind::silent || kind == VerdictKind::behind;
 }
 
+// No rank in particular is waited for: all have called, and it does not go on.
+constexpr bool all_wait(VerdictKind kind) {
+  return kind == VerdictKind::transport || kind == VerdictKind::gpu_behind;
+}
+
 std::string_view code_of(VerdictKind kind);   // "DDP-H03"
 std::string_view title_of(VerdictKind kind);  // "not called"
 

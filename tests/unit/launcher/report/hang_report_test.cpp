@@ -150,8 +150,9 @@ TEST_CASE("ranks of which little is known are told as they are") {
 }
 
 TEST_CASE("what will be done about a stall depends on who set the limit") {
-  const auto outlook = [](const StallJudgement& judgement, bool ends_job) {
+  const auto outlook = [](const StallJudgement& judgement, bool ends_job, VerdictKind kind = VerdictKind::not_called) {
     HangNews news = stall(HangNews::Kind::warned);
+    news.verdict.kind = kind;
     news.judgement = judgement;
     news.ends_job = ends_job;
     return hang_report(news, 0).back();
@@ -160,6 +161,8 @@ TEST_CASE("what will be done about a stall depends on who set the limit") {
         "  told again in 18.0 s; the limit is 30.0 s (--hang-timeout)");
   CHECK(outlook({HangClass::unknown, 5s, true, 20min, 30min, "no sign of life"}, true) ==
         "  the job goes on: no --hang-timeout was given. Without a sign of life it is terminated in 20 min");
+  CHECK(outlook({HangClass::unknown, 5s, true, 20min, 30min, "no data has moved"}, true, VerdictKind::transport) ==
+        "  the job goes on: no --hang-timeout was given. If no data moves, it is terminated in 20 min");
   CHECK(outlook({HangClass::unknown, 5s, true, std::nullopt, 0s, ""}, false) ==
         "  the job goes on: no --hang-timeout was given");
 }
