@@ -30,7 +30,7 @@ file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLI
 install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
 
 # What `ddplaunch bench` starts, and what reads copied stacks.
-install(TARGETS ddp_bench ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
 
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(plugin ddp_mpi)

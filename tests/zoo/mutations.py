@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutations.py BUILD_DIR: breaks what decides about hangs in thirty ways, one at a time, and runs the tests of the decision on
+"""mutations.py BUILD_DIR: breaks what decides about hangs in thirty-three ways, one at a time, and runs the tests of the decision on
 each, in virtual time: replay_test.py, with the traces of the zoo's programs, and the unit tests. Says which of them found it.
 Fails if none did, or if the traces found fewer than 20.
 
@@ -22,7 +22,8 @@ SOURCES = ["src/launcher/supervise/stall_policy.cpp", "src/launcher/supervise/ha
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/supervise/hang_trace.cpp", "src/launcher/supervise/shown_ranks.cpp",
           "src/launcher/supervise/verdict_text.cpp", "src/launcher/output/log_file.cpp"]
 TESTS = ["supervise/stall_policy", "supervise/hang_detector", "supervise/hang_detector_beats",
-         "supervise/hang_detector_groups", "supervise/verdict", "supervise/root_causes", "process/activity_meter", "process/board_view"]
+         "supervise/hang_detector_groups", "supervise/hang_detector_gpu", "supervise/verdict", "supervise/root_causes",
+         "process/activity_meter", "process/board_view"]
 POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 
 # What is broken: the file, what stands there once, what stands there instead.
@@ -43,21 +44,22 @@ MUTATIONS = {
     "a rank that worked alone is ended without a report": (POLICY, "users.passed = std::min(", "users.passed = std::max("),
     "starving is no sign of life": (METER, "window_->runnable_samples >= (window_->samples > 3 ? thresholds_.runnable_samples : 1)", "false"),
     "new processes are no sign of life": (METER, "if (done.processes_changed)", "if (false)"),
-    "network traffic is no sign of life": (METER, "return done.network_bytes >= thresholds_.network_bytes ? Sign::network : Sign::none;",
-                                           "return Sign::none;"),
+    "network traffic is no sign of life": (METER, "if (done.network_bytes >= thresholds_.network_bytes) return Sign::network;", ""),
+    "a GPU that works is no sign of life": (METER, "return gpu_works ? Sign::gpu : Sign::none;", "return Sign::none;"),
+    "what could not be read counts as nothing": (METER, "activity.is_complete ? length : Nanoseconds(0)", "length"),
     "output is no sign of life": (METER, "if (done.has_printed)", "if (false)"),
     "watchdog threads are signs of life": (METER, "cpu_share >= thresholds_.cpu_share", "cpu_share > 0"),
-    "one sign does not make a rank alive": (METER, "activity.still_for + length : Nanoseconds(0);", "activity.still_for + length : activity.still_for;"),
+    "one sign does not make a rank alive": (METER, "activity.still_for + known : Nanoseconds(0);", "activity.still_for + known : activity.still_for;"),
     "time in which nobody looked counts": (METER, "now - std::exchange(seen_, now) > thresholds_.longest_gap", "false"),
-    "spinning counts as data": (METER, "activity.unmoved_for = has_moved ||", "activity.unmoved_for = activity.last_sign != Sign::none ||"),
+    "spinning counts as data": (METER, "activity.unmoved_for = has_moved ?", "activity.unmoved_for = activity.last_sign != Sign::none ?"),
     "where all wait their work counts": (DETECTOR, "waits_for_data ? clock->second.unmoved : clock->second.still", "clock->second.still"),
     "heartbeats are no sign of life": (DETECTOR, "clock = {rank.board, Nanoseconds(0), Nanoseconds(0), Nanoseconds(0), false};",
                                         "clock.seen = rank.board, clock.age = Nanoseconds(0);"),
     "the ranks that wait are looked at": (DETECTOR, "waits_for_data ? verdict.waiting : verdict.culprits", "verdict.waiting"),
     "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
+    "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
     "heartbeats are no progress": (DETECTOR, "if (!is_waited_for) facts.progress_age = facts.age;", "facts.progress_age = facts.age;"),
     "threads that may help are not counted": (DETECTOR, "rank.board.waiting_threads >= rank.board.calling_threads", "true"),
-    "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
     "a receive that nobody waits for is a stall": (VERDICT, "|| !transfer.is_waited_for) {", ") {"),
     "the first of a chain is blamed": (ROOTS, "is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();",
                                          "is_root[i] = true; root.culprits = verdicts[i].culprits;"),

@@ -217,6 +217,7 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
   }
   const DeviceBinding& binding = devices.value().binding;
   plan.visible_devices = binding.visible;
+  plan.machine_has_gpus = !facts.gpus.empty();
   for (const std::optional<VisibleGpu>& gpu : binding.meant) {
     plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
   }

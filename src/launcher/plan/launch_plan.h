@@ -89,7 +89,8 @@ struct LaunchPlan {
   int workers = 1;
   std::vector<std::optional<std::string>> visible_devices;  // by local rank; nothing: left alone
   std::vector<std::optional<std::string>> devices;          // by local rank: the GPU that is meant, for reports
-  std::vector<WorkerBinding> bindings;                      // by local rank; empty: none
+  bool machine_has_gpus = false;
+  std::vector<WorkerBinding> bindings;  // by local rank; empty: none
   bool virtual_local_rank = false;
   std::string backend;             // empty: the workers choose
   std::optional<int> omp_threads;  // set OMP_NUM_THREADS, unless the user did

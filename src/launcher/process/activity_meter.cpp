@@ -23,6 +23,7 @@ struct ActivityMeter::Difference {
   std::uint64_t major_faults = 0;
   std::uint64_t io_bytes = 0;
   std::uint64_t network_bytes = 0;
+  std::optional<std::uint64_t> gpu_bytes;
 };
 
 namespace {
@@ -58,6 +59,8 @@ ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before
     // All of a new one has moved since.
     result.network_bytes += growth(found == connections.end() ? 0 : found->second, connection.bytes);
   }
+  const bool counts_gpu_data = before.gpu && now.gpu && before.gpu->moved_bytes && now.gpu->moved_bytes;
+  if (counts_gpu_data) result.gpu_bytes = growth(*before.gpu->moved_bytes, *now.gpu->moved_bytes);
   return result;
 }
 
@@ -68,7 +71,7 @@ struct Text {
   std::string_view description;
 };
 // In the order of Sign.
-constexpr std::array<Text, 8> kSigns = {
+constexpr std::array<Text, 9> kSigns = {
     Text{"none", "it shows no sign of life"},
     {"output", "it prints"},
     {"processes", "it starts processes, or they end"},
@@ -77,6 +80,7 @@ constexpr std::array<Text, 8> kSigns = {
     {"faults", "it touches new memory"},
     {"io", "it reads or writes"},
     {"network", "it sends or receives"},
+    {"gpu", "its GPU works"},
 };
 
 }  // namespace
@@ -99,6 +103,7 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
                                        [](const ProcessCounters& process) { return process.is_runnable; });
   ++window_->samples;
   if (is_runnable) ++window_->runnable_samples;
+  if (sample.gpu && sample.gpu->busy_percent >= thresholds_.gpu_busy_percent) window_->gpu_was_busy = true;
   const Nanoseconds length = now - window_->began;
   if (length <= Nanoseconds(0)) return;
 
@@ -108,11 +113,15 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
   activity.cpu_share =
       static_cast<double>(done.cpu_ticks) / ticks_a_second / std::chrono::duration<double>(length).count();
   activity.is_complete = window_->first.is_complete && sample.is_complete;
+  activity.counts_gpu_data = done.gpu_bytes.has_value();
   if (length >= thresholds_.window) {
-    const bool has_moved = done.network_bytes >= thresholds_.network_bytes;
+    const bool has_moved =
+        done.network_bytes >= thresholds_.network_bytes || done.gpu_bytes.value_or(0) >= thresholds_.gpu_bytes;
     activity.last_sign = sign_in(done, activity.cpu_share);
-    activity.still_for = activity.last_sign == Sign::none ? activity.still_for + length : Nanoseconds(0);
-    activity.unmoved_for = has_moved || !activity.is_complete ? Nanoseconds(0) : activity.unmoved_for + length;
+    // What could not be read may have been a sign of life.
+    const Nanoseconds known = activity.is_complete ? length : Nanoseconds(0);
+    activity.still_for = activity.last_sign == Sign::none ? activity.still_for + known : Nanoseconds(0);
+    activity.unmoved_for = has_moved ? Nanoseconds(0) : activity.unmoved_for + known;
     window_ = Window{sample, now};
   }
   activity_ = activity;
@@ -127,7 +136,9 @@ Sign ActivityMeter::sign_in(const Difference& done, double cpu_share) const {
     return Sign::faults;
   }
   if (done.io_bytes >= thresholds_.io_bytes) return Sign::io;
-  return done.network_bytes >= thresholds_.network_bytes ? Sign::network : Sign::none;
+  if (done.network_bytes >= thresholds_.network_bytes) return Sign::network;
+  const bool gpu_works = window_->gpu_was_busy || done.gpu_bytes.value_or(0) >= thresholds_.gpu_bytes;
+  return gpu_works ? Sign::gpu : Sign::none;
 }
 
 }  // namespace ddp::launcher

@@ -11,7 +11,7 @@
 
 namespace ddp::launcher {
 
-enum class Sign : std::uint8_t { none, output, processes, processor, runnable, faults, io, network };
+enum class Sign : std::uint8_t { none, output, processes, processor, runnable, faults, io, network, gpu };
 
 std::string_view name_of(Sign sign);   // "processor", as the event log has it
 std::string_view describe(Sign sign);  // "it uses a processor"; of `none`: "it shows no sign of life"
@@ -19,10 +19,11 @@ std::string_view describe(Sign sign);  // "it uses a processor"; of `none`: "it 
 // Of one rank. The ages grow by whole windows, from the first sample after the job has last gone on.
 struct RankActivity {
   std::chrono::nanoseconds still_for{0};    // no sign of life for so long
-  std::chrono::nanoseconds unmoved_for{0};  // no data over its TCP connections for so long
+  std::chrono::nanoseconds unmoved_for{0};  // no data over its TCP connections, nor to or from its GPU, for so long
   bool is_complete = false;                 // all signs could be read
   Sign last_sign = Sign::none;              // of the last window that is over
   double cpu_share = 0;                     // of one processor, in the window that has begun
+  bool counts_gpu_data = false;             // what moves to and from its GPU is in `unmoved_for`
 
   friend bool operator==(const RankActivity&, const RankActivity&) = default;
 };
@@ -39,6 +40,8 @@ struct ActivityThresholds {
   std::uint64_t major_faults = 1;
   std::uint64_t io_bytes = 4096;
   std::uint64_t network_bytes = 1024;
+  int gpu_busy_percent = 1;                          // in one sample
+  std::uint64_t gpu_bytes = std::uint64_t{1} << 20;  // a driver that is asked, and a GPU that polls, move some, too
 };
 
 class ActivityMeter {
@@ -60,6 +63,7 @@ class ActivityMeter {
     std::chrono::nanoseconds began{0};
     int samples = 0;
     int runnable_samples = 0;
+    bool gpu_was_busy = false;
   };
   struct Difference;
   static Difference difference(const ActivitySample& before, const ActivitySample& now);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/process/gpu_counters.h"
 #include "net/tcp_bytes.h"
 
 namespace ddp::launcher {
@@ -32,8 +33,9 @@ struct ActivitySample {
   std::vector<ProcessCounters> processes;
   std::vector<net::TcpBytes> connections;  // without those to the job's store
   std::uint64_t output_bytes = 0;
+  std::optional<GpuSample> gpu;  // nothing: there is none, or it could not be read
   // False if something could not be read: the kernel tells of no connections, a process belongs to another user or is
-  // in another network, or time ran out. What is missing may be a sign of life.
+  // in another network, a GPU does not answer, or time ran out. What is missing may be a sign of life.
   bool is_complete = false;
 };
 

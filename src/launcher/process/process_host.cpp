@@ -111,7 +111,10 @@ class LinuxProcessHost : public ProcessHost {
     for (const auto& [rank, other] : children_) {
       if (rank != local_rank) others.insert(other.pid);
     }
-    return descendants(::getpid(), others);
+    std::vector<pid_t> processes = descendants(::getpid(), others);
+    // Programs that we start ourselves are in our session. Each worker has one of its own.
+    std::erase_if(processes, [own = ::getsid(0)](pid_t pid) { return ::getsid(pid) == own; });
+    return processes;
   }
 
   StackRequest ask_for_stacks(int local_rank, StackMeans means) override {

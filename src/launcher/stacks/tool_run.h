@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -33,6 +34,8 @@ class ToolRun {
 
   // What it has written until now.
   const std::string& output_so_far() const { return text_; }
+  // The same; it will not be told again.
+  std::string take_output() { return std::exchange(text_, {}); }
 
  private:
   void read_some();

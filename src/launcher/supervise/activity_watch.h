@@ -9,6 +9,7 @@
 #include "launcher/process/activity_meter.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/rank_view.h"
+#include "launcher/supervise/gpu_watch.h"
 
 namespace ddp::launcher {
 
@@ -17,9 +18,11 @@ class ActivityWatch {
   using Observe = std::function<void(int rank, const ActivitySample& sample, std::chrono::nanoseconds now)>;
 
   // `output_bytes`: what a rank has printed so far, by local rank. `observe` is called with each sample.
-  ActivityWatch(ProcessHost& processes, int first_rank, std::uint16_t store_port,
+  // `gpus` must outlive this.
+  ActivityWatch(ProcessHost& processes, GpuWatch& gpus, int first_rank, std::uint16_t store_port,
                 std::function<std::uint64_t(int local_rank)> output_bytes, Observe observe)
       : processes_(processes),
+        gpus_(gpus),
         first_rank_(first_rank),
         store_port_(store_port),
         output_bytes_(std::move(output_bytes)),
@@ -34,6 +37,7 @@ class ActivityWatch {
 
  private:
   ProcessHost& processes_;
+  GpuWatch& gpus_;
   const int first_rank_;
   const std::uint16_t store_port_;
   const std::function<std::uint64_t(int local_rank)> output_bytes_;

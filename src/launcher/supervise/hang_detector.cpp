@@ -304,8 +304,8 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   return facts;
 }
 
-// Of the ranks that are waited for; if all wait, of what moves between them. Unknown where a GPU moves it, whose
-// counters cannot be read, and where the kernel does not tell all.
+// Of the ranks that are waited for; if all wait, of what moves between them. Unknown where the kernel does not tell
+// all, and where a GPU moves it whose counters cannot be read.
 std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& verdict,
                                                                  std::span<const RankView> ranks) const {
   const bool waits_for_data = all_wait(verdict.kind);
@@ -318,7 +318,7 @@ std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& 
     if (rank == ranks.end() || clock == ranks_.end() || !rank->activity || !rank->activity->is_complete) {
       return std::nullopt;
     }
-    if (waits_for_data && uses_gpu(*rank)) return std::nullopt;
+    if (waits_for_data && uses_gpu(*rank) && !rank->activity->counts_gpu_data) return std::nullopt;
     still = std::min(still, waits_for_data ? clock->second.unmoved : clock->second.still);
   }
   return concerned.empty() ? std::nullopt : std::optional(still);

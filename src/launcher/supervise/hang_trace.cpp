@@ -39,7 +39,12 @@ namespace {
 using Json = nlohmann::json;
 
 TracedSample sample_of(const Json& json) {
-  return {json.at("rank"), std::chrono::nanoseconds(json.at("now").get<std::int64_t>()), json.at("sample")};
+  TracedSample traced{json.at("rank"), std::chrono::nanoseconds(json.at("now").get<std::int64_t>()), json.at("sample")};
+  if (json.contains("gpu")) {
+    const Json& moved = json.at("gpu").at(1);
+    traced.sample.gpu = {json.at("gpu").at(0), moved.is_null() ? std::nullopt : std::optional<std::uint64_t>(moved)};
+  }
+  return traced;
 }
 
 TracedLook look_of(const Json& json) {
@@ -81,7 +86,11 @@ void HangTrace::look(std::span<const RankView> ranks, std::chrono::nanoseconds e
 
 void HangTrace::sample(int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
   if (!file_) return;
-  file_.write(Json{{"rank", rank}, {"now", now.count()}, {"sample", sample}}.dump() + "\n", failed_);
+  Json json = {{"rank", rank}, {"now", now.count()}, {"sample", sample}};
+  if (sample.gpu) {
+    json["gpu"] = {sample.gpu->busy_percent, sample.gpu->moved_bytes ? Json(*sample.gpu->moved_bytes) : Json(nullptr)};
+  }
+  file_.write(json.dump() + "\n", failed_);
 }
 
 void HangTrace::nothing_new(std::chrono::nanoseconds elapsed) {

@@ -84,8 +84,9 @@ RankActivity activity_of(const Json& json) {
   activity.still_for = std::chrono::nanoseconds(json.at(0).get<std::int64_t>());
   activity.unmoved_for = std::chrono::nanoseconds(json.at(1).get<std::int64_t>());
   activity.is_complete = json.at(2);
-  activity.last_sign = static_cast<Sign>(std::min(json.at(3).get<unsigned>(), static_cast<unsigned>(Sign::network)));
+  activity.last_sign = static_cast<Sign>(std::min(json.at(3).get<unsigned>(), static_cast<unsigned>(Sign::gpu)));
   activity.cpu_share = json.at(4);
+  activity.counts_gpu_data = json.size() > 5 && json.at(5).get<bool>();  // older traces do not say it
   return activity;
 }
 
@@ -130,7 +131,8 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
     }
     if (rank.activity) {
       json["activity"] = {rank.activity->still_for.count(), rank.activity->unmoved_for.count(),
-                          rank.activity->is_complete, rank.activity->last_sign, rank.activity->cpu_share};
+                          rank.activity->is_complete,       rank.activity->last_sign,
+                          rank.activity->cpu_share,         rank.activity->counts_gpu_data};
     }
     all.push_back(std::move(json));
   }

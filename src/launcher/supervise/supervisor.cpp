@@ -8,10 +8,13 @@
 
 #include "base/exit_code.h"
 #include "base/limits.h"
+#include "launcher/process/our_programs.h"
 #include "launcher/supervise/activity_watch.h"
+#include "launcher/supervise/gpu_watch.h"
 #include "launcher/supervise/hang_evidence.h"
 #include "launcher/supervise/hang_trace.h"
 #include "launcher/supervise/timed_faults.h"
+#include "wire/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
@@ -26,8 +29,9 @@ class Supervisor {
         hangs_(parts.plan.hang, judged_elsewhere(parts), longest_look(parts)),
         trace_(parts.plan.hang.trace_file, parts.tell),
         faults_(parts.loop, parts.processes, parts.plan, parts.assignment, parts.tell),
+        gpus_(parts.loop, parts.plan.machine_has_gpus, our_program("ddp_gpu_reader")),
         activity_(
-            parts.processes, parts.assignment.first_rank, parts.assignment.master_port,
+            parts.processes, gpus_, parts.assignment.first_rank, parts.assignment.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
             [this](int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
               trace_.sample(rank, sample, now);
@@ -206,6 +210,7 @@ class Supervisor {
         parts_.plan, parts_.assignment,
         {local_rank, parts_.directory.file(local_rank, "error.json"), parts_.assignment.attempt, parts_.last_failure});
     evidence_.set_environment(spec.environment);
+    gpus_.sees(local_rank, find_variable(spec.environment, wire::env::kCudaVisibleDevices));
     const auto& file = [&](const char* name) { return parts_.directory.file(local_rank, name); };
     const auto streams = parts_.output.open(
         {local_rank, parts_.assignment.first_rank + local_rank},
@@ -269,7 +274,7 @@ class Supervisor {
   // Who has asked what they are at is told now: nobody will answer any more.
   void tell_of_end() {
     evidence_.end();
-    if (judged_elsewhere(parts_)) parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
+    if (judged_elsewhere(parts_)) parts_.exchange->show_in_full(look_at_own(LookDepth::calls));
     const JobOutcome so_far = state_.outcome();
     if (parts_.begins_to_end && !so_far.elsewhere && so_far.exit_code != 0) parts_.begins_to_end(so_far);
   }
@@ -283,6 +288,7 @@ class Supervisor {
   HangDetector hangs_;
   HangTrace trace_;
   TimedFaults faults_;
+  GpuWatch gpus_;
   ActivityWatch activity_;
   std::vector<RankView> ranks_;  // as they were seen last
   StragglerTable stragglers_;

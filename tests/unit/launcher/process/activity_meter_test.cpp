@@ -77,6 +77,20 @@ TEST_CASE("each sign of life makes a rank alive, and what lies below its thresho
        [](Sample& s, int) { s.processes[0].io_bytes += 819; }},
       {Sign::network, [](Sample& s, int) { s.connections[0].bytes += 205; },
        [](Sample& s, int) { s.connections[0].bytes += 204; }},
+      {Sign::gpu,
+       [](Sample& s, int i) {
+         s.gpu = {i % 5 == 2 ? 1 : 0, std::nullopt};
+       },
+       [](Sample& s, int) {
+         s.gpu = {0, std::nullopt};
+       }},
+      {Sign::gpu,
+       [](Sample& s, int i) {
+         s.gpu = {0, static_cast<std::uint64_t>(i) << 18};
+       },
+       [](Sample& s, int i) {
+         s.gpu = {0, static_cast<std::uint64_t>(i) << 17};
+       }},
   };
   for (const Case& one : cases) {
     CAPTURE(describe(one.sign));
@@ -108,9 +122,27 @@ TEST_CASE("data that moves is told apart from other signs") {
   CHECK(spins.meter.activity()->unmoved_for == 60s);
   CHECK(spins.meter.activity()->is_complete);
   CHECK(spins.meter.activity()->cpu_share == Approx(1));
-  MeteredRank blind;
-  blind.sample.is_complete = false;
-  CHECK_FALSE(blind.passes(61).meter.activity()->is_complete);
+  MeteredRank copies;
+  const auto gpu_works = [](ActivitySample& s, int i) { s.gpu = {100, static_cast<std::uint64_t>(i) << 20}; };
+  copies.passes(61, gpu_works);
+  CHECK(copies.meter.activity()->unmoved_for == 0s);
+  CHECK(copies.meter.activity()->counts_gpu_data);
+  copies.passes(61, [](ActivitySample& s, int) { s.gpu = {100, std::nullopt}; });
+  CHECK_FALSE(copies.meter.activity()->counts_gpu_data);
+}
+
+TEST_CASE("time in which something could not be read does not count") {
+  MeteredRank rank;
+  rank.passes(11);
+  rank.sample.is_complete = false;
+  rank.passes(60);
+  CHECK_FALSE(rank.meter.activity()->is_complete);
+  CHECK(rank.meter.activity()->still_for == 10s);
+  CHECK(rank.meter.activity()->unmoved_for == 10s);
+  rank.sample.is_complete = true;
+  rank.passes(10);
+  CHECK(rank.meter.activity()->is_complete);
+  CHECK(rank.meter.activity()->still_for == 15s);
 }
 
 TEST_CASE("on a busy machine samples may be late") {

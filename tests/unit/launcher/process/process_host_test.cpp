@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -121,6 +122,25 @@ TEST_CASE("what workers leave behind is found and killed even in sessions of its
   REQUIRE(::kill(orphan, 0) == 0);
   CHECK(ddp::test::eventually([&] { return host.processes().end_leftovers().empty(); }));
   CHECK(::kill(orphan, 0) == -1);
+}
+
+TEST_CASE("what a worker leaves behind is its own and what the launcher starts is not") {
+  Host host;
+  const pid_t worker = host.start(0, "(setsid sleep 60 &) ; sleep 60; true");
+  const pid_t tool = ::fork();
+  if (tool == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  // The shell, its child, and the orphan.
+  CHECK(ddp::test::eventually([&] { return host.processes().processes_of(0).size() == 3; }));
+  const std::vector<pid_t> processes = host.processes().processes_of(0);
+  CHECK(std::find(processes.begin(), processes.end(), worker) != processes.end());
+  CHECK(std::find(processes.begin(), processes.end(), tool) == processes.end());
+  ::kill(tool, SIGKILL);
+  host.processes().signal(0, SIGKILL, SignalTarget::group);
+  host.run();
+  host.processes().end_leftovers();
 }
 
 TEST_CASE("a worker that a debugger keeps when it is dead has ended") {

@@ -161,24 +161,6 @@ TEST_CASE("a collective that moves data is no hang, and one that only spins is")
   CHECK_FALSE(blind.last(Kind::hung));
 }
 
-TEST_CASE("a gpu that has not begun a collective is named") {
-  for (const bool computes : {true, false}) {
-    Job job(hang_plan(600s));
-    job.warm().call(0).call(1);
-    for (RankView& view : job.ranks) {
-      GroupView& group = view.board.groups[0];
-      group.gpu_queued = group.called;
-      group.gpu_started = computes && view.rank == 1 ? group.finished : group.called;
-      group.gpu_finished = group.finished;
-    }
-    const auto began = job.now();
-    job.passes(20min);
-    REQUIRE(job.last(Kind::hung));
-    CHECK(job.news.back().second.verdict.kind == (computes ? VerdictKind::gpu_behind : VerdictKind::transport));
-    CHECK(job.last_news_after(began) == Approx(600).margin(1.1));
-  }
-}
-
 TEST_CASE("a rank of which not all can be read is never given up") {
   Job job;
   job.warm().call(0).does(1, [](auto& sample) { sample.is_complete = false; }).passes(45min);

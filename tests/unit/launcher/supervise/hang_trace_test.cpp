@@ -40,7 +40,8 @@ TEST_CASE("what was seen can be read again, in the same order") {
   HangTrace trace(path, [](const std::string& sentence) { FAIL(sentence); });
   trace.nothing_new(50ms);
   trace.nothing_new(60ms);
-  trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, 10, true}, 1s);
+  trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, 10, GpuSample{11, 12}, true}, 1s);
+  trace.sample(3, ActivitySample{{}, {}, 10, GpuSample{11, {}}, true}, 2s);
   trace.look(ranks, 55ms, 1'000);
   trace.look(ranks, 5ms, 2'000);
   std::vector<TracedLook> looks;
@@ -52,13 +53,15 @@ TEST_CASE("what was seen can be read again, in the same order") {
     if (const auto* look = std::get_if<TracedLook>(&*parsed)) looks.push_back(*look);
     if (const auto* sample = std::get_if<TracedSample>(&*parsed)) samples.push_back(*sample);
   }
-  REQUIRE(samples.size() == 1);
+  REQUIRE(samples.size() == 2);
   CHECK(samples[0].rank == 3);
   CHECK(samples[0].now == 1s);
   CHECK(samples[0].sample.processes == std::vector<ProcessCounters>{{17, 3, 4, 5, 6, 7, true}});
   CHECK(samples[0].sample.connections.at(0).bytes == 9);
   CHECK(samples[0].sample.output_bytes == 10);
   CHECK(samples[0].sample.is_complete);
+  CHECK(samples[0].sample.gpu == GpuSample{11, 12});
+  CHECK(samples[1].sample.gpu == GpuSample{11, std::nullopt});
   REQUIRE(looks.size() == 3);
   CHECK_FALSE(looks[0].has_news());
   CHECK(looks[0].looks == 2);

@@ -1,0 +1,80 @@
+#include "launcher/process/gpu_counters.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "launcher/plan/device_binding.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+template <typename Number>
+Json or_null(const std::optional<Number>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+template <typename Number>
+std::optional<Number> number_in(const Json& json, const char* name) {
+  const Json& number = json.at(name);
+  return number.is_null() ? std::nullopt : std::optional(number.get<Number>());
+}
+
+std::vector<const GpuCounters*> used_by(std::span<const pid_t> processes, std::span<const GpuCounters> machine) {
+  std::vector<const GpuCounters*> used;
+  for (const GpuCounters& gpu : machine) {
+    const bool is_used = std::ranges::any_of(
+        gpu.processes, [&](pid_t pid) { return std::ranges::find(processes, pid) != processes.end(); });
+    if (is_used) used.push_back(&gpu);
+  }
+  return used;
+}
+
+}  // namespace
+
+std::string to_line(std::span<const GpuCounters> machine) {
+  Json line = Json::array();
+  for (const GpuCounters& gpu : machine) {
+    line.push_back({{"uuid", gpu.uuid},
+                    {"busy_percent", or_null(gpu.busy_percent)},
+                    {"moved_bytes", or_null(gpu.moved_bytes)},
+                    {"processes", gpu.processes}});
+  }
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<std::vector<GpuCounters>> gpus_from_line(std::string_view line) try {
+  std::vector<GpuCounters> machine;
+  for (const Json& gpu : Json::parse(line)) {
+    machine.push_back({gpu.at("uuid").get<std::string>(), number_in<int>(gpu, "busy_percent"),
+                       number_in<std::uint64_t>(gpu, "moved_bytes"), gpu.at("processes").get<std::vector<pid_t>>()});
+  }
+  return machine;
+} catch (const Json::exception&) {
+  return std::nullopt;
+}
+
+std::optional<GpuSample> gpus_of_rank(std::span<const GpuCounters> machine, std::span<const pid_t> processes,
+                                      const std::optional<std::string>& cuda_visible_devices) {
+  std::vector<const GpuCounters*> gpus = used_by(processes, machine);
+  if (gpus.empty()) {
+    std::vector<GpuFacts> facts;
+    for (const GpuCounters& gpu : machine) facts.push_back({static_cast<int>(facts.size()), gpu.uuid, "", {}});
+    for (const VisibleGpu& gpu : visible_gpus(cuda_visible_devices, facts)) {
+      if (!gpu.machine) return std::nullopt;  // a part of one
+      gpus.push_back(&machine[static_cast<std::size_t>(*gpu.machine)]);
+    }
+  }
+  GpuSample sample{0, 0};
+  for (const GpuCounters* gpu : gpus) {
+    if (!gpu->busy_percent) return std::nullopt;
+    sample.busy_percent = std::max(sample.busy_percent, *gpu->busy_percent);
+    const bool is_known = sample.moved_bytes && gpu->moved_bytes;
+    sample.moved_bytes = is_known ? std::optional(*sample.moved_bytes + *gpu->moved_bytes) : std::nullopt;
+  }
+  return sample;
+}
+
+}  // namespace ddp::launcher
