@@ -45,10 +45,6 @@ base::ExitStatus own_fault(LogSink& log, const base::Failure& failure) {
   return base::ExitStatus::exited(base::kExitOwnFault);
 }
 
-base::ExitStatus end_of(const JobOutcome& outcome) {
-  return outcome.signal ? base::ExitStatus::killed(*outcome.signal) : base::ExitStatus::exited(outcome.exit_code);
-}
-
 // As if the terminal had gone.
 SignalArrived connection_lost(const LaunchPlan& plan) {
   const auto& ending = plan.ending_signals;
@@ -107,7 +103,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     log.last_word(failure->message);
   } else if (const auto outcome = (shared.plan.nodes.several() ? run_node_job : run_job)(
                  {loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()})) {
-    end = end_of(outcome.value());
+    end = outcome.value().status;
     reporter.job_ended(outcome.value(), end);
   } else {
     log.last_word(outcome.error().message);

@@ -35,10 +35,8 @@ class RandomJob {
     REQUIRE(job_.state().finished());
     CHECK(job_.finishes() == 1);
     const JobOutcome outcome = job_.outcome();
-    const int causes = outcome.culprit.has_value() + outcome.spawn_failure.has_value() + outcome.signal.has_value() +
-                       outcome.guardian_lost + outcome.exit_timed_out;
-    CHECK(causes <= 1);
-    CHECK((outcome.exit_code == 0) == (causes == 0));
+    const bool has_cause = !std::holds_alternative<std::monostate>(outcome.cause);
+    CHECK(outcome.status.success() == !has_cause);
     CHECK_FALSE(job_.state().alarm().has_value());
     // Nobody is left who was not killed or reported.
     std::size_t alive = 0;

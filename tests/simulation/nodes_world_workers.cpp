@@ -18,9 +18,9 @@ constexpr int kVictims = 3;
 
 // As the launcher tells the other nodes.
 wire::Cause cause_of(const JobOutcome& outcome) {
-  const bool is_victim = outcome.culprit && outcome.culprit->error && outcome.culprit->error->is_victim;
-  return {describe_failure(outcome),  "",        outcome.exit_code,
-          outcome.signal.value_or(0), is_victim, is_worth_another(outcome)};
+  const bool is_victim = outcome.culprit() != nullptr && outcome.culprit()->is_victim();
+  return {describe_failure(outcome), "",        outcome.status.shell_code(),
+          outcome.status.signal(),   is_victim, is_worth_another(outcome)};
 }
 
 base::ExitStatus status_of(char how) {
@@ -91,12 +91,13 @@ void NodesWorld::workers_hear(std::size_t id, const launcher::Event& event) {
   const bool has_ended = workers.finished();
   if (workers.ending() && !std::exchange(machine.has_told, true)) {
     const JobOutcome so_far = workers.outcome();
-    if (!so_far.elsewhere && so_far.exit_code != 0) agent_acts(id, machine.agent.failed(cause_of(so_far)));
+    if (so_far.cause_as<EndedElsewhere>() == nullptr && !so_far.status.success())
+      agent_acts(id, machine.agent.failed(cause_of(so_far)));
   }
   if (!has_ended) return;
   agent_acts(id, machine.agent.workers_ended());
   // Who sees a failure may have had enough.
-  const bool is_annoying = workers.outcome().exit_code != 0 && one_in(50);
+  const bool is_annoying = workers.outcome().status.shell_code() != 0 && one_in(50);
   if (is_annoying)
     at(milliseconds_below(500), {.kind = Kind::is_asked_to_end, .machine = static_cast<std::uint32_t>(id)});
 }

@@ -62,12 +62,12 @@ std::string why_killed_hint(const WorkerEnd& end) {
          peak;
 }
 
-void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
-                      std::vector<std::string>& lines) {
-  const WorkerEnd& end = *outcome.culprit;
+void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
+                      const FailureEvidence& evidence, std::vector<std::string>& lines) {
+  const WorkerEnd& end = failed.end;
   const std::string when = base::human_duration(outcome.run_time) + " after the start";
-  const bool is_witness = outcome.verdict && !outcome.verdict->blames(end.rank);
-  if (is_witness) lines.push_back(hang_headline(*outcome.verdict));
+  const bool is_witness = failed.verdict && !failed.verdict->blames(end.rank);
+  if (is_witness) lines.push_back(hang_headline(*failed.verdict));
   lines.push_back((is_witness ? "  found by rank " : "rank ") + std::to_string(end.rank) + " (pid " +
                   std::to_string(end.pid) + ") " +
                   (is_witness             ? "which ended: " + end.status.describe() + ", " + when
@@ -75,9 +75,9 @@ void describe_culprit(const JobOutcome& outcome, const LaunchPlan& plan, const F
                    : end.is_our_doing()
                        ? "failed with an error, " + when + "; it was terminated before its process ended"
                        : "failed: " + end.status.describe() + ", " + when));
-  if (outcome.verdict) {
-    if (!is_witness) lines.push_back("  " + hang_headline(*outcome.verdict));
-    const std::vector<std::string> difference = difference_lines(*outcome.verdict);
+  if (failed.verdict) {
+    if (!is_witness) lines.push_back("  " + hang_headline(*failed.verdict));
+    const std::vector<std::string> difference = difference_lines(*failed.verdict);
     lines.insert(lines.end(), difference.begin(), difference.end());
   }
   const std::string device = gpu_of(plan, end.local_rank);
@@ -110,7 +110,7 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
   }
   if (!outcome.ended_ranks.empty()) {
     const std::string how =
-        outcome.guardian_lost ? "SIGKILL at once"
+        outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once"
         : outcome.needed_kill
             ? "SIGTERM, then SIGKILL" + std::string(outcome.ending_time >= plan.grace
                                                         ? " after the grace of " + base::human_duration(plan.grace)
@@ -119,7 +119,7 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
                     " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }
-  if (!outcome.not_started.empty() && !outcome.spawn_failure && !lines.empty()) {
+  if (!outcome.not_started.empty() && outcome.cause_as<SpawnFailed>() == nullptr && !lines.empty()) {
     lines.push_back("  " + ranks_text(outcome.not_started) + " had not been started yet");
   }
   for (const RankAndPid& worker : outcome.unkillable) {
@@ -160,22 +160,20 @@ std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment)
 std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan,
                                          const FailureEvidence& evidence) {
   std::vector<std::string> lines;
-  if (outcome.signal) {
-    lines.push_back(describe_failure(outcome) + ", " + base::human_duration(outcome.run_time) + " after the start");
-  } else if (outcome.spawn_failure) {
-    lines.push_back(outcome.spawn_failure->failure.message);
-  } else if (outcome.guardian_lost) {
-    lines.emplace_back("the first process of ddplaunch was killed; the job was ended");
-  } else if (outcome.elsewhere) {
-    lines.push_back(describe(*outcome.elsewhere) + ", " + base::human_duration(outcome.run_time) + " after the start");
-  } else if (outcome.hang) {
-    lines.push_back("hung " + base::human_duration(outcome.run_time) +
-                    " after the start: " + hang_headline(outcome.hang->verdict));
-  } else if (outcome.exit_timed_out) {
+  const std::string when = base::human_duration(outcome.run_time);
+  if (const auto* failed = outcome.cause_as<WorkerFailed>()) {
+    describe_culprit(*failed, outcome, plan, evidence, lines);
+  } else if (const auto* hang = outcome.cause_as<HangNews>()) {
+    lines.push_back("hung " + when + " after the start: " + hang_headline(hang->verdict));
+  } else if (outcome.cause_as<ExitTimedOut>() != nullptr) {
     lines.push_back(ranks_text(outcome.ended_ranks) + " had not ended " + base::human_duration(plan.exit_timeout) +
                     " after " + ranks_text(outcome.left_early) + " had, with exit code 0 (--exit-timeout)");
-  } else if (outcome.culprit) {
-    describe_culprit(outcome, plan, evidence, lines);
+  } else if (outcome.cause_as<GuardianLost>() != nullptr) {
+    lines.emplace_back("the first process of ddplaunch was killed; the job was ended");
+  } else if (const auto* not_started = outcome.cause_as<SpawnFailed>()) {
+    lines.push_back(not_started->failure.message);
+  } else if (const std::string why = describe_failure(outcome); !why.empty()) {
+    lines.push_back(why + ", " + when + " after the start");
   }
   describe_others(outcome, plan, evidence, lines);
   return lines;

@@ -54,28 +54,35 @@ OrderedJson describe_end(const WorkerEnd& end) {
   return json;
 }
 
-OrderedJson describe_cause(const JobOutcome& outcome) {
-  OrderedJson cause = nullptr;
-  if (outcome.culprit) {
-    cause = {{"kind", "worker_failed"}};
-    cause.update(describe_end(*outcome.culprit));
-    if (outcome.verdict) cause["verdict"] = verdict_json(*outcome.verdict);
-  } else if (outcome.signal) {
-    cause = {{"kind", "signal"}, {"signal", base::signal_name(*outcome.signal)}};
-  } else if (outcome.spawn_failure) {
-    const SpawnFailed& failed = *outcome.spawn_failure;
-    cause = {{"kind", "cannot_start"}, {"local_rank", failed.local_rank}, {"message", failed.failure.message}};
-  } else if (outcome.guardian_lost) {
-    cause = {{"kind", "launcher_killed"}};
-  } else if (outcome.elsewhere) {
-    const wire::Cause& there = *outcome.elsewhere;
-    cause = {{"kind", "elsewhere"}, {"node", there.node}, {"message", there.text}, {"exit_code", there.exit_code}};
-  } else if (outcome.hang) {
-    cause = {{"kind", "hang"}, {"stall", stall_json(*outcome.hang)}};
-  } else if (outcome.exit_timed_out) {
-    cause = {{"kind", "exit_timeout"}, {"ended", outcome.left_early}, {"waited_for", outcome.ended_ranks}};
+struct CauseToJson {
+  const JobOutcome& outcome;
+
+  OrderedJson operator()(std::monostate) const { return nullptr; }
+  OrderedJson operator()(const WorkerFailed& failed) const {
+    OrderedJson cause = {{"kind", "worker_failed"}};
+    cause.update(describe_end(failed.end));
+    if (failed.verdict) cause["verdict"] = verdict_json(*failed.verdict);
+    return cause;
   }
-  return cause;
+  OrderedJson operator()(const SpawnFailed& failed) const {
+    return {{"kind", "cannot_start"}, {"local_rank", failed.local_rank}, {"message", failed.failure.message}};
+  }
+  OrderedJson operator()(const SignalArrived& request) const {
+    return {{"kind", "signal"}, {"signal", base::signal_name(request.signal)}};
+  }
+  OrderedJson operator()(const GuardianLost&) const { return {{"kind", "launcher_killed"}}; }
+  OrderedJson operator()(const ExitTimedOut&) const {
+    return {{"kind", "exit_timeout"}, {"ended", outcome.left_early}, {"waited_for", outcome.ended_ranks}};
+  }
+  OrderedJson operator()(const HangNews& hang) const { return {{"kind", "hang"}, {"stall", stall_json(hang)}}; }
+  OrderedJson operator()(const EndedElsewhere& elsewhere) const {
+    const wire::Cause& there = elsewhere.cause;
+    return {{"kind", "elsewhere"}, {"node", there.node}, {"message", there.text}, {"exit_code", there.exit_code}};
+  }
+};
+
+OrderedJson describe_cause(const JobOutcome& outcome) {
+  return std::visit(CauseToJson{outcome}, outcome.cause);
 }
 
 struct EventToJson {
@@ -185,7 +192,7 @@ std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& ass
                                const std::string& next, WallTime now) {
   OrderedJson json = begin("attempt_ended", plan, now);
   json["attempt"] = assignment.attempt;
-  json["exit_code"] = outcome.exit_code;
+  json["exit_code"] = outcome.status.shell_code();
   json["cause"] = describe_cause(outcome);
   json["ended_ranks"] = outcome.ended_ranks;
   json["run_seconds"] = seconds_json(outcome.run_time);

@@ -8,7 +8,7 @@
 #include "launcher/plan/launch_plan.h"
 #include "launcher/rendezvous/rendezvous.h"
 #include "launcher/supervise/event.h"
-#include "launcher/supervise/job_state.h"
+#include "launcher/supervise/outcome.h"
 
 namespace ddp::launcher {
 

@@ -107,8 +107,8 @@ FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
   for (const RankAndPid& worker : outcome.unkillable) {
     if (::kill(worker.pid, 0) != 0 && errno == EPERM) evidence.of_other_users.insert(worker.pid);
   }
-  if (!outcome.culprit) return evidence;
-  const WorkerEnd& end = *outcome.culprit;
+  if (outcome.culprit() == nullptr) return evidence;
+  const WorkerEnd& end = *outcome.culprit();
   evidence.core =
       describe_core(end.status, gather_core_facts(end.pid, plan_.program, plan_.host_name, plan_.core, end.status));
   evidence.last_lines = last_lines_(end.local_rank);
@@ -166,9 +166,10 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
 std::optional<base::Failure> JobReporter::pass_error_upwards(const JobOutcome& outcome, int exit_code) const {
   const auto path = find_variable(plan_.inherited_environment, wire::env::kErrorFile);
   if (!path || path->empty() || exit_code == 0) return std::nullopt;
-  if (outcome.culprit && outcome.culprit->error) {
+  const WorkerEnd* culprit = outcome.culprit();
+  if (culprit != nullptr && culprit->error) {
     std::error_code error;
-    const std::string own = directory_.file(outcome.culprit->local_rank, "error.json");
+    const std::string own = directory_.file(culprit->local_rank, "error.json");
     std::filesystem::copy_file(own, *path, std::filesystem::copy_options::overwrite_existing, error);
     if (!error) return std::nullopt;
   }

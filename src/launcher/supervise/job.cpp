@@ -84,11 +84,11 @@ class Job {
       if (!attempts_.is_request(event) && !std::holds_alternative<GuardianLost>(event)) return;
       ended = JobOutcome{};
       if (attempts_.is_request(event)) {
-        ended->signal = std::get<SignalArrived>(event).signal;
-        ended->exit_code = 128 + *ended->signal;
+        ended->cause = std::get<SignalArrived>(event);
+        ended->status = base::ExitStatus::killed(std::get<SignalArrived>(event).signal);
       } else {
-        ended->guardian_lost = true;
-        ended->exit_code = base::kExitOwnFault;
+        ended->cause = GuardianLost{};
+        ended->status = base::ExitStatus::exited(base::kExitOwnFault);
       }
       parts_.loop.stop();
     };

@@ -8,28 +8,8 @@
 #include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "launcher/supervise/verdict_text.h"
 
 namespace ddp::launcher {
-
-std::string describe(const wire::Cause& cause) {
-  return (cause.node.empty() ? "" : "node " + cause.node + ": ") + cause.text;
-}
-
-std::string describe_failure(const JobOutcome& outcome) {
-  if (outcome.signal && !outcome.signal_reason.empty()) return outcome.signal_reason;
-  if (outcome.signal) return "ended by " + base::signal_name(*outcome.signal);
-  if (outcome.spawn_failure) return outcome.spawn_failure->failure.message;
-  if (outcome.guardian_lost) return "the launcher's first process was killed";
-  if (outcome.hang) return "hung: " + hang_headline(outcome.hang->verdict);
-  if (outcome.exit_timed_out) return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
-  if (outcome.elsewhere) return describe(*outcome.elsewhere);
-  if (!outcome.culprit) return "";
-  if (outcome.culprit->is_our_doing())
-    return "rank " + std::to_string(outcome.culprit->rank) + ": failed with an error";
-  return "rank " + std::to_string(outcome.culprit->rank) + ": " + outcome.culprit->status.describe() +
-         (outcome.culprit->status.success() ? " before its collectives were done" : "");
-}
 
 JobState::JobState(const JobOptions& options, TimePoint now)
     : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)) {}
@@ -57,10 +37,7 @@ void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>
 }
 
 void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) {
-    spawn_failure_ = event;
-    begin_ending(now, actions);
-  }
+  if (phase_ == Phase::running) begin_ending(event, now, actions);
   finish_if_done(now, actions);
 }
 
@@ -103,9 +80,7 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
     return signal_workers(event.signal, SignalTarget::leader, actions);
   }
   if (phase_ == Phase::running) {
-    signal_ = event.signal;
-    signal_reason_ = event.reason;
-    begin_ending(now, actions);
+    begin_ending(event, now, actions);
     finish_if_done(now, actions);
   } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
     // Somebody asks again: no more patience. Signals close together are one request: a terminal that goes away and
@@ -115,33 +90,27 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
   }
 }
 
-void JobState::handle(const GuardianLost&, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) {
-    guardian_lost_ = true;
-    begin_ending(now, actions);
-  }
+void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(event, now, actions);
   if (phase_ == Phase::ending) begin_killing(now, actions);
   finish_if_done(now, actions);
 }
 
 void JobState::handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running) return;
-  signal_ = SIGPIPE;
-  begin_ending(now, actions);
+  begin_ending(SignalArrived{SIGPIPE}, now, actions);
   finish_if_done(now, actions);
 }
 
 void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running || event.kind != HangNews::Kind::hung || !event.ends_job) return;
-  hang_ = event;
-  begin_ending(now, actions);
+  begin_ending(event, now, actions);
 }
 
 // What happened here meanwhile may be a victim's; what is told is the same on all nodes.
 void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running) return;
-  elsewhere_ = event.cause;
-  begin_ending(now, actions);
+  begin_ending(event, now, actions);
   finish_if_done(now, actions);
 }
 
@@ -176,10 +145,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
     note_at_.reset();
     actions.emplace_back(Tell{describe_early_ends()});
   }
-  if (left_alone_at_ && now >= *left_alone_at_) {
-    exit_timed_out_ = true;
-    begin_ending(now, actions);
-  }
+  if (left_alone_at_ && now >= *left_alone_at_) begin_ending(ExitTimedOut{}, now, actions);
   if (escalate_at_ && now >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
     begin_killing(now, actions);
@@ -188,7 +154,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   tell_at_.reset();
   const std::string next = phase_ == Phase::ending
                                ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now) +
-                                     (signal_ ? ", or when asked again" : "")
+                                     (std::holds_alternative<SignalArrived>(cause_) ? ", or when asked again" : "")
                                : "SIGKILL sent";
   actions.emplace_back(Tell{describe_cause() + ": waiting for rank " + base::rank_list(alive_ranks()) + " to end (" +
                             next + "; see --grace)"});
@@ -204,14 +170,23 @@ std::string JobState::describe_early_ends() const {
 }
 
 std::string JobState::describe_cause() const {
-  if (signal_) return base::signal_name(*signal_);
-  if (guardian_lost_) return "the launcher's first process was killed";
-  if (elsewhere_) return describe(*elsewhere_);
-  if (hang_) return "the job hangs";
-  if (exit_timed_out_) return "the others have ended long ago";
+  if (const auto* request = std::get_if<SignalArrived>(&cause_)) return base::signal_name(request->signal);
+  if (std::holds_alternative<SpawnFailed>(cause_)) return "a worker could not be started";
+  if (std::holds_alternative<HangNews>(cause_)) return "the job hangs";
+  if (std::holds_alternative<ExitTimedOut>(cause_)) return "the others have ended long ago";
+  if (!std::holds_alternative<std::monostate>(cause_)) {
+    JobOutcome so_far;
+    so_far.cause = cause_;
+    return describe_failure(so_far);
+  }
   const WorkerEnd* cause = find_culprit(ends_);
-  if (cause == nullptr) return "a worker could not be started";
+  DDP_CHECK(cause != nullptr);
   return "rank " + std::to_string(cause->rank) + " failed (" + cause->status.describe() + ")";
+}
+
+void JobState::begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions) {
+  cause_ = std::move(cause);
+  begin_ending(now, actions);
 }
 
 void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
@@ -276,6 +251,28 @@ std::vector<int> JobState::alive_ranks() const {
   return ranks;
 }
 
+void JobState::add_cause(JobOutcome& outcome) const {
+  using base::ExitStatus;
+  outcome.cause = cause_;
+  if (const auto* request = std::get_if<SignalArrived>(&cause_)) {
+    outcome.status = ExitStatus::killed(request->signal);
+  } else if (const auto* failed = std::get_if<SpawnFailed>(&cause_)) {
+    outcome.status = ExitStatus::exited(failed->failure.exit_code);
+  } else if (std::holds_alternative<GuardianLost>(cause_)) {
+    outcome.status = ExitStatus::exited(base::kExitOwnFault);
+  } else if (const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_)) {
+    outcome.status = ExitStatus::exited(elsewhere->cause.exit_code);
+  } else if (!std::holds_alternative<std::monostate>(cause_)) {
+    outcome.status = ExitStatus::exited(base::kExitHung);
+  } else if (const WorkerEnd* culprit = find_culprit(ends_)) {
+    outcome.cause = WorkerFailed{*culprit, verdict_on(*culprit, ends_)};
+    // What it would have ended with, and when, is not known.
+    const WorkerEnd& known = culprit->is_our_doing() ? *find_first_failure(ends_) : *culprit;
+    outcome.run_time = known.when - start_;  // not the end of a victim's wait
+    outcome.status = ExitStatus::exited(known.status.success() ? base::kExitHung : known.status.shell_code());
+  }
+}
+
 JobOutcome JobState::outcome() const {
   JobOutcome outcome;
   outcome.ends = ends_;
@@ -287,44 +284,22 @@ JobOutcome JobState::outcome() const {
     if (!worker.started) outcome.not_started.push_back(rank_of(i));
     if (worker.alive) outcome.unkillable.push_back({rank_of(i), worker.pid});
   }
+  add_cause(outcome);
+  const auto* request = outcome.cause_as<SignalArrived>();
+  const auto* elsewhere = outcome.cause_as<EndedElsewhere>();
+  const int asked_by = request != nullptr ? request->signal : elsewhere != nullptr ? elsewhere->cause.signal : 0;
   const WorkerEnd* cause = find_culprit(ends_);
-  if (signal_) {
-    outcome.signal = signal_;
-    outcome.signal_reason = signal_reason_;
-    outcome.exit_code = 128 + *signal_;
-  } else if (spawn_failure_) {
-    outcome.spawn_failure = spawn_failure_;
-    outcome.exit_code = spawn_failure_->failure.exit_code;
-  } else if (guardian_lost_) {
-    outcome.guardian_lost = true;
-    outcome.exit_code = base::kExitOwnFault;
-  } else if (elsewhere_) {
-    outcome.elsewhere = elsewhere_;
-    outcome.exit_code = elsewhere_->exit_code;
-  } else if (hang_) {
-    outcome.hang = hang_;
-    outcome.exit_code = base::kExitHung;
-  } else if (exit_timed_out_) {
-    outcome.exit_timed_out = true;
-    outcome.exit_code = base::kExitHung;
-  } else if (cause != nullptr) {
-    outcome.culprit = *cause;
-    // What it would have ended with, and when, is not known.
-    const WorkerEnd& known = cause->is_our_doing() ? *find_first_failure(ends_) : *cause;
-    outcome.run_time = known.when - start_;  // not the end of a victim's wait
-    outcome.exit_code = known.status.success() ? base::kExitHung : known.status.shell_code();
-    outcome.verdict = verdict_on(*cause, ends_);
-  }
-  const int asked_by = signal_.value_or(elsewhere_ ? elsewhere_->signal : 0);
+  const bool others_left_early = cause != nullptr || elsewhere != nullptr ||
+                                 outcome.cause_as<ExitTimedOut>() != nullptr || outcome.cause_as<HangNews>() != nullptr;
   for (const WorkerEnd& end : ends_) {
-    if (&end == cause && outcome.culprit) continue;
+    if (&end == cause && outcome.culprit() != nullptr) continue;
     const bool was_asked_too = asked_by != 0 && end.status.was_killed_by(asked_by);
     // A worker that answers our signal with a code of its own has obeyed; one that crashes has not.
     if (failed_by_itself(end) && !was_asked_too && (!end.after_signal || end.status.was_killed())) {
       outcome.also_failed.push_back(end);
     } else if (end.after_signal || was_asked_too) {
       outcome.ended_ranks.push_back(end.rank);
-    } else if (cause != nullptr || exit_timed_out_ || hang_ || elsewhere_) {
+    } else if (others_left_early) {
       outcome.left_early.push_back(end.rank);
     }
   }

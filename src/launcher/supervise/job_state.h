@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervise/blame.h"
 #include "launcher/supervise/event.h"
-#include "launcher/supervise/straggler_table.h"
+#include "launcher/supervise/outcome.h"
 
 namespace ddp::launcher {
 
@@ -21,43 +20,6 @@ struct JobOptions {
   std::chrono::milliseconds exit_timeout{0};  // 0: off
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 };
-
-struct RankAndPid {
-  int rank = 0;
-  pid_t pid = 0;
-};
-
-struct JobOutcome {
-  int exit_code = 0;
-  // At most one of the next seven is the cause; none: success.
-  std::optional<WorkerEnd> culprit;  // it failed, or it ended with 0 before it had finished what others waited for
-  std::optional<SpawnFailed> spawn_failure;
-  std::optional<int> signal;
-  std::string signal_reason;
-  bool guardian_lost = false;
-  bool exit_timed_out = false;  // left_early left, ended_ranks did not follow
-  std::optional<HangNews> hang;
-  std::optional<wire::Cause> elsewhere;  // on another node
-
-  std::optional<Verdict> verdict;      // what the ranks' calls say of the culprit
-  std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
-  std::vector<int> ended_ranks;        // by us
-  std::vector<int> left_early;         // with exit code 0 before the job was ended, in that order
-  std::vector<int> not_started;        // since the job was being ended already
-  bool needed_kill = false;            // SIGTERM was not enough for some of them
-  std::vector<RankAndPid> unkillable;
-  std::vector<pid_t> leftovers;             // other processes of the job that cannot be killed
-  std::chrono::nanoseconds run_time{0};     // start to the first cause, or to the end
-  std::chrono::nanoseconds ending_time{0};  // first cause to the end
-  std::vector<WorkerEnd> ends;              // of all workers, in the order in which they were seen
-  StragglerReport stragglers;               // for whom the others waited
-};
-
-// "node b: rank 5: exit code 3".
-std::string describe(const wire::Cause& cause);
-
-// The cause in a few words: "rank 1: killed by SIGSEGV". Empty after success.
-std::string describe_failure(const JobOutcome& outcome);
 
 // Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
 // A signal within limits::kSecondRequest of the beginning of the end belongs to the first request. A rank that exits
@@ -110,11 +72,14 @@ class JobState {
   void resume(TimePoint now, std::vector<Action>& actions);
   void signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const;
   void begin_ending(TimePoint now, std::vector<Action>& actions);
+  void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
   void begin_killing(TimePoint now, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
   std::string describe_early_ends() const;
   std::string describe_cause() const;
+  // Sets cause, status and what belongs to them.
+  void add_cause(JobOutcome& outcome) const;
   std::vector<int> alive_ranks() const;
   int rank_of(int local_rank) const { return options_.first_rank + local_rank; }
 
@@ -123,13 +88,7 @@ class JobState {
   Phase phase_ = Phase::running;
   std::vector<Worker> workers_;
   std::vector<WorkerEnd> ends_;  // in the order in which they were seen
-  std::optional<SpawnFailed> spawn_failure_;
-  std::optional<int> signal_;
-  std::string signal_reason_;
-  bool guardian_lost_ = false;
-  bool exit_timed_out_ = false;
-  std::optional<HangNews> hang_;
-  std::optional<wire::Cause> elsewhere_;
+  RootCause cause_;              // unless it is a worker's failure, which the ends tell
   bool needed_kill_ = false;
   TimePoint cause_time_;
   TimePoint end_time_;

@@ -27,14 +27,16 @@ std::string node_of_culprit(const HangNews& hang) {
 // What the other nodes are told of what happened here.
 wire::Cause cause_of(const JobOutcome& outcome) {
   wire::Cause cause;
-  if (outcome.hang) cause.node = node_of_culprit(*outcome.hang);
+  if (const auto* hang = outcome.cause_as<HangNews>()) cause.node = node_of_culprit(*hang);
   cause.text = describe_failure(outcome);
-  cause.exit_code = outcome.exit_code;
-  cause.signal = outcome.signal.value_or(0);
-  cause.is_victim = outcome.culprit && outcome.culprit->error && outcome.culprit->error->is_victim;
-  cause.is_disputed = outcome.culprit && outcome.culprit->error && outcome.culprit->error->is_mismatch;
+  cause.exit_code = outcome.status.shell_code();
+  cause.signal = outcome.status.signal();
   cause.may_restart = is_worth_another(outcome);
-  if (cause.is_victim) cause.lost_peer = outcome.culprit->error->peer.value_or(wire::kNoPeer);
+  const WorkerEnd* culprit = outcome.culprit();
+  if (culprit == nullptr || !culprit->error) return cause;
+  cause.is_victim = culprit->error->is_victim;
+  cause.is_disputed = culprit->error->is_mismatch;
+  if (cause.is_victim) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
   return cause;
 }
 
@@ -49,7 +51,7 @@ wire::Cause remains_of(const JobOutcome& outcome) {
   for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
   return {"rank " + base::rank_list(ranks) + " cannot be killed",
           "",
-          outcome.exit_code,
+          outcome.status.shell_code(),
           0,
           false,
           false,
@@ -208,12 +210,13 @@ class NodeJob {
     const wire::Cause& cause = *leave_;
     const std::string told = describe_failure(outcome);
     const bool is_own = cause.node == (place_.node_name.empty() ? parts_.plan.host_name : place_.node_name);
-    outcome.exit_code = cause.exit_code;
-    if (outcome.signal != cause.signal) outcome.signal.reset();
+    const bool was_asked = cause.signal != 0 && outcome.status.was_killed_by(cause.signal);
+    const bool is_asked = told.empty() && cause.signal != 0 && (is_own || cause.node.empty());
+    outcome.status =
+        was_asked || is_asked ? base::ExitStatus::killed(cause.signal) : base::ExitStatus::exited(cause.exit_code);
     if (cause.exit_code == 0) return outcome;
-    if (told.empty()) {
-      outcome.elsewhere = cause;
-      if ((is_own || cause.node.empty()) && cause.signal != 0) outcome.signal = cause.signal;
+    if (told.empty() || (!was_asked && outcome.cause_as<SignalArrived>() != nullptr)) {
+      outcome.cause = EndedElsewhere{cause};
     }
     const bool has_more = cause.text.find("; not restarted: ") != std::string::npos;
     if (told.empty() || has_more || (!is_own && told != describe(cause))) parts_.observer.tell(describe(cause));

@@ -3,7 +3,8 @@
 namespace ddp::launcher {
 
 bool is_worth_another(const JobOutcome& outcome) {
-  return outcome.culprit || outcome.exit_timed_out || outcome.hang;
+  return outcome.culprit() != nullptr || outcome.cause_as<ExitTimedOut>() != nullptr ||
+         outcome.cause_as<HangNews>() != nullptr;
 }
 
 RestartDecision decide_restart(const JobOutcome& outcome, const std::vector<std::chrono::nanoseconds>& run_times,

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/nodes/next_attempt.h"
-#include "launcher/supervise/job_state.h"
+#include "launcher/supervise/outcome.h"
 
 namespace ddp::launcher {
 

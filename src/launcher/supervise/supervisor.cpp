@@ -13,6 +13,7 @@
 #include "launcher/supervise/gpu_watch.h"
 #include "launcher/supervise/hang_evidence.h"
 #include "launcher/supervise/hang_trace.h"
+#include "launcher/supervise/job_state.h"
 #include "launcher/supervise/timed_faults.h"
 #include "wire/worker_env.h"
 
@@ -276,7 +277,7 @@ class Supervisor {
     evidence_.end();
     if (judged_elsewhere(parts_)) parts_.exchange->show_in_full(look_at_own(LookDepth::calls));
     const JobOutcome so_far = state_.outcome();
-    if (parts_.begins_to_end && !so_far.elsewhere && so_far.exit_code != 0) parts_.begins_to_end(so_far);
+    if (parts_.begins_to_end && !so_far.cause_as<EndedElsewhere>() && !so_far.status.success()) parts_.begins_to_end(so_far);
   }
 
   void carry_out(const SendSignal& action) { parts_.processes.signal(action.local_rank, action.signal, action.target); }

@@ -8,7 +8,7 @@
 #include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
-#include "launcher/supervise/job_state.h"
+#include "launcher/supervise/outcome.h"
 #include "launcher/supervise/rank_exchange.h"
 #include "net/event_loop.h"
 

@@ -23,6 +23,10 @@ LaunchPlan plan_of(int workers) {
   return plan;
 }
 
+WorkerEnd& culprit_of(JobOutcome& outcome) {
+  return std::get<WorkerFailed>(outcome.cause).end;
+}
+
 std::string summary(const JobOutcome& outcome) {
   return ddp::base::join(failure_summary(outcome, plan_of(4), {}), "\n");
 }
@@ -39,7 +43,7 @@ WorkerEnd end_of(int rank, ExitStatus status) {
 
 TEST_CASE("a crash is told with rank and pid and signal and what was done about it") {
   JobOutcome outcome;
-  outcome.culprit = end_of(2, ExitStatus::killed(SIGSEGV, true));
+  outcome.cause = WorkerFailed{end_of(2, ExitStatus::killed(SIGSEGV, true)), {}};
   outcome.ended_ranks = {0, 1, 3};
   outcome.run_time = 192s;
   outcome.ending_time = 200ms;
@@ -51,31 +55,31 @@ TEST_CASE("a crash is told with rank and pid and signal and what was done about 
 
 TEST_CASE("a worker's own words are quoted without control characters and not endlessly") {
   JobOutcome outcome;
-  outcome.culprit = end_of(0, ExitStatus::exited(1));
-  outcome.culprit->error = ErrorRecord{"ValueError: \x1b[31mbad\nline 2\n" + std::string(5000, '\n'), false};
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  culprit_of(outcome).error = ErrorRecord{"ValueError: \x1b[31mbad\nline 2\n" + std::string(5000, '\n'), false};
   CHECK(summary(outcome) ==
         "rank 0 (pid 4711) failed: exit code 1, 0 ms after the start\n  node a, GPU 0, program ./train\n"
         "  its error:\n  | ValueError: \\x1b[31mbad\n  | line 2");
-  outcome.culprit->error = ErrorRecord{std::string(100'000, 'x'), false};
+  culprit_of(outcome).error = ErrorRecord{std::string(100'000, 'x'), false};
   CHECK(summary(outcome).size() < 2500);
 }
 
 TEST_CASE("a SIGKILL from outside is explained") {
   JobOutcome outcome;
-  outcome.culprit = end_of(0, ExitStatus::killed(SIGKILL));
-  outcome.culprit->peak_rss_bytes = 3ULL << 30;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGKILL)), {}};
+  culprit_of(outcome).peak_rss_bytes = 3ULL << 30;
   CHECK_THAT(summary(outcome), Catch::Contains("came from outside") && Catch::Contains("its peak was 3 GiB"));
-  outcome.culprit->oom = OomKill{"/sys/fs/cgroup/job", 64 << 20, 63 << 20};
+  culprit_of(outcome).oom = OomKill{"/sys/fs/cgroup/job", 64 << 20, 63 << 20};
   CHECK_THAT(summary(outcome),
              Catch::Contains("out-of-memory killer struck in cgroup /sys/fs/cgroup/job, limit 64 MiB, "
                              "peak 63 MiB; its peak was 3 GiB"));
-  outcome.culprit->oom = OomKill{};
+  culprit_of(outcome).oom = OomKill{};
   CHECK_THAT(summary(outcome), Catch::Contains("the machine, or a container around this one, had no memory left"));
 }
 
 TEST_CASE("core and last lines and log of the culprit are told") {
   JobOutcome outcome;
-  outcome.culprit = end_of(2, ExitStatus::killed(SIGSEGV, true));
+  outcome.cause = WorkerFailed{end_of(2, ExitStatus::killed(SIGSEGV, true)), {}};
   const auto lines = failure_summary(outcome, plan_of(4), {"/var/crash/core.4711", {"loading", "bad shard"}, "/l/2"});
   CHECK_THAT(ddp::base::join(lines, "\n"), Catch::Contains("  core: /var/crash/core.4711\n  its last lines:\n"
                                                            "  | loading\n  | bad shard\n  log: /l/2"));
@@ -83,8 +87,8 @@ TEST_CASE("core and last lines and log of the culprit are told") {
 
 TEST_CASE("an error that was printed as well is told once") {
   JobOutcome outcome;
-  outcome.culprit = end_of(0, ExitStatus::exited(1));
-  outcome.culprit->error = ErrorRecord{"ValueError: bad\nshard", false};
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  culprit_of(outcome).error = ErrorRecord{"ValueError: bad\nshard", false};
   const auto text = [&](std::vector<std::string> printed) {
     return ddp::base::join(failure_summary(outcome, plan_of(1), {"", std::move(printed), ""}), "\n");
   };
@@ -94,7 +98,7 @@ TEST_CASE("an error that was printed as well is told once") {
 
 TEST_CASE("ranks that were not started yet are not forgotten") {
   JobOutcome outcome;
-  outcome.culprit = end_of(0, ExitStatus::exited(1));
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   outcome.not_started = {2, 3};
   CHECK_THAT(summary(outcome), Catch::Contains("ranks 2, 3 had not been started yet"));
   CHECK(failure_summary(JobOutcome{}, plan_of(2), {}).empty());
@@ -102,7 +106,7 @@ TEST_CASE("ranks that were not started yet are not forgotten") {
 
 TEST_CASE("a rank that did not follow the others is named") {
   JobOutcome outcome;
-  outcome.exit_timed_out = true;
+  outcome.cause = ExitTimedOut{};
   outcome.left_early = {0, 2};
   outcome.ended_ranks = {1};
   CHECK_THAT(summary(outcome), Catch::Contains("rank 1 had not ended 5 min after ranks 0, 2 had, with exit code 0"));
@@ -110,7 +114,7 @@ TEST_CASE("a rank that did not follow the others is named") {
 
 TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are told apart") {
   JobOutcome outcome;
-  outcome.culprit = end_of(0, ExitStatus::exited(3));
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.also_failed = {end_of(1, ExitStatus::exited(1))};
   outcome.also_failed[0].error = ErrorRecord{"lost", true};
   outcome.ended_ranks = {2};
@@ -131,8 +135,8 @@ TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are tol
 
 TEST_CASE("a victim without a culprit names the ranks that had left") {
   JobOutcome outcome;
-  outcome.culprit = end_of(0, ExitStatus::exited(1));
-  outcome.culprit->error = ErrorRecord{"lost", true};
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  culprit_of(outcome).error = ErrorRecord{"lost", true};
   CHECK(summary(outcome).find("it lost another rank, but none has failed by itself") != std::string::npos);
   outcome.left_early = {1, 3};
   CHECK(summary(outcome).find("it lost another rank: ranks 1, 3 had ended with exit code 0 before") !=
@@ -141,11 +145,11 @@ TEST_CASE("a victim without a culprit names the ranks that had left") {
 
 TEST_CASE("a signal and a failed start are told in one line") {
   JobOutcome outcome;
-  outcome.signal = SIGINT;
+  outcome.cause = SignalArrived{SIGINT};
   outcome.run_time = 61s;
   CHECK(summary(outcome) == "ended by SIGINT, 1 min 1 s after the start");
   JobOutcome failed;
-  failed.spawn_failure = SpawnFailed{0, {126, "cannot start ./x: not a program."}};
+  failed.cause = SpawnFailed{0, {126, "cannot start ./x: not a program."}};
   CHECK(summary(failed) == "cannot start ./x: not a program.");
 }
 

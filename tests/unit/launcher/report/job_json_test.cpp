@@ -151,7 +151,7 @@ TEST_CASE("what comes from outside is a line and an alarm is none") {
 
 TEST_CASE("the end of an attempt is a line with what comes next") {
   JobOutcome outcome;
-  outcome.exit_code = 3;
+  outcome.status = ExitStatus::exited(3);
   outcome.ended_ranks = {5};
   outcome.run_time = 1500ms;
   outcome.ending_time = 20us;
@@ -175,8 +175,8 @@ TEST_CASE("each cause has a kind and its own facts") {
   CHECK(cause_of({}) == nullptr);
 
   JobOutcome failed;
-  failed.culprit = end_of(1, ExitStatus::exited(3));
-  failed.culprit->error = ErrorRecord{kNotUtf8, false};
+  failed.cause = WorkerFailed{end_of(1, ExitStatus::exited(3)), {}};
+  std::get<WorkerFailed>(failed.cause).end.error = ErrorRecord{kNotUtf8, false};
   CHECK(cause_of(failed) == Json::object({{"kind", "worker_failed"},
                                           {"rank", 5},
                                           {"local_rank", 1},
@@ -188,20 +188,20 @@ TEST_CASE("each cause has a kind and its own facts") {
                                           {"victim", false}}));
 
   JobOutcome signal;
-  signal.signal = SIGINT;
+  signal.cause = SignalArrived{SIGINT};
   CHECK(cause_of(signal) == Json::object({{"kind", "signal"}, {"signal", "SIGINT"}}));
 
   JobOutcome not_started;
-  not_started.spawn_failure = SpawnFailed{1, {126, "not executable"}};
+  not_started.cause = SpawnFailed{1, {126, "not executable"}};
   CHECK(cause_of(not_started) ==
         Json::object({{"kind", "cannot_start"}, {"local_rank", 1}, {"message", "not executable"}}));
 
   JobOutcome lost;
-  lost.guardian_lost = true;
+  lost.cause = GuardianLost{};
   CHECK(cause_of(lost) == Json::object({{"kind", "launcher_killed"}}));
 
   JobOutcome late;
-  late.exit_timed_out = true;
+  late.cause = ExitTimedOut{};
   late.left_early = {4};
   late.ended_ranks = {5};
   CHECK(cause_of(late) == Json::object({{"kind", "exit_timeout"}, {"ended", {4}}, {"waited_for", {5}}}));
@@ -209,8 +209,7 @@ TEST_CASE("each cause has a kind and its own facts") {
 
 TEST_CASE("a hang is told with what every rank is at") {
   JobOutcome outcome;
-  outcome.hang.emplace();
-  HangNews& news = *outcome.hang;
+  HangNews& news = outcome.cause.emplace<HangNews>();
   news.verdict = {VerdictKind::not_called, "world", 2, 21, "barrier", {1}, {0}, {}};
   news.age = 8s;
   news.judgement = {HangClass::users_limit, 5s, true, 22s, 30s, "--hang-timeout"};
@@ -250,8 +249,8 @@ TEST_CASE("the launcher's own failure is a cause in the summary") {
 
 TEST_CASE("the summary has all that is known at the end") {
   JobOutcome outcome;
-  outcome.culprit = end_of(0, ExitStatus::killed(SIGSEGV, true));
-  outcome.ends = {*outcome.culprit, end_of(1, ExitStatus::killed(SIGKILL))};
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGSEGV, true)), {}};
+  outcome.ends = {*outcome.culprit(), end_of(1, ExitStatus::killed(SIGKILL))};
   outcome.ends[1].after_signal = true;
   outcome.ended_ranks = {5};
   outcome.left_early = {6};

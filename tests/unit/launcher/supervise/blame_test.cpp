@@ -35,6 +35,11 @@ JobState three_ranks() {
   return state;
 }
 
+const Verdict* verdict_in(const JobOutcome& outcome) {
+  const auto* failed = outcome.cause_as<WorkerFailed>();
+  return failed == nullptr || !failed->verdict ? nullptr : &*failed->verdict;
+}
+
 const TimePoint kBegin{};
 
 }  // namespace
@@ -47,11 +52,11 @@ TEST_CASE("of ranks that called different things those that differ from most are
   CHECK(state.ending());
   state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 20ms);
   const JobOutcome outcome = state.outcome();
-  CHECK(outcome.exit_code == 1);
-  REQUIRE(outcome.culprit);
-  CHECK(outcome.culprit->rank == 2);
-  REQUIRE(outcome.verdict);
-  CHECK(outcome.verdict->culprits == Ranks{2});
+  CHECK(outcome.status.shell_code() == 1);
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 2);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->culprits == Ranks{2});
 }
 
 TEST_CASE("ranks that never call hold the end of a job with different calls for a moment only") {
@@ -75,13 +80,13 @@ TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
   victim.local_rank = 2;
   state.step(victim, kBegin + 1s);
   const JobOutcome outcome = state.outcome();
-  CHECK(outcome.exit_code == 124);
-  REQUIRE(outcome.culprit);
-  CHECK(outcome.culprit->rank == 1);
-  REQUIRE(outcome.verdict);
-  CHECK(outcome.verdict->kind == VerdictKind::ended);
-  CHECK(outcome.verdict->waiting == Ranks{0, 2});
-  CHECK(outcome.verdict->sequence == 7);
+  CHECK(outcome.status.shell_code() == 124);
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 1);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->kind == VerdictKind::ended);
+  CHECK(verdict_in(outcome)->waiting == Ranks{0, 2});
+  CHECK(verdict_in(outcome)->sequence == 7);
   CHECK(outcome.also_failed.size() == 2);
   CHECK(outcome.left_early.empty());
   CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");
@@ -98,10 +103,10 @@ TEST_CASE("a rank that ended with 0 is the cause also if its victims were seen t
   state.step(victim, kBegin + 20ms);
   REQUIRE(state.finished());
   const JobOutcome outcome = state.outcome();
-  CHECK(outcome.exit_code == 124);
-  REQUIRE(outcome.culprit);
-  CHECK(outcome.culprit->rank == 1);
-  CHECK(outcome.verdict->waiting == Ranks{0, 2});
+  CHECK(outcome.status.shell_code() == 124);
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 1);
+  CHECK(verdict_in(outcome)->waiting == Ranks{0, 2});
 }
 
 TEST_CASE("a rank that ends with 0 within a collective has failed") {
@@ -115,8 +120,8 @@ TEST_CASE("a rank that ends with 0 within a collective has failed") {
   for (const int rank : {0, 2}) {
     state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
   }
-  CHECK(state.outcome().exit_code == 124);
-  CHECK(state.outcome().culprit->rank == 1);
+  CHECK(state.outcome().status.shell_code() == 124);
+  CHECK(state.outcome().culprit()->rank == 1);
   CHECK(state.outcome().ended_ranks == Ranks{0, 2});
 }
 
@@ -133,8 +138,8 @@ TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
   event.verdict->culprits = {1};
   state.step(event, kBegin + 2s);
   state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
-  CHECK(state.outcome().exit_code == 1);
-  CHECK(state.outcome().culprit->rank == 0);
+  CHECK(state.outcome().status.shell_code() == 1);
+  CHECK(state.outcome().culprit()->rank == 0);
   CHECK(state.outcome().ended_ranks == Ranks{1, 2});
 }
 
@@ -147,16 +152,16 @@ TEST_CASE("workers that are ended by a signal that the launcher gets as well hav
     job.passes(50ms).launcher_gets(SIGTERM);
     if (workers_first == 1) job.killed(1, SIGTERM);
     const JobOutcome outcome = job.outcome();
-    CHECK(outcome.signal == SIGTERM);
-    CHECK_FALSE(outcome.culprit);
+    CHECK(outcome.status == ddp::base::ExitStatus::killed(SIGTERM));
+    CHECK_FALSE(outcome.culprit());
     CHECK(outcome.also_failed.empty());
     CHECK(outcome.ended_ranks == Ranks{0, 1});
   }
   // Nobody else was meant.
   JobFixture job(2);
   job.start().killed(0, SIGTERM).killed(1, SIGTERM).passes(600ms);
-  CHECK(job.outcome().culprit->rank == 0);
-  CHECK(job.outcome().exit_code == 143);
+  CHECK(job.outcome().culprit()->rank == 0);
+  CHECK(job.outcome().status.shell_code() == 143);
 }
 
 TEST_CASE("of ranks with error records the one that wrote first is the cause, however long its end takes") {
@@ -177,9 +182,9 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     CHECK(state.ending());
     state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 410ms);
     const JobOutcome outcome = state.outcome();
-    REQUIRE(outcome.culprit);
-    CHECK(outcome.culprit->rank == 1);
-    CHECK(outcome.exit_code == 7);
+    REQUIRE(outcome.culprit());
+    CHECK(outcome.culprit()->rank == 1);
+    CHECK(outcome.status.shell_code() == 7);
   }
   SECTION("it has to be ended: the exit code is that of the first to end") {
     JobState state = three_ranks();
@@ -189,9 +194,9 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     state.step(failed_at(1, 10ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 2040ms);
     state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2040ms);
     const JobOutcome outcome = state.outcome();
-    REQUIRE(outcome.culprit);
-    CHECK(outcome.culprit->rank == 1);
-    CHECK(outcome.exit_code == 3);
+    REQUIRE(outcome.culprit());
+    CHECK(outcome.culprit()->rank == 1);
+    CHECK(outcome.status.shell_code() == 3);
     CHECK(outcome.run_time == 30ms);
     CHECK(outcome.ended_ranks == Ranks{2});
     REQUIRE(outcome.also_failed.size() == 1);
@@ -206,6 +211,6 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     victim.error->is_victim = true;
     state.step(victim, kBegin + 40ms);
     state.step(failed_at(2, 5ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 40ms);
-    CHECK(state.outcome().culprit->rank == 0);
+    CHECK(state.outcome().culprit()->rank == 0);
   }
 }

@@ -24,9 +24,9 @@ TEST_CASE("a failed rank ends the others at once") {
   CHECK(job.signals_to(2).empty());
   job.killed(0, SIGTERM).killed(1, SIGTERM).killed(3, SIGTERM);
   const JobOutcome outcome = job.outcome();
-  CHECK(outcome.exit_code == 3);
-  CHECK(outcome.culprit->rank == 2);
-  CHECK(outcome.culprit->pid == 1002);
+  CHECK(outcome.status.shell_code() == 3);
+  CHECK(outcome.culprit()->rank == 2);
+  CHECK(outcome.culprit()->pid == 1002);
   CHECK(outcome.ended_ranks == Ranks{0, 1, 3});
   CHECK(outcome.run_time == 10s);
   CHECK_FALSE(outcome.needed_kill);
@@ -36,16 +36,16 @@ TEST_CASE("a rank that somebody else kills just after another one is told as wel
   JobFixture job(3);
   job.start().killed(0, SIGKILL).killed(1, SIGKILL).killed(2, SIGTERM);
   const JobOutcome outcome = job.outcome();
-  CHECK(outcome.culprit->rank == 0);
+  CHECK(outcome.culprit()->rank == 0);
   REQUIRE(outcome.also_failed.size() == 1);
   CHECK(outcome.also_failed[0].rank == 1);
   CHECK(outcome.ended_ranks == Ranks{2});
 }
 
 TEST_CASE("a rank killed by a signal gives 128 plus its number") {
-  CHECK(JobFixture(1).start().killed(0, SIGSEGV).outcome().exit_code == 139);
-  CHECK(JobFixture(1).start().killed(0, SIGKILL).outcome().exit_code == 137);
-  CHECK(JobFixture(1).start().exits(0, 11).outcome().exit_code == 11);
+  CHECK(JobFixture(1).start().killed(0, SIGSEGV).outcome().status.shell_code() == 139);
+  CHECK(JobFixture(1).start().killed(0, SIGKILL).outcome().status.shell_code() == 137);
+  CHECK(JobFixture(1).start().exits(0, 11).outcome().status.shell_code() == 11);
 }
 
 TEST_CASE("a worker that ignores SIGTERM is killed with its group after the grace") {
@@ -55,7 +55,7 @@ TEST_CASE("a worker that ignores SIGTERM is killed with its group after the grac
   job.passes(1ms);
   CHECK(job.signals_to(1) == kKilled);
   job.killed(1, SIGKILL);
-  CHECK(job.outcome().exit_code == 1);
+  CHECK(job.outcome().status.shell_code() == 1);
   CHECK(job.outcome().needed_kill);
   CHECK(job.outcome().ending_time == JobFixture::kGrace);
 }
@@ -67,7 +67,7 @@ TEST_CASE("a worker that survives SIGKILL does not hold the launcher for ever") 
   REQUIRE(outcome.unkillable.size() == 1);
   CHECK(outcome.unkillable[0].rank == 1);
   CHECK(outcome.unkillable[0].pid == 1001);
-  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.status.shell_code() == 1);
 }
 
 TEST_CASE("the user is told once what is waited for") {
@@ -84,29 +84,29 @@ TEST_CASE("the user is told once what is waited for") {
 TEST_CASE("the first rank that fails is the culprit") {
   JobFixture job(3);
   job.start().killed(1, SIGSEGV).exits(0, 1).exits(2, 1);
-  CHECK(job.outcome().culprit->rank == 1);
-  CHECK(job.outcome().exit_code == 139);
+  CHECK(job.outcome().culprit()->rank == 1);
+  CHECK(job.outcome().status.shell_code() == 139);
   CHECK(job.outcome().ended_ranks == Ranks{0, 2});
 }
 
 TEST_CASE("a victim that is seen first does not become the culprit") {
   JobFixture job(3);
   job.start().exits_as_victim(0, 1).passes(20ms).exits(2, 42).killed(1, SIGTERM);
-  CHECK(job.outcome().culprit->rank == 2);
-  CHECK(job.outcome().exit_code == 42);
+  CHECK(job.outcome().culprit()->rank == 2);
+  CHECK(job.outcome().status.shell_code() == 42);
 }
 
 TEST_CASE("a victim without anybody else to blame is the culprit") {
   JobFixture job(2);
   job.start().exits(1, 0).exits_as_victim(0, 1);
-  CHECK(job.outcome().culprit->rank == 0);
-  CHECK(job.outcome().exit_code == 1);
+  CHECK(job.outcome().culprit()->rank == 0);
+  CHECK(job.outcome().status.shell_code() == 1);
 }
 
 TEST_CASE("a rank that turns SIGTERM into a code long after the victim is not the culprit") {
   JobFixture job(3);
   job.start().exits_as_victim(0, 1).passes(3s).exits(1, 9).exits(2, 9);
-  CHECK(job.outcome().culprit->rank == 0);
+  CHECK(job.outcome().culprit()->rank == 0);
 }
 
 TEST_CASE("ranks that end by themselves with 0 are not ended and the job goes on") {
@@ -115,8 +115,8 @@ TEST_CASE("ranks that end by themselves with 0 are not ended and the job goes on
   CHECK_FALSE(job.state().finished());
   CHECK(job.signals_to(1).empty());
   job.exits(1, 0);
-  CHECK(job.outcome().exit_code == 0);
-  CHECK_FALSE(job.outcome().culprit.has_value());
+  CHECK(job.outcome().status.shell_code() == 0);
+  CHECK_FALSE(job.outcome().culprit());
 }
 
 TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
@@ -125,9 +125,9 @@ TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
     job.start().launcher_gets(signal);
     CHECK(job.signals_to(0) == kAskedToEnd);
     job.killed(0, SIGTERM).exits(1, 0);
-    CHECK(job.outcome().exit_code == 128 + signal);
-    CHECK(job.outcome().signal == signal);
-    CHECK_FALSE(job.outcome().culprit.has_value());
+    CHECK(job.outcome().status.shell_code() == 128 + signal);
+    CHECK(job.outcome().status.was_killed_by(signal));
+    CHECK_FALSE(job.outcome().culprit());
   }
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("a second signal kills at once") {
   job.launcher_gets(SIGINT);
   CHECK(job.signals_to(0) == kKilled);
   job.killed(0, SIGKILL).killed(1, SIGKILL);
-  CHECK(job.outcome().exit_code == 130);
+  CHECK(job.outcome().status.shell_code() == 130);
 }
 
 TEST_CASE("signals close together are one request") {
@@ -146,14 +146,14 @@ TEST_CASE("signals close together are one request") {
   job.start().launcher_gets(SIGTERM).passes(5ms).launcher_gets(SIGHUP);
   CHECK(job.signals_to(0) == kAskedToEnd);
   job.killed(0, SIGTERM);
-  CHECK(job.outcome().exit_code == 143);
+  CHECK(job.outcome().status.shell_code() == 143);
 }
 
 TEST_CASE("a rank that crashes while it is being ended is told and one that obeys is not") {
   JobFixture job(4);
   job.start().exits(0, 3).killed(1, SIGSEGV).exits(2, 143).exits(3, 1);
   const JobOutcome outcome = job.outcome();
-  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.status.shell_code() == 3);
   REQUIRE(outcome.also_failed.size() == 1);
   CHECK(outcome.also_failed[0].rank == 1);
   CHECK(outcome.ended_ranks == Ranks{2, 3});
@@ -162,8 +162,8 @@ TEST_CASE("a rank that crashes while it is being ended is told and one that obey
 TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a victim") {
   JobFixture job(3);
   job.start().exits(0, 0).exits_as_victim(1, 1).passes(3s).exits(2, 143);
-  CHECK(job.outcome().culprit->rank == 1);
-  CHECK(job.outcome().exit_code == 1);
+  CHECK(job.outcome().culprit()->rank == 1);
+  CHECK(job.outcome().status.shell_code() == 1);
   CHECK(job.outcome().left_early == Ranks{0});
 }
 
@@ -176,14 +176,14 @@ TEST_CASE("after a victim the others have a moment to say what happened") {
     job.passes(1900ms).exits(2, 17);
     CHECK(job.signals_to(1) == kAskedToEnd);
     job.killed(1, SIGTERM);
-    CHECK(job.outcome().culprit->rank == 2);
-    CHECK(job.outcome().exit_code == 17);
+    CHECK(job.outcome().culprit()->rank == 2);
+    CHECK(job.outcome().status.shell_code() == 17);
   }
   SECTION("nobody else fails") {
     job.passes(2s);
     CHECK(job.signals_to(1) == kAskedToEnd);
     job.killed(1, SIGTERM).killed(2, SIGTERM);
-    CHECK(job.outcome().culprit->rank == 0);
+    CHECK(job.outcome().culprit()->rank == 0);
     CHECK(job.outcome().run_time == 0s);
   }
 }
@@ -194,7 +194,7 @@ TEST_CASE("other signals are passed on to live workers and the job goes on") {
   CHECK(job.signals_to(0).empty());
   CHECK(job.signals_to(1) == std::to_string(SIGUSR1));
   job.exits(1, 0);
-  CHECK(job.outcome().exit_code == 0);
+  CHECK(job.outcome().status.shell_code() == 0);
 }
 
 TEST_CASE("a worker that cannot be started ends those that were") {
@@ -203,20 +203,20 @@ TEST_CASE("a worker that cannot be started ends those that were") {
   CHECK(job.signals_to(0) == kAskedToEnd);
   CHECK_FALSE(job.state().finished());
   job.killed(0, SIGTERM);
-  CHECK(job.outcome().exit_code == 126);
-  CHECK(job.outcome().spawn_failure.has_value());
+  CHECK(job.outcome().status.shell_code() == 126);
+  CHECK(job.outcome().cause_as<SpawnFailed>());
 }
 
 TEST_CASE("a first worker that cannot be started finishes the job at once") {
   JobFixture job(3);
   job.spawn_fails(0, 127);
-  CHECK(job.outcome().exit_code == 127);
+  CHECK(job.outcome().status.shell_code() == 127);
 }
 
 TEST_CASE("a signal before the first worker finishes the job at once") {
   JobFixture job(2);
   job.launcher_gets(SIGTERM);
-  CHECK(job.outcome().exit_code == 143);
+  CHECK(job.outcome().status.shell_code() == 143);
 }
 
 TEST_CASE("a rank that does not follow the others to the end is given the exit timeout") {
@@ -227,8 +227,8 @@ TEST_CASE("a rank that does not follow the others to the end is given the exit t
   CHECK(job.signals_to(1) == "15 18");
   job.killed(1, SIGTERM);
   const JobOutcome outcome = job.outcome();
-  CHECK(outcome.exit_timed_out);
-  CHECK(outcome.exit_code == 124);
+  CHECK(outcome.cause_as<ExitTimedOut>());
+  CHECK(outcome.status.shell_code() == 124);
   CHECK(outcome.left_early == std::vector<int>{0, 2});
   CHECK(outcome.ended_ranks == std::vector<int>{1});
 }
@@ -236,7 +236,7 @@ TEST_CASE("a rank that does not follow the others to the end is given the exit t
 TEST_CASE("ranks that follow in time are a success") {
   JobFixture job(2);
   job.start().exits(0, 0).passes(4min).exits(1, 0);
-  CHECK(job.outcome().exit_code == 0);
+  CHECK(job.outcome().status.shell_code() == 0);
 }
 
 TEST_CASE("Ctrl-Z stops the workers with their groups and every clock") {
@@ -263,8 +263,8 @@ TEST_CASE("without its guardian a job is killed at once") {
   job.start().guardian_dies();
   CHECK(job.signals_to(0) == "15 18 g9");
   job.killed(0, SIGKILL).killed(1, SIGKILL);
-  CHECK(job.outcome().guardian_lost);
-  CHECK(job.outcome().exit_code == 125);
+  CHECK(job.outcome().cause_as<GuardianLost>());
+  CHECK(job.outcome().status.shell_code() == 125);
 }
 
 TEST_CASE("a guardian that dies while the job is being ended shortens the grace") {
@@ -272,7 +272,7 @@ TEST_CASE("a guardian that dies while the job is being ended shortens the grace"
   job.start().launcher_gets(SIGTERM).guardian_dies();
   CHECK(job.signals_to(0) == "15 18 g9");
   job.killed(0, SIGKILL);
-  CHECK(job.outcome().exit_code == 143);
+  CHECK(job.outcome().status.shell_code() == 143);
 }
 
 TEST_CASE("a job may end with its reader") {
@@ -280,7 +280,7 @@ TEST_CASE("a job may end with its reader") {
   job.start().console_closes();
   CHECK(job.signals_to(0) == "15 18");
   job.killed(0, SIGTERM);
-  CHECK(job.outcome().exit_code == 141);
+  CHECK(job.outcome().status.shell_code() == 141);
 }
 
 TEST_CASE("signals that the user took from the ending ones are passed on") {
@@ -297,8 +297,8 @@ TEST_CASE("a signal that has a reason ends the job with it") {
   state.step(SignalArrived{SIGHUP, "the connection is lost"}, {});
   CHECK(state.finished());
   CHECK(describe_failure(state.outcome()) == "the connection is lost");
-  CHECK(state.outcome().signal == SIGHUP);
-  CHECK(state.outcome().exit_code == 128 + SIGHUP);
+  CHECK(state.outcome().status.was_killed_by(SIGHUP));
+  CHECK(state.outcome().status.shell_code() == 128 + SIGHUP);
 }
 
 TEST_CASE("without an exit timeout ranks that ended long before others are told once, and the job goes on") {
@@ -310,7 +310,7 @@ TEST_CASE("without an exit timeout ranks that ended long before others are told 
         std::vector<std::string>{"rank 1 ended with exit code 0; rank 0 still runs 1 min later. The job goes on "
                                  "(--exit-timeout=SECONDS ends it)"});
   CHECK_FALSE(job.state().ending());
-  CHECK(job.exits(0, 0).outcome().exit_code == 0);
+  CHECK(job.exits(0, 0).outcome().status.shell_code() == 0);
 }
 
 TEST_CASE("a hang that is to end the job does and other news do not") {
@@ -329,8 +329,8 @@ TEST_CASE("a hang that is to end the job does and other news do not") {
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, {});
   CHECK(state.finished());
   const JobOutcome outcome = state.outcome();
-  CHECK(outcome.exit_code == 124);
-  REQUIRE(outcome.hang);
-  CHECK(outcome.hang->verdict.culprits == std::vector<int>{1});
+  CHECK(outcome.status.shell_code() == 124);
+  REQUIRE(outcome.cause_as<HangNews>());
+  CHECK(outcome.cause_as<HangNews>()->verdict.culprits == std::vector<int>{1});
   CHECK(outcome.ended_ranks == Ranks{0, 1});
 }

@@ -11,8 +11,8 @@ namespace {
 
 JobOutcome failure() {
   JobOutcome outcome;
-  outcome.culprit = WorkerEnd{};
-  outcome.exit_code = 1;
+  outcome.cause = WorkerFailed{};
+  outcome.status = ddp::base::ExitStatus::exited(1);
   return outcome;
 }
 
@@ -43,13 +43,13 @@ TEST_CASE("a failure is worth as many restarts as were asked for") {
 TEST_CASE("success and requests and programs that cannot be started are not repeated") {
   CHECK(delay_after(JobOutcome{}, {1h}, 3) == -1);
   JobOutcome request;
-  request.signal = 15;
+  request.cause = SignalArrived{15};
   CHECK(delay_after(request, {1h}, 3) == -1);
   JobOutcome no_program;
-  no_program.spawn_failure = SpawnFailed{0, {127, "x"}};
+  no_program.cause = SpawnFailed{0, {127, "x"}};
   CHECK(delay_after(no_program, {1s}, 3) == -1);
   JobOutcome late;
-  late.exit_timed_out = true;
+  late.cause = ExitTimedOut{};
   CHECK(delay_after(late, {1h}, 3) == 250);
 }
 
