@@ -14,9 +14,14 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
                                        {Subject::last_evidence, "last evidence"},
                                        {Subject::stacks, "stacks"}})
 
+// What another version may know is certain.
+NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
+                                         {Knowledge::disputed, "disputed"},
+                                         {Knowledge::victim, "victim"}})
+
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-DDP_FIELDS(Cause, text, node, exit_code, signal, is_victim, may_restart, lost_peer, is_disputed)
+DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted)
 DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)

@@ -11,20 +11,27 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 3;
+inline constexpr int kControlVersion = 4;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
+// How much is known of a cause: the one of which more is known is told.
+enum class Knowledge : std::uint8_t {
+  victim,    // a rank lost a peer, which may say why
+  disputed,  // ranks called different things, and others may know better whose are wrong
+  certain,
+};
+
 // Why an attempt ends, or the job; exit code 0: all is done.
 struct Cause {
-  std::string text;  // "rank 5: exit code 3"; the node is not in it
-  std::string node;  // where; may be empty
+  std::string text = {};  // "rank 5: exit code 3"; the node is not in it
+  std::string node = {};  // where; may be empty
   int exit_code = 0;
-  int signal = 0;            // the job is ended by it; 0: by none
-  bool is_victim = false;    // it lost a peer, which may say why
-  bool may_restart = false;  // worth another attempt
-  int lost_peer = kNoPeer;   // of a victim: the rank that it lost
-  bool is_disputed = false;  // ranks called different things, and others may know better whose are wrong
+  int signal = 0;  // the job is ended by it; 0: by none
+  Knowledge knowledge = Knowledge::certain;
+  int lost_peer = kNoPeer;         // of a victim: the rank that it lost
+  bool may_restart = false;        // worth another attempt
+  std::string not_restarted = {};  // why none follows nevertheless; empty: nothing but the text is to be said
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };

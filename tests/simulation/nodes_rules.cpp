@@ -14,6 +14,10 @@ namespace {
 // Trouble that nobody need notice: a beat and the network's own delays come on top.
 constexpr auto kHarmless = 4s;
 
+bool is_victim(const wire::Cause& cause) {
+  return cause.knowledge == wire::Knowledge::victim;
+}
+
 std::string name(std::size_t machine) {
   return "machine " + std::to_string(machine);
 }
@@ -54,8 +58,8 @@ void NodesRules::hub_says(std::size_t machine, const wire::ControlMessage& messa
     ended_ = std::max(ended_, ends->attempt);
     if (reason_told_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
     const bool is_settled = running_.empty() || now_ >= reason_told_at_ + limits::kVictimWait;
-    if (ends->cause.is_victim && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
-    if (ends->cause.is_victim && culprit_told_ == ends->attempt) violate(8, "a victim is blamed: " + ends->cause.text);
+    if (is_victim(ends->cause) && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
+    if (is_victim(ends->cause) && culprit_told_ == ends->attempt) violate(8, "a victim is blamed: " + ends->cause.text);
   }
   const auto* done = std::get_if<wire::HubIsDone>(&message);
   if (done == nullptr) return;
@@ -109,7 +113,7 @@ void NodesRules::hub_hears_failure(std::size_t machine, const wire::NodeFailed& 
   const bool is_of_attempt = at(machine).is_known && failed.attempt == attempts_ - 1;
   const bool counts = ended_ < attempts_ - 1 && (is_of_attempt || asks);
   if (counts) sees_reason();
-  if (counts && !failed.cause.is_victim) culprit_told_ = attempts_ - 1;
+  if (counts && !is_victim(failed.cause)) culprit_told_ = attempts_ - 1;
 }
 
 void NodesRules::workers_start(std::size_t machine, const wire::HubBegins& place) {

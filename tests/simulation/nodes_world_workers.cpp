@@ -19,8 +19,11 @@ constexpr int kVictims = 3;
 // As the launcher tells the other nodes.
 wire::Cause cause_of(const JobOutcome& outcome) {
   const bool is_victim = outcome.culprit() != nullptr && outcome.culprit()->is_victim();
-  return {describe_failure(outcome), "",        outcome.status.shell_code(),
-          outcome.status.signal(),   is_victim, is_worth_another(outcome)};
+  return {.text = describe_failure(outcome),
+          .exit_code = outcome.status.shell_code(),
+          .signal = outcome.status.signal(),
+          .knowledge = is_victim ? wire::Knowledge::victim : wire::Knowledge::certain,
+          .may_restart = is_worth_another(outcome)};
 }
 
 base::ExitStatus status_of(char how) {
@@ -136,7 +139,7 @@ void NodesWorld::is_asked_to_end(std::size_t id) {
   if (machine.is_frozen || machine.is_dead || machine.is_done) return;
   if (machine.workers && !machine.workers->finished()) return workers_hear(id, SignalArrived{SIGINT});
   if (id != 0) rules_.is_asked_to_leave(id);
-  agent_acts(id, machine.agent.failed({"ended by SIGINT", "", 130, SIGINT, false, false}));
+  agent_acts(id, machine.agent.failed({.text = "ended by SIGINT", .exit_code = 130, .signal = SIGINT}));
 }
 
 }  // namespace ddp::test

@@ -23,7 +23,11 @@ inline ddp::wire::NodeHello node(const std::string& host, int rank = ddp::wire::
 }
 
 inline ddp::wire::Cause failure(const std::string& text = "rank 5: exited with code 3", bool is_victim = false) {
-  return {text, "", 3, 0, is_victim, true, ddp::wire::kNoPeer, false};
+  using ddp::wire::Knowledge;
+  return {.text = text,
+          .exit_code = 3,
+          .knowledge = is_victim ? Knowledge::victim : Knowledge::certain,
+          .may_restart = true};
 }
 
 // A hub on node a, with a clock that a test moves.

@@ -13,6 +13,7 @@ namespace ddp::launcher {
 namespace {
 
 using wire::Cause;
+using wire::Knowledge;
 using wire::NodeHello;
 
 }  // namespace
@@ -77,19 +78,17 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
 void Hub::keep_from_restarting(const Node& node, const Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
-  cause_->text +=
-      "; not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : "node " + node.name + ": " + cause.text);
+  cause_->not_restarted = cause.signal != 0 ? "asked to end meanwhile" : "node " + node.name + ": " + cause.text;
 }
 
 void Hub::blame(const Node& node, Cause cause, TimePoint now) {
   if (phase_ != Phase::running) return;
-  // Who lost a peer knows least.
-  const auto knowledge = [](const Cause& of) { return of.is_victim ? 0 : of.is_disputed ? 1 : 2; };
-  if (cause_ && knowledge(*cause_) >= knowledge(cause)) return;
+  if (cause_ && cause_->knowledge >= cause.knowledge) return;
   if (cause.node.empty()) cause.node = node.name;
   cause_ = std::move(cause);
-  if (knowledge(*cause_) == 2) return end_attempt(now);
-  if (!settle_at_) settle_at_ = now + (cause_->is_victim ? limits::kVictimWait : limits::kSettleTime);
+  if (cause_->knowledge == Knowledge::certain) return end_attempt(now);
+  const bool is_victim = cause_->knowledge == Knowledge::victim;
+  if (!settle_at_) settle_at_ = now + (is_victim ? limits::kVictimWait : limits::kSettleTime);
 }
 
 // No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.

@@ -5,11 +5,7 @@
 namespace ddp::launcher {
 
 wire::Cause caused(const std::string& text, int exit_code, bool may_restart) {
-  wire::Cause cause;
-  cause.text = text;
-  cause.exit_code = exit_code;
-  cause.may_restart = may_restart;
-  return cause;
+  return {.text = text, .exit_code = exit_code, .may_restart = may_restart};
 }
 
 std::string place_text(const std::string& host, const std::string& address, int first_rank, int workers) {

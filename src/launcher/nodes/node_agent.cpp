@@ -28,8 +28,8 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
   } else if (const auto* done = std::get_if<wire::HubIsDone>(&message)) {
     leave(done->cause);
   } else if (const auto* refuses = std::get_if<wire::HubRefuses>(&message)) {
-    leave({"the job at " + hub_ + " does not take this node: " + refuses->why, "", base::kExitOwnFault, 0, false, false,
-           wire::kNoPeer, false});
+    leave(
+        {.text = "the job at " + hub_ + " does not take this node: " + refuses->why, .exit_code = base::kExitOwnFault});
   } else if (const auto* waits = std::get_if<wire::HubWaits>(&message)) {
     is_spare_ = waits->is_spare;
     add(TellHere{waits->text});
@@ -41,8 +41,7 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
 
 std::vector<NodeAction> NodeAgent::hub_lost(const std::string& why) {
   if (has_left_ || last_) return {};
-  leave({"the first node (" + hub_ + ") is lost: " + why, "", base::kExitOwnFault, 0, false, false, wire::kNoPeer,
-         false});
+  leave({.text = "the first node (" + hub_ + ") is lost: " + why, .exit_code = base::kExitOwnFault});
   return take();
 }
 
@@ -99,11 +98,9 @@ std::vector<NodeAction> NodeAgent::tick(TimePoint now) {
   // Where packets are lost in one direction only the hub hears this, and does not take the ranks that lose ours for the
   // cause.
   if (runs_ && !last_) {
-    Cause deaf;
-    deaf.text = "lost: it hears nothing of the first node (" + hub_ + ") for " + base::human_duration(node_timeout_);
-    deaf.exit_code = base::kExitOwnFault;
-    deaf.may_restart = true;
-    add(SendToHub{wire::NodeFailed{attempt_, deaf}});
+    const std::string text =
+        "lost: it hears nothing of the first node (" + hub_ + ") for " + base::human_duration(node_timeout_);
+    add(SendToHub{wire::NodeFailed{attempt_, {.text = text, .exit_code = base::kExitOwnFault, .may_restart = true}}});
   }
   return hub_lost("no word from it for " + base::human_duration(node_timeout_));
 }

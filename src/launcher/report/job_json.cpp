@@ -77,7 +77,7 @@ struct CauseToJson {
   OrderedJson operator()(const HangNews& hang) const { return {{"kind", "hang"}, {"stall", stall_json(hang)}}; }
   OrderedJson operator()(const EndedElsewhere& elsewhere) const {
     const wire::Cause& there = elsewhere.cause;
-    return {{"kind", "elsewhere"}, {"node", there.node}, {"message", there.text}, {"exit_code", there.exit_code}};
+    return {{"kind", "elsewhere"}, {"node", there.node}, {"message", full_text(there)}, {"exit_code", there.exit_code}};
   }
 };
 

@@ -34,29 +34,28 @@ wire::Cause cause_of(const JobOutcome& outcome) {
   cause.may_restart = is_worth_another(outcome);
   const WorkerEnd* culprit = outcome.culprit();
   if (culprit == nullptr || !culprit->error) return cause;
-  cause.is_victim = culprit->error->is_victim;
-  cause.is_disputed = culprit->error->is_mismatch;
-  if (cause.is_victim) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
+  if (culprit->error->is_mismatch) cause.knowledge = wire::Knowledge::disputed;
+  if (!culprit->error->is_victim) return cause;
+  cause.knowledge = wire::Knowledge::victim;
+  cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
   return cause;
 }
 
 wire::Cause cause_of(const SignalArrived& event) {
-  const std::string text = event.reason.empty() ? "ended by " + base::signal_name(event.signal) : event.reason;
-  return {text, "", 128 + event.signal, event.signal, false, false, wire::kNoPeer, false};
+  return {.text = event.reason.empty() ? "ended by " + base::signal_name(event.signal) : event.reason,
+          .exit_code = 128 + event.signal,
+          .signal = event.signal};
 }
 
 // With what is left of this attempt no other one can begin.
 wire::Cause remains_of(const JobOutcome& outcome) {
   std::vector<int> ranks;
   for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
-  return {"rank " + base::rank_list(ranks) + " cannot be killed",
-          "",
-          outcome.status.shell_code(),
-          0,
-          false,
-          false,
-          wire::kNoPeer,
-          false};
+  return {.text = "rank " + base::rank_list(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
+}
+
+wire::Cause own_fault(const std::string& text) {
+  return {.text = text, .exit_code = base::kExitOwnFault};
 }
 
 class NodeJob {
@@ -100,9 +99,7 @@ class NodeJob {
     // Not from within: it is destroyed then.
     callbacks.is_first = [&] {
       again_ = parts_.loop.at(std::chrono::steady_clock::now(), [&] {
-        if (auto failure = open(callbacks)) {
-          leave_at_once({failure->message, "", base::kExitOwnFault, 0, false, false, wire::kNoPeer, false});
-        }
+        if (auto failure = open(callbacks)) leave_at_once(own_fault(failure->message));
       });
     };
     parts_.observer.looks_for_nodes();
@@ -156,8 +153,7 @@ class NodeJob {
     parts_.inbox = [this](const Event& event) {
       parts_.observer.event(event);
       if (std::holds_alternative<GuardianLost>(event))
-        return leave_at_once({"the launcher's first process was killed", "", base::kExitOwnFault, 0, false, false,
-                              wire::kNoPeer, false});
+        return leave_at_once(own_fault("the launcher's first process was killed"));
       if (!attempts_.is_request(event)) return;
       const wire::Cause cause = cause_of(std::get<SignalArrived>(event));
       // Who asks again does not want to wait for the others to hear of it.
@@ -184,8 +180,10 @@ class NodeJob {
     HangNews news;
     news.verdict = *verdict;
     news.ranks = ranks;
-    nodes_->failed(
-        {hang_headline(*verdict), node_of_culprit(news), base::kExitHung, 0, false, true, wire::kNoPeer, false});
+    nodes_->failed({.text = hang_headline(*verdict),
+                    .node = node_of_culprit(news),
+                    .exit_code = base::kExitHung,
+                    .may_restart = true});
   }
 
   // Without a word: the others see the connection end.
@@ -218,8 +216,8 @@ class NodeJob {
     if (told.empty() || (!was_asked && outcome.cause_as<SignalArrived>() != nullptr)) {
       outcome.cause = EndedElsewhere{cause};
     }
-    const bool has_more = cause.text.find("; not restarted: ") != std::string::npos;
-    if (told.empty() || has_more || (!is_own && told != describe(cause))) parts_.observer.tell(describe(cause));
+    if (told.empty() || !cause.not_restarted.empty() || (!is_own && told != describe(cause)))
+      parts_.observer.tell(describe(cause));
     return outcome;
   }
 

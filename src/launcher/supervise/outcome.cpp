@@ -31,8 +31,12 @@ struct CauseText {
 
 }  // namespace
 
+std::string full_text(const wire::Cause& cause) {
+  return cause.text + (cause.not_restarted.empty() ? "" : "; not restarted: " + cause.not_restarted);
+}
+
 std::string describe(const wire::Cause& cause) {
-  return (cause.node.empty() ? "" : "node " + cause.node + ": ") + cause.text;
+  return (cause.node.empty() ? "" : "node " + cause.node + ": ") + full_text(cause);
 }
 
 std::string describe_failure(const JobOutcome& outcome) {

@@ -61,6 +61,8 @@ struct JobOutcome {
   }
 };
 
+// "rank 5: exit code 3; not restarted: asked to end meanwhile", without the node.
+std::string full_text(const wire::Cause& cause);
 // "node b: rank 5: exit code 3".
 std::string describe(const wire::Cause& cause);
 

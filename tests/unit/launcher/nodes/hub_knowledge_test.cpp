@@ -36,7 +36,7 @@ TEST_CASE("nodes that take part are asked to show something") {
 
 TEST_CASE("ranks that found a difference know more than victims and less than whoever sees all") {
   wire::Cause disputed = failure("rank 2: exit code 1");
-  disputed.is_disputed = true;
+  disputed.knowledge = wire::Knowledge::disputed;
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 3: lost a peer", true)});
   job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, disputed}).says(7, wire::NodeFailed{0, failure("victim", true)});

@@ -139,11 +139,11 @@ TEST_CASE("an attempt of which something remains is the last") {
   options.max_restarts = 3;
   Job job(options);
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
-  job.says(7, wire::NodeFailed{0, {"rank 5 cannot be killed", "", 3, 0, false, false}}).says(7, wire::NodeEnded{0});
+  job.says(7, wire::NodeFailed{0, {.text = "rank 5 cannot be killed", .exit_code = 3}}).says(7, wire::NodeEnded{0});
   job.says(kOwnNode, wire::NodeEnded{0});
   REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
-  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text ==
-        "rank 5: exited with code 3; not restarted: node b: rank 5 cannot be killed");
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "node b: rank 5 cannot be killed");
 }
 
 TEST_CASE("who does not say hello first is disconnected") {
@@ -201,7 +201,7 @@ TEST_CASE("a number of nodes that varies begins after the last call") {
 TEST_CASE("the first cause ends all nodes and the job with it") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
-  const wire::Cause cause{"rank 5: exited with code 3", "b", 3, 0, false, true, wire::kNoPeer, false};
+  const wire::Cause cause{.text = "rank 5: exited with code 3", .node = "b", .exit_code = 3, .may_restart = true};
   CHECK(job.to<wire::HubEnds>(kOwnNode) == std::vector{wire::HubEnds{0, cause}});
   CHECK(job.to<wire::HubEnds>(7) == std::vector{wire::HubEnds{0, cause}});
   job.says(kOwnNode, wire::NodeFailed{0, failure("rank 0: killed by SIGABRT")});
@@ -269,7 +269,7 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
 }
 
 TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
-  const wire::Cause asked{"ended by SIGINT", "", 130, 2, false, false};
+  const wire::Cause asked{.text = "ended by SIGINT", .exit_code = 130, .signal = 2};
   HubOptions options;
   options.max_restarts = 3;
   SECTION("while those of others are being ended") {
@@ -277,8 +277,8 @@ TEST_CASE("a signal on a node whose workers have ended already keeps the job fro
     job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()}).says(7, wire::NodeEnded{0});
     job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeFailed{0, asked}).says(kOwnNode, wire::NodeEnded{0});
     REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
-    CHECK(job.to<wire::HubIsDone>(7)[0].cause.text ==
-          "rank 5: exited with code 3; not restarted: asked to end meanwhile");
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "asked to end meanwhile");
     CHECK(job.to<wire::HubIsDone>(7)[0].cause.exit_code == 3);
   }
   SECTION("before the next attempt, and in it") {
@@ -294,7 +294,7 @@ TEST_CASE("a signal on a node whose workers have ended already keeps the job fro
 }
 
 TEST_CASE("a signal on any node ends the job on all of them") {
-  const wire::Cause asked{"ended by SIGTERM", "", 143, 15, false, false};
+  const wire::Cause asked{.text = "ended by SIGTERM", .exit_code = 143, .signal = 15};
   HubOptions options;
   options.max_restarts = 3;
   Job job(options);

@@ -11,7 +11,7 @@ namespace {
 const NodeAgent::TimePoint kStart{1h};
 
 wire::Cause rank_5() {
-  return {"rank 5: exited with code 3", "b", 3, 0, false, true, wire::kNoPeer, false};
+  return {.text = "rank 5: exited with code 3", .node = "b", .exit_code = 3, .may_restart = true};
 }
 
 template <typename Action>
@@ -45,7 +45,7 @@ TEST_CASE("a node ends its workers when the hub says so and waits for what follo
   agent.workers_ended();
   CHECK(only<AttemptFollows>(agent.heard(wire::HubRestarts{"restart 1 of 3"}, kStart)).line == "restart 1 of 3");
   // Who is asked to end meanwhile ends all of the job.
-  const wire::Cause asked{"ended by SIGTERM", "", 143, 15, false, false};
+  const wire::Cause asked{.text = "ended by SIGTERM", .exit_code = 143, .signal = 15};
   CHECK(only<SendToHub>(agent.failed(asked)).message == wire::ControlMessage(wire::NodeFailed{0, asked}));
   wire::HubBegins again;
   again.attempt = 1;
@@ -86,7 +86,7 @@ TEST_CASE("a hub that is lost before the job has begun for a node may be found a
 
 TEST_CASE("who is asked to end while the node takes no part leaves") {
   NodeAgent agent("a:29400", 10s, kStart);
-  CHECK(only<LeaveJob>(agent.failed({"ended by SIGTERM", "", 143, 15, false, false})).cause.signal == 15);
+  CHECK(only<LeaveJob>(agent.failed({.text = "ended by SIGTERM", .exit_code = 143, .signal = 15})).cause.signal == 15);
   // The hub's own node ends the job.
   NodeAgent own("a:29400", 0ms, kStart);
   CHECK(std::holds_alternative<wire::NodeFailed>(only<SendToHub>(own.failed(rank_5())).message));
@@ -118,7 +118,7 @@ TEST_CASE("a node that hears nothing any more tells a hub that may hear it why i
   const auto& failed = std::get<wire::NodeFailed>(std::get<SendToHub>(actions[0]).message);
   CHECK(failed.cause.text == "lost: it hears nothing of the first node (a:29400) for 10.0 s");
   CHECK(failed.cause.exit_code == 125);
-  CHECK_FALSE(failed.cause.is_victim);
+  CHECK(failed.cause.knowledge == wire::Knowledge::certain);
   CHECK(std::get<EndWorkers>(actions[1]).cause.text == "the first node (a:29400) is lost: no word from it for 10.0 s");
 }
 

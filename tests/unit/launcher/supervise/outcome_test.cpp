@@ -45,6 +45,8 @@ TEST_CASE("each cause is told in a few words") {
   CHECK(text_of(EndedElsewhere{elsewhere}) == "rank 5: exit code 3");
   elsewhere.node = "b";
   CHECK(text_of(EndedElsewhere{elsewhere}) == "node b: rank 5: exit code 3");
+  elsewhere.not_restarted = "asked to end meanwhile";
+  CHECK(text_of(EndedElsewhere{elsewhere}) == "node b: rank 5: exit code 3; not restarted: asked to end meanwhile");
 }
 
 TEST_CASE("of a worker's failure alone there is a culprit") {
