@@ -89,6 +89,15 @@ const std::map<std::string, Deed> kTogether = {
        if (world.rank() == 1) world.send(values, 0).wait();
        if (early) early->wait();
      }},
+    {"posts_a_receive_and_sleeps",
+     [](ddp::ProcessGroup& world) {
+       std::vector<float> values(64);
+       std::optional<ddp::Work> early;
+       if (world.rank() == 0) early.emplace(world.recv(values, 1));
+       sleep_for(kBusySeconds);
+       if (world.rank() == 1) world.send(values, 0).wait();
+       if (early) early->wait();
+     }},
     {"computes_while_a_collective_is_under_way",
      [](ddp::ProcessGroup& world) {
        std::vector<float> values(64);
