@@ -36,7 +36,7 @@ ROOMS = {
 THIRD_PARTIES = {
     "CLI/": ["launcher/cli/parse.cpp"],
     "spdlog/": ["launcher/report/log_sink.cpp"],
-    "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h"],
+    "boost/asio": ["net/event_loop.cpp"],
     "hwloc": ["launcher/plan/cpu_topology.cpp"],
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/unwinder.cpp"],

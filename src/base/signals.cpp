@@ -1,5 +1,6 @@
 #include "base/signals.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 
@@ -10,6 +11,10 @@ std::string signal_name(int signal) {
   if (name != nullptr) return std::string("SIG") + name;
   if (signal >= SIGRTMIN && signal <= SIGRTMAX) return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
   return "signal " + std::to_string(signal);
+}
+
+bool contains(std::span<const int> signals, int signal) {
+  return std::ranges::find(signals, signal) != signals.end();
 }
 
 }  // namespace ddp::base

@@ -48,15 +48,13 @@ base::ExitStatus own_fault(LogSink& log, const base::Failure& failure) {
 // As if the terminal had gone.
 SignalArrived connection_lost(const LaunchPlan& plan) {
   const auto& ending = plan.ending_signals;
-  const bool has_hangup = ending.empty() || std::find(ending.begin(), ending.end(), SIGHUP) != ending.end();
+  const bool has_hangup = ending.empty() || base::contains(ending, SIGHUP);
   return {has_hangup ? SIGHUP : ending.front(), "the connection to the machine that started the job is lost"};
 }
 
 bool is_request(const Event& event, const LaunchPlan& plan) {
   if (std::holds_alternative<GuardianLost>(event) || std::holds_alternative<ConsoleClosed>(event)) return true;
-  const auto* arrived = std::get_if<SignalArrived>(&event);
-  const auto& ending = plan.ending_signals;
-  return arrived != nullptr && std::find(ending.begin(), ending.end(), arrived->signal) != ending.end();
+  return is_ending_signal(event, plan.ending_signals);
 }
 
 // The supervisor's whole life; the guardian waits for its end.
@@ -116,8 +114,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
 
 // Whether the supervisor has ended by a signal because somebody asked it to.
 bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
-  const auto is_meant = [&](int signal) { return end.was_killed_by(signal); };
-  return is_meant(SIGPIPE) || std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(), is_meant);
+  return end.was_killed_by(SIGPIPE) || base::contains(plan.ending_signals, end.signal());
 }
 
 }  // namespace

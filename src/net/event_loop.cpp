@@ -1,14 +1,20 @@
 #include "net/event_loop.h"
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <sys/epoll.h>
 
 #include "base/unique_fd.h"
-#include "net/event_loop_asio.h"
 
 namespace ddp::net {
+
+class EventLoopAsio {
+ public:
+  boost::asio::io_context context{1};
+};
+
 namespace {
 
 namespace asio = boost::asio;

@@ -48,9 +48,6 @@ class EventLoop {
   // Ends the run() or poll() that is under way; with none under way, nothing.
   void stop();
 
-  // For net/event_loop_asio.h only.
-  EventLoopAsio& asio() { return *asio_; }
-
  private:
   std::unique_ptr<EventLoopAsio> asio_;
 };

@@ -1,48 +1,18 @@
 #include "launcher/evidence/evidence_taker.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <cstdint>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/limits.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "launcher/evidence/flight_recorder.h"
 #include "launcher/evidence/ras_client.h"
 #include "launcher/plan/host_facts.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
-
-// A name that is looked up, or a file system, may hang: the threads are left behind when the time is over.
-struct EvidenceTaker::Asked {
-  struct Answer {
-    std::string name;
-    Witness witness;
-    std::atomic<bool> is_there = false;
-  };
-  explicit Asked(const std::vector<Question>& questions) : answers(questions.size()), open(questions.size()) {
-    for (std::size_t i = 0; i < questions.size(); ++i) answers[i].name = questions[i].name;
-  }
-
-  void answer(std::size_t i, Witness witness) {
-    answers[i].witness = std::move(witness);
-    answers[i].is_there = true;
-    if (--open > 0) return;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(ready.get(), &one, sizeof one);
-  }
-
-  std::vector<Answer> answers;
-  std::atomic<std::size_t> open;
-  base::UniqueFd ready{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-};
 
 namespace {
 
@@ -74,32 +44,11 @@ std::vector<Question> questions_for(std::span<const std::string> environment, st
   return questions;
 }
 
-EvidenceTaker::~EvidenceTaker() = default;
-
 void EvidenceTaker::take(const std::vector<StackTarget>& targets, StackMeans means, std::vector<Question> questions,
                          Done done) {
   done_ = std::move(done);
   has_stacks_ = false;
-  has_witnesses_ = questions.empty();
-  const net::Deadline began = std::chrono::steady_clock::now();
-  asked_ = std::make_shared<Asked>(questions);
-  const auto over = [this] {
-    has_witnesses_ = true;
-    finish_if_done();
-  };
-  if (!questions.empty()) {
-    answered_ = loop_.watch_readable(asked_->ready.get(), over);
-    timer_ = loop_.at(began + limits::kStackTime, over);
-  }
-  for (std::size_t i = 0; i < questions.size(); ++i) {
-    try {
-      std::thread([asked = asked_, i, ask = questions[i].ask, began] {
-        asked->answer(i, ask(began + limits::kStackToolTime));
-      }).detach();
-    } catch (const std::system_error& error) {
-      asked_->answer(i, {questions[i].name, "", {}, {"could not be asked: " + std::string(error.what())}});
-    }
-  }
+  ask(std::move(questions));
   stacks_.take(targets, means, [this](std::vector<RankStacks> stacks) {
     taken_ = std::move(stacks);
     has_stacks_ = true;
@@ -107,20 +56,37 @@ void EvidenceTaker::take(const std::vector<StackTarget>& targets, StackMeans mea
   });
 }
 
-std::vector<Witness> EvidenceTaker::answers() {
-  std::vector<Witness> witnesses;
-  for (Asked::Answer& answer : asked_->answers) {
-    witnesses.push_back(answer.is_there ? answer.witness : Witness{answer.name, "", {}, {"gave no answer in time"}});
+void EvidenceTaker::ask(std::vector<Question> questions) {
+  if (questions.empty()) return;
+  const net::Deadline began = std::chrono::steady_clock::now();
+  timer_ = loop_.at(began + limits::kStackTime, [this] {
+    timer_.reset();
+    finish_if_done();
+  });
+  for (Question& question : questions) {
+    Asked& asked = asked_.emplace_back(Asked{question.name,
+                                             base::SideThread<Witness>([ask = std::move(question.ask), began] {
+                                               return ask(began + limits::kStackToolTime);
+                                             }),
+                                             nullptr,
+                                             {}});
+    asked.watch = loop_.watch_readable(asked.thread.ready(), [this, &asked] {
+      asked.answer = asked.thread.result().value_or(
+          Witness{asked.name, "", {}, {"could not be asked: no thread can be started for it"}});
+      const bool is_open = std::ranges::any_of(asked_, [](const Asked& one) { return !one.answer; });
+      if (!is_open) timer_.reset();
+      finish_if_done();
+    });
   }
-  return witnesses;
 }
 
 void EvidenceTaker::finish_if_done() {
-  if (!has_stacks_ || !has_witnesses_) return;
-  answered_.reset();
-  timer_.reset();
-  Evidence evidence{std::move(taken_), answers()};
-  asked_.reset();
+  if (!has_stacks_ || timer_) return;
+  Evidence evidence{std::move(taken_), {}};
+  for (Asked& asked : asked_) {
+    evidence.witnesses.push_back(asked.answer.value_or(Witness{asked.name, "", {}, {"gave no answer in time"}}));
+  }
+  asked_.clear();
   const Done done = std::exchange(done_, nullptr);
   done(std::move(evidence));
 }

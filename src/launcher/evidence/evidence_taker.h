@@ -3,11 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/side_thread.h"
 #include "launcher/evidence/witness.h"
 #include "launcher/stacks/stack_taker.h"
 #include "net/socket.h"
@@ -36,7 +39,6 @@ class EvidenceTaker {
   using Done = std::function<void(Evidence evidence)>;
 
   EvidenceTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), stacks_(loop, processes) {}
-  ~EvidenceTaker();
   EvidenceTaker(const EvidenceTaker&) = delete;
   EvidenceTaker& operator=(const EvidenceTaker&) = delete;
 
@@ -45,19 +47,23 @@ class EvidenceTaker {
   void take(const std::vector<StackTarget>& targets, StackMeans means, std::vector<Question> questions, Done done);
 
  private:
-  struct Asked;
+  // A name that is looked up, or a file system, may hang: the threads are left behind when the time is over.
+  struct Asked {
+    std::string name;
+    base::SideThread<Witness> thread;
+    std::unique_ptr<net::Watch> watch;
+    std::optional<Witness> answer;
+  };
+  void ask(std::vector<Question> questions);
   void finish_if_done();
-  std::vector<Witness> answers();
 
   net::EventLoop& loop_;
   StackTaker stacks_;
   Done done_;
   std::vector<RankStacks> taken_;
   bool has_stacks_ = false;
-  bool has_witnesses_ = false;
-  std::shared_ptr<Asked> asked_;  // shared with the threads that ask
-  std::unique_ptr<net::Watch> answered_;
-  std::unique_ptr<net::Watch> timer_;
+  std::list<Asked> asked_;
+  std::unique_ptr<net::Watch> timer_;  // until all have answered, or no more are waited for
 };
 
 }  // namespace ddp::launcher

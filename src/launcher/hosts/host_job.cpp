@@ -8,6 +8,7 @@
 
 #include "base/exit_code.h"
 #include "base/limits.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "launcher/hosts/host_job_state.h"
 #include "launcher/hosts/host_output.h"
@@ -101,7 +102,7 @@ class HostJob {
 
   // Ctrl-Z stops the workers there, and then us.
   void signal_arrived(int signal) {
-    interrupted_ = interrupted_ || std::ranges::find(plan_.ending_signals, signal) != plan_.ending_signals.end();
+    interrupted_ = interrupted_ || base::contains(plan_.ending_signals, signal);
     step(SignalToAll{signal});
     if (signal == SIGTSTP) std::raise(SIGSTOP);
   }

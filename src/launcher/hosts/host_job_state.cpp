@@ -5,6 +5,7 @@
 
 #include "base/exit_code.h"
 #include "base/limits.h"
+#include "base/signals.h"
 #include "base/text.h"
 
 namespace ddp::launcher {
@@ -70,9 +71,7 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
 }
 
 void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<HostAction>& actions) {
-  const auto& ending = options_.ending_signals;
-  const bool is_request =
-      event.signal == SIGPIPE || std::find(ending.begin(), ending.end(), event.signal) != ending.end();
+  const bool is_request = event.signal == SIGPIPE || base::contains(options_.ending_signals, event.signal);
   if (!is_request) {
     if (running_) pass(event.signal, actions);
     return;

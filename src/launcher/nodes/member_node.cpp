@@ -1,12 +1,8 @@
 #include "launcher/nodes/member_node.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -19,38 +15,40 @@ namespace ddp::launcher {
 
 using Clock = std::chrono::steady_clock;
 
+// What looked for the hub: neither if it has given up.
+struct MemberNode::Found {
+  std::optional<store::StoreVisit> visit;
+  bool is_own = false;
+};
+
 // Looks for the hub until it is found, on a thread of its own: names and machines may take their time, or hang.
 struct MemberNode::Search {
   std::string host;
   std::uint16_t port = 0;
   std::shared_ptr<const store::Authenticator> token;
   Clock::time_point until;
-  base::UniqueFd ready{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  bool may_be_own = false;
   std::atomic<bool> is_given_up = false;
   std::mutex mutex;
-  std::optional<store::StoreVisit> found;
-  std::string last_try;
-  bool may_be_own = false;
-  bool is_own = false;
+  std::string last_try;  // under the mutex
 
-  void run() {
+  Found run() {
+    Found found;
     while (!is_given_up && Clock::now() < until) {
-      if (may_be_own && net::is_own_host(host).value_or(false)) {
-        const std::lock_guard lock(mutex);
-        is_own = true;
-        break;
-      }
+      found.is_own = may_be_own && net::is_own_host(host).value_or(false);
+      if (found.is_own) break;
       auto visit = store::StoreVisit::open(host, port, token, until);
-      const std::lock_guard lock(mutex);
-      if (visit) found.emplace(std::move(visit).value());
+      if (visit) found.visit.emplace(std::move(visit).value());
       if (visit) break;
-      last_try = visit.error().message;
+      {
+        const std::lock_guard lock(mutex);
+        last_try = visit.error().message;
+      }
       // Another try helps only where nobody has answered.
       if (visit.error().kind == store::VisitFailure::Kind::refused) break;
       std::this_thread::sleep_for(limits::kNodeConnectPause);
     }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(ready.get(), &one, sizeof one);
+    return found;
   }
 };
 
@@ -94,14 +92,8 @@ void MemberNode::search() {
   search_->token = plan_.store.token;
   search_->until = until_;
   search_->may_be_own = may_be_first_;
-  found_ = loop_.watch_readable(search_->ready.get(), [this] { begin(); });
-  try {
-    std::thread([search = search_] { search->run(); }).detach();
-  } catch (const std::system_error& error) {
-    search_->last_try = std::string("no thread can be started to look for it: ") + error.what();
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(search_->ready.get(), &one, sizeof one);
-  }
+  looking_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run(); });
+  found_ = loop_.watch_readable(looking_->ready(), [this] { begin(); });
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
@@ -115,23 +107,19 @@ void MemberNode::tell_of_search() {
 
 void MemberNode::begin() {
   timer_.reset();
-  std::string last_try;
-  {
-    const std::lock_guard lock(search_->mutex);
-    last_try = search_->last_try;
-    if (search_->is_own) return callbacks_.is_first();
-    if (search_->found) {
-      link_ = std::make_unique<ControlLink>(
-          loop_, std::move(*search_->found),
-          ControlLink::Callbacks{[this](const wire::ControlMessage& message) {
-                                   has_heard_ = true;
-                                   act(agent_.heard(message, Clock::now()));
-                                 },
-                                 [this](const std::string& why) { lose(std::string(why)); },
-                                 [this] { callbacks_.can_print(); }});
-    }
-  }
-  if (!link_) {
+  auto found = looking_->result();
+  if (found && found->is_own) return callbacks_.is_first();
+  if (found && found->visit) {
+    link_ =
+        std::make_unique<ControlLink>(loop_, std::move(*found->visit),
+                                      ControlLink::Callbacks{[this](const wire::ControlMessage& message) {
+                                                               has_heard_ = true;
+                                                               act(agent_.heard(message, Clock::now()));
+                                                             },
+                                                             [this](const std::string& why) { lose(std::string(why)); },
+                                                             [this] { callbacks_.can_print(); }});
+  } else {
+    const std::string last_try = found ? search_->last_try : "no thread can be started to look for it";
     const bool is_refused = Clock::now() < until_;
     return act(agent_.hub_lost(
         (is_refused ? "" : "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": ") + last_try));

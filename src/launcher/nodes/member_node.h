@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/side_thread.h"
 #include "launcher/nodes/control_link.h"
 #include "launcher/nodes/node.h"
 
@@ -29,6 +30,7 @@ class MemberNode : public Node {
   void set_addresses(const wire::HubBegins& begins, NodeAssignment& place) const override;
 
  private:
+  struct Found;
   struct Search;
   void search();
   void tell_of_search();
@@ -38,7 +40,8 @@ class MemberNode : public Node {
 
   const bool may_be_first_;
   std::chrono::steady_clock::time_point until_;  // for the first word of the hub
-  std::shared_ptr<Search> search_;               // shared with its thread
+  std::shared_ptr<Search> search_;               // shared with the thread that looks
+  std::unique_ptr<base::SideThread<Found>> looking_;
   std::unique_ptr<ControlLink> link_;
   bool has_heard_ = false;
   std::chrono::steady_clock::time_point word_due_;  // of the search

@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "base/limits.h"
+#include "base/signals.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/process_tree.h"
 
@@ -77,8 +78,7 @@ class Guardian {
 
   void pass_on(int signal) {
     ::kill(supervisor_, signal);
-    const auto& ending = options_.ending_signals;
-    if (std::find(ending.begin(), ending.end(), signal) == ending.end()) return;
+    if (!base::contains(options_.ending_signals, signal)) return;
     ::kill(supervisor_, SIGCONT);  // a stopped supervisor could not obey
     const auto now = Clock::now();
     if (requests_ > 0 && now - last_request_ < limits::kSecondRequest) return;

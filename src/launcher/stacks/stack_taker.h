@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/side_thread.h"
 #include "launcher/process/process_host.h"
-#include "launcher/stacks/side_thread.h"
 #include "launcher/stacks/stack_capture.h"
 #include "launcher/stacks/stack_text.h"
 #include "launcher/stacks/tool_run.h"
@@ -79,9 +79,9 @@ class StackTaker {
   std::vector<Asked> asked_;
   Clock::time_point began_;
   std::unique_ptr<net::Watch> timer_;
-  std::optional<SideThread<Captures>> copying_;
+  std::optional<base::SideThread<Captures>> copying_;
   Captures captures_;
-  std::optional<SideThread<std::vector<std::vector<ThreadStack>>>> naming_;
+  std::optional<base::SideThread<std::vector<std::vector<ThreadStack>>>> naming_;
   std::unique_ptr<net::Watch> over_;  // of the thread beside us
 };
 

@@ -84,9 +84,7 @@ void Attempts::drain_output() {
 }
 
 bool Attempts::is_request(const Event& event) const {
-  const auto* signal = std::get_if<SignalArrived>(&event);
-  const auto& ending = parts_.plan.ending_signals;
-  return signal != nullptr && std::find(ending.begin(), ending.end(), signal->signal) != ending.end();
+  return is_ending_signal(event, parts_.plan.ending_signals);
 }
 
 }  // namespace ddp::launcher

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 
 #include "base/exit_status.h"
+#include "base/signals.h"
 #include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/supervise/error_record.h"
@@ -63,6 +65,12 @@ struct EndedElsewhere {
 
 using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
                            ConsoleClosed, HangNews, EndedElsewhere>;
+
+// Whether it is a signal that asks the job to end.
+inline bool is_ending_signal(const Event& event, std::span<const int> ending_signals) {
+  const auto* arrived = std::get_if<SignalArrived>(&event);
+  return arrived != nullptr && base::contains(ending_signals, arrived->signal);
+}
 
 struct SendSignal {
   int local_rank;

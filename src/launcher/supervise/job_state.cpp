@@ -58,8 +58,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   }
   if (phase_ == Phase::running && !is_done) {
     // Some engines signal workers and launcher at the same moment: then it is that signal that ends the job.
-    const bool may_be_asked = std::any_of(options_.ending_signals.begin(), options_.ending_signals.end(),
-                                          [&](int signal) { return event.status.was_killed_by(signal); });
+    const bool may_be_asked = base::contains(options_.ending_signals, event.status.signal());
     if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!settle_at_) {
@@ -74,8 +73,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
 void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
   if (event.signal == SIGTSTP) return pause(now, actions);
   if (event.signal == SIGCONT) return resume(now, actions);
-  const auto& ending = options_.ending_signals;
-  if (std::find(ending.begin(), ending.end(), event.signal) == ending.end()) {
+  if (!base::contains(options_.ending_signals, event.signal)) {
     if (event.signal == SIGQUIT) return;  // a question of what all are at, which is not the workers' to answer
     return signal_workers(event.signal, SignalTarget::leader, actions);
   }

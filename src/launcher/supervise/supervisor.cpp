@@ -201,9 +201,8 @@ class Supervisor {
 
   bool asks_for_state(const Event& event) const {
     const auto* signal = std::get_if<SignalArrived>(&event);
-    const auto& ending = parts_.plan.ending_signals;
     return signal != nullptr && signal->signal == SIGQUIT && !state_.ending() &&
-           std::find(ending.begin(), ending.end(), SIGQUIT) == ending.end();
+           !is_ending_signal(event, parts_.plan.ending_signals);
   }
 
   void start(int local_rank) {
@@ -277,7 +276,8 @@ class Supervisor {
     evidence_.end();
     if (judged_elsewhere(parts_)) parts_.exchange->show_in_full(look_at_own(LookDepth::calls));
     const JobOutcome so_far = state_.outcome();
-    if (parts_.begins_to_end && !so_far.cause_as<EndedElsewhere>() && !so_far.status.success()) parts_.begins_to_end(so_far);
+    if (parts_.begins_to_end && !so_far.cause_as<EndedElsewhere>() && !so_far.status.success())
+      parts_.begins_to_end(so_far);
   }
 
   void carry_out(const SendSignal& action) { parts_.processes.signal(action.local_rank, action.signal, action.target); }

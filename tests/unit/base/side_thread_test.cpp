@@ -1,4 +1,4 @@
-#include "launcher/stacks/side_thread.h"
+#include "base/side_thread.h"
 
 #include <catch2/catch.hpp>
 #include <poll.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-using ddp::launcher::SideThread;
+using ddp::base::SideThread;
 
 namespace {
 

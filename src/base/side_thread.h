@@ -15,7 +15,7 @@
 
 #include "base/unique_fd.h"
 
-namespace ddp::launcher {
+namespace ddp::base {
 
 template <typename Result>
 class SideThread {
@@ -47,7 +47,7 @@ class SideThread {
   struct Shared {
     Result result{};
     std::atomic<bool> is_done = false;
-    base::UniqueFd ready{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    UniqueFd ready{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   };
 
   static void wake(const Shared& shared) {
@@ -58,4 +58,4 @@ class SideThread {
   std::shared_ptr<Shared> shared_;
 };
 
-}  // namespace ddp::launcher
+}  // namespace ddp::base
