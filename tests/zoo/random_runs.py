@@ -134,7 +134,9 @@ def one_run(number: int) -> tuple[str, str, int]:
             script.write_text(TORCH)
             program = ["--no-python", PYTHON, script]
         else:
-            program = [f"--backend={choice.choice(['gloo', 'cpu'])}", BIN / "train_charlm", "--steps", choice.randint(50, 400),
+            # A step moves more than a megabyte.
+            steps = choice.randint(5, 20) if name == "slow link" else choice.randint(50, 400)
+            program = [f"--backend={choice.choice(['gloo', 'cpu'])}", BIN / "train_charlm", "--steps", steps,
                        "--checkpoint", folder + "/checkpoint"]
         job = Job(folder, program, name == "slow link", choice)
         with DISTURBANCES[name](job, choice):
