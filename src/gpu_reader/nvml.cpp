@@ -1,16 +1,16 @@
 #include "gpu_reader/nvml.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -56,7 +56,7 @@ constexpr unsigned kTypeUnsignedLongLong = 3;
 constexpr unsigned kNvlinkCount = 91;
 constexpr unsigned kNvlinkSentKib = 138;
 constexpr unsigned kNvlinkReceivedKib = 139;
-constexpr unsigned kC2cCount = 170;  // links to a CPU beside the GPU, whose bytes nobody counts
+constexpr unsigned kC2cCount = 170;  // links to a CPU beside the GPU, whose bytes are not counted
 constexpr unsigned kPcieSentBytes = 197;
 constexpr unsigned kPcieReceivedBytes = 198;
 
@@ -65,9 +65,8 @@ constexpr std::uint64_t kKib = 1024;
 
 // In a container the driver tells pids of the machine, which may be those of other processes here.
 bool pids_are_the_machines() {
-  std::array<char, 64> link{};
-  const ssize_t size = ::readlink("/proc/self/ns/pid", link.data(), link.size());
-  return std::string_view(link.data(), size > 0 ? static_cast<std::size_t>(size) : 0) == "pid:[4026531836]";
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error) == "pid:[4026531836]";
 }
 
 std::optional<std::uint64_t> number_of(const FieldValue& field) {

@@ -94,10 +94,11 @@ void Hub::blame(const Node& node, Cause cause, TimePoint now) {
 // No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.
 void Hub::settle(TimePoint now) {
   if (left_.contains(cause_->lost_peer)) {
-    Cause left = caused("rank " + std::to_string(cause_->lost_peer) +
-                            ": exit code 0 before its collectives were done (told by " + cause_->node + ": " +
-                            cause_->text + ")",
-                        base::kExitHung, true);
+    Cause left{.text = "rank " + std::to_string(cause_->lost_peer) +
+                       ": exit code 0 before its collectives were done (told by " + cause_->node + ": " + cause_->text +
+                       ")",
+               .exit_code = base::kExitHung,
+               .may_restart = true};
     for (const auto& [id, node] : nodes_) {
       const int local_rank = cause_->lost_peer - node.first_rank;
       if (node.takes_part && local_rank >= 0 && local_rank < node.hello.workers) left.node = node.name;
@@ -185,7 +186,7 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
   const bool was_needed = node.takes_part && !node.has_ended;
   if (was_needed) --still_run_;
   if (was_needed && phase_ == Phase::running) {
-    const Cause cause = caused("lost: " + why, base::kExitOwnFault, true);
+    const Cause cause{.text = "lost: " + why, .exit_code = base::kExitOwnFault, .may_restart = true};
     flapping_.was_lost(node.hello.host, now);
     // Its ranks' peers may have told before, as victims.
     blame(node, cause, now);
@@ -230,18 +231,19 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
   }
   if (settle_at_ && now >= *settle_at_) settle(now);
   if (phase_ == Phase::running && left_alone_at_ && now >= *left_alone_at_) {
-    cause_ = caused("ranks did not end within " + base::human_duration(options_.exit_timeout) +
-                        " of the last one that did (--exit-timeout): " + who_is_left(),
-                    base::kExitHung, true);
+    cause_ = Cause{.text = "ranks did not end within " + base::human_duration(options_.exit_timeout) +
+                           " of the last one that did (--exit-timeout): " + who_is_left(),
+                   .exit_code = base::kExitHung,
+                   .may_restart = true};
     end_attempt(now);
   }
   if (phase_ == Phase::gathering && now >= look_again_at_) gather_more(now);
   if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.last_call) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.join_timeout) {
-    finish(caused("only " + base::counted(static_cast<std::int64_t>(nodes_.size()), "node") + " of " +
-                      std::to_string(options_.min_nodes) + " came within " +
-                      base::human_duration(options_.join_timeout) + " (" + here() + ")",
-                  base::kExitOwnFault, false),
+    finish({.text = "only " + base::counted(static_cast<std::int64_t>(nodes_.size()), "node") + " of " +
+                    std::to_string(options_.min_nodes) + " came within " + base::human_duration(options_.join_timeout) +
+                    " (" + here() + ")",
+            .exit_code = base::kExitOwnFault},
            now);
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);

@@ -4,10 +4,6 @@
 
 namespace ddp::launcher {
 
-wire::Cause caused(const std::string& text, int exit_code, bool may_restart) {
-  return {.text = text, .exit_code = exit_code, .may_restart = may_restart};
-}
-
 std::string place_text(const std::string& host, const std::string& address, int first_rank, int workers) {
   const std::string ranks =
       workers == 1 ? "rank " + std::to_string(first_rank)

@@ -1,17 +1,14 @@
-// What the hub says of nodes, and of the ends of jobs. Pure.
+// What the hub says of nodes. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
-
-#include "wire/control_message.h"
 
 namespace ddp::launcher {
 
 // All nodes hear the names of so many.
 inline constexpr std::size_t kNamedNodes = 16;
-
-wire::Cause caused(const std::string& text, int exit_code, bool may_restart);
 
 // "b (ranks 2-3, 10.0.0.7)"; the hub's own node has no address.
 std::string place_text(const std::string& host, const std::string& address, int first_rank, int workers);

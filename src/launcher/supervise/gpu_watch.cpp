@@ -2,17 +2,16 @@
 
 #include <utility>
 
+#include "launcher/process/our_programs.h"
+
 namespace ddp::launcher {
 namespace {
 
 // The reader tells its GPUs once a second. A later line is missing if a call of the driver hangs.
 constexpr std::chrono::seconds kLatest{5};
-constexpr std::chrono::seconds kUntilItEnds{30};  // if nobody asks
+constexpr std::chrono::seconds kUntilItEnds{30};  // if it is not asked for
 
 }  // namespace
-
-GpuWatch::GpuWatch(net::EventLoop& loop, bool machine_has_gpus, std::string reader)
-    : loop_(loop), machine_has_gpus_(machine_has_gpus), reader_(std::move(reader)) {}
 
 void GpuWatch::sees(int local_rank, std::optional<std::string> cuda_visible_devices) {
   visible_[local_rank] = std::move(cuda_visible_devices);
@@ -29,18 +28,19 @@ void GpuWatch::add(int local_rank, std::span<const pid_t> processes, ActivitySam
 // What has come since the last call; starts the reader for the first one.
 void GpuWatch::read() {
   if (has_failed_) return;
-  nobody_asks_ = loop_.at(Clock::now() + kUntilItEnds, [this] {
+  idle_ = loop_.at(Clock::now() + kUntilItEnds, [this] {
     run_.reset();
     read_at_.reset();
     text_.clear();
   });
   if (!run_) {
-    run_ = std::make_unique<ToolRun>(loop_, reader_, std::vector<std::string>(), [this](const std::string&) {
-      has_failed_ = true;
-      read_at_.reset();
-      nobody_asks_.reset();
-      run_.reset();
-    });
+    run_ = std::make_unique<ToolRun>(loop_, our_program("ddp_gpu_reader"), std::vector<std::string>(),
+                                     [this](const std::string&) {
+                                       has_failed_ = true;
+                                       read_at_.reset();
+                                       idle_.reset();
+                                       run_.reset();
+                                     });
     has_failed_ = run_->has_failed();
     return;
   }

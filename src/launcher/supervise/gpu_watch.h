@@ -1,4 +1,4 @@
-// GpuWatch: what the GPUs of this node's ranks do, by ddp_gpu_reader, which runs only while somebody asks.
+// GpuWatch: what the GPUs of this node's ranks do, by ddp_gpu_reader, which runs only while it is asked for.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ namespace ddp::launcher {
 // Belongs to the loop's thread.
 class GpuWatch {
  public:
-  // `reader`: the path of ddp_gpu_reader. It is not started on a machine without GPUs.
-  GpuWatch(net::EventLoop& loop, bool machine_has_gpus, std::string reader);
+  // On a machine without GPUs the reader is not started.
+  GpuWatch(net::EventLoop& loop, bool machine_has_gpus) : loop_(loop), machine_has_gpus_(machine_has_gpus) {}
 
   // What the environment of a worker tells CUDA to use; nothing: all GPUs.
   void sees(int local_rank, std::optional<std::string> cuda_visible_devices);
@@ -35,14 +35,13 @@ class GpuWatch {
 
   net::EventLoop& loop_;
   const bool machine_has_gpus_;
-  const std::string reader_;
   std::map<int, std::optional<std::string>> visible_;
   std::unique_ptr<ToolRun> run_;
   bool has_failed_ = false;
   std::string text_;  // of the next line
   std::vector<GpuCounters> machine_;
   std::optional<Clock::time_point> read_at_;  // when `machine_` was
-  std::unique_ptr<net::Watch> nobody_asks_;
+  std::unique_ptr<net::Watch> idle_;
 };
 
 }  // namespace ddp::launcher

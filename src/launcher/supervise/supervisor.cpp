@@ -8,7 +8,6 @@
 
 #include "base/exit_code.h"
 #include "base/limits.h"
-#include "launcher/process/our_programs.h"
 #include "launcher/supervise/activity_watch.h"
 #include "launcher/supervise/gpu_watch.h"
 #include "launcher/supervise/hang_evidence.h"
@@ -30,7 +29,7 @@ class Supervisor {
         hangs_(parts.plan.hang, judged_elsewhere(parts), longest_look(parts)),
         trace_(parts.plan.hang.trace_file, parts.tell),
         faults_(parts.loop, parts.processes, parts.plan, parts.assignment, parts.tell),
-        gpus_(parts.loop, parts.plan.machine_has_gpus, our_program("ddp_gpu_reader")),
+        gpus_(parts.loop, parts.plan.machine_has_gpus),
         activity_(
             parts.processes, gpus_, parts.assignment.first_rank, parts.assignment.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
