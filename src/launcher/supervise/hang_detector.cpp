@@ -111,14 +111,24 @@ std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& v
   return found == verdicts.end() ? std::nullopt : std::optional(*found);
 }
 
-// Others may exchange data in the group of a send or a receive that stalls.
+void HangDetector::RankClock::advance(Nanoseconds elapsed) {
+  age += elapsed;
+  still += elapsed;
+  unmoved += elapsed;
+  between = may_wait ? Nanoseconds(0) : between + elapsed;
+  const bool goes_on = may_wait || (waited.count() > 0 && between <= limits::kPollingPause);
+  waited = goes_on ? waited + elapsed : Nanoseconds(0);
+}
+
+// Others may exchange data in the group of a send or a receive that stalls, and programs begin those long before they
+// wait for them.
 HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
   if (is_without_calls(verdict.kind)) return silence_;
   Nanoseconds age{0};
   if (verdict.is_transfer) {
     for (const int rank : verdict.waiting) {
       const auto clock = ranks_.find(rank);
-      if (clock != ranks_.end()) age = std::max(age, clock->second.age);
+      if (clock != ranks_.end()) age = std::max(age, clock->second.waited);
     }
     return age;
   }
@@ -146,14 +156,13 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
     for (const GroupView& group : rank.board.groups) groups[key_of(group)].push_back(group);
     RankClock& clock = ranks_[rank.rank];
     if (clock.seen == rank.board) {
-      clock.age += elapsed;
-      clock.still += elapsed;
-      clock.unmoved += elapsed;
+      clock.advance(elapsed);
     } else {
       any_life = true;
-      clock = {rank.board, Nanoseconds(0), Nanoseconds(0), Nanoseconds(0), false};
+      clock = {.seen = rank.board};
     }
     clock.waits = !rank.has_ended && rank.board.waiting_threads > 0;
+    clock.may_wait = !rank.has_ended && may_wait(rank);
     if (!rank.activity) continue;
     clock.still = std::min(clock.still, rank.activity->still_for);
     clock.unmoved = std::min(clock.unmoved, rank.activity->unmoved_for);
@@ -233,11 +242,7 @@ void HangDetector::nothing_new(Nanoseconds elapsed) {
   board_silence_ += elapsed;
   if (they_beat_) silence_ += elapsed;
   for (auto& [key, clock] : groups_) clock.age += elapsed;
-  for (auto& [rank, clock] : ranks_) {
-    clock.age += elapsed;
-    clock.still += elapsed;
-    clock.unmoved += elapsed;
-  }
+  for (auto& [rank, clock] : ranks_) clock.advance(elapsed);
 }
 
 // Of the ranks that run: how long the one that has been still for longest has been.

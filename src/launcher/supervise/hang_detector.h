@@ -87,6 +87,12 @@ class HangDetector {
     Nanoseconds still{0};
     Nanoseconds unmoved{0};
     bool waits = false;  // a thread of it waits for an operation
+    // Since one may wait. Who waits with a time-out again and again goes on waiting between.
+    bool may_wait = false;
+    Nanoseconds waited{0};
+    Nanoseconds between{0};
+
+    void advance(Nanoseconds elapsed);
   };
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);

@@ -61,6 +61,42 @@ TEST_CASE("a receive that stalls is told though others exchange data in the same
   CHECK(job.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
 }
 
+TEST_CASE("a receive that was begun long before counts from when it is waited for") {
+  const auto begins_early = [] {
+    Job job;
+    job.warm();
+    TransferView receive;
+    receive.peer = 1;
+    receive.number = 1;
+    receive.what = "f32[8]";
+    job.ranks[0].board.groups[0].transfers.push_back(receive);
+    job.ranks[0].board.calling_threads = 1;
+    job.passes(40min);  // all sleep
+    return job;
+  };
+  const auto waits = [](Job& job, bool is_so) {
+    job.ranks[0].board.groups[0].transfers[0].is_waited_for = is_so;
+    job.ranks[0].board.waiting_threads = is_so ? 1 : 0;
+  };
+  Job late = begins_early();
+  waits(late, true);
+  late.passes(29min);
+  CHECK_FALSE(late.last(Kind::hung));
+  late.passes(2min);
+  REQUIRE(late.last(Kind::hung));
+  CHECK(late.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
+
+  // One that waits with a time-out again and again waits as well.
+  Job patient = begins_early();
+  for (int i = 0; i < 31 * 6 && !patient.last(Kind::hung); ++i) {
+    waits(patient, true);
+    patient.passes(9s);
+    waits(patient, false);
+    patient.passes(1s);
+  }
+  CHECK(patient.last(Kind::hung));
+}
+
 TEST_CASE("ranks that wait for each other end the job once no thread is left that could help") {
   // Rank 0 waits in one group, and rank 1 in the other.
   const auto circle = [](int calling_threads) {
