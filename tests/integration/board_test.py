@@ -58,7 +58,7 @@ def workers(log: pathlib.Path, count: int) -> dict[int, int]:
 def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
     log = folder / "events"
     job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=1", f"--event-log={log}", BIN / "ddp_bench", "all_reduce",
-                            "--sizes", "4K", "--seconds", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                            "--sizes", "4K", "--seconds", "60"], stdout=subprocess.DEVNULL, stderr=open(folder / "stderr", "w"))
     try:
         pids = workers(log, 2)
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
@@ -92,6 +92,8 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
         common = [call for call in stopped.calls if call.sequence in seen and call.sequence]
         assert common and all(seen[call.sequence] == call.fingerprint for call in common), (waiting, stopped)
         os.kill(pids[1], signal.SIGCONT)
+    except Exception as error:
+        raise AssertionError(f"the job says: {(folder / 'stderr').read_text()}") from error
     finally:
         job.terminate()
         job.wait(timeout=30)

@@ -19,6 +19,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from launched_job import Skip, machines  # noqa: E402
 from ports import free_port  # noqa: E402
+from stuck_program import stacks_of  # noqa: E402
 
 
 def leftovers(machine: list[str]) -> list[str]:
@@ -52,9 +53,8 @@ def play(program: pathlib.Path, backend: str, ranks: int, seed: int, chance: ran
             try:
                 out, err = worker.communicate(timeout=30)
             except subprocess.TimeoutExpired:
-                if os.environ.get("DDP_TEST_GDB"):
-                    os.system(f"gdb -p {worker.pid} -batch -ex 'thread apply all bt' > /tmp/hang.txt 2>&1")
-                raise AssertionError(f"rank {rank} (pid {worker.pid}) of {ranks} did not hear that {victim} was killed")
+                stacks = "".join(stacks_of(other.pid) for other in workers)
+                raise AssertionError(f"rank {rank} (pid {worker.pid}) of {ranks} did not hear that {victim} was killed\n{stacks}")
             if rank == victim:
                 continue
             said = json.loads(out)
