@@ -57,17 +57,14 @@ THIRD_PARTIES = {
 
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
-    "launcher/nodes/nodes.cpp": "integration/nodes_test.py",
     "launcher/nodes/hub_gathering.cpp": "unit/launcher/nodes/hub_test.cpp",
     "launcher/nodes/hub_words.cpp": "unit/launcher/nodes/hub_test.cpp",
     "launcher/nodes/node_comparison.cpp": "unit/launcher/nodes/hub_test.cpp",
     "launcher/nodes/hub_node.cpp": "integration/nodes_test.py",
     "launcher/nodes/member_node.cpp": "integration/nodes_test.py",
     "launcher/nodes/node_hello.cpp": "integration/nodes_test.py",
-    "launcher/nodes/next_attempt.cpp": "unit/launcher/supervise/restart_policy_test.cpp",
     "launcher/supervise/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",
     "launcher/supervise/attempt.cpp": "integration/launch_test.cpp",
-    "launcher/supervise/node_job.cpp": "integration/nodes_test.py",
     "launcher/hosts/host_job.cpp": "integration/ssh_hosts_test.py",
     "launcher/hosts/host_plan_json.cpp": "unit/launcher/hosts/host_plan_test.cpp",
     "launcher/hosts/ssh_child.cpp": "integration/ssh_hosts_test.py",

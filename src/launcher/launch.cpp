@@ -14,7 +14,6 @@
 #include "launcher/process/run_directory.h"
 #include "launcher/report/job_reporter.h"
 #include "launcher/supervise/job.h"
-#include "launcher/supervise/node_job.h"
 
 namespace ddp::launcher {
 namespace {
@@ -99,8 +98,8 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   if (const auto failure = reporter.begin()) {
     log.last_word(failure->message);
-  } else if (const auto outcome = (shared.plan.nodes.several() ? run_node_job : run_job)(
-                 {loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()})) {
+  } else if (const auto outcome =
+                 run_job({loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()})) {
     end = outcome.value().status;
     reporter.job_ended(outcome.value(), end);
   } else {

@@ -11,14 +11,15 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 4;
+inline constexpr int kControlVersion = 5;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
 // How much is known of a cause: the one of which more is known is told.
 enum class Knowledge : std::uint8_t {
   victim,    // a rank lost a peer, which may say why
-  disputed,  // ranks called different things, and others may know better whose are wrong
+  disputed,  // ranks called different things, and others may know better whose are wrong; or a signal that ended a
+             // rank may be one to all
   certain,
 };
 
@@ -31,7 +32,8 @@ struct Cause {
   Knowledge knowledge = Knowledge::certain;
   int lost_peer = kNoPeer;         // of a victim: the rank that it lost
   bool may_restart = false;        // worth another attempt
-  std::string not_restarted = {};  // why none follows nevertheless; empty: nothing but the text is to be said
+  std::string not_restarted = {};  // "given up after 2 restarts": why none follows; empty: none is expected
+  bool exit_timed_out = false;     // ranks did not end after others had, with 0
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };

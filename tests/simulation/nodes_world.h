@@ -74,7 +74,8 @@ class NodesWorld {
     std::optional<launcher::JobState> workers;
     std::vector<bool> is_alive;  // workers
     int attempt = -1;
-    bool has_told = false;                    // why its workers are ended
+    std::string name;                         // in the attempt
+    bool has_reported = false;                // a cause of it
     std::vector<launcher::Event> is_unheard;  // of a frozen launcher
     launcher::NodeId connection = 0;
     Pipe to_hub, from_hub;

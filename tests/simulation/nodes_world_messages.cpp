@@ -99,6 +99,7 @@ void NodesWorld::hub_acts(std::vector<HubAction> actions) {
   const TimePoint next = std::max(hub_->alarm(), now_);
   if (is_hub_gone_ || next == next_hub_tick_) return;
   next_hub_tick_ = next;
+  if (next == TimePoint::max()) return;
   at(next - now_, {.kind = Kind::hub_tick});
 }
 
@@ -140,7 +141,9 @@ void NodesWorld::agent_acts(std::size_t id, const std::vector<NodeAction>& actio
   for (const NodeAction& action : actions) {
     if (const auto* start = std::get_if<StartWorkers>(&action)) start_workers(id, start->place);
     if (const auto* end = std::get_if<EndWorkers>(&action)) {
-      if (machine.workers && !machine.workers->finished()) workers_hear(id, EndedElsewhere{end->cause});
+      const bool is_own = machine.has_reported && end->cause.node == machine.name;
+      const launcher::Event event = is_own ? launcher::Event(Settled{}) : EndedElsewhere{end->cause};
+      if (machine.workers && !machine.workers->finished()) workers_hear(id, event);
     }
     if (const auto* send = std::get_if<SendToHub>(&action)) says(id, send->message);
     if (const auto* leave = std::get_if<LeaveJob>(&action)) {

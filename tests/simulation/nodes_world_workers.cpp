@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include "launcher/supervise/restart_policy.h"
 #include "simulation/nodes_world.h"
 
 namespace ddp::test {
@@ -13,18 +12,7 @@ using namespace launcher;
 namespace {
 
 constexpr auto kGrace = 5s;
-constexpr auto kExitTimeout = 5min;
 constexpr int kVictims = 3;
-
-// As the launcher tells the other nodes.
-wire::Cause cause_of(const JobOutcome& outcome) {
-  const bool is_victim = outcome.culprit() != nullptr && outcome.culprit()->is_victim();
-  return {.text = describe_failure(outcome),
-          .exit_code = outcome.status.shell_code(),
-          .signal = outcome.status.signal(),
-          .knowledge = is_victim ? wire::Knowledge::victim : wire::Knowledge::certain,
-          .may_restart = is_worth_another(outcome)};
-}
 
 base::ExitStatus status_of(char how) {
   switch (how) {
@@ -46,9 +34,10 @@ void NodesWorld::start_workers(std::size_t id, const wire::HubBegins& place) {
   rules_.workers_start(id, place);
   const int count = machine.hello.workers;
   machine.attempt = place.attempt;
-  machine.has_told = false;
+  machine.name = place.name.empty() ? machine.hello.host : place.name;
+  machine.has_reported = false;
   machine.is_alive.assign(static_cast<std::size_t>(count), true);
-  machine.workers.emplace(JobOptions{count, place.first_rank, kGrace, kExitTimeout}, now_);
+  machine.workers.emplace(JobOptions{count, place.first_rank, kGrace, /*has_exit_timeout=*/true}, now_);
   while (run_times_.size() <= static_cast<std::size_t>(place.attempt)) {
     run_times_.push_back(1s + milliseconds_below(longest_run_ms_));
   }
@@ -87,17 +76,14 @@ void NodesWorld::workers_hear(std::size_t id, const launcher::Event& event) {
   JobState& workers = *machine.workers;
   for (const Action& action : workers.step(event, now_)) {
     if (const auto* signal = std::get_if<SendSignal>(&action)) workers_are_signalled(id, *signal);
+    if (!std::holds_alternative<ReportCause>(action)) continue;
+    machine.has_reported = true;
+    agent_acts(id, machine.agent.failed(cause_of(workers.outcome())));
   }
   if (const auto when = workers.alarm()) {
     at(std::max<Duration>(*when - now_, 0s), {.kind = Kind::workers_alarm, .machine = static_cast<std::uint32_t>(id)});
   }
-  const bool has_ended = workers.finished();
-  if (workers.ending() && !std::exchange(machine.has_told, true)) {
-    const JobOutcome so_far = workers.outcome();
-    if (so_far.cause_as<EndedElsewhere>() == nullptr && !so_far.status.success())
-      agent_acts(id, machine.agent.failed(cause_of(so_far)));
-  }
-  if (!has_ended) return;
+  if (!workers.finished()) return;
   agent_acts(id, machine.agent.workers_ended());
   // Who sees a failure may have had enough.
   const bool is_annoying = workers.outcome().status.shell_code() != 0 && one_in(50);

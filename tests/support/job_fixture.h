@@ -1,12 +1,16 @@
-// Drives a JobState with events and a clock of its own; the words are those of the domain.
+// A job of one node: a JobState and the hub, driven with events and a clock of their own. The words are those of the
+// domain.
 #pragma once
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <csignal>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include "launcher/nodes/hub.h"
 #include "launcher/supervise/job_state.h"
 
 namespace ddp::launcher {
@@ -18,7 +22,11 @@ class JobFixture {
   static constexpr auto kExitTimeout = std::chrono::minutes(5);
 
   explicit JobFixture(int workers, std::chrono::milliseconds exit_timeout = kExitTimeout)
-      : state_({workers, 0, kGrace, exit_timeout}, now_), workers_(workers) {}
+      : state_({workers, 0, kGrace, exit_timeout.count() > 0}, now_),
+        hub_({.exit_timeout = exit_timeout}, {.host = "a", .workers = workers}, now_),
+        workers_(workers) {
+    hub_acts(hub_.begin(now_));
+  }
 
   JobFixture& start() {
     for (int i = 0; i < workers_; ++i) start_worker(i);
@@ -33,13 +41,18 @@ class JobFixture {
   }
   JobFixture& guardian_dies() { return step(GuardianLost{}); }
   JobFixture& console_closes() { return step(ConsoleClosed{}); }
-  JobFixture& launcher_gets(int signal) { return step(SignalArrived{signal}); }
+  JobFixture& launcher_gets(int signal) {
+    if (signal == SIGTSTP) hub_.stop_clocks(now_);
+    if (signal == SIGCONT) hub_.continue_clocks(now_);
+    return step(SignalArrived{signal});
+  }
   // Lets time pass and rings the alarm whenever it is due.
   JobFixture& passes(std::chrono::milliseconds duration) {
     const TimePoint end = now_ + duration;
-    while (state_.alarm() && *state_.alarm() <= end) {
-      now_ = *state_.alarm();
-      step(AlarmRang{});
+    while (next_alarm() <= end) {
+      now_ = std::max(now_, next_alarm());
+      if (state_.alarm() && *state_.alarm() <= now_) step(AlarmRang{});
+      if (hub_.alarm() <= now_) hub_acts(hub_.tick(now_));
     }
     now_ = end;
     return *this;
@@ -65,18 +78,44 @@ class JobFixture {
   int finishes() const { return finishes_; }
 
  private:
+  TimePoint next_alarm() const { return std::min(state_.alarm().value_or(TimePoint::max()), hub_.alarm()); }
+
+  // What follows from an event has its turn after it.
   JobFixture& step(const Event& event) {
-    for (const Action& action : state_.step(event, now_)) {
-      if (const auto* signal = std::get_if<SendSignal>(&action)) sent_.push_back(*signal);
-      if (const auto* line = std::get_if<Tell>(&action)) told_.push_back(line->line);
-      if (std::holds_alternative<Finish>(action)) ++finishes_;
+    events_.push_back(event);
+    if (events_.size() > 1) return *this;
+    for (; !events_.empty(); events_.pop_front()) {
+      const auto* end = std::get_if<WorkerEnded>(&events_.front());
+      if (end != nullptr && end->status.success()) hub_hears(wire::NodeLeft{0, end->local_rank});
+      for (const Action& action : state_.step(events_.front(), now_)) {
+        if (const auto* signal = std::get_if<SendSignal>(&action)) sent_.push_back(*signal);
+        if (const auto* line = std::get_if<Tell>(&action)) told_.push_back(line->line);
+        if (std::holds_alternative<Finish>(action)) ++finishes_;
+        if (!std::holds_alternative<ReportCause>(action)) continue;
+        has_reported_ = true;
+        hub_hears(wire::NodeFailed{0, cause_of(state_.outcome())});
+      }
     }
     return *this;
   }
 
+  void hub_hears(const wire::ControlMessage& message) { hub_acts(hub_.heard(kOwnNode, "", message, now_)); }
+  void hub_acts(const std::vector<HubAction>& actions) {
+    for (const HubAction& action : actions) {
+      const auto* send = std::get_if<SendToNode>(&action);
+      const auto* ends = send == nullptr ? nullptr : std::get_if<wire::HubEnds>(&send->message);
+      if (ends == nullptr) continue;
+      REQUIRE((ends->cause.exit_timed_out || has_reported_));
+      step(ends->cause.exit_timed_out ? Event(ExitTimedOut{}) : Event(Settled{}));
+    }
+  }
+
   TimePoint now_{};
   JobState state_;
+  Hub hub_;
   int workers_;
+  std::deque<Event> events_;  // the first one is being worked on
+  bool has_reported_ = false;
   std::vector<SendSignal> sent_;
   std::vector<std::string> told_;
   int finishes_ = 0;

@@ -16,8 +16,10 @@ const char* const kProgramRule =
     "command line does not say is looked up in PET_<NAME> variables (PET_NPROC_PER_NODE), then in --config.";
 
 const char* const kExitCodes =
-    "The exit code is that of the rank that failed first (128 + n for signal n); 2: usage, 125: ddplaunch's own fault, "
-    "126: program not executable, 127: program not found, 130: Ctrl-C, 143: SIGTERM.";
+    "The exit code is that of the rank that failed first (128 + n for signal n); 2: usage, 124: the job hung or ranks "
+    "did "
+    "not end, 125: ddplaunch's own fault, 126: program not executable, 127: program not found, 130: Ctrl-C, 143: "
+    "SIGTERM.";
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "launcher/nodes/hub_words.h"
-#include "launcher/nodes/next_attempt.h"
+#include "launcher/nodes/restart_policy.h"
 
 namespace ddp::launcher {
 namespace {
@@ -78,7 +78,8 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
 void Hub::keep_from_restarting(const Node& node, const Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
-  cause_->not_restarted = cause.signal != 0 ? "asked to end meanwhile" : "node " + node.name + ": " + cause.text;
+  const std::string where = options_.max_nodes > 1 ? "node " + node.name + ": " : "";
+  cause_->not_restarted = "not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : where + cause.text);
 }
 
 void Hub::blame(const Node& node, Cause cause, TimePoint now) {
@@ -112,6 +113,7 @@ void Hub::end_attempt(TimePoint now) {
   phase_ = Phase::ending;
   settle_at_.reset();
   left_alone_at_.reset();
+  stopped_at_.reset();  // whatever ends an attempt continues all clocks
   run_times_.push_back(now - started_at_);
   for (const auto& [id, node] : nodes_) {
     if (node.takes_part) send(id, wire::HubEnds{attempt_, *cause_});
@@ -125,12 +127,11 @@ void Hub::go_on_if_all_have_ended(TimePoint now) {
   // All workers of all nodes are gone. A victim whose culprit nobody knows is all that there is.
   if (!cause_) return finish({}, now);
   if (phase_ == Phase::running) return settle(now);
-  if (!cause_->may_restart || options_.max_restarts == 0) return finish(*cause_, now);
-  const RestartDecision decision = next_attempt(run_times_, options_.max_restarts);
+  if (!cause_->may_restart) return finish(*cause_, now);
+  const RestartDecision decision = decide_restart(run_times_, options_.max_restarts);
   if (const auto* none = std::get_if<NoRestart>(&decision)) {
-    Cause last = *cause_;
-    last.text += "; " + none->reason;
-    return finish(last, now);
+    cause_->not_restarted = none->reason;
+    return finish(*cause_, now);
   }
   phase_ = Phase::pausing;
   ++attempt_;
@@ -143,6 +144,7 @@ void Hub::go_on_if_all_have_ended(TimePoint now) {
 
 void Hub::finish(Cause cause, TimePoint now) {
   phase_ = Phase::over;
+  left_alone_at_.reset();
   go_on_at_ = now + options_.node_timeout;
   for (const auto& [id, node] : nodes_) {
     send(id, wire::HubIsDone{cause});
@@ -221,6 +223,18 @@ std::vector<HubAction> Hub::ask(wire::Subject what) {
   return take();
 }
 
+void Hub::stop_clocks(TimePoint now) {
+  if (!stopped_at_) stopped_at_ = now;
+}
+
+void Hub::continue_clocks(TimePoint now) {
+  if (!stopped_at_) return;
+  const auto stood = now - *std::exchange(stopped_at_, std::nullopt);
+  if (settle_at_) *settle_at_ += stood;
+  if (left_alone_at_) *left_alone_at_ += stood;
+  if (phase_ == Phase::pausing) go_on_at_ += stood;
+}
+
 std::vector<HubAction> Hub::tick(TimePoint now) {
   if (now >= next_beat_) {
     next_beat_ = now + limits::kNodeBeat;
@@ -229,12 +243,13 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
     }
     if (phase_ != Phase::over) look_for_silence(now);
   }
-  if (settle_at_ && now >= *settle_at_) settle(now);
-  if (phase_ == Phase::running && left_alone_at_ && now >= *left_alone_at_) {
+  if (settle_at_ && !stopped_at_ && now >= *settle_at_) settle(now);
+  if (left_alone_at_ && !stopped_at_ && now >= *left_alone_at_) {
     cause_ = Cause{.text = "ranks did not end within " + base::human_duration(options_.exit_timeout) +
                            " of the last one that did (--exit-timeout): " + who_is_left(),
                    .exit_code = base::kExitHung,
-                   .may_restart = true};
+                   .may_restart = true,
+                   .exit_timed_out = true};
     end_attempt(now);
   }
   if (phase_ == Phase::gathering && now >= look_again_at_) gather_more(now);
@@ -247,20 +262,21 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
            now);
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);
-  if (phase_ == Phase::pausing && now >= go_on_at_) gather(now);
+  if (phase_ == Phase::pausing && !stopped_at_ && now >= go_on_at_) gather(now);
   if (phase_ == Phase::over && now >= go_on_at_) actions_.emplace_back(HubIsThrough{});
   return take();
 }
 
 Hub::TimePoint Hub::alarm() const {
-  TimePoint next = next_beat_;
-  if (settle_at_) next = std::min(next, *settle_at_);
-  if (left_alone_at_ && phase_ == Phase::running) next = std::min(next, *left_alone_at_);
+  // A node alone has nobody to hear its beats.
+  TimePoint next = nodes_.size() > 1 ? next_beat_ : TimePoint::max();
+  if (settle_at_ && !stopped_at_) next = std::min(next, *settle_at_);
+  if (left_alone_at_ && !stopped_at_) next = std::min(next, *left_alone_at_);
   if (phase_ == Phase::gathering) {
     next = std::min({next, next_word_, look_again_at_,
                      is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});
   }
-  if (phase_ == Phase::pausing || phase_ == Phase::over) next = std::min(next, go_on_at_);
+  if ((phase_ == Phase::pausing && !stopped_at_) || phase_ == Phase::over) next = std::min(next, go_on_at_);
   return next;
 }
 

@@ -1,5 +1,6 @@
-// Hub: who takes part in a job on several nodes, and what becomes of all of them. Events and times in, actions out; no
-// clock, no sockets. docs/decisions/0022-one-port-one-hub-one-fate.md
+// Hub: who takes part in a job, of one node or of many, and what becomes of all of them: attempts, their causes,
+// restarts, the end. Events and times in, actions out; no clock, no sockets.
+// docs/decisions/0022-one-port-one-hub-one-fate.md and docs/decisions/0029-one-lifecycle.md
 #pragma once
 
 #include <chrono>
@@ -77,6 +78,10 @@ class Hub {
   std::vector<HubAction> lost(NodeId who, const std::string& why, TimePoint now);
   // For the other nodes to show this.
   std::vector<HubAction> ask(wire::Subject what);
+  // The hub's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to follow
+  // the others to the end, and before a restart stand still.
+  void stop_clocks(TimePoint now);
+  void continue_clocks(TimePoint now);
   // At alarm(), or later.
   std::vector<HubAction> tick(TimePoint now);
   TimePoint alarm() const;
@@ -153,6 +158,7 @@ class Hub {
   std::set<int> left_;  // ranks that have ended with 0
   std::optional<TimePoint> left_alone_at_;
   TimePoint go_on_at_;  // when pausing, or over: not later
+  std::optional<TimePoint> stopped_at_;
   std::set<std::string> warned_of_;
   StrangerLines stranger_lines_;
   FlappingHosts flapping_;

@@ -1,4 +1,4 @@
-// HubNode: the node that serves the store and is the hub of the others.
+// HubNode: the node that serves the store and is the hub of the others, if there are any.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,8 @@ class HubNode : public Node {
   bool is_hub() const override { return true; }
   void show(wire::Subject, const std::string&) override {}
   void ask(wire::Subject what) override { act_as_hub(hub_.ask(what)); }
+  void stop_clocks() override;
+  void continue_clocks() override;
   std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
   int print_descriptor() const override { return -1; }
   bool is_through() const override { return is_through_; }
@@ -30,9 +32,10 @@ class HubNode : public Node {
 
  protected:
   void send(const wire::ControlMessage& message) override;
-  void set_addresses(const wire::HubBegins& begins, NodeAssignment& place) const override;
+  void set_addresses(Placement& place) const override;
 
  private:
+  void tell_of_rejection(const std::string& peer, const std::string& reason);
   void hear(store::ConnectionId from, const std::string& peer, const std::string& bytes);
   void act_as_hub(std::vector<HubAction> actions);
   void carry_out(const SendToNode& action);

@@ -68,7 +68,7 @@ void MemberNode::send(const wire::ControlMessage& message) {
   if (link_) link_->send(message);
 }
 
-void MemberNode::set_addresses(const wire::HubBegins&, NodeAssignment& place) const {
+void MemberNode::set_addresses(Placement& place) const {
   place.master_addr = net::peer_endpoint(link_->fd()).value_or(net::Endpoint{}).address.text();
   place.master_port = plan_.store.port;
   place.interface = net::interface_of(net::own_endpoint(link_->fd()).value_or(net::Endpoint{}).address);

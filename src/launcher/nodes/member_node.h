@@ -27,7 +27,7 @@ class MemberNode : public Node {
 
  protected:
   void send(const wire::ControlMessage& message) override;
-  void set_addresses(const wire::HubBegins& begins, NodeAssignment& place) const override;
+  void set_addresses(Placement& place) const override;
 
  private:
   struct Found;

@@ -46,7 +46,7 @@ class Node : public Nodes {
  protected:
   virtual void send(const wire::ControlMessage& message) = 0;
   // But for the addresses, which each kind of node knows in its own way.
-  virtual void set_addresses(const wire::HubBegins& begins, NodeAssignment& place) const = 0;
+  virtual void set_addresses(Placement& place) const = 0;
 
   void act(std::vector<NodeAction> actions) {
     turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });

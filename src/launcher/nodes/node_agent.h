@@ -53,7 +53,8 @@ class NodeAgent {
   std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
   std::vector<NodeAction> hub_lost(const std::string& why);
-  // A cause here: the first one of this attempt, or that somebody asks this node to end. A spare leaves.
+  // A cause here, or one of which more is known than of the last; or that somebody asks this node to end. A spare
+  // leaves.
   std::vector<NodeAction> failed(const wire::Cause& cause);
   // A worker has ended with 0.
   std::vector<NodeAction> rank_left(int rank);

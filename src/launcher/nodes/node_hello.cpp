@@ -62,6 +62,7 @@ wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   hello.node_rank = plan.nodes.rank.value_or(wire::kAnyNodeRank);
   hello.workers = plan.workers;
   hello.nodes = plan.nodes.asked;
+  if (!plan.nodes.several()) return hello;  // there is none to compare it with
   // The interpreter of a script may differ in its build; the script is the program.
   const bool is_script = plan.arguments.size() > 1 && plan.what != plan.arguments.front();
   hello.same["program " + plan.what.substr(plan.what.rfind('/') + 1)] =

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "launcher/nodes/hub_node.h"
 #include "launcher/nodes/member_node.h"
+#include "launcher/rendezvous/store_listener.h"
 #include "net/address.h"
 #include "store/store_visit.h"
 
@@ -22,22 +23,30 @@ std::string Node::endpoint() const {
 
 void Node::carry_out(const StartWorkers& action) {
   const wire::HubBegins& begins = action.place;
-  callbacks_.inform(base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
-                    ": " + begins.nodes);
-  NodeAssignment place;
+  if (plan_.nodes.several()) {
+    callbacks_.inform(base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
+                      ": " + begins.nodes);
+  }
+  Placement place;
+  place.attempt = begins.attempt;
   place.node_rank = begins.node_rank;
   place.node_count = begins.node_count;
   place.first_rank = begins.first_rank;
-  place.node_name = begins.name;
   place.world_size = begins.world_size;
-  place.attempt = begins.attempt;
-  set_addresses(begins, place);
+  place.node_name = begins.name;
+  set_addresses(place);
   callbacks_.start(place);
 }
 
 // Who can listen at the address is the hub: names of hosts say nothing reliable. A name that stands for a loopback
 // address, as many hosts have it for their own, is ours as well, and others reach it at another address.
 base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks) {
+  if (!plan.nodes.several()) {
+    auto hub = std::make_unique<HubNode>(loop, plan, std::move(callbacks));
+    const auto why = hub->listen(plan.store.bind_address);
+    if (!why) return std::unique_ptr<Nodes>(std::move(hub));
+    return base::Failure{*why + "." + listen_remedy(*why, "--local-addr", "--master-port=")};
+  }
   const bool may_be_hub = plan.nodes.rank.value_or(0) == 0;
   // Names may become known later than launchers start.
   const bool is_known = !may_be_hub || net::is_own_host(plan.store.advertised).has_value();

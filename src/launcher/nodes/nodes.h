@@ -1,5 +1,5 @@
-// Nodes: this launcher's part in a job on several nodes: as the hub, which serves the store, or as one that is
-// connected to it. docs/decisions/0022-one-port-one-hub-one-fate.md
+// Nodes: this launcher's part in a job: as the hub, which serves the store, or as one that is connected to it. A job of
+// one node has a hub alone. docs/decisions/0022-one-port-one-hub-one-fate.md, docs/decisions/0029-one-lifecycle.md
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "launcher/plan/launch_plan.h"
-#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/plan/placement.h"
 #include "net/event_loop.h"
+#include "store/store_ranks.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -31,7 +33,7 @@ struct Shown {
 class Nodes {
  public:
   struct Callbacks {
-    std::function<void(const NodeAssignment& place)> start;
+    std::function<void(const Placement& place)> start;
     std::function<void()> is_first;  // the endpoint's name has become known as our own: open() another one instead
     std::function<void(const wire::Cause& cause)> end;    // the workers
     std::function<void(const wire::Cause& cause)> leave;  // none runs any more; the last call but for `tell`
@@ -42,11 +44,12 @@ class Nodes {
     std::function<void(const std::string& line)> tell;
     std::function<void(const std::string& line)> warn;
     std::function<void(const std::string& line)> inform;
-    Rendezvous::SocketCallback worker_sockets;
+    std::function<std::vector<store::RankedSocket>()> worker_sockets;  // see store::StoreServerOptions
   };
 
-  // The launcher that can listen at the endpoint becomes the hub; another one looks for it, again and again. Failures
-  // are of the address and the port.
+  // The launcher that can listen at the endpoint becomes the hub; another one looks for it, again and again. A job of
+  // one node serves the store where LaunchPlan::store says: an address that is a name is looked up, which may take as
+  // long as the resolver takes. Failures are of the address and the port, and say what to do.
   static base::Result<std::unique_ptr<Nodes>> open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
 
   virtual ~Nodes() = default;
@@ -57,6 +60,9 @@ class Nodes {
   virtual void failed(const wire::Cause& cause) = 0;
   virtual void rank_left(int rank) = 0;
   virtual void workers_ended() = 0;
+  // The user has stopped this node (Ctrl-Z): see Hub.
+  virtual void stop_clocks() {}
+  virtual void continue_clocks() {}
 
   // To the hub; of the hub's own ranks nothing is shown.
   virtual void show(wire::Subject what, const std::string& text) = 0;

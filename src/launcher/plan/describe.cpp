@@ -110,18 +110,19 @@ std::string supervision(const LaunchPlan& plan) {
 
 // What all workers have alike, then the names of what differs.
 std::string environment_rows(const LaunchPlan& plan) {
-  WorkerPosition position;
-  position.world_size = plan.workers;
-  position.master_addr = plan.store.advertised;
-  position.master_port = plan.store.port;
-  const auto first = worker_variables(plan, position);
+  Placement placement;
+  WorkerContext worker;
+  placement.world_size = plan.workers;
+  placement.master_addr = plan.store.advertised;
+  placement.master_port = plan.store.port;
+  const auto first = worker_variables(plan, placement, worker);
   std::set<std::string> differing = {wire::env::kErrorFile};
   if (plan.store.port == 0) differing.insert(wire::env::kMasterPort);
   if (plan.store.port == 0 && first.contains(wire::env::kNcclRasAddress)) differing.insert(wire::env::kNcclRasAddress);
   // These are a worker's own even if there is but one.
   differing.insert({wire::env::kRank, wire::env::kRoleRank});
-  for (position.local_rank = 1; position.local_rank < plan.workers; ++position.local_rank) {
-    for (const auto& [name, value] : worker_variables(plan, position)) {
+  for (worker.local_rank = 1; worker.local_rank < plan.workers; ++worker.local_rank) {
+    for (const auto& [name, value] : worker_variables(plan, placement, worker)) {
       if (first.at(name) != value) differing.insert(name);
     }
   }

@@ -21,13 +21,13 @@ OrderedJson stream(const StreamPlan& plan) {
 
 // What is known only once the job runs is null: the port that the kernel chooses, what follows from it, the error file.
 OrderedJson environment(const LaunchPlan& plan, int local_rank) {
-  WorkerPosition position;
-  position.local_rank = local_rank;
-  position.world_size = plan.workers;
-  position.master_addr = plan.store.advertised;
-  position.master_port = plan.store.port;
+  Placement placement;
+  placement.world_size = plan.workers;
+  placement.master_addr = plan.store.advertised;
+  placement.master_port = plan.store.port;
   OrderedJson variables = OrderedJson::object();
-  for (const auto& [name, value] : worker_variables(plan, position)) variables[name] = value;
+  for (const auto& [name, value] : worker_variables(plan, placement, {.local_rank = local_rank}))
+    variables[name] = value;
   if (plan.store.port == 0) {
     variables[wire::env::kMasterPort] = nullptr;
     if (variables.contains(wire::env::kNcclRasAddress)) variables[wire::env::kNcclRasAddress] = nullptr;

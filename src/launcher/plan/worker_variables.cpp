@@ -27,9 +27,9 @@ std::string one_line(const std::string& text) {
 
 // Where NCCL tells how far the ranks of this job are, for a dump: a loopback address of the job's own, so that jobs
 // beside it on this machine do not answer. No port has to be looked for.
-std::string ras_address(const LaunchPlan& plan, const WorkerPosition& position) {
+std::string ras_address(const LaunchPlan& plan, const Placement& placement) {
   base::Fnv1a64 hash;
-  hash.update(plan.run_id + "\n" + position.master_addr + "\n" + std::to_string(position.master_port));
+  hash.update(plan.run_id + "\n" + placement.master_addr + "\n" + std::to_string(placement.master_port));
   const auto part = [value = hash.value()](int shift) { return std::to_string(1 + (value >> shift) % 254); };
   return "127." + part(40) + "." + part(48) + "." + part(56) + ":28028";
 }
@@ -45,50 +45,51 @@ std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::
   return names;
 }
 
-std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const WorkerPosition& position) {
-  const int rank = position.first_rank + position.local_rank;
+std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, const Placement& placement,
+                                                    const WorkerContext& worker) {
+  const int rank = placement.first_rank + worker.local_rank;
   const std::string global_rank = std::to_string(rank);
-  const std::string world_size = std::to_string(position.world_size);
+  const std::string world_size = std::to_string(placement.world_size);
   std::map<std::string, std::string> variables = {
-      {env::kLocalRank, std::to_string(plan.virtual_local_rank ? 0 : position.local_rank)},
+      {env::kLocalRank, std::to_string(plan.virtual_local_rank ? 0 : worker.local_rank)},
       {env::kRank, global_rank},
       {env::kWorldSize, world_size},
       {env::kLocalWorldSize, std::to_string(plan.workers)},
-      {env::kGroupRank, std::to_string(position.node_rank)},
-      {env::kGroupWorldSize, std::to_string(position.node_count)},
+      {env::kGroupRank, std::to_string(placement.node_rank)},
+      {env::kGroupWorldSize, std::to_string(placement.node_count)},
       {env::kRoleName, plan.role},
       {env::kRoleRank, global_rank},
       {env::kRoleWorldSize, world_size},
-      {env::kMasterAddr, position.master_addr},
-      {env::kMasterPort, std::to_string(position.master_port)},
-      {env::kRestartCount, std::to_string(position.attempt)},
+      {env::kMasterAddr, placement.master_addr},
+      {env::kMasterPort, std::to_string(placement.master_port)},
+      {env::kRestartCount, std::to_string(placement.attempt)},
       {env::kMaxRestarts, std::to_string(plan.max_restarts)},
       {env::kRunId, plan.run_id},
       {env::kUseAgentStore, "True"},
-      {env::kErrorFile, plan.log_dir == "/dev/null" ? "" : position.error_file},
+      {env::kErrorFile, plan.log_dir == "/dev/null" ? "" : worker.error_file},
       {env::kSignalsToHandle, signal_names(plan.ending_signals)},
-      {env::kAttempt, std::to_string(position.attempt)},
+      {env::kAttempt, std::to_string(placement.attempt)},
       {env::kBoard, std::to_string(wire::kBoardDescriptor)},
   };
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
     variables.emplace(env::kNcclAsyncErrorHandling, "1");
   }
-  for (const std::string& name : interface_variables(plan, position.interface)) {
-    variables.emplace(name, position.interface);
+  for (const std::string& name : interface_variables(plan, placement.interface)) {
+    variables.emplace(name, placement.interface);
   }
   const bool has_gpus = std::any_of(plan.devices.begin(), plan.devices.end(), [](const auto& gpu) { return gpu; });
   if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {
-    variables.emplace(env::kNcclRasAddress, ras_address(plan, position));
+    variables.emplace(env::kNcclRasAddress, ras_address(plan, placement));
   }
   if (plan.omp_threads) variables.emplace(env::kOmpNumThreads, std::to_string(*plan.omp_threads));
-  const auto& devices = plan.visible_devices.at(static_cast<std::size_t>(position.local_rank));
+  const auto& devices = plan.visible_devices.at(static_cast<std::size_t>(worker.local_rank));
   if (devices) variables.emplace(env::kCudaVisibleDevices, *devices);
   if (!plan.backend.empty()) variables.emplace(env::kBackend, plan.backend);
   if (!plan.faults.empty()) variables.emplace(env::kInject, base::join(plan.faults, " "));
   const bool ends_hangs = !plan.hang.is_off() && plan.hang.action == HangAction::kill;
   variables.emplace(env::kWatched, ends_hangs ? "1" : "0");
   if (plan.quiet) variables.emplace(env::kQuiet, "1");
-  if (position.attempt > 0) variables.emplace(env::kLastFailure, one_line(position.last_failure));
+  if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));
   return variables;
 }
 

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "launcher/plan/worker_command.h"
-#include "launcher/plan/worker_variables.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -22,8 +21,7 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, int local_rank) {
   return arguments;
 }
 
-std::vector<std::string> environment_of(const LaunchPlan& plan, const WorkerPosition& position) {
-  std::map<std::string, std::string> variables = worker_variables(plan, position);
+std::vector<std::string> environment_of(const LaunchPlan& plan, std::map<std::string, std::string> variables) {
   for (const std::string& line : plan.inherited_environment) {
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos || equals == 0) continue;
@@ -39,33 +37,20 @@ std::vector<std::string> environment_of(const LaunchPlan& plan, const WorkerPosi
 
 }  // namespace
 
-WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assignment, const WorkerContext& context) {
-  WorkerPosition position;
-  position.local_rank = context.local_rank;
-  position.first_rank = assignment.first_rank;
-  position.world_size = assignment.world_size;
-  position.node_rank = assignment.node_rank;
-  position.node_count = assignment.node_count;
-  position.master_addr = assignment.master_addr;
-  position.master_port = assignment.master_port;
-  position.interface = assignment.interface;
-  position.error_file = context.error_file;
-  position.attempt = context.attempt;
-  position.last_failure = context.last_failure;
-
+WorkerSpec make_worker_spec(const LaunchPlan& plan, const Placement& placement, const WorkerContext& worker) {
   WorkerSpec spec;
-  spec.rank = assignment.first_rank + context.local_rank;
-  spec.attempt = context.attempt;
+  spec.rank = placement.first_rank + worker.local_rank;
+  spec.attempt = placement.attempt;
   spec.program = plan.program;
-  spec.arguments = arguments_of(plan, context.local_rank);
-  spec.environment = environment_of(plan, position);
-  const auto i = static_cast<std::size_t>(context.local_rank);
+  spec.arguments = arguments_of(plan, worker.local_rank);
+  spec.environment = environment_of(plan, worker_variables(plan, placement, worker));
+  const auto i = static_cast<std::size_t>(worker.local_rank);
   if (i < plan.bindings.size()) {
     spec.cpus = plan.bindings[i].cpus;
     spec.memory_nodes = plan.bindings[i].memory_nodes;
   }
   spec.core = plan.core;
-  spec.reads_stdin = plan.stdin_local_rank == context.local_rank;
+  spec.reads_stdin = plan.stdin_local_rank == worker.local_rank;
   return spec;
 }
 

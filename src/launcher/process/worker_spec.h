@@ -1,11 +1,10 @@
-// WorkerSpec: what is executed for one worker. Made by a pure function of plan and assignment.
+// WorkerSpec: what is executed for one worker. Made by a pure function of plan and placement.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "launcher/plan/launch_plan.h"
-#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/plan/worker_variables.h"
 
 namespace ddp::launcher {
 
@@ -21,15 +20,7 @@ struct WorkerSpec {
   bool reads_stdin = false;              // our standard input; otherwise it has none
 };
 
-// Which of the node's workers, in which attempt.
-struct WorkerContext {
-  int local_rank = 0;
-  std::string error_file;
-  int attempt = 0;           // 0 for the first
-  std::string last_failure;  // why the attempt before this one ended, in a line; empty in the first
-};
-
 // The worker's environment is the launcher's own plus torchrun's variables and ours; docs/reference/environment.md.
-WorkerSpec make_worker_spec(const LaunchPlan& plan, const NodeAssignment& assignment, const WorkerContext& context);
+WorkerSpec make_worker_spec(const LaunchPlan& plan, const Placement& placement, const WorkerContext& worker);
 
 }  // namespace ddp::launcher

@@ -146,7 +146,7 @@ std::optional<std::string> interface_line(const LaunchPlan& plan, const std::str
          ", the way to the first node; set " + (names.size() == 1 ? "it" : "them") + " to choose";
 }
 
-std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment) {
+std::string start_line(const LaunchPlan& plan, const Placement& placement) {
   std::vector<std::string> devices;
   for (int i = 0; i < plan.workers; ++i) {
     const std::string device = gpu_of(plan, i);
@@ -154,7 +154,7 @@ std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment)
   }
   return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " + plan.host_name +
          (devices.empty() ? " (no GPU)" : " (GPU " + base::join(devices, ", ") + ")") + ", store " +
-         net::host_and_port(assignment.master_addr, assignment.master_port);
+         net::host_and_port(placement.master_addr, placement.master_port);
 }
 
 std::vector<std::string> failure_summary(const JobOutcome& outcome, const LaunchPlan& plan,

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "launcher/plan/launch_plan.h"
-#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/plan/placement.h"
 #include "launcher/supervise/outcome.h"
 
 namespace ddp::launcher {
 
 // "2 workers on node a (GPU 0, 1), store 127.0.0.1:41873": said once before the workers start.
-std::string start_line(const LaunchPlan& plan, const NodeAssignment& assignment);
+std::string start_line(const LaunchPlan& plan, const Placement& placement);
 // "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are eth0, …"; nothing where the user has set them.
 std::optional<std::string> interface_line(const LaunchPlan& plan, const std::string& interface);
 

@@ -87,13 +87,13 @@ OrderedJson describe_cause(const JobOutcome& outcome) {
 
 struct EventToJson {
   const LaunchPlan& plan;
-  const NodeAssignment& assignment;
+  const Placement& placement;
   WallTime now;
 
   OrderedJson of_worker(const char* event, int local_rank) const {
     OrderedJson json = begin(event, plan, now);
-    json["attempt"] = assignment.attempt;
-    json["rank"] = assignment.first_rank + local_rank;
+    json["attempt"] = placement.attempt;
+    json["rank"] = placement.first_rank + local_rank;
     json["local_rank"] = local_rank;
     return json;
   }
@@ -119,7 +119,7 @@ struct EventToJson {
   }
   OrderedJson operator()(const EndedElsewhere& event) const {
     OrderedJson json = begin("ended_elsewhere", plan, now);
-    json["attempt"] = assignment.attempt;
+    json["attempt"] = placement.attempt;
     json["other_node"] = event.cause.node;
     json["message"] = event.cause.text;
     json["exit_code"] = event.cause.exit_code;
@@ -134,12 +134,15 @@ struct EventToJson {
   OrderedJson operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
   OrderedJson operator()(const HangNews& event) const {
     OrderedJson json = begin("hang", plan, now);
-    json["attempt"] = assignment.attempt;
+    json["attempt"] = placement.attempt;
     json["state"] = name_of(event.kind);
     json["stall"] = stall_json(event);
     return json;
   }
   OrderedJson operator()(const AlarmRang&) const { return nullptr; }
+  // The attempt's end says it.
+  OrderedJson operator()(const Settled&) const { return nullptr; }
+  OrderedJson operator()(const ExitTimedOut&) const { return nullptr; }
 };
 
 }  // namespace
@@ -167,31 +170,30 @@ std::string job_started_line(const LaunchPlan& plan, const std::string& log_dire
   return dump(json);
 }
 
-std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now) {
+std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now) {
   OrderedJson json = begin("attempt_started", plan, now);
-  json["attempt"] = assignment.attempt;
-  json["world_size"] = assignment.world_size;
-  json["first_rank"] = assignment.first_rank;
+  json["attempt"] = placement.attempt;
+  json["world_size"] = placement.world_size;
+  json["first_rank"] = placement.first_rank;
   json["workers"] = plan.workers;
-  json["master_addr"] = assignment.master_addr;
-  json["master_port"] = assignment.master_port;
+  json["master_addr"] = placement.master_addr;
+  json["master_port"] = placement.master_port;
   return dump(json);
 }
 
-std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now) {
-  const OrderedJson json = std::visit(EventToJson{plan, assignment, now}, event);
+std::string event_line(const LaunchPlan& plan, const Placement& placement, const Event& event, WallTime now) {
+  const OrderedJson json = std::visit(EventToJson{plan, placement, now}, event);
   return json.is_null() ? "" : dump(json);
 }
 
-std::string dump_document(const LaunchPlan& plan, const NodeAssignment& assignment, const HangNews& news,
-                          WallTime now) {
-  return dump(EventToJson{plan, assignment, now}(news), 2) + "\n";
+std::string dump_document(const LaunchPlan& plan, const Placement& placement, const HangNews& news, WallTime now) {
+  return dump(EventToJson{plan, placement, now}(news), 2) + "\n";
 }
 
-std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& assignment, const JobOutcome& outcome,
+std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placement, const JobOutcome& outcome,
                                const std::string& next, WallTime now) {
   OrderedJson json = begin("attempt_ended", plan, now);
-  json["attempt"] = assignment.attempt;
+  json["attempt"] = placement.attempt;
   json["exit_code"] = outcome.status.shell_code();
   json["cause"] = describe_cause(outcome);
   json["ended_ranks"] = outcome.ended_ranks;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/plan/launch_plan.h"
-#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/plan/placement.h"
 #include "launcher/supervise/event.h"
 #include "launcher/supervise/outcome.h"
 
@@ -16,11 +16,11 @@ using WallTime = std::chrono::system_clock::time_point;
 
 // One line each, without its end. An event that says nothing to a reader (an alarm) is "".
 std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now);
-std::string attempt_started_line(const LaunchPlan& plan, const NodeAssignment& assignment, WallTime now);
-std::string event_line(const LaunchPlan& plan, const NodeAssignment& assignment, const Event& event, WallTime now);
+std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now);
+std::string event_line(const LaunchPlan& plan, const Placement& placement, const Event& event, WallTime now);
 // What a dump's file holds: the event, for people.
-std::string dump_document(const LaunchPlan& plan, const NodeAssignment& assignment, const HangNews& news, WallTime now);
-std::string attempt_ended_line(const LaunchPlan& plan, const NodeAssignment& assignment, const JobOutcome& outcome,
+std::string dump_document(const LaunchPlan& plan, const Placement& placement, const HangNews& news, WallTime now);
+std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placement, const JobOutcome& outcome,
                                const std::string& next, WallTime now);
 
 // How the whole job ended.

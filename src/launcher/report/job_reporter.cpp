@@ -47,7 +47,7 @@ std::optional<base::Failure> JobReporter::begin() {
 JobObserver JobReporter::observer() {
   JobObserver observer;
   observer.looks_for_nodes = [this] { tell_notes(); };
-  observer.attempt_begins = [this](const NodeAssignment& assignment) { attempt_began(assignment); };
+  observer.attempt_begins = [this](const Placement& placement) { attempt_began(placement); };
   observer.event = [this](const Event& event) { log_event(event); };
   observer.attempt_ended = [this](const JobOutcome& outcome, const std::string& next, bool is_last) {
     attempt_ended(outcome, next, is_last);
@@ -59,16 +59,16 @@ JobObserver JobReporter::observer() {
   return observer;
 }
 
-void JobReporter::attempt_began(const NodeAssignment& assignment) {
-  assignment_ = assignment;
+void JobReporter::attempt_began(const Placement& placement) {
+  placement_ = placement;
   dumps_ = 0;
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
-    log_.info(start_line(plan_, assignment) + (logs.empty() ? "" : ", logs " + logs));
+    log_.info(start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
     tell_notes();
-    if (const auto line = interface_line(plan_, assignment.interface)) log_.info(*line);
+    if (const auto line = interface_line(plan_, placement.interface)) log_.info(*line);
   }
-  events_.write(attempt_started_line(plan_, assignment, wall_now()));
+  events_.write(attempt_started_line(plan_, placement, wall_now()));
 }
 
 void JobReporter::tell_notes() {
@@ -85,7 +85,7 @@ void JobReporter::log_event(const Event& event) {
     if (arrived->signal == SIGTSTP) stopped_ = true;
     if (arrived->signal == SIGCONT) stopped_ = false;
   }
-  events_.write(event_line(plan_, assignment_, event, wall_now()));
+  events_.write(event_line(plan_, placement_, event, wall_now()));
 }
 
 void JobReporter::tell(const HangNews& news) {
@@ -98,7 +98,7 @@ void JobReporter::tell(const HangNews& news) {
   }
   if (is_note || news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
-  const auto failure = write_report(file, dump_document(plan_, assignment_, news, wall_now()), file);
+  const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file);
   log_.error(failure ? failure->message : "  all threads of all ranks: " + file);
 }
 
@@ -123,7 +123,7 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   evidence_ = gather_evidence(outcome);
   text_ = failure_summary(outcome, plan_, evidence_);
   if (!next.empty()) text_.push_back("  " + next);
-  events_.write(attempt_ended_line(plan_, assignment_, outcome, next, wall_now()));
+  events_.write(attempt_ended_line(plan_, placement_, outcome, next, wall_now()));
   for (const std::string& line : text_) is_last ? log_.last_word(line) : say(line);
   if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) log_.info(remark);
 }

@@ -35,7 +35,7 @@ class JobReporter {
   void job_failed(const base::Failure& failure);  // an attempt could not begin; ddplaunch ends with base::kExitOwnFault
 
  private:
-  void attempt_began(const NodeAssignment& assignment);
+  void attempt_began(const Placement& placement);
   void log_event(const Event& event);
   void tell_notes();
   void say(const std::string& line);
@@ -57,7 +57,7 @@ class JobReporter {
   bool has_told_notes_ = false;
   int dumps_ = 0;                  // of the current attempt
   bool stopped_ = false;           // by SIGTSTP, and not continued since
-  NodeAssignment assignment_;      // of the current attempt
+  Placement placement_;            // of the current attempt
   FailureEvidence evidence_;       // of the last one that has ended
   std::vector<std::string> text_;  // what the console was told at the end of it
   std::vector<std::string> unsaid_;

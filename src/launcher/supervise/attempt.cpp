@@ -1,6 +1,7 @@
 #include "launcher/supervise/attempt.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 
 #include "base/limits.h"
@@ -11,7 +12,7 @@
 namespace ddp::launcher {
 
 void Attempts::prepare(int number) {
-  assignment_.attempt = number;
+  placement_.attempt = number;
   workers_.clear();
   warnings_ = 0;
   is_ending_ = false;
@@ -21,10 +22,10 @@ std::vector<store::RankedSocket> Attempts::worker_sockets() const {
   const auto until = std::chrono::steady_clock::now() + limits::kStoreNamingTime;
   std::vector<store::RankedSocket> sockets;
   for (const auto& [local_rank, pid] : workers_) {
-    const int rank = assignment_.first_rank + local_rank;
+    const int rank = placement_.first_rank + local_rank;
     for (const HeldSocket& socket : sockets_of(pid, until)) {
       sockets.push_back(
-          {socket.inode, {rank, assignment_.world_size, parts_.plan.host_name + ":" + std::to_string(socket.holder)}});
+          {socket.inode, {rank, placement_.world_size, parts_.plan.host_name + ":" + std::to_string(socket.holder)}});
     }
   }
   return sockets;
@@ -44,18 +45,18 @@ void Attempts::observe(const Event& event) {
   }
   if (is_request(event)) request_ = std::get<SignalArrived>(event);
   is_ending_ = is_ending_ || is_request(event) || std::holds_alternative<EndedElsewhere>(event);
-  parts_.observer.event(event);
+  on_event_(event);
 }
 
-base::Result<JobOutcome> Attempts::run(const NodeAssignment& assignment, const std::string& last_failure,
-                                       const std::function<void(const JobOutcome& so_far)>& begins_to_end) {
-  assignment_ = assignment;
-  if (auto failure = parts_.directory.begin_attempt(assignment.attempt, parts_.plan.workers)) return *failure;
-  parts_.observer.attempt_begins(assignment);
+base::Result<JobOutcome> Attempts::run(const Placement& placement, const std::string& last_failure,
+                                       const std::function<void(const JobOutcome& so_far)>& report) {
+  placement_ = placement;
+  if (auto failure = parts_.directory.begin_attempt(placement.attempt, parts_.plan.workers)) return *failure;
+  parts_.observer.attempt_begins(placement);
   const auto start = std::chrono::steady_clock::now();
-  JobOutcome outcome = supervise(
-      {parts_.loop, parts_.processes, parts_.plan, assignment, parts_.directory, parts_.output, last_failure,
-       parts_.observer.tell, [this](const Event& event) { observe(event); }, begins_to_end, exchange_, parts_.inbox});
+  JobOutcome outcome = supervise({parts_.loop, parts_.processes, parts_.plan, placement, parts_.directory,
+                                  parts_.output, last_failure, parts_.observer.tell,
+                                  [this](const Event& event) { observe(event); }, report, exchange_, parts_.inbox});
   run_times_.push_back(std::chrono::steady_clock::now() - start);
   // What holds the ends of the pipes is gone then.
   outcome.leftovers = parts_.processes.end_leftovers();
@@ -65,14 +66,16 @@ base::Result<JobOutcome> Attempts::run(const NodeAssignment& assignment, const s
 
 // A console that takes nothing holds the end of the job for a bounded time, and not at all once somebody asks.
 void Attempts::drain_output() {
+  bool is_asked = request_.has_value();
   parts_.inbox = [&](const Event& event) {
     if (is_request(event)) request_ = std::get<SignalArrived>(event);
-    asked_ = asked_ || is_request(event) || std::holds_alternative<GuardianLost>(event) ||
-             std::holds_alternative<ConsoleClosed>(event);
+    if (std::holds_alternative<ConsoleClosed>(event)) request_ = SignalArrived{SIGPIPE};
+    if (std::holds_alternative<GuardianLost>(event)) request_ = SignalArrived{SIGTERM};  // none looks after us any more
+    is_asked = request_.has_value();
   };
   parts_.output.interrupted = [&] {
     parts_.loop.poll();
-    return asked_;
+    return is_asked;
   };
   parts_.output.drain();
   parts_.output.interrupted = nullptr;

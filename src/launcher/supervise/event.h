@@ -58,13 +58,19 @@ struct ConsoleClosed {};
 // The alarm that the state asked for is due.
 struct AlarmRang {};
 
-// Another node of the job has a cause to end it, or is lost.
+// The job's hub ends the attempt: another node has a cause for it, or is lost.
 struct EndedElsewhere {
   wire::Cause cause;
 };
 
+// The hub ends the attempt for a failure of this node's, since no other rank has said more of it in time.
+struct Settled {};
+
+// Ranks have ended with 0, and the others have not followed within --exit-timeout.
+struct ExitTimedOut {};
+
 using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
-                           ConsoleClosed, HangNews, EndedElsewhere>;
+                           ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut>;
 
 // Whether it is a signal that asks the job to end.
 inline bool is_ending_signal(const Event& event, std::span<const int> ending_signals) {
@@ -87,11 +93,16 @@ struct Tell {
   friend bool operator==(const Tell&, const Tell&) = default;
 };
 
-// The job is over; outcome() says how.
+// The hub is to hear what outcome() says: it ends the attempt, at once or when others do not know more of the cause.
+struct ReportCause {
+  friend bool operator==(const ReportCause&, const ReportCause&) = default;
+};
+
+// The attempt is over here; outcome() says how.
 struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 
-using Action = std::variant<SendSignal, Tell, Finish>;
+using Action = std::variant<SendSignal, Tell, ReportCause, Finish>;
 
 }  // namespace ddp::launcher

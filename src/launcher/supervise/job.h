@@ -1,13 +1,13 @@
-// Job: attempt after attempt, each with a store of its own, until one succeeds or no more are to be made.
+// Job: this node's part in a job, of one node or of several, attempt after attempt, as the hub says.
 #pragma once
 
 #include <functional>
 #include <string>
 
 #include "launcher/output/output_pump.h"
+#include "launcher/plan/placement.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
-#include "launcher/rendezvous/rendezvous.h"
 #include "launcher/supervise/outcome.h"
 #include "net/event_loop.h"
 
@@ -17,7 +17,7 @@ namespace ddp::launcher {
 // calls them, so none may block unless its comment says that it does.
 struct JobObserver {
   std::function<void()> looks_for_nodes;  // of several
-  std::function<void(const NodeAssignment& assignment)> attempt_begins;
+  std::function<void(const Placement& placement)> attempt_begins;
   std::function<void(const Event& event)> event;
   // All of the attempt's processes are gone. `next` says what comes then: "" for nothing. `is_last`: nothing else waits
   // for the caller, which may block until the user has been told.

@@ -24,7 +24,7 @@ std::vector<Action> JobState::step(const Event& event, TimePoint now) {
 std::optional<TimePoint> JobState::alarm() const {
   std::optional<TimePoint> next;
   if (paused_at_) return next;
-  for (const auto& when : {settle_at_, tell_at_, escalate_at_, left_alone_at_, note_at_}) {
+  for (const auto& when : {tell_at_, escalate_at_, note_at_}) {
     if (when && (!next || *when < *next)) next = when;
   }
   return next;
@@ -51,20 +51,17 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   // Who is asked to end may do so in the middle of anything.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;
-  if (phase_ == Phase::running && is_done) {
-    const bool has_timeout = options_.exit_timeout.count() > 0;
-    if (has_timeout) left_alone_at_ = now + options_.exit_timeout;
-    if (!has_timeout) note_at_ = now + limits::kExitNote;
-  }
+  if (phase_ == Phase::running && is_done && !options_.has_exit_timeout) note_at_ = now + limits::kExitNote;
   if (phase_ == Phase::running && !is_done) {
     // Some engines signal workers and launcher at the same moment: then it is that signal that ends the job.
     const bool may_be_asked = base::contains(options_.ending_signals, event.status.signal());
     if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);
-    } else if (!settle_at_) {
+    } else if (!doubt_) {
       const bool has_lost_another = ends_.back().is_victim() || event.another_failed_before;
-      settle_at_ = now + (has_lost_another ? limits::kVictimWait : limits::kSettleTime);
+      doubt_ = has_lost_another ? wire::Knowledge::victim : wire::Knowledge::disputed;
       expects_signal_ = may_be_asked;
+      actions.emplace_back(ReportCause{});
     }
   }
   finish_if_done(now, actions);
@@ -112,6 +109,16 @@ void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Ac
   finish_if_done(now, actions);
 }
 
+void JobState::handle(const Settled&, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running || !doubt_) return;
+  begin_ending(now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(event, now, actions);
+}
+
 void JobState::pause(TimePoint now, std::vector<Action>& actions) {
   if (paused_at_) return;
   paused_at_ = now;
@@ -120,7 +127,7 @@ void JobState::pause(TimePoint now, std::vector<Action>& actions) {
 
 void JobState::resume(TimePoint now, std::vector<Action>& actions) {
   if (!paused_at_) return;
-  for (auto* when : {&settle_at_, &tell_at_, &escalate_at_, &left_alone_at_, &note_at_}) {
+  for (auto* when : {&tell_at_, &escalate_at_, &note_at_}) {
     if (*when) **when += now - *paused_at_;
   }
   paused_at_.reset();
@@ -135,15 +142,10 @@ void JobState::signal_workers(int signal, SignalTarget target, std::vector<Actio
 
 void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
   if (paused_at_) return;
-  if (settle_at_ && now >= *settle_at_) {
-    begin_ending(now, actions);
-    finish_if_done(now, actions);
-  }
   if (note_at_ && now >= *note_at_) {
     note_at_.reset();
     actions.emplace_back(Tell{describe_early_ends()});
   }
-  if (left_alone_at_ && now >= *left_alone_at_) begin_ending(ExitTimedOut{}, now, actions);
   if (escalate_at_ && now >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
     begin_killing(now, actions);
@@ -191,8 +193,7 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   resume(now, actions);
   phase_ = Phase::ending;
   cause_time_ = now;
-  settle_at_.reset();
-  left_alone_at_.reset();
+  doubt_.reset();
   note_at_.reset();
   tell_at_ = now + limits::kQuietEnding;
   escalate_at_ = now + options_.grace;
@@ -204,6 +205,7 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
     actions.emplace_back(SendSignal{i, SIGTERM, SignalTarget::leader});
     actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::leader});
   }
+  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
 }
 
 void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
@@ -217,19 +219,20 @@ void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
 void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
   const bool any_alive = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
   const bool all_ended = ends_.size() == workers_.size();
-  if (all_ended && phase_ == Phase::running && expects_signal_ && settle_at_) return;
+  if (all_ended && phase_ == Phase::running && expects_signal_ && doubt_) return;
   // While ending, workers that were never started are not waited for.
   if (all_ended || (phase_ != Phase::running && !any_alive)) finish(now, actions);
 }
 
 void JobState::finish(TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) cause_time_ = now;
+  if (phase_ == Phase::running) {
+    cause_time_ = now;
+    if (find_culprit(ends_) != nullptr) actions.emplace_back(ReportCause{});
+  }
   phase_ = Phase::finished;
   end_time_ = now;
-  settle_at_.reset();
   tell_at_.reset();
   escalate_at_.reset();
-  left_alone_at_.reset();
   note_at_.reset();
   paused_at_.reset();
   actions.emplace_back(Finish{});
@@ -264,11 +267,19 @@ void JobState::add_cause(JobOutcome& outcome) const {
     outcome.status = ExitStatus::exited(base::kExitHung);
   } else if (const WorkerEnd* culprit = find_culprit(ends_)) {
     outcome.cause = WorkerFailed{*culprit, verdict_on(*culprit, ends_)};
+    outcome.knowledge = knowledge_of(*culprit);
     // What it would have ended with, and when, is not known.
     const WorkerEnd& known = culprit->is_our_doing() ? *find_first_failure(ends_) : *culprit;
     outcome.run_time = known.when - start_;  // not the end of a victim's wait
     outcome.status = ExitStatus::exited(known.status.success() ? base::kExitHung : known.status.shell_code());
   }
+}
+
+wire::Knowledge JobState::knowledge_of(const WorkerEnd& culprit) const {
+  using wire::Knowledge;
+  if (culprit.is_victim()) return Knowledge::victim;
+  const bool is_mismatch = culprit.error && culprit.error->is_mismatch;
+  return std::min(is_mismatch ? Knowledge::disputed : Knowledge::certain, doubt_.value_or(Knowledge::certain));
 }
 
 JobOutcome JobState::outcome() const {

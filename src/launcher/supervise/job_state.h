@@ -17,18 +17,17 @@ struct JobOptions {
   int workers = 1;
   int first_rank = 0;
   std::chrono::milliseconds grace{0};
-  std::chrono::milliseconds exit_timeout{0};  // 0: off
+  bool has_exit_timeout = false;  // which the hub keeps; else a note is due
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 };
 
 // Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
-// A signal within limits::kSecondRequest of the beginning of the end belongs to the first request. A rank that exits
-// with 0 while others run starts the exit timeout; the last one to do so counts. SIGTSTP stops the workers and all
-// clocks, SIGCONT continues both; whatever ends the job continues them as well.
+// A signal within limits::kSecondRequest of the beginning of the end belongs to the first request. SIGTSTP stops the
+// workers and all clocks, SIGCONT continues both; whatever ends the job continues them as well.
 //
 // Which worker is the cause: find_culprit(). Where others may know more than the first one that failed, they are left
-// alone for limits::kVictimWait or, if they called different things, limits::kSettleTime. A hang that is to end the job
-// (HangNews) ends it like a failure.
+// alone until one of them says it, or the hub, which hears of all nodes' failures, ends the wait (Settled). A hang that
+// is to end the job (HangNews) ends it like a failure.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);
@@ -67,6 +66,8 @@ class JobState {
   void handle(const ConsoleClosed& event, TimePoint now, std::vector<Action>& actions);
   void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
   void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const Settled& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions);
 
   void pause(TimePoint now, std::vector<Action>& actions);
   void resume(TimePoint now, std::vector<Action>& actions);
@@ -74,6 +75,7 @@ class JobState {
   void begin_ending(TimePoint now, std::vector<Action>& actions);
   void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
   void begin_killing(TimePoint now, std::vector<Action>& actions);
+  wire::Knowledge knowledge_of(const WorkerEnd& culprit) const;
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
   std::string describe_early_ends() const;
@@ -92,12 +94,11 @@ class JobState {
   bool needed_kill_ = false;
   TimePoint cause_time_;
   TimePoint end_time_;
-  std::optional<TimePoint> settle_at_;      // end of the wait for the one that a victim lost
-  bool expects_signal_ = false;             // until then: the launcher may have been sent what ended a worker
-  std::optional<TimePoint> tell_at_;        // say what is waited for
-  std::optional<TimePoint> escalate_at_;    // end of the grace, then of the wait after SIGKILL
-  std::optional<TimePoint> left_alone_at_;  // end of the exit timeout
-  std::optional<TimePoint> note_at_;        // say who has ended and who has not, if there is no exit timeout
+  std::optional<wire::Knowledge> doubt_;  // while others may know more of a failure
+  bool expects_signal_ = false;           // then: the launcher may have been sent what ended a worker
+  std::optional<TimePoint> tell_at_;      // say what is waited for
+  std::optional<TimePoint> escalate_at_;  // end of the grace, then of the wait after SIGKILL
+  std::optional<TimePoint> note_at_;      // say who has ended and who has not, if there is no exit timeout
   std::optional<TimePoint> paused_at_;
 };
 

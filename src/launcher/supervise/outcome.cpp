@@ -1,5 +1,7 @@
 #include "launcher/supervise/outcome.h"
 
+#include <algorithm>
+
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/supervise/verdict_text.h"
@@ -32,7 +34,7 @@ struct CauseText {
 }  // namespace
 
 std::string full_text(const wire::Cause& cause) {
-  return cause.text + (cause.not_restarted.empty() ? "" : "; not restarted: " + cause.not_restarted);
+  return cause.text + (cause.not_restarted.empty() ? "" : "; " + cause.not_restarted);
 }
 
 std::string describe(const wire::Cause& cause) {
@@ -41,6 +43,30 @@ std::string describe(const wire::Cause& cause) {
 
 std::string describe_failure(const JobOutcome& outcome) {
   return std::visit(CauseText{outcome}, outcome.cause);
+}
+
+bool is_worth_another(const JobOutcome& outcome) {
+  return outcome.culprit() != nullptr || outcome.cause_as<ExitTimedOut>() != nullptr ||
+         outcome.cause_as<HangNews>() != nullptr;
+}
+
+std::string node_of_culprit(const HangNews& hang) {
+  const auto found = std::find_if(hang.ranks.begin(), hang.ranks.end(),
+                                  [&](const RankView& rank) { return hang.verdict.blames(rank.rank); });
+  return found == hang.ranks.end() ? "" : found->node;
+}
+
+wire::Cause cause_of(const JobOutcome& outcome) {
+  wire::Cause cause;
+  if (const auto* hang = outcome.cause_as<HangNews>()) cause.node = node_of_culprit(*hang);
+  cause.text = describe_failure(outcome);
+  cause.exit_code = outcome.status.shell_code();
+  cause.signal = outcome.status.signal();
+  cause.knowledge = outcome.knowledge;
+  cause.may_restart = is_worth_another(outcome);
+  const WorkerEnd* culprit = outcome.culprit();
+  if (culprit != nullptr && culprit->is_victim()) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
+  return cause;
 }
 
 }  // namespace ddp::launcher

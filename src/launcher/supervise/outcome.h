@@ -22,9 +22,6 @@ struct WorkerFailed {
   std::optional<Verdict> verdict;  // what the ranks' calls say of it
 };
 
-// `left_early` left, and `ended_ranks` did not follow.
-struct ExitTimedOut {};
-
 // Why they ended; monostate: all succeeded.
 using RootCause = std::variant<std::monostate, WorkerFailed, SpawnFailed, SignalArrived, GuardianLost, ExitTimedOut,
                                HangNews, EndedElsewhere>;
@@ -37,6 +34,7 @@ struct RankAndPid {
 struct JobOutcome {
   base::ExitStatus status = base::ExitStatus::exited(0);  // the launcher's own, if no other attempt follows
   RootCause cause;
+  wire::Knowledge knowledge = wire::Knowledge::certain;  // of it; others may know more
 
   std::vector<WorkerEnd> also_failed;  // by themselves, after the culprit
   std::vector<int> ended_ranks;        // by us
@@ -68,5 +66,15 @@ std::string describe(const wire::Cause& cause);
 
 // The cause in a few words: "rank 1: killed by SIGSEGV". Empty after success.
 std::string describe_failure(const JobOutcome& outcome);
+
+// A worker's failure, a hang, and a rank that does not end are worth another attempt; a request to end and a program
+// that cannot be started are not.
+bool is_worth_another(const JobOutcome& outcome);
+
+// Where the first of those to blame runs; empty: here.
+std::string node_of_culprit(const HangNews& hang);
+
+// What the hub, and by it the other nodes, hear of what happened here.
+wire::Cause cause_of(const JobOutcome& outcome);
 
 }  // namespace ddp::launcher

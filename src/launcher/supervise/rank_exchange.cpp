@@ -32,7 +32,7 @@ void keep_what_is_known(RankView& known, RankView& view) {
 
 }  // namespace
 
-void RankExchange::begin(Nodes& nodes, const NodeAssignment& place) {
+void RankExchange::begin(Nodes& nodes, const Placement& place) {
   nodes_ = &nodes;
   place_ = place;
   shown_.clear();

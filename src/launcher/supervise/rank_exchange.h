@@ -24,7 +24,7 @@ class RankExchange {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   // An attempt: nothing is known of the others yet. `nodes` carries what is said, and must outlive this.
-  void begin(Nodes& nodes, const NodeAssignment& place);
+  void begin(Nodes& nodes, const Placement& place);
 
   bool is_hub() const { return nodes_->is_hub(); }
   // Nodes beside this one.
@@ -61,7 +61,7 @@ class RankExchange {
 
  private:
   Nodes* nodes_ = nullptr;
-  NodeAssignment place_;
+  Placement place_;
   std::vector<std::uint64_t> shown_;  // the stamps of what was
   TimePoint next_show_;
   std::map<int, RankView> far_;

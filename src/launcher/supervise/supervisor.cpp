@@ -23,21 +23,21 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorParts& parts)
       : parts_(parts),
-        state_({parts.plan.workers, parts.assignment.first_rank, parts.plan.grace, parts.plan.exit_timeout,
+        state_({parts.plan.workers, parts.placement.first_rank, parts.plan.grace, parts.plan.exit_timeout.count() > 0,
                 parts.plan.ending_signals},
                Clock::now()),
         hangs_(parts.plan.hang, judged_elsewhere(parts), longest_look(parts)),
         trace_(parts.plan.hang.trace_file, parts.tell),
-        faults_(parts.loop, parts.processes, parts.plan, parts.assignment, parts.tell),
+        faults_(parts.loop, parts.processes, parts.plan, parts.placement, parts.tell),
         gpus_(parts.loop, parts.plan.machine_has_gpus),
         activity_(
-            parts.processes, gpus_, parts.assignment.first_rank, parts.assignment.master_port,
+            parts.processes, gpus_, parts.placement.first_rank, parts.placement.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
             [this](int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
               trace_.sample(rank, sample, now);
             }),
-        evidence_({parts.loop, parts.processes, parts.plan.workers, parts.assignment.first_rank, parts.plan.hang.action,
-                   sees_others(parts) ? parts.exchange : nullptr, [this](const HangNews& news) { step(news); },
+        evidence_({parts.loop, parts.processes, parts.plan.workers, parts.placement.first_rank, parts.plan.hang.action,
+                   sees_others(parts) ? &parts.exchange : nullptr, [this](const HangNews& news) { step(news); },
                    [this] { return what_they_are_at(); }, [this] { activity_.discard_windows(); }}) {}
 
   JobOutcome run() {
@@ -51,16 +51,14 @@ class Supervisor {
       // A worker may fail, or ask the store, while the others are still being started.
       parts_.loop.poll();
     }
-    if (parts_.exchange != nullptr) {
-      parts_.exchange->on_asked = [this](wire::Subject what) { show(what); };
-      parts_.exchange->on_evidence = [this] { evidence_.tell_if_complete(); };
-    }
+    parts_.exchange.on_asked = [this](wire::Subject what) { show(what); };
+    parts_.exchange.on_evidence = [this] { evidence_.tell_if_complete(); };
     faults_.begin();
     if (!parts_.plan.hang.is_off()) look_later();
     if (!state_.finished()) parts_.loop.run();
     look_.reset();
-    if (parts_.exchange != nullptr) parts_.exchange->on_asked = nullptr;
-    if (parts_.exchange != nullptr) parts_.exchange->on_evidence = nullptr;
+    parts_.exchange.on_asked = nullptr;
+    parts_.exchange.on_evidence = nullptr;
     parts_.inbox = nullptr;
     parts_.processes.on_exit(nullptr);
     JobOutcome outcome = state_.outcome();
@@ -73,18 +71,18 @@ class Supervisor {
 
   // The hub judges the ranks of all nodes, and is to be the first to.
   static bool judged_elsewhere(const SupervisorParts& parts) {
-    return parts.exchange != nullptr && parts.exchange->has_others() && !parts.exchange->is_hub();
+    return parts.exchange.has_others() && !parts.exchange.is_hub();
   }
   // The hub looks the more rarely the more ranks there are.
   static Clock::duration time_between_looks(const SupervisorParts& parts) {
-    const auto share = sees_others(parts) ? parts.assignment.world_size * limits::kHangLookShare : Clock::duration(0);
+    const auto share = sees_others(parts) ? parts.placement.world_size * limits::kHangLookShare : Clock::duration(0);
     return std::max<Clock::duration>(limits::kHangLook, share);
   }
   static Clock::duration longest_look(const SupervisorParts& parts) {
     return std::max<Clock::duration>(limits::kHangLongestLook, 2 * time_between_looks(parts));
   }
   static bool sees_others(const SupervisorParts& parts) {
-    return parts.exchange != nullptr && parts.exchange->has_others() && parts.exchange->is_hub();
+    return parts.exchange.has_others() && parts.exchange.is_hub();
   }
   bool sees_others() const { return sees_others(parts_); }
 
@@ -100,7 +98,7 @@ class Supervisor {
       const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_look(parts_));
       const LookDepth depth = hangs_.depth();
       const bool is_measured = hangs_.wants_activity();
-      const bool others_are_new = sees_others() && parts_.exchange->take_news();
+      const bool others_are_new = sees_others() && parts_.exchange.take_news();
       const bool ours_are_new = look_at_own(depth, ranks_);
       if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
       is_to_show_ = is_to_show_ || ours_are_new;
@@ -115,7 +113,7 @@ class Supervisor {
       }
       stragglers_.look(ranks_, counted);
       // What is deeper than the boards will be there when it is looked at the next time.
-      if (sees_others() && depth == LookDepth::all) parts_.exchange->ask_for_ranks();
+      if (sees_others() && depth == LookDepth::all) parts_.exchange.ask_for_ranks();
       const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
       const std::vector<RankView> all = with_others(ranks_);
       trace_.look(all, elapsed, static_cast<std::uint64_t>(now));
@@ -128,14 +126,14 @@ class Supervisor {
 
   // Of another node: the hub is shown what is new here.
   void show_ranks() {
-    if (!is_to_show_ || parts_.exchange == nullptr || !parts_.exchange->may_show(Clock::now())) return;
+    if (!is_to_show_ || !parts_.exchange.may_show(Clock::now())) return;
     is_to_show_ = false;
-    parts_.exchange->show(look_at_own(LookDepth::calls), Clock::now());
+    parts_.exchange.show(look_at_own(LookDepth::calls), Clock::now());
   }
   void show(wire::Subject what) {
-    if (what == wire::Subject::ranks) parts_.exchange->show_in_full(measure_own());
+    if (what == wire::Subject::ranks) parts_.exchange.show_in_full(measure_own());
     if (!HangEvidence::is_evidence(what)) return;
-    evidence_.take_own(what, [this, what](const Evidence& evidence) { parts_.exchange->show(evidence, what); });
+    evidence_.take_own(what, [this, what](const Evidence& evidence) { parts_.exchange.show(evidence, what); });
   }
 
   // Ranks of different nodes do not compare their calls themselves. What the nodes show is enough to see a difference;
@@ -144,7 +142,7 @@ class Supervisor {
     if (told_difference_) return;
     const auto verdict = find_difference(with_others(look_at_own(LookDepth::calls)));
     if (!verdict) return difference_since_.reset();
-    if (!std::exchange(asked_of_difference_, true)) parts_.exchange->ask_for_ranks();
+    if (!std::exchange(asked_of_difference_, true)) parts_.exchange.ask_for_ranks();
     if (!difference_since_) difference_since_ = Clock::now();
     const auto passed = Clock::now() - *difference_since_;
     if (!verdict->is_described() && passed < limits::kShownEvidenceTime) return;
@@ -182,7 +180,7 @@ class Supervisor {
   // Those of other nodes, too, as they were shown last, where this is the hub.
   std::vector<RankView> with_others(std::vector<RankView> ranks) const {
     if (!sees_others()) return ranks;
-    for (const auto& [rank, view] : parts_.exchange->far()) ranks.push_back(view);
+    for (const auto& [rank, view] : parts_.exchange.far()) ranks.push_back(view);
     return ranks;
   }
 
@@ -205,14 +203,14 @@ class Supervisor {
   }
 
   void start(int local_rank) {
-    const WorkerSpec spec = make_worker_spec(
-        parts_.plan, parts_.assignment,
-        {local_rank, parts_.directory.file(local_rank, "error.json"), parts_.assignment.attempt, parts_.last_failure});
+    const WorkerSpec spec =
+        make_worker_spec(parts_.plan, parts_.placement,
+                         {local_rank, parts_.directory.file(local_rank, "error.json"), parts_.last_failure});
     evidence_.set_environment(spec.environment);
     gpus_.sees(local_rank, find_variable(spec.environment, wire::env::kCudaVisibleDevices));
     const auto& file = [&](const char* name) { return parts_.directory.file(local_rank, name); };
     const auto streams = parts_.output.open(
-        {local_rank, parts_.assignment.first_rank + local_rank},
+        {local_rank, parts_.placement.first_rank + local_rank},
         {file("stdout.log"), file("stderr.log"), parts_.directory.attempt_file("filtered_stdout.log"),
          parts_.directory.attempt_file("filtered_stderr.log")});
     if (!streams) return step(SpawnFailed{local_rank, {base::kExitOwnFault, streams.error().message}});
@@ -225,13 +223,11 @@ class Supervisor {
     WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
     if (exit.status.success()) {
       event.verdict = find_unfinished(look_at(local_rank, LookDepth::calls), /*failed_too=*/false);
-      if (parts_.exchange != nullptr && !state_.ending()) {
-        parts_.exchange->rank_left(parts_.assignment.first_rank + local_rank);
-      }
+      if (!state_.ending()) parts_.exchange.rank_left(parts_.placement.first_rank + local_rank);
       return event;
     }
     // Before any of them is asked to end.
-    parts_.processes.say_lost(parts_.assignment.first_rank + local_rank);
+    parts_.processes.say_lost(parts_.placement.first_rank + local_rank);
     event.error = read_error_record(parts_.directory.file(local_rank, "error.json"));
     event.another_failed_before = event.error && another_failed_before(*event.error);
     if (event.error && event.error->is_victim) {
@@ -264,23 +260,26 @@ class Supervisor {
         std::visit([this](const auto& specific) { carry_out(specific); }, action);
       }
     }
-    if (state_.ending() && !std::exchange(told_of_end_, true)) tell_of_end();
+    if (state_.ending() && !std::exchange(told_of_end_, true)) {
+      // Who has asked what they are at is told now: nobody will answer any more.
+      evidence_.end();
+      show_calls();
+    }
     alarm_.reset();
     if (const auto when = state_.alarm()) alarm_ = parts_.loop.at(*when, [this] { step(AlarmRang{}); });
   }
 
-  // What the ranks called last is shown first: with that of other nodes' ranks it may tell more than how they ended.
-  // Who has asked what they are at is told now: nobody will answer any more.
-  void tell_of_end() {
-    evidence_.end();
-    if (judged_elsewhere(parts_)) parts_.exchange->show_in_full(look_at_own(LookDepth::calls));
-    const JobOutcome so_far = state_.outcome();
-    if (parts_.begins_to_end && !so_far.cause_as<EndedElsewhere>() && !so_far.status.success())
-      parts_.begins_to_end(so_far);
+  // With that of other nodes' ranks it may tell more than how they ended.
+  void show_calls() {
+    if (judged_elsewhere(parts_)) parts_.exchange.show_in_full(look_at_own(LookDepth::calls));
   }
 
   void carry_out(const SendSignal& action) { parts_.processes.signal(action.local_rank, action.signal, action.target); }
   void carry_out(const Tell& action) { parts_.tell(action.line); }
+  void carry_out(const ReportCause&) {
+    show_calls();
+    parts_.report(state_.outcome());
+  }
   void carry_out(const Finish&) { parts_.loop.stop(); }
 
   const SupervisorParts& parts_;

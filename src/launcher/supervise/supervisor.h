@@ -18,15 +18,15 @@ struct SupervisorParts {
   net::EventLoop& loop;
   ProcessHost& processes;
   const LaunchPlan& plan;
-  const NodeAssignment& assignment;
+  const Placement& placement;
   const RunDirectory& directory;
   OutputPump& output;
   const std::string& last_failure;  // of the attempt before, for the workers; empty: this is the first
   std::function<void(const std::string& line)> tell;
-  std::function<void(const Event& event)> observe;              // every event, before it is acted on
-  std::function<void(const JobOutcome& so_far)> begins_to_end;  // because of what happened here; may be empty
-  RankExchange* exchange;                                       // null: there are no other nodes
-  std::function<void(const Event& event)>& inbox;  // set here while the attempt runs; takes events from outside
+  std::function<void(const Event& event)> observe;       // every event, before it is acted on
+  std::function<void(const JobOutcome& so_far)> report;  // to the hub: a cause here, or a better one
+  RankExchange& exchange;                                // with other nodes, if there are any
+  std::function<void(const Event& event)>& inbox;        // set here while the attempt runs; takes events from outside
 };
 
 // Starts all workers, waits, and returns when every one of them has ended or cannot be killed.

@@ -9,8 +9,8 @@ namespace ddp::launcher {
 
 void TimedFaults::begin() {
   for (const wire::Fault& fault : plan_.timed_faults) {
-    const int local_rank = fault.rank - assignment_.first_rank;
-    if (fault.attempt != assignment_.attempt || local_rank < 0 || local_rank >= plan_.workers) continue;
+    const int local_rank = fault.rank - placement_.first_rank;
+    if (fault.attempt != placement_.attempt || local_rank < 0 || local_rank >= plan_.workers) continue;
     const bool kills = fault.kind == wire::FaultKind::kill;
     later(*fault.after,
           [this, fault, kills] { send(fault.rank, kills ? SIGKILL : SIGSTOP, kills ? "kills" : "stops"); });
@@ -25,7 +25,7 @@ void TimedFaults::later(std::chrono::milliseconds time, std::function<void()> de
 
 void TimedFaults::send(int rank, int signal, const std::string& what) {
   tell_("--inject " + what + " rank " + std::to_string(rank));
-  processes_.signal(rank - assignment_.first_rank, signal, SignalTarget::group);
+  processes_.signal(rank - placement_.first_rank, signal, SignalTarget::group);
 }
 
 }  // namespace ddp::launcher

@@ -19,9 +19,9 @@ class TimedFaults {
   using Tell = std::function<void(const std::string& line)>;
 
   // All of it must outlive this.
-  TimedFaults(net::EventLoop& loop, ProcessHost& processes, const LaunchPlan& plan, const NodeAssignment& assignment,
+  TimedFaults(net::EventLoop& loop, ProcessHost& processes, const LaunchPlan& plan, const Placement& placement,
               const Tell& tell)
-      : loop_(loop), processes_(processes), plan_(plan), assignment_(assignment), tell_(tell) {}
+      : loop_(loop), processes_(processes), plan_(plan), placement_(placement), tell_(tell) {}
 
   // The times begin now. Only faults of this attempt and of this node's ranks count.
   void begin();
@@ -33,7 +33,7 @@ class TimedFaults {
   net::EventLoop& loop_;
   ProcessHost& processes_;
   const LaunchPlan& plan_;
-  const NodeAssignment& assignment_;
+  const Placement& placement_;
   const Tell& tell_;
   std::vector<std::unique_ptr<net::Watch>> watches_;
 };

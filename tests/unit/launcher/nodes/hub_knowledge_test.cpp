@@ -80,6 +80,7 @@ TEST_CASE("ranks that stay when the others have ended are given so much time") {
   CHECK(job.to<wire::HubEnds>(7)[0].cause.text ==
         "ranks did not end within 5.0 s of the last one that did (--exit-timeout): rank 2 on b");
   CHECK(job.to<wire::HubEnds>(7)[0].cause.exit_code == 124);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.exit_timed_out);
 }
 
 TEST_CASE("a clock that is wrong is told once") {

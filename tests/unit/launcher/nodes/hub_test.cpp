@@ -143,7 +143,7 @@ TEST_CASE("an attempt of which something remains is the last") {
   job.says(kOwnNode, wire::NodeEnded{0});
   REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
   CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
-  CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "node b: rank 5 cannot be killed");
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "not restarted: node b: rank 5 cannot be killed");
 }
 
 TEST_CASE("who does not say hello first is disconnected") {
@@ -265,7 +265,8 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   CHECK(job.to<wire::HubEnds>(8).empty());
   job.says(8, wire::NodeFailed{1, failure()}).says(8, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
   REQUIRE(job.to<wire::HubIsDone>(8).size() == 1);
-  CHECK(job.to<wire::HubIsDone>(8)[0].cause.text == "rank 5: exited with code 3; given up after 1 restart");
+  CHECK(job.to<wire::HubIsDone>(8)[0].cause.text == "rank 5: exited with code 3");
+  CHECK(job.to<wire::HubIsDone>(8)[0].cause.not_restarted == "given up after 1 restart");
 }
 
 TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
@@ -278,7 +279,7 @@ TEST_CASE("a signal on a node whose workers have ended already keeps the job fro
     job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeFailed{0, asked}).says(kOwnNode, wire::NodeEnded{0});
     REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
     CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
-    CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "asked to end meanwhile");
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "not restarted: asked to end meanwhile");
     CHECK(job.to<wire::HubIsDone>(7)[0].cause.exit_code == 3);
   }
   SECTION("before the next attempt, and in it") {

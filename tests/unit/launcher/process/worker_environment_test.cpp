@@ -28,7 +28,8 @@ struct OptionSet {
   Variables torchrun;  // beyond the plain set below
   Variables ours;      // in place of torchrun's, and why:
   std::string reason;
-  WorkerContext context{};
+  int attempt = 0;
+  std::string last_failure = {};
 };
 
 // What section "environment given to workers" of torchrun's documentation says for one node with neither port,
@@ -76,15 +77,14 @@ Variables expected(const OptionSet& set, int local_rank) {
 }
 
 Variables given(const OptionSet& set, const LaunchPlan& plan, int local_rank) {
-  NodeAssignment assignment;
-  assignment.world_size = plan.workers;
-  assignment.master_addr = plan.store.advertised;
-  assignment.master_port = plan.store.port == 0 ? kFreePort : plan.store.port;
-  WorkerContext context = set.context;
-  context.local_rank = local_rank;
-  context.error_file = "/logs/" + std::to_string(local_rank) + "/error.json";
+  Placement placement;
+  placement.world_size = plan.workers;
+  placement.master_addr = plan.store.advertised;
+  placement.master_port = plan.store.port == 0 ? kFreePort : plan.store.port;
+  placement.attempt = set.attempt;
+  const WorkerContext context{local_rank, "/logs/" + std::to_string(local_rank) + "/error.json", set.last_failure};
   Variables variables;
-  for (const std::string& line : make_worker_spec(plan, assignment, context).environment) {
+  for (const std::string& line : make_worker_spec(plan, placement, context).environment) {
     const std::size_t equals = line.find('=');
     variables.emplace(line.substr(0, equals), line.substr(equals + 1));
   }
@@ -172,7 +172,8 @@ std::vector<OptionSet> torchrun_sets() {
        {{"TORCHELASTIC_MAX_RESTARTS", "3"}, {"TORCHELASTIC_RESTART_COUNT", "2"}},
        {{"DDP_ATTEMPT", "2"}, {"DDP_LAST_FAILURE", "rank 0 failed"}},
        "a restarted worker is told why",
-       {0, "", 2, "rank 0 failed"}},
+       2,
+       "rank 0 failed"},
       {"--role=trainer", 1, [](Situation& s) { s.options.role = "trainer"; }, {{"ROLE_NAME", "trainer"}}, {}, ""},
       {"--log-dir=/dev/null",
        1,
@@ -327,10 +328,10 @@ TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
   const auto address = [](const std::function<void(Situation&)>& change, std::uint16_t port = 29500) {
     Situation situation;
     change(situation);
-    NodeAssignment assignment;
-    assignment.master_addr = "127.0.0.1";
-    assignment.master_port = port;
-    const WorkerSpec spec = make_worker_spec(situation.plan(), assignment, {});
+    Placement placement;
+    placement.master_addr = "127.0.0.1";
+    placement.master_port = port;
+    const WorkerSpec spec = make_worker_spec(situation.plan(), placement, {});
     return find_variable(spec.environment, "NCCL_RAS_ADDR").value_or("");
   };
   const auto nothing = [](Situation&) {};

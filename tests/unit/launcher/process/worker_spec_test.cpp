@@ -24,17 +24,17 @@ LaunchPlan plan_of(int workers) {
   return plan;
 }
 
-NodeAssignment assignment_of(int workers) {
-  NodeAssignment assignment;
-  assignment.world_size = workers;
-  assignment.master_addr = "127.0.0.1";
-  assignment.master_port = 41873;
-  return assignment;
+Placement placement_of(int workers) {
+  Placement placement;
+  placement.world_size = workers;
+  placement.master_addr = "127.0.0.1";
+  placement.master_port = 41873;
+  return placement;
 }
 
-Variables variables(const LaunchPlan& plan, const WorkerContext& context) {
+Variables variables(const LaunchPlan& plan, const Placement& placement, const WorkerContext& context) {
   Variables result;
-  const WorkerSpec spec = make_worker_spec(plan, assignment_of(plan.workers), context);
+  const WorkerSpec spec = make_worker_spec(plan, placement, context);
   for (const std::string& line : spec.environment) {
     const std::size_t equals = line.find('=');
     CHECK(result.emplace(line.substr(0, equals), line.substr(equals + 1)).second);
@@ -43,11 +43,11 @@ Variables variables(const LaunchPlan& plan, const WorkerContext& context) {
 }
 
 Variables variables(const LaunchPlan& plan, int local_rank) {
-  return variables(plan, WorkerContext{local_rank, "/tmp/error.json"});
+  return variables(plan, placement_of(plan.workers), {local_rank, "/tmp/error.json"});
 }
 
 std::vector<std::string> arguments(const LaunchPlan& plan, int local_rank) {
-  return make_worker_spec(plan, assignment_of(plan.workers), {local_rank, ""}).arguments;
+  return make_worker_spec(plan, placement_of(plan.workers), {local_rank, ""}).arguments;
 }
 
 }  // namespace
@@ -107,11 +107,11 @@ TEST_CASE("backend and quiet reach the worker") {
 }
 
 TEST_CASE("ranks on a later node begin where the earlier nodes end") {
-  NodeAssignment assignment = assignment_of(5);
-  assignment.node_rank = 1;
-  assignment.node_count = 2;
-  assignment.first_rank = 2;
-  const WorkerSpec spec = make_worker_spec(plan_of(3), assignment, {2, ""});
+  Placement placement = placement_of(5);
+  placement.node_rank = 1;
+  placement.node_count = 2;
+  placement.first_rank = 2;
+  const WorkerSpec spec = make_worker_spec(plan_of(3), placement, {2, ""});
   const auto has = [&](const std::string& line) {
     return std::find(spec.environment.begin(), spec.environment.end(), line) != spec.environment.end();
   };
@@ -129,7 +129,9 @@ TEST_CASE("a restarted worker knows its attempt and why the last one ended") {
   plan.inherited_environment = {"DDP_LAST_FAILURE=of another job", "DDP_ATTEMPT=9"};
   CHECK(variables(plan, 0).at("DDP_ATTEMPT") == "0");
   CHECK_FALSE(variables(plan, 0).contains("DDP_LAST_FAILURE"));
-  const Variables restarted = variables(plan, {0, "", 2, "rank 1 failed (exit code 3)\nTraceback"});
+  Placement third = placement_of(1);
+  third.attempt = 2;
+  const Variables restarted = variables(plan, third, {0, "", "rank 1 failed (exit code 3)\nTraceback"});
   CHECK(restarted.at("DDP_ATTEMPT") == "2");
   CHECK(restarted.at("TORCHELASTIC_RESTART_COUNT") == "2");
   CHECK(restarted.at("TORCHELASTIC_MAX_RESTARTS") == "3");
@@ -155,13 +157,13 @@ TEST_CASE("binding, core limit and standard input reach the worker they are for"
   plan.bindings = {{{0, 1}, {0}, ""}, {{2, 3}, {1}, ""}};
   plan.core = "off";
   plan.stdin_local_rank = 1;
-  const WorkerSpec first = make_worker_spec(plan, assignment_of(2), {0, ""});
-  const WorkerSpec second = make_worker_spec(plan, assignment_of(2), {1, ""});
+  const WorkerSpec first = make_worker_spec(plan, placement_of(2), {0, ""});
+  const WorkerSpec second = make_worker_spec(plan, placement_of(2), {1, ""});
   CHECK(first.cpus == std::vector{0, 1});
   CHECK(second.memory_nodes == std::vector{1});
   CHECK(first.core == "off");
   CHECK_FALSE(first.reads_stdin);
   CHECK(second.reads_stdin);
   plan.bindings.clear();
-  CHECK(make_worker_spec(plan, assignment_of(2), {1, ""}).cpus.empty());
+  CHECK(make_worker_spec(plan, placement_of(2), {1, ""}).cpus.empty());
 }

@@ -158,10 +158,10 @@ TEST_CASE("success needs no words") {
 }
 
 TEST_CASE("the start line names workers and node and GPUs and store") {
-  NodeAssignment assignment;
-  assignment.master_addr = "127.0.0.1";
-  assignment.master_port = 41873;
-  CHECK(start_line(plan_of(2), assignment).ends_with("2 workers on node a (GPU 0, 1), store 127.0.0.1:41873"));
-  assignment.master_addr = "fe80::1";
-  CHECK(start_line(plan_of(2), assignment).ends_with("store [fe80::1]:41873"));
+  Placement placement;
+  placement.master_addr = "127.0.0.1";
+  placement.master_port = 41873;
+  CHECK(start_line(plan_of(2), placement).ends_with("2 workers on node a (GPU 0, 1), store 127.0.0.1:41873"));
+  placement.master_addr = "fe80::1";
+  CHECK(start_line(plan_of(2), placement).ends_with("store [fe80::1]:41873"));
 }

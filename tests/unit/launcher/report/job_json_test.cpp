@@ -28,14 +28,14 @@ LaunchPlan plan_with(int workers) {
   return plan;
 }
 
-NodeAssignment assignment() {
-  NodeAssignment assignment;
-  assignment.first_rank = 4;
-  assignment.world_size = 8;
-  assignment.attempt = 1;
-  assignment.master_addr = "127.0.0.1";
-  assignment.master_port = 29500;
-  return assignment;
+Placement placement() {
+  Placement placement;
+  placement.first_rank = 4;
+  placement.world_size = 8;
+  placement.attempt = 1;
+  placement.master_addr = "127.0.0.1";
+  placement.master_port = 29500;
+  return placement;
 }
 
 // One line of valid JSON with what all events have.
@@ -52,7 +52,7 @@ Json parse(const std::string& line, const std::string& event) {
 }
 
 Json of_event(const Event& event, const std::string& name) {
-  return parse(event_line(plan_with(2), assignment(), event, kNow), name);
+  return parse(event_line(plan_with(2), placement(), event, kNow), name);
 }
 
 WorkerEnd end_of(int local_rank, ExitStatus status) {
@@ -69,9 +69,9 @@ Json summary_of(const JobOutcome& outcome, const JobEnd& end = {3, 2, 1500ms, ""
       summary_document({plan_with(2), outcome, end, "/logs", "/c/core", {"last", kNotUtf8}, {"what was said"}}));
 }
 
-Json cause_of(const JobOutcome& outcome) {
+Json cause_in_json(const JobOutcome& outcome) {
   const Json cause = summary_of(outcome).at("cause");
-  const auto line = attempt_ended_line(plan_with(2), assignment(), outcome, "", kNow);
+  const auto line = attempt_ended_line(plan_with(2), placement(), outcome, "", kNow);
   CHECK(parse(line, "attempt_ended").at("cause") == cause);
   return cause;
 }
@@ -99,7 +99,7 @@ TEST_CASE("the beginning of a job is a line with its schema and command") {
 }
 
 TEST_CASE("the beginning of an attempt is a line with its place in the job") {
-  CHECK(parse(attempt_started_line(plan_with(2), assignment(), kNow), "attempt_started") ==
+  CHECK(parse(attempt_started_line(plan_with(2), placement(), kNow), "attempt_started") ==
         Json::object({{"attempt", 1},
                       {"world_size", 8},
                       {"first_rank", 4},
@@ -146,7 +146,7 @@ TEST_CASE("what comes from outside is a line and an alarm is none") {
   CHECK(of_event(SignalArrived{SIGUSR1}, "signal") == Json::object({{"signal", "SIGUSR1"}}));
   CHECK(of_event(GuardianLost{}, "launcher_killed") == Json::object());
   CHECK(of_event(ConsoleClosed{}, "console_closed") == Json::object());
-  CHECK(event_line(plan_with(2), assignment(), AlarmRang{}, kNow).empty());
+  CHECK(event_line(plan_with(2), placement(), AlarmRang{}, kNow).empty());
 }
 
 TEST_CASE("the end of an attempt is a line with what comes next") {
@@ -156,7 +156,7 @@ TEST_CASE("the end of an attempt is a line with what comes next") {
   outcome.run_time = 1500ms;
   outcome.ending_time = 20us;
   const auto line = [&](const std::string& next) {
-    return parse(attempt_ended_line(plan_with(2), assignment(), outcome, next, kNow), "attempt_ended");
+    return parse(attempt_ended_line(plan_with(2), placement(), outcome, next, kNow), "attempt_ended");
   };
   Json expected = {{"attempt", 1},       {"exit_code", 3},     {"cause", nullptr},
                    {"ended_ranks", {5}}, {"run_seconds", 1.5}, {"ending_seconds", 0.00002}};
@@ -172,12 +172,12 @@ TEST_CASE("the end of the job is a line with the launcher's exit code") {
 }
 
 TEST_CASE("each cause has a kind and its own facts") {
-  CHECK(cause_of({}) == nullptr);
+  CHECK(cause_in_json({}) == nullptr);
 
   JobOutcome failed;
   failed.cause = WorkerFailed{end_of(1, ExitStatus::exited(3)), {}};
   std::get<WorkerFailed>(failed.cause).end.error = ErrorRecord{kNotUtf8, false};
-  CHECK(cause_of(failed) == Json::object({{"kind", "worker_failed"},
+  CHECK(cause_in_json(failed) == Json::object({{"kind", "worker_failed"},
                                           {"rank", 5},
                                           {"local_rank", 1},
                                           {"pid", 4711},
@@ -189,22 +189,22 @@ TEST_CASE("each cause has a kind and its own facts") {
 
   JobOutcome signal;
   signal.cause = SignalArrived{SIGINT};
-  CHECK(cause_of(signal) == Json::object({{"kind", "signal"}, {"signal", "SIGINT"}}));
+  CHECK(cause_in_json(signal) == Json::object({{"kind", "signal"}, {"signal", "SIGINT"}}));
 
   JobOutcome not_started;
   not_started.cause = SpawnFailed{1, {126, "not executable"}};
-  CHECK(cause_of(not_started) ==
+  CHECK(cause_in_json(not_started) ==
         Json::object({{"kind", "cannot_start"}, {"local_rank", 1}, {"message", "not executable"}}));
 
   JobOutcome lost;
   lost.cause = GuardianLost{};
-  CHECK(cause_of(lost) == Json::object({{"kind", "launcher_killed"}}));
+  CHECK(cause_in_json(lost) == Json::object({{"kind", "launcher_killed"}}));
 
   JobOutcome late;
   late.cause = ExitTimedOut{};
   late.left_early = {4};
   late.ended_ranks = {5};
-  CHECK(cause_of(late) == Json::object({{"kind", "exit_timeout"}, {"ended", {4}}, {"waited_for", {5}}}));
+  CHECK(cause_in_json(late) == Json::object({{"kind", "exit_timeout"}, {"ended", {4}}, {"waited_for", {5}}}));
 }
 
 TEST_CASE("a hang is told with what every rank is at") {
@@ -222,7 +222,7 @@ TEST_CASE("a hang is told with what every rank is at") {
   rank.board.section = "run1";
   rank.board.groups.push_back({"world", 1, 2, 0, 20, 20, 20, 0, 0});
   rank.calls = {{{20, 1, 1, "barrier", "end", "train.cpp:7"}}};
-  const Json stall = cause_of(outcome).at("stall");
+  const Json stall = cause_in_json(outcome).at("stall");
   CHECK(stall.at("code") == "DDP-H03");
   CHECK(stall.at("group") == "world");
   CHECK(stall.at("number") == 21);

@@ -30,7 +30,7 @@ WorkerEnded ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open)
 }
 
 JobState three_ranks() {
-  JobState state({3, 0, 5s, 300s, {SIGTERM}}, {});
+  JobState state({3, 0, 5s, true, {SIGTERM}}, {});
   for (int rank = 0; rank < 3; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
   return state;
 }
@@ -62,9 +62,9 @@ TEST_CASE("of ranks that called different things those that differ from most are
 TEST_CASE("ranks that never call hold the end of a job with different calls for a moment only") {
   JobState state = three_ranks();
   state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
-  state.step(AlarmRang{}, kBegin + 499ms);
+  CHECK(state.outcome().knowledge == ddp::wire::Knowledge::disputed);
   CHECK_FALSE(state.ending());
-  state.step(AlarmRang{}, kBegin + 500ms);
+  state.step(Settled{}, kBegin + 500ms);
   CHECK(state.ending());
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
   WorkerEnded victim = ended(0, 1);
   victim.error = ErrorRecord{"lost", true};
   state.step(victim, kBegin);
-  state.step(AlarmRang{}, kBegin + 2s);
+  state.step(Settled{}, kBegin + 2s);
   REQUIRE(state.ending());
   WorkerEnded event = ended(1, 0);
   event.verdict.emplace();
@@ -189,7 +189,7 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
   SECTION("it has to be ended: the exit code is that of the first to end") {
     JobState state = three_ranks();
     state.step(faster, kBegin + 30ms);
-    state.step(AlarmRang{}, kBegin + 2030ms);
+    state.step(Settled{}, kBegin + 2030ms);
     CHECK(state.ending());
     state.step(failed_at(1, 10ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 2040ms);
     state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2040ms);

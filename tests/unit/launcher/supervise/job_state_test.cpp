@@ -284,7 +284,7 @@ TEST_CASE("a job may end with its reader") {
 }
 
 TEST_CASE("signals that the user took from the ending ones are passed on") {
-  JobState state({1, 0, 5s, 0s, {SIGUSR1}}, {});
+  JobState state({1, 0, 5s, false, {SIGUSR1}}, {});
   state.step(WorkerStarted{0, 1000}, {});
   CHECK(state.step(SignalArrived{SIGTERM}, {}) == std::vector<Action>{SendSignal{0, SIGTERM, SignalTarget::leader}});
   CHECK_FALSE(state.ending());
@@ -293,7 +293,7 @@ TEST_CASE("signals that the user took from the ending ones are passed on") {
 }
 
 TEST_CASE("a signal that has a reason ends the job with it") {
-  JobState state({1, 0, 5s, 0s, {SIGHUP}}, {});
+  JobState state({1, 0, 5s, false, {SIGHUP}}, {});
   state.step(SignalArrived{SIGHUP, "the connection is lost"}, {});
   CHECK(state.finished());
   CHECK(describe_failure(state.outcome()) == "the connection is lost");
@@ -314,7 +314,7 @@ TEST_CASE("without an exit timeout ranks that ended long before others are told 
 }
 
 TEST_CASE("a hang that is to end the job does and other news do not") {
-  JobState state({2, 0, 5s, 0s, {SIGTERM}}, {});
+  JobState state({2, 0, 5s, false, {SIGTERM}}, {});
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
   HangNews news;
   news.kind = HangNews::Kind::stalled;
@@ -325,7 +325,7 @@ TEST_CASE("a hang that is to end the job does and other news do not") {
   CHECK(state.step(news, {}).empty());
   news.ends_job = true;
   news.verdict.culprits = {1};
-  CHECK(state.step(news, {}).size() == 4);
+  CHECK(state.step(news, {}).size() == 5);
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, {});
   CHECK(state.finished());
   const JobOutcome outcome = state.outcome();

@@ -45,7 +45,7 @@ TEST_CASE("each cause is told in a few words") {
   CHECK(text_of(EndedElsewhere{elsewhere}) == "rank 5: exit code 3");
   elsewhere.node = "b";
   CHECK(text_of(EndedElsewhere{elsewhere}) == "node b: rank 5: exit code 3");
-  elsewhere.not_restarted = "asked to end meanwhile";
+  elsewhere.not_restarted = "not restarted: asked to end meanwhile";
   CHECK(text_of(EndedElsewhere{elsewhere}) == "node b: rank 5: exit code 3; not restarted: asked to end meanwhile");
 }
 
@@ -58,4 +58,20 @@ TEST_CASE("of a worker's failure alone there is a culprit") {
   outcome.cause = WorkerFailed{rank_three(ExitStatus::exited(1)), {}};
   REQUIRE(outcome.culprit() != nullptr);
   CHECK(outcome.culprit()->rank == 3);
+}
+
+TEST_CASE("success and requests and programs that cannot be started are not worth another attempt") {
+  const auto is_worth = [](RootCause cause) {
+    JobOutcome outcome;
+    outcome.cause = std::move(cause);
+    return is_worth_another(outcome);
+  };
+  CHECK_FALSE(is_worth({}));
+  CHECK_FALSE(is_worth(SignalArrived{SIGTERM}));
+  CHECK_FALSE(is_worth(GuardianLost{}));
+  CHECK_FALSE(is_worth(SpawnFailed{0, {127, "x"}}));
+  CHECK_FALSE(is_worth(EndedElsewhere{}));
+  CHECK(is_worth(WorkerFailed{rank_three(ExitStatus::exited(1)), {}}));
+  CHECK(is_worth(ExitTimedOut{}));
+  CHECK(is_worth(HangNews{}));
 }

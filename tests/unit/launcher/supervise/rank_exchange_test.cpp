@@ -33,8 +33,8 @@ class FakeNodes : public Nodes {
   const bool is_hub_;
 };
 
-NodeAssignment two_nodes() {
-  NodeAssignment place;
+Placement two_nodes() {
+  Placement place;
   place.node_count = 2;
   place.world_size = 4;
   return place;

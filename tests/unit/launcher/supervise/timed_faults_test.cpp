@@ -35,8 +35,8 @@ TEST_CASE("faults at a time come in their order, to this node's ranks, in their 
                            "rank=6,at=1ms,kind=kill", "rank=4,at=1ms,kind=kill,attempt=1"}) {
     plan.timed_faults.push_back(wire::parse_fault(text).value());
   }
-  NodeAssignment assignment;
-  assignment.first_rank = 4;
+  Placement placement;
+  placement.first_rank = 4;
   net::EventLoop loop;
   Signalled processes;
   std::vector<std::string> told;
@@ -44,7 +44,7 @@ TEST_CASE("faults at a time come in their order, to this node's ranks, in their 
     told.push_back(line);
     if (told.size() == 3) loop.stop();
   };
-  TimedFaults faults(loop, processes, plan, assignment, tell);
+  TimedFaults faults(loop, processes, plan, placement, tell);
   faults.begin();
   const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [&] { loop.stop(); });
   loop.run();

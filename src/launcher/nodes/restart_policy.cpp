@@ -1,4 +1,4 @@
-#include "launcher/nodes/next_attempt.h"
+#include "launcher/nodes/restart_policy.h"
 
 #include <algorithm>
 
@@ -7,7 +7,8 @@
 
 namespace ddp::launcher {
 
-RestartDecision next_attempt(const std::vector<std::chrono::nanoseconds>& run_times, int max_restarts) {
+RestartDecision decide_restart(const std::vector<std::chrono::nanoseconds>& run_times, int max_restarts) {
+  if (max_restarts == 0) return NoRestart{};
   const auto restarts = static_cast<int>(run_times.size()) - 1;
   if (restarts >= max_restarts) return NoRestart{"given up after " + base::counted(restarts, "restart")};
   const auto last_progress = std::find_if(run_times.rbegin(), run_times.rend(),
