@@ -11,13 +11,13 @@
 #include <exception>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/text.h"
 #include "launcher/cli/parse.h"
 #include "launcher/hosts/host_job.h"
 #include "launcher/hosts/starter_facts.h"
 #include "launcher/hosts/starter_link.h"
 #include "launcher/launch.h"
+#include "launcher/limits.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/resource_limits.h"

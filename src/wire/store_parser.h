@@ -8,7 +8,7 @@
 #include <string_view>
 #include <variant>
 
-#include "base/limits.h"
+#include "wire/limits.h"
 #include "wire/store_message.h"
 
 namespace ddp::wire {

@@ -27,8 +27,8 @@
 
 #include "base/hash.h"
 #include "base/unique_fd.h"
+#include "store/client/store_visit.h"
 #include "store/store_token.h"
-#include "store/store_visit.h"
 #include "wire/control_message.h"
 
 namespace ddp::bench {

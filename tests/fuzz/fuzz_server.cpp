@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "fuzz/fuzz_bytes.h"
 #include "fuzz/fuzz_targets.h"
-#include "store/store_server.h"
+#include "store/server/store_server.h"
 #include "wire/store_forms.h"
 
 namespace ddp::fuzz {

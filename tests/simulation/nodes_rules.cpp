@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::test {
 

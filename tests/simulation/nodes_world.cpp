@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include "base/limits.h"
-
 namespace ddp::test {
 
 using namespace std::chrono_literals;

@@ -1,7 +1,7 @@
 // Connections, and what hub and agents say on them.
 #include <algorithm>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "simulation/nodes_world.h"
 
 namespace ddp::test {

@@ -1,7 +1,7 @@
 // Calls as a ProcessGroup makes them, for tests of what is below it. Their time-out is the backend's own.
 #pragma once
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 
 namespace ddp::test {
 

@@ -7,8 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/backend/backend.h"
-#include "runtime/host/host_group.h"
+#include "runtime/peers/host_group.h"
 #include "support/deadline.h"
 
 namespace ddp::test {
@@ -21,12 +20,8 @@ inline std::vector<std::shared_ptr<HostGroup>> meet_on_hosts(int size,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      BackendOptions options;
-      options.rank = rank;
-      options.size = size;
-      options.timeout = kPatience;
-      options.machine = machine_of(rank);
-      groups[static_cast<std::size_t>(rank)] = HostGroup::meet(options, *store);
+      const Meeting meeting{rank, size, kPatience, machine_of(rank)};
+      groups[static_cast<std::size_t>(rank)] = HostGroup::meet(meeting, *store);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "store/store_table.h"
+#include "store/server/store_table.h"
 #include "support/bytes.h"
 #include "support/store_requests.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "store/store_server.h"
+#include "store/server/store_server.h"
 #include "support/deadline.h"
 #include "support/loop_thread.h"
 

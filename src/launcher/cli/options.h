@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/limits.h"
 #include "launcher/cluster/host_file.h"
-#include "store/store_limits.h"
+#include "launcher/limits.h"
+#include "store/server/store_limits.h"
 
 namespace ddp::launcher {
 

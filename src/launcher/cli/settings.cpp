@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "launcher/cli/values.h"
 #include "launcher/cluster/cluster_env.h"
-#include "store/store_limits.h"
+#include "store/server/store_limits.h"
 #include "wire/fault.h"
 
 namespace ddp::launcher {

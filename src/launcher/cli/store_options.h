@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "launcher/cli/command_words.h"
 #include "launcher/cli/option_table.h"
-#include "store/store_limits.h"
+#include "store/server/store_limits.h"
 
 namespace ddp::launcher {
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/limits.h"
 #include "base/text.h"
 #include "launcher/evidence/flight_recorder.h"
 #include "launcher/evidence/ras_client.h"
+#include "launcher/limits.h"
 #include "launcher/plan/host_facts.h"
 #include "wire/worker_env.h"
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/hosts/host_job_state.h"
 #include "launcher/hosts/host_output.h"
 #include "launcher/hosts/ssh_child.h"
+#include "launcher/limits.h"
 #include "launcher/process/launcher_signals.h"
 
 namespace ddp::launcher {

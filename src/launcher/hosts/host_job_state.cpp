@@ -4,9 +4,9 @@
 #include <csignal>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "wire/worker_env.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)

@@ -9,7 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/limits.h"
+#include "store/limits.h"
+#include "wire/limits.h"
 
 namespace ddp::launcher {
 

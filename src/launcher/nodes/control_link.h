@@ -8,7 +8,7 @@
 #include <string>
 
 #include "net/event_loop.h"
-#include "store/store_visit.h"
+#include "store/client/store_visit.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {

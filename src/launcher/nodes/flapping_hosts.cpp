@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 #include "launcher/nodes/hub_words.h"
 #include "launcher/nodes/restart_policy.h"
 

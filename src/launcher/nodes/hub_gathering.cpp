@@ -3,9 +3,9 @@
 #include <tuple>
 #include <utility>
 
-#include "base/limits.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 #include "launcher/nodes/hub.h"
 #include "launcher/nodes/hub_words.h"
 #include "launcher/nodes/node_comparison.h"

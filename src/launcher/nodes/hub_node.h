@@ -9,7 +9,7 @@
 
 #include "launcher/nodes/hub.h"
 #include "launcher/nodes/node.h"
-#include "store/store_server.h"
+#include "store/server/store_server.h"
 
 namespace ddp::launcher {
 

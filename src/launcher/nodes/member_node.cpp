@@ -6,8 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 #include "launcher/nodes/node_hello.h"
 #include "net/address.h"
 

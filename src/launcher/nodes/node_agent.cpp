@@ -1,8 +1,8 @@
 #include "launcher/nodes/node_agent.h"
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/limits.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 namespace {

@@ -7,7 +7,7 @@
 #include "launcher/nodes/member_node.h"
 #include "launcher/rendezvous/store_listener.h"
 #include "net/address.h"
-#include "store/store_visit.h"
+#include "store/client/store_visit.h"
 
 namespace ddp::launcher {
 

@@ -15,7 +15,7 @@
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
 #include "net/event_loop.h"
-#include "store/store_ranks.h"
+#include "store/server/store_ranks.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {

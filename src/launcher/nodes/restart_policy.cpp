@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

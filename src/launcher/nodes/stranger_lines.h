@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/limits.h"
 #include "base/unique_fd.h"
+#include "launcher/limits.h"
 #include "launcher/output/console_layout.h"
 #include "net/event_loop.h"
 

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/line_tag.h"
 

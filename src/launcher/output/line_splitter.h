@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

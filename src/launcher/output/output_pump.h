@@ -18,9 +18,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/limits.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/limits.h"
 #include "launcher/output/console.h"
 #include "launcher/output/line_collapse.h"
 #include "launcher/output/line_filter.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 #include "launcher/plan/cluster_options.h"
 #include "launcher/plan/cpu_binding.h"
 #include "launcher/plan/device_binding.h"

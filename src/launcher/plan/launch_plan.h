@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "base/limits.h"
 #include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/plan/output_plan.h"
 #include "store/handshake.h"
-#include "store/store_limits.h"
+#include "store/server/store_limits.h"
 #include "wire/fault.h"
+#include "wire/limits.h"
 
 namespace ddp::launcher {
 

@@ -1,8 +1,8 @@
 #include "launcher/plan/nodes_plan.h"
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 namespace {

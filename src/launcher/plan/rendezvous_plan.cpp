@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "launcher/cli/values.h"
 #include "launcher/plan/nodes_plan.h"
-#include "store/admission.h"
+#include "store/server/admission.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "base/limits.h"
 #include "base/printable.h"
+#include "launcher/limits.h"
 #include "wire/call_names.h"
 
 namespace ddp::launcher {

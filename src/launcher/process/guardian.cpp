@@ -16,8 +16,8 @@
 #include <set>
 #include <system_error>
 
-#include "base/limits.h"
 #include "base/signals.h"
+#include "launcher/limits.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/process_tree.h"
 

@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "base/unique_fd.h"
+#include "launcher/limits.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/worker_board.h"
 

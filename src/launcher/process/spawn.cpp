@@ -26,8 +26,8 @@
 #include <utility>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 #include "launcher/plan/cgroups.h"
 #include "launcher/process/clone_into_cgroup.h"
 #include "wire/progress_board.h"

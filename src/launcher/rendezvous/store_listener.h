@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "store/store_server.h"
+#include "store/server/store_server.h"
 
 namespace ddp::launcher {
 

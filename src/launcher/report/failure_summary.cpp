@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
 #include "base/printable.h"
 #include "base/signals.h"
 #include "base/text.h"

@@ -5,8 +5,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
-#include "base/limits.h"
 #include "base/printable.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

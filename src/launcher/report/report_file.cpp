@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

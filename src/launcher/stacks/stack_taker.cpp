@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/process/our_programs.h"
 #include "launcher/process/process_look.h"
 #include "launcher/stacks/symbols.h"

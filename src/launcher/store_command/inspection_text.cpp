@@ -6,9 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "base/limits.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 #include "launcher/store_command/inspection.h"
+#include "store/limits.h"
 
 namespace ddp::launcher {
 namespace {

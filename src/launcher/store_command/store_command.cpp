@@ -8,9 +8,9 @@
 
 #include "base/exit_code.h"
 #include "base/host_name.h"
-#include "base/limits.h"
 #include "base/text.h"
 #include "launcher/cli/options.h"
+#include "launcher/limits.h"
 #include "launcher/plan/host_facts.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/rendezvous/store_listener.h"
@@ -19,7 +19,8 @@
 #include "launcher/store_command/store_texts.h"
 #include "net/address.h"
 #include "net/event_loop.h"
-#include "store/store_visit.h"
+#include "store/client/store_visit.h"
+#include "store/limits.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {

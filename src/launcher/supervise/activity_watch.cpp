@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/process/process_activity.h"
 #include "net/tcp_bytes.h"
 

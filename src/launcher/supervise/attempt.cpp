@@ -4,10 +4,10 @@
 #include <csignal>
 #include <cstdint>
 
-#include "base/limits.h"
 #include "base/text.h"
 #include "launcher/process/process_sockets.h"
 #include "launcher/supervise/supervisor.h"
+#include "store/limits.h"
 
 namespace ddp::launcher {
 

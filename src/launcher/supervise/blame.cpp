@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/limits.h"
 #include "base/unique_fd.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

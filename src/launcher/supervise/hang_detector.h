@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/limits.h"
 #include "launcher/evidence/evidence_taker.h"
+#include "launcher/limits.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/supervise/stall_policy.h"
 #include "launcher/supervise/straggler_table.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "base/exit_code.h"
-#include "base/limits.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 
 namespace ddp::launcher {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/supervise/shown_ranks.h"
 
 namespace ddp::launcher {

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/limits.h"
-
 namespace ddp::launcher {
 
 // Shown often, therefore without names.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/exit_code.h"
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/supervise/activity_watch.h"
 #include "launcher/supervise/gpu_watch.h"
 #include "launcher/supervise/hang_evidence.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/supervise/root_causes.h"
 #include "wire/progress_board.h"
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 
 namespace ddp {
 

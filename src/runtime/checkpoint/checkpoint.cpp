@@ -2,10 +2,10 @@
 #include <ddp/error.h>
 #include <ddp/progress.h>
 
+#include "runtime/call/called_from.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/on_rank_zero.h"
 #include "runtime/group/agreement.h"
-#include "runtime/group/called_from.h"
 
 namespace ddp {
 namespace {

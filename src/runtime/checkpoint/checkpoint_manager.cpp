@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "runtime/call/called_from.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/on_rank_zero.h"
@@ -19,7 +20,6 @@
 #include "runtime/checkpoint/step_directory.h"
 #include "runtime/checkpoint/write_plan.h"
 #include "runtime/group/agreement.h"
-#include "runtime/group/called_from.h"
 #include "wire/worker_env.h"
 
 namespace ddp {

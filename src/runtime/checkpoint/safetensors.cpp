@@ -8,7 +8,7 @@
 #include <cstring>
 #include <set>
 
-#include "base/limits.h"
+#include "runtime/limits.h"
 
 namespace ddp {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/group/called_from.h"
+#include "runtime/call/called_from.h"
 
 namespace ddp {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <string>
 
+#include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_state.h"
 #include "runtime/ddp/gradient_norm.h"
-#include "runtime/group/called_from.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "base/text.h"
+#include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_state.h"
 #include "runtime/ddp/hooks/shard_hook.h"
 #include "runtime/ddp/model_check.h"
 #include "runtime/ddp/model_exchange.h"
 #include "runtime/group/agreement.h"
-#include "runtime/group/called_from.h"
 
 namespace ddp {
 

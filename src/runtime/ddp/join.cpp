@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "runtime/group/called_from.h"
+#include "runtime/call/called_from.h"
 
 namespace ddp {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/group/called_from.h"
+#include "runtime/call/called_from.h"
 
 namespace ddp {
 namespace {

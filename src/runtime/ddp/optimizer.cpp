@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/call/called_from.h"
 #include "runtime/ddp/update_rules.h"
-#include "runtime/group/called_from.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "runtime/host/contract.h"
+#include "runtime/peers/contract.h"
 #include "wire/call_names.h"
 #include "wire/worker_env.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 #include "wire/fault.h"
 
 namespace ddp {

@@ -7,13 +7,13 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "runtime/error_file.h"
-#include "runtime/group/called_from.h"
+#include "runtime/call/called_from.h"
 #include "runtime/group/fault_injector.h"
 #include "runtime/group/group_runner.h"
-#include "runtime/group/lost_rank.h"
-#include "runtime/host/host_group.h"
+#include "runtime/peers/host_group.h"
+#include "runtime/peers/lost_rank.h"
 #include "runtime/progress/board.h"
+#include "runtime/progress/error_file.h"
 
 namespace ddp {
 namespace {
@@ -25,7 +25,9 @@ std::vector<std::string> numbers(std::span<const int> ranks) {
 }
 
 void meet_ranks(GroupDescription& group) {
-  group.options.host = HostGroup::meet(group.options, *group.store);
+  const BackendOptions& options = group.options;
+  const Meeting meeting{options.rank, options.size, options.timeout, options.machine, options.look_around};
+  group.options.host = HostGroup::meet(meeting, *group.store);
   group.options.lost_rank =
       group.options.host->holds_all() ? nullptr : std::make_shared<LostRank>(group.options.host, group.store);
 }

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "runtime/backend/late.h"
-#include "runtime/error_file.h"
 #include "runtime/group/group_core.h"
-#include "runtime/group/lost_rank.h"
-#include "runtime/host/contract.h"
-#include "runtime/host/host_group.h"
+#include "runtime/peers/contract.h"
+#include "runtime/peers/host_group.h"
+#include "runtime/peers/lost_rank.h"
 #include "runtime/progress/board.h"
+#include "runtime/progress/error_file.h"
 
 namespace ddp {
 namespace {

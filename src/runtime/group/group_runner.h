@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/backend/backend.h"
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 #include "runtime/group/operation_queue.h"
 
 namespace ddp {

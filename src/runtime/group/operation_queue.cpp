@@ -4,7 +4,7 @@
 
 #include <exception>
 
-#include "base/limits.h"
+#include "runtime/limits.h"
 #include "runtime/progress/board.h"
 
 namespace ddp {

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 #include "runtime/group/work_state.h"
 
 namespace ddp {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 
 namespace ddp {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 #include "wire/progress_board.h"
 
 namespace ddp {

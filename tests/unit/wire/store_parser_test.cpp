@@ -5,10 +5,10 @@
 
 #include <random>
 
-#include "base/limits.h"
 #include "support/bytes.h"
 #include "support/random_seed.h"
 #include "support/store_requests.h"
+#include "wire/limits.h"
 
 using namespace ddp::test;
 namespace limits = ddp::limits;

@@ -21,8 +21,8 @@
 #include "runtime/backend/cpu/near_memory.h"
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/backend/cpu/staged.h"
-#include "runtime/group/movement.h"
-#include "runtime/host/contract.h"
+#include "runtime/call/movement.h"
+#include "runtime/peers/contract.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {

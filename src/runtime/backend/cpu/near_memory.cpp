@@ -1,6 +1,6 @@
 #include "runtime/backend/cpu/near_memory.h"
 
-#include "runtime/host/contract.h"
+#include "runtime/peers/contract.h"
 
 namespace ddp {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/group/call.h"
-#include "runtime/host/host_group.h"
+#include "runtime/call/call.h"
+#include "runtime/peers/host_group.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {

@@ -6,10 +6,10 @@
 
 #include <optional>
 
-#include "base/limits.h"
 #include "runtime/backend/late.h"
-#include "runtime/host/contract.h"
-#include "runtime/host/futex.h"
+#include "runtime/limits.h"
+#include "runtime/peers/contract.h"
+#include "runtime/peers/futex.h"
 
 namespace ddp {
 namespace {

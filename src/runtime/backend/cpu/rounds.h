@@ -7,8 +7,8 @@
 #include <functional>
 #include <memory>
 
-#include "runtime/group/call.h"
-#include "runtime/host/host_group.h"
+#include "runtime/call/call.h"
+#include "runtime/peers/host_group.h"
 
 namespace ddp {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/limits.h"
 #include "base/text.h"
-#include "runtime/host/contract.h"
+#include "runtime/limits.h"
+#include "runtime/peers/contract.h"
 
 namespace ddp {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runtime/backend/cpu/rounds.h"
-#include "runtime/group/movement.h"
-#include "runtime/host/host_group.h"
+#include "runtime/call/movement.h"
+#include "runtime/peers/host_group.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {

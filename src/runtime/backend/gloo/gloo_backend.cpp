@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "runtime/backend/gloo/gloo_context.h"
-#include "runtime/group/movement.h"
+#include "runtime/call/movement.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {

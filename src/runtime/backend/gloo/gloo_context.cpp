@@ -24,14 +24,14 @@
 #include <thread>
 
 #include "base/hash.h"
-#include "base/limits.h"
 #include "base/sigpipe_guard.h"
 #include "base/text.h"
 #include "runtime/backend/gloo/gloo_device.h"
 #include "runtime/backend/gloo/gloo_watch.h"
 #include "runtime/backend/late.h"
-#include "runtime/group/lost_rank.h"
-#include "runtime/host/host_group.h"
+#include "runtime/limits.h"
+#include "runtime/peers/host_group.h"
+#include "runtime/peers/lost_rank.h"
 
 namespace ddp {
 namespace {

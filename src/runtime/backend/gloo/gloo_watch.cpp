@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
+#include "runtime/limits.h"
 
 namespace ddp {
 namespace {

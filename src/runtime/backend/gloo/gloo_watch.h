@@ -15,7 +15,7 @@
 #include <span>
 #include <thread>
 
-#include "runtime/host/host_group.h"
+#include "runtime/peers/host_group.h"
 
 namespace ddp {
 

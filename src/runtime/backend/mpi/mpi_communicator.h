@@ -10,7 +10,7 @@
 
 #include "runtime/backend/backend.h"
 #include "runtime/backend/polling.h"
-#include "runtime/host/peer_watch.h"
+#include "runtime/peers/peer_watch.h"
 
 namespace ddp {
 

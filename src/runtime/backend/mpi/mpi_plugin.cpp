@@ -13,7 +13,7 @@
 #include "runtime/backend/late.h"
 #include "runtime/backend/mpi/mpi_communicator.h"
 #include "runtime/backend/plugin.h"
-#include "runtime/group/movement.h"
+#include "runtime/call/movement.h"
 #include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/polling.h"
+#include "runtime/limits.h"
 
 namespace ddp {
 

@@ -1,6 +1,6 @@
 #include "runtime/backend/nccl/gpu_marks.h"
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 
 namespace ddp {
 GpuMarks::GpuMarks(const CudaApi& cuda, wire::ProgressBoard& board, wire::BoardGroup& place)

@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/what_to_try.h"
-#include "runtime/host/host_group.h"
-#include "runtime/host/peer_watch.h"
+#include "runtime/limits.h"
+#include "runtime/peers/host_group.h"
+#include "runtime/peers/peer_watch.h"
 #include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/polling.h"
+#include "runtime/limits.h"
 
 namespace ddp {
 namespace {

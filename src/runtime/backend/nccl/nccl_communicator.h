@@ -11,7 +11,7 @@
 #include <string>
 
 #include "runtime/backend/nccl/nccl_steps.h"
-#include "runtime/host/peer_watch.h"
+#include "runtime/peers/peer_watch.h"
 
 namespace ddp {
 

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "base/limits.h"
 #include "base/text.h"
 #include "runtime/backend/polling.h"
 

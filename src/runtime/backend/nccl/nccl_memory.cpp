@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/limits.h"
 #include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/nccl_backend.h"
+#include "runtime/limits.h"
 
 namespace ddp {
 

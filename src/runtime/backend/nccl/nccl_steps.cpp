@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/group/movement.h"
+#include "runtime/call/movement.h"
 
 namespace ddp {
 namespace {

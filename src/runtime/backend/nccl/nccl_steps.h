@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/backend/nccl/nccl_api.h"
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 
 namespace ddp {
 

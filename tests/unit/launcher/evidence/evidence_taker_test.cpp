@@ -4,7 +4,7 @@
 
 #include <future>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

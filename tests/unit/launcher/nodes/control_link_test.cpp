@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "net/event_loop.h"
-#include "store/store_server.h"
+#include "store/server/store_server.h"
 #include "support/deadline.h"
 
 using namespace ddp;

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

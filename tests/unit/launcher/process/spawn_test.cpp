@@ -15,7 +15,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/process/worker_cgroup.h"
 #include "support/temporary_directory.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <map>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "launcher/store_command/inspection.h"
 #include "support/golden.h"
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "base/limits.h"
+#include "launcher/limits.h"
 #include "support/job_fixture.h"
 
 using namespace ddp::launcher;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <thread>
 
-#include "runtime/group/call.h"
+#include "runtime/call/call.h"
 #include "support/gpu_ranks.h"
 
 using namespace ddp;

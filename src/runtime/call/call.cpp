@@ -1,0 +1,126 @@
+#include "runtime/call/call.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "base/hash.h"
+#include "wire/call_names.h"
+
+namespace ddp {
+namespace {
+
+template <typename Part>
+std::vector<std::size_t> counts_of(const std::vector<Part>& parts) {
+  std::vector<std::size_t> result;
+  for (const Part& part : parts) result.push_back(part.count);
+  return result;
+}
+
+// Elements for each rank, where all ranks must say the same of it; one number if all are equal.
+std::vector<std::size_t> common_counts(const Call& call, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<std::size_t> counts;
+  switch (call.operation) {
+    case Operation::all_reduce:
+    case Operation::reduce:
+    case Operation::broadcast:
+      return {call.output.count};
+    case Operation::all_gather:
+      counts = counts_of(call.output_parts);
+      if (counts.empty()) return {call.input.count};
+      break;
+    case Operation::reduce_scatter:
+      counts = counts_of(call.input_parts);
+      if (counts.empty()) return {call.input.count / ranks};
+      break;
+    default:
+      return {};
+  }
+  for (const std::size_t count : counts) {
+    if (count != counts[0]) return counts;
+  }
+  return {counts[0]};
+}
+
+}  // namespace
+
+std::string_view to_string(Operation operation) {
+  return wire::kOperationNames[static_cast<std::size_t>(operation)];
+}
+
+ConstBuffer subject_of(const Call& call) {
+  switch (call.operation) {
+    case Operation::all_gather:
+    case Operation::gather:
+    case Operation::send:
+    case Operation::all_to_all:
+      return call.input;
+    default:
+      return call.output;
+  }
+}
+
+ConstBuffer input_part(const Call& call, int rank, int size) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (!call.input_parts.empty()) return call.input_parts[index];
+  const std::size_t count = call.input.count / static_cast<std::size_t>(size);
+  return call.input.slice(index * count, count);
+}
+
+Buffer output_part(const Call& call, int rank, int size) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (!call.output_parts.empty()) return call.output_parts[index];
+  const std::size_t count = call.output.count / static_cast<std::size_t>(size);
+  return call.output.slice(index * count, count);
+}
+
+Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares) {
+  const std::size_t line = 64 / size_of(buffer.type);
+  const std::size_t lines = (buffer.count + line - 1) / line;
+  const std::size_t share = (lines + shares - 1) / shares * line;
+  const std::size_t first = std::min(buffer.count, index * share);
+  return buffer.slice(first, std::min(share, buffer.count - first));
+}
+
+std::uint64_t fingerprint_of(const Call& call, int size) {
+  base::Fnv1a64 hash;
+  const auto add = [&](std::uint64_t value) { hash.update(std::as_bytes(std::span(&value, 1))); };
+  add(static_cast<std::uint64_t>(call.operation));
+  add(static_cast<std::uint64_t>(subject_of(call).type));
+  add(has_reduction(call.operation) ? call.op.kind : 0);
+  add(static_cast<std::uint32_t>(call.peer));
+  for (const std::size_t count : common_counts(call, size)) add(count);
+  hash.update(call.name);
+  return hash.value();
+}
+
+std::string describe(const ConstBuffer& buffer) {
+  return std::string(to_string(buffer.type)) + "[" + std::to_string(buffer.count) + "]";
+}
+
+std::string describe(const Call& call) {
+  std::string text(to_string(call.operation));
+  if (has_reduction(call.operation)) text += " " + std::string(to_string(call.op.kind));
+  const std::string peer = std::to_string(call.peer);
+  switch (call.operation) {
+    case Operation::broadcast:
+    case Operation::scatter:
+    case Operation::recv:
+      text += " from rank " + peer;
+      break;
+    case Operation::reduce:
+    case Operation::gather:
+    case Operation::send:
+      text += " to rank " + peer;
+      break;
+    default:
+      break;
+  }
+  text += " #" + std::to_string(call.sequence);
+  if (call.operation != Operation::barrier) text += " of " + describe(subject_of(call));
+  if (!call.name.empty()) text += " ('" + call.name + "')";
+  return text;
+}
+
+}  // namespace ddp

@@ -1,0 +1,192 @@
+// init(): from an environment to a connected group.
+//
+//   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ ranks of this machine ─▶
+//   backend
+#include <ddp/error.h>
+#include <ddp/init.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "runtime/backend/backend_choice.h"
+#include "runtime/backend/cpu/cpu_backend.h"
+#include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/backend/nccl/nccl_factory.h"
+#include "runtime/backend/plugin.h"
+#include "runtime/group/fault_injector.h"
+#include "runtime/group/group_core.h"
+#include "runtime/init/reach_store.h"
+#include "runtime/limits.h"
+#include "runtime/peers/host_group.h"
+#include "runtime/progress/board.h"
+#include "runtime/progress/error_file.h"
+#include "runtime/progress/stack_signal.h"
+#include "runtime/progress/worker_progress.h"
+#include "wire/worker_env.h"
+
+namespace ddp {
+namespace {
+
+// A view of the store for this group alone: a program may call init() again, on all ranks equally often.
+void enter_store(const std::shared_ptr<Store>& store, const Environment& environment, GroupDescription& group) {
+  const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
+  const std::int64_t count = store->add(attempt + "/init/" + std::to_string(environment.rank), 1);
+  const std::string place = attempt + "/" + std::to_string(count);
+  group.store = make_prefix_store(place, store);
+  // A job may consist of several worlds, each with a store of its own.
+  if (environment.rank == 0) group.store->set("identity", base::hex64(std::random_device()()));
+  group.identity = identity_of(place + group.store->get("identity"), 0);
+}
+
+// Every rank's offer, in rank order.
+std::vector<BackendOffer> exchange_offers(Store& store, const Environment& environment, const BackendOffer& own) {
+  store.set("offer/" + std::to_string(environment.rank), own.encode());
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < environment.world_size; ++rank) keys.push_back("offer/" + std::to_string(rank));
+  std::vector<BackendOffer> offers;
+  for (const std::string& text : store.multi_get(keys)) offers.push_back(BackendOffer::decode(text));
+  return offers;
+}
+
+// What this process can offer, and the plug-ins that were opened for it.
+struct Probed {
+  BackendOffer offer;
+  std::map<std::string, const BackendPlugin*> plugins;
+};
+
+Probed probe_backends(const std::string& requested, const BackendOptions& options) {
+  Probed probed{{requested, {}}, {}};
+  for (const std::string& name : wanted_backends(requested)) {
+    ProbeResult result;
+    if (name == "cpu") {
+      result.obstacle = HostGroup::obstacle();
+    } else if (name == "nccl") {
+      result = probe_nccl(options);
+    } else if (name != "gloo") {
+      const LoadedPlugin loaded = load_backend_plugin(name);
+      probed.plugins[name] = loaded.plugin;
+      result = loaded.plugin == nullptr ? ProbeResult{loaded.obstacle, ""} : loaded.plugin->probe(options);
+    }
+    probed.offer.candidates.push_back({name, result});
+  }
+  return probed;
+}
+
+BackendFactory factory_of(const std::string& name, const Probed& probed) {
+  if (name == "cpu") return make_cpu_backend;
+  if (name == "gloo") return make_gloo_backend;
+  if (name == "nccl") return make_nccl_backend;
+  return probed.plugins.at(name)->create;
+}
+
+// One write: lines of several ranks or of the program do not cut it in two.
+void announce(const ProcessGroup& group) {
+  const std::string line = "ddp: backend " + group.backend() + ", " + base::counted(group.size(), "rank") + " (" +
+                           group.backend_reason() + ")\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+// Makes the group, and one operation of all ranks. If the user named a backend to take instead, a failure on any rank
+// is the result, the same on every rank; else it is thrown.
+std::string connect_and_try(const GroupDescription& group, const std::string& backend, bool has_substitute,
+                            std::unique_ptr<GroupCore>& core) {
+  const auto trial = std::min<std::chrono::milliseconds>(limits::kBackendTrial, group.options.timeout);
+  std::string failure;
+  try {
+    GroupDescription attempt = group;
+    // What an attempt before this one left in the store is not its own.
+    attempt.store = make_prefix_store(backend, group.store);
+    if (has_substitute) attempt.options.connect_timeout = trial;
+    core = GroupCore::open(std::move(attempt));
+    core->backend().try_out(trial);
+  } catch (const Error& error) {
+    if (!has_substitute) throw;
+    failure = error.what();
+  }
+  if (!has_substitute) return "";
+  const auto key_of = [&](int rank) { return "trial/" + backend + "/" + std::to_string(rank); };
+  group.store->set(key_of(group.options.rank), failure);
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < group.options.size; ++rank) keys.push_back(key_of(rank));
+  // Whoever waits in vain for one that failed early knows it after the trial's time.
+  const std::vector<std::string> failures = group.store->multi_get(keys);
+  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+    if (failures[rank].empty()) continue;
+    core.reset();
+    return "rank " + std::to_string(rank) + ": " + failures[rank];
+  }
+  return "";
+}
+
+ProcessGroup connect(const InitOptions& options, const InitMethod& method, const Environment& environment) {
+  const std::string requested = options.backend.value_or(environment.backend);
+  GroupDescription group;
+  group.options.rank = environment.rank;
+  group.options.size = environment.world_size;
+  group.options.local_rank = environment.local_rank;
+  constexpr auto kDefault = std::chrono::minutes(10);
+  group.options.timeout = options.timeout.value_or(kDefault);
+  // The launcher judges who hangs.
+  if (!options.timeout && environment.is_watched) group.call_timeout = limits::kNoTimeout;
+  group.is_programs_timeout = options.timeout.has_value();
+  if (!options.store && method.kind == InitMethod::Kind::tcp) group.options.store_host = method.host;
+  if (!options.store && method.kind == InitMethod::Kind::environment)
+    group.options.store_host = environment.master_addr;
+  group.detail = environment.detail;
+  const Probed probed = probe_backends(requested, group.options);
+
+  enter_phase(Phase::starting);
+  const auto store = options.store ? options.store : reach_store(method, environment, options.store_timeout);
+  enter_phase(Phase::connected);
+  enter_store(store, environment, group);
+  enter_phase(Phase::rendezvous);
+  std::vector<BackendOffer> offers = exchange_offers(*group.store, environment, probed.offer);
+  while (true) {
+    const BackendChoice choice = choose_backend(offers);
+    group.backend_reason = choice.reason;
+    group.make_backend = factory_of(choice.name, probed);
+    std::unique_ptr<GroupCore> core;
+    enter_phase(Phase::communicator);
+    const bool has_substitute = choice.name != base::split(requested, ',').back() && !requested.empty();
+    const std::string obstacle = connect_and_try(group, choice.name, has_substitute, core);
+    if (obstacle.empty()) {
+      enter_phase(Phase::training);
+      return ProcessGroup(std::move(core));
+    }
+    for (BackendOffer& offer : offers) offer.rule_out(choice.name, obstacle);
+  }
+}
+
+// Under ddplaunch our output is a pipe, of which C would show full blocks only, and lose the last one in a crash.
+void show_lines_at_once() {
+  const bool launched = std::getenv(wire::env::kAttempt) != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  if (launched) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+}
+
+}  // namespace
+
+ProcessGroup init(const InitOptions& options) {
+  show_lines_at_once();
+  FaultInjector::of_process();  // whose list may be wrong
+  answer_stack_requests(process_board());
+  Environment environment = options.environment ? *options.environment : Environment::from_process();
+  try {
+    const InitMethod method = parse_init_method(options.init_method);
+    environment = with_ranks(method, options.rank, options.world_size, environment);
+    ProcessGroup group = connect(options, method, environment);
+    if (group.rank() == 0 && !environment.quiet) announce(group);
+    return group;
+  } catch (const Error& error) {
+    record_error(error.kind(), error.what());
+    throw;
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,193 @@
+#include "runtime/init/reach_store.h"
+
+#include <ddp/error.h>
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/host_name.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "net/address.h"
+#include "runtime/backend/plugin.h"
+#include "store/limits.h"
+#include "store/server/store_thread.h"
+
+namespace ddp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// On the server's thread.
+void warn_of(const std::string& peer, const std::string& reason) {
+  static std::atomic<int> warnings = 0;
+  if (++warnings > limits::kStoreWarnings) return;
+  std::fprintf(stderr, "ddp: store: %s: %s\n", peer.c_str(), reason.c_str());
+}
+
+// Every interface of this machine; one of IPv4 alone may have no "::".
+const std::string kEverywhere = "*";
+
+struct Address {
+  std::string number;
+  bool is_loopback = false;
+};
+
+// `why`: why there are none.
+std::vector<Address> addresses_of(const std::string& host, std::string& why) {
+  if (host == kEverywhere) return {{"::"}, {"0.0.0.0"}};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) why = ::gai_strerror(error);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  std::vector<Address> result;
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    std::array<char, NI_MAXHOST> text{};
+    const int error =
+        ::getnameinfo(address->ai_addr, address->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+    sockaddr_storage storage{};
+    std::memcpy(&storage, address->ai_addr, address->ai_addrlen);
+    const auto endpoint = net::to_endpoint(storage);
+    if (error == 0) result.push_back({text.data(), endpoint && endpoint->address.is_loopback()});
+  }
+  return result;
+}
+
+// Binds the first of the host's addresses that is this machine's.
+std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
+  std::string why;
+  for (const Address& address : addresses_of(host, why)) {
+    store::StoreServerOptions options;
+    // Ranks on other machines have no token to prove who they are, as with PyTorch's own store.
+    options.open = !address.is_loopback;
+    options.on_rejection = warn_of;
+    auto server = store::StoreServer::listen(address.number, port, options);
+    if (server) return std::make_unique<store::StoreThread>(std::move(server).value());
+    why = server.error().message;
+  }
+  throw Error(ErrorKind::unavailable,
+              "rank 0 cannot serve the store at " + net::host_and_port(host, port) + " (" + why +
+                  "). Name an address of rank 0's machine and a free port; if a store is served there already, set "
+                  "TORCHELASTIC_USE_AGENT_STORE=True.");
+}
+
+// The port, which the kernel chooses for 0. Until the process ends: a program may call init() again, and other ranks
+// may be in the midst of it when rank 0 is done. Then until they have left, or for a few seconds.
+std::uint16_t serve_here(const std::string& host, std::uint16_t port) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, std::uint16_t>, std::unique_ptr<store::StoreThread>> servers;
+  const std::lock_guard lock(mutex);
+  auto& server = servers[{host, port}];
+  if (!server) server = serve(host, port);
+  return server->port();
+}
+
+std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port, const Environment& environment,
+                                    milliseconds timeout) {
+  if (environment.world_size == 1) return make_memory_store(timeout);
+  if (environment.rank == 0 && !environment.launcher_serves) serve_here(host, port);
+  return connect_tcp_store(TcpStoreOptions{host, port, timeout, environment.rank, environment.world_size});
+}
+
+// Where rank 0 serves a store is told by MPI.
+std::shared_ptr<Store> meet_by_mpi(const Environment& environment, milliseconds timeout) {
+  const LoadedPlugin mpi = load_backend_plugin("mpi");
+  if (mpi.plugin == nullptr) {
+    throw Error(ErrorKind::unavailable,
+                "this program was started by mpirun, no store is named (MASTER_ADDR), and MPI cannot be asked: " +
+                    mpi.obstacle +
+                    ". Name an address of rank 0's machine and a free port (mpirun -x MASTER_ADDR=... -x "
+                    "MASTER_PORT=...), or start the program with ddplaunch.");
+  }
+  const bool one_machine = environment.local_world_size == environment.world_size;
+  BackendOptions options;
+  options.rank = environment.rank;
+  options.size = environment.world_size;
+  options.timeout = timeout;
+  std::string place;
+  if (environment.rank == 0) {
+    const std::uint16_t port = serve_here(one_machine ? "localhost" : kEverywhere, 0);
+    place = (one_machine ? "localhost" : base::host_name()) + " " + std::to_string(port);
+  }
+  place = mpi.plugin->broadcast(options, place);
+  const std::vector<std::string> words = base::split(place, ' ');
+  const auto port = base::parse_integer(words.back(), 1, 65535);
+  if (words.size() != 2 || !port) throw Error(ErrorKind::mismatch, "rank 0 tells no place of a store: '" + place + "'");
+  return connect_tcp_store(
+      TcpStoreOptions{words[0], static_cast<std::uint16_t>(*port), timeout, environment.rank, environment.world_size});
+}
+
+std::string this_process() {
+  static const std::string name = base::hex64(base::random64());
+  return name;
+}
+
+std::vector<std::string> keys_of_all(const std::string& name, int world_size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(name + "/" + std::to_string(rank));
+  return keys;
+}
+
+}  // namespace
+
+// An old file may hold keys of ranks that are gone. A rank that finds itself in it says so to the others; one that does
+// not find itself there goes on only when all have seen all: those that are gone have not seen it come.
+void meet_in_file(Store& store, const std::string& path, const Environment& environment, const std::string& process) {
+  const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
+  const std::string rank = std::to_string(environment.rank);
+  const std::string left_over = attempt + "/left over";
+  const auto refuse = [&] {
+    throw Error(ErrorKind::mismatch, "the store file '" + path +
+                                         "' is left from an earlier run, or two processes are the "
+                                         "same rank: " +
+                                         store.get(left_over) + ". Remove the file or name another one.");
+  };
+  if (store.compare_set(attempt + "/came/" + rank, "", process) != process) {
+    store.set(left_over, "rank " + rank + " has been there before");
+  }
+  const auto until = steady_clock::now() + store.timeout();
+  for (const char* step : {"/came", "/met"}) {
+    if (step == std::string_view("/met")) store.set(attempt + "/met/" + rank, "");
+    const auto keys = keys_of_all(attempt + step, environment.world_size);
+    milliseconds pause(1);
+    while (true) {
+      if (store.check(std::span(&left_over, 1))) refuse();
+      if (store.check(keys)) break;
+      if (steady_clock::now() >= until) store.wait(keys, milliseconds(0));  // throws, and names those that are missing
+      std::this_thread::sleep_for(pause);
+      pause = std::min<milliseconds>(pause * 2, limits::kFileWaitPause);
+    }
+  }
+}
+
+std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& environment, milliseconds timeout) {
+  if (method.kind == InitMethod::Kind::tcp) return reach_server(method.host, method.port, environment, timeout);
+  if (method.kind == InitMethod::Kind::file) {
+    auto store = make_file_store(method.path, timeout, environment.world_size);
+    meet_in_file(*store, method.path, environment, this_process());
+    return store;
+  }
+  if (environment.world_size == 1) return make_memory_store(timeout);
+  if (environment.master_addr.empty() && environment.under_mpirun) return meet_by_mpi(environment, timeout);
+  if (environment.master_addr.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                "the world has more than one rank but MASTER_ADDR is not set. Start the program with ddplaunch, set "
+                "MASTER_ADDR and MASTER_PORT to where rank 0 can serve a store, or give an init_method.");
+  }
+  return reach_server(environment.master_addr, environment.master_port, environment, timeout);
+}
+
+}  // namespace ddp

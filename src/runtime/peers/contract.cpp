@@ -1,0 +1,148 @@
+#include "runtime/peers/contract.h"
+
+#include <ddp/error.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "base/check.h"
+#include "runtime/call/movement.h"
+#include "runtime/reduction/reduction.h"
+
+namespace ddp {
+namespace {
+
+// The first, or the last, bytes of a text.
+template <std::size_t N>
+void cut_to(std::array<char, N>& place, std::string_view text, bool last) {
+  const std::size_t length = std::min(text.size(), N - 1);
+  std::memcpy(place.data(), text.data() + (last ? text.size() - length : 0), length);
+  place[length] = '\0';
+}
+
+std::string describe(const CallRecord& record) {
+  Call call;
+  call.operation = static_cast<Operation>(record.operation);
+  call.input = {nullptr, record.count, static_cast<DataType>(record.type)};
+  call.output = {nullptr, record.count, static_cast<DataType>(record.type)};
+  call.op = static_cast<ReduceOp::Kind>(record.op);
+  call.peer = record.peer;
+  call.sequence = record.sequence;
+  call.name = record.name.data();
+  return ddp::describe(call) + place_in_program(record.file.data(), record.line);
+}
+
+CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t sequence) {
+  return host.area(index).records[sequence % kCallRecords];
+}
+
+}  // namespace
+
+std::string place_in_program(const char* file, int line) {
+  return *file == '\0' ? "" : " (" + std::string(file) + ":" + std::to_string(line) + ")";
+}
+
+std::string describe_with_place(const Call& call) {
+  return describe(call) + place_in_program(call.site.file, call.site.line);
+}
+
+std::optional<PartCounts> part_counts(const Call& call, int rank, int size) {
+  const bool has_parts = call.operation == Operation::gather || call.operation == Operation::scatter ||
+                         call.operation == Operation::all_to_all;
+  if (!has_parts || size > static_cast<int>(kComparedParts)) return std::nullopt;
+  const Movement movement{call, rank, size};
+  PartCounts counts;
+  for (int other = 0; other < size; ++other) {
+    counts.gives[static_cast<std::size_t>(other)] = movement.given_to(other).count;
+    counts.takes[static_cast<std::size_t>(other)] = movement.taken_from(other).count;
+  }
+  return counts;
+}
+
+std::string part_difference(int rank, const PartCounts& own, int peer, const PartCounts& theirs) {
+  const auto sentence = [](int giver, std::uint64_t given, int taker, std::uint64_t taken) {
+    return "rank " + std::to_string(giver) + " gives " + std::to_string(given) + " elements to rank " +
+           std::to_string(taker) + ", which has a buffer for " + std::to_string(taken);
+  };
+  const auto self = static_cast<std::size_t>(rank);
+  const auto other = static_cast<std::size_t>(peer);
+  if (own.gives[other] != theirs.takes[self]) return sentence(rank, own.gives[other], peer, theirs.takes[self]);
+  if (theirs.gives[self] != own.takes[other]) return sentence(peer, theirs.gives[self], rank, own.takes[other]);
+  return "";
+}
+
+std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other) {
+  return "the ranks call different collectives: rank " + std::to_string(rank) + " calls " + own + ", rank " +
+         std::to_string(other_rank) + " calls " + other +
+         (own == other ? ", and they give other counts for the ranks' parts" : "") +
+         ". All ranks of a group must call the same collectives in the same order, with the same counts, types and "
+         "names.";
+}
+
+void show_call(HostGroup& host, const Call& call) {
+  CallRecord& record = place_of(host, host.own(), call.sequence);
+  record.sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  const ConstBuffer subject = subject_of(call);
+  record.fingerprint.store(call.fingerprint, std::memory_order_relaxed);
+  // Parts that may lie anywhere have no place.
+  const bool whole = call.input_parts.empty();
+  record.address = whole ? reinterpret_cast<std::uint64_t>(call.input.data) : 0;
+  const auto place = whole ? host.segments().place_of(call.input.data, call.input.bytes()) : Segments::Place{};
+  record.segment = place.number;
+  record.offset = place.offset;
+  record.line = call.site.line;
+  record.factor = factor_of(call.op, host.group_size());
+  record.count = subject.count;
+  record.peer = call.peer;
+  record.operation = static_cast<std::uint8_t>(call.operation);
+  record.type = static_cast<std::uint8_t>(subject.type);
+  record.op = call.op.kind;
+  if (const auto parts = part_counts(call, host.rank_of(host.own()), host.group_size())) record.parts = *parts;
+  cut_to(record.name, call.name, false);
+  cut_to(record.file, call.site.file, true);
+  record.sequence.store(call.sequence, std::memory_order_release);
+  // Of two that show and compare at the same time, at least one sees the other.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+const CallRecord* record_of(const HostGroup& host, std::size_t peer, std::uint64_t sequence) {
+  const CallRecord& record = place_of(host, peer, sequence);
+  return record.sequence.load(std::memory_order_acquire) == sequence ? &record : nullptr;
+}
+
+const CallRecord& shown_call(const HostGroup& host, std::size_t peer, const Call& call) {
+  const CallRecord* record = record_of(host, peer, call.sequence);
+  DDP_CHECK(record != nullptr, peer, call.sequence);
+  return *record;
+}
+
+void compare_calls(const HostGroup& host, const Call& call) {
+  const int rank = host.rank_of(host.own());
+  const std::optional<PartCounts> own_parts = part_counts(call, rank, host.group_size());
+  for (std::size_t peer = 0; peer < host.size(); ++peer) {
+    if (peer == host.own()) continue;
+    const CallRecord* theirs = record_of(host, peer, call.sequence);
+    if (theirs == nullptr) continue;
+    const bool alike = theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint;
+    const std::string parts =
+        alike && own_parts ? part_difference(rank, *own_parts, host.rank_of(peer), theirs->parts) : "";
+    if (alike && parts.empty()) continue;
+    const CallRecord* ours = record_of(host, host.own(), call.sequence);
+    const std::string own = ours == nullptr ? ddp::describe(call) : describe(*ours);
+    const std::string other = describe(*theirs);
+    // It may have been overwritten meanwhile, by a rank that is far ahead: then they do not meet in this call.
+    if (record_of(host, peer, call.sequence) == nullptr) continue;
+    if (alike) {
+      throw Error(ErrorKind::mismatch,
+                  parts + ": rank " + std::to_string(host.rank_of(host.own())) + " calls " + own + ", rank " +
+                      std::to_string(host.rank_of(peer)) + " calls " + other,
+                  host.rank_of(peer));
+    }
+    throw Error(ErrorKind::mismatch, describe_difference(host.rank_of(host.own()), own, host.rank_of(peer), other),
+                host.rank_of(peer));
+  }
+}
+
+}  // namespace ddp

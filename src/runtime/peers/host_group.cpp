@@ -1,0 +1,196 @@
+// How ranks of one machine find each other:
+//
+//   each puts "machine, socket name, nonce" into the store ─▶ those with the same machine connect to each other
+//   (HostLinks) ─▶ each sends every other the descriptor of its area ─▶ each maps them and compares the nonces
+//
+// Two containers on one machine may have the same boot id and no way to each other: the machine's name holds the
+// network namespace too, within which the sockets are.
+#include "runtime/peers/host_group.h"
+
+#include <ddp/error.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <new>
+#include <span>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "runtime/limits.h"
+
+namespace ddp {
+namespace {
+
+std::string find_machine() {
+  const std::string boot_id = base::split(base::read_file("/proc/sys/kernel/random/boot_id"), '\n').front();
+  struct stat network {};
+  ::stat("/proc/self/ns/net", &network);
+  return boot_id + "/" + std::to_string(network.st_ino) + "/" + std::to_string(::geteuid());
+}
+
+struct Entry {
+  std::string machine;
+  std::string socket;
+  std::uint64_t nonce = 0;
+};
+
+std::string encode(const Entry& entry) {
+  return entry.machine + "\n" + entry.socket + "\n" + std::to_string(entry.nonce);
+}
+
+Entry decode(const std::string& text) {
+  const std::vector<std::string> parts = base::split(text, '\n');
+  if (parts.size() != 3) throw Error(ErrorKind::mismatch, "a rank described its machine in another way than this one");
+  return {parts[0], parts[1], std::strtoull(parts[2].c_str(), nullptr, 10)};
+}
+
+// As long as the store waits for keys, but no longer than all who are to write them are there.
+void await(Store& store, std::span<const std::string> keys, const std::function<void()>& look_around) {
+  const auto end = std::chrono::steady_clock::now() + store.timeout();
+  while (true) {
+    try {
+      return store.wait(keys, limits::kMeetingLook);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::timeout || std::chrono::steady_clock::now() > end) throw;
+    }
+    look_around();
+  }
+}
+
+std::vector<Entry> exchange(Store& store, const Meeting& meeting, const Entry& own) {
+  store.set("host/" + std::to_string(meeting.rank), encode(own));
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < meeting.size; ++rank) keys.push_back("host/" + std::to_string(rank));
+  if (meeting.look_around) await(store, keys, meeting.look_around);
+  std::vector<Entry> entries;
+  for (const std::string& text : store.multi_get(keys)) entries.push_back(decode(text));
+  return entries;
+}
+
+std::size_t channels_offset() {
+  return (sizeof(HostArea) + 63) / 64 * 64;
+}
+
+std::size_t channel_bytes(std::size_t ranks) {
+  const std::size_t share = limits::kHostChannelsBytes / ranks / 128 * 128;
+  return std::clamp(share, limits::kHostChannelLeast, limits::kHostChannelMost);
+}
+
+}  // namespace
+
+std::string HostGroup::obstacle() {
+  try {
+    SharedMemory::create(1);
+    const HostListener listener;
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::shared_ptr<HostGroup> HostGroup::meet(const Meeting& meeting, Store& store) {
+  const HostListener listener;
+  const Entry own{meeting.machine.empty() ? find_machine() : meeting.machine, listener.name(), base::random64()};
+  const std::vector<Entry> entries = exchange(store, meeting, own);
+  std::shared_ptr<HostGroup> group(new HostGroup);
+  group->group_size_ = meeting.size;
+  std::vector<std::string> machines;
+  std::vector<std::string> sockets;
+  std::vector<std::uint64_t> nonces;
+  for (int rank = 0; rank < meeting.size; ++rank) {
+    const Entry& entry = entries[static_cast<std::size_t>(rank)];
+    const auto known = std::find(machines.begin(), machines.end(), entry.machine);
+    group->machines_.push_back(static_cast<int>(known - machines.begin()));
+    if (known == machines.end()) machines.push_back(entry.machine);
+    if (entry.machine != own.machine) continue;
+    if (rank == meeting.rank) group->own_ = group->ranks_.size();
+    group->ranks_.push_back(rank);
+    sockets.push_back(entry.socket);
+    nonces.push_back(entry.nonce);
+  }
+  group->make_area(own.nonce);
+  group->links_ = std::make_shared<HostLinks>(listener, sockets, group->own_, meeting.timeout);
+  for (std::size_t index = 0; index < group->size(); ++index) {
+    group->pids_.push_back(index == group->own_ ? ::getpid() : group->links_->pid(index));
+  }
+  group->map_areas(nonces, meeting.timeout);
+  group->segments_ = std::make_shared<Segments>(group->links_, group->ranks_, group->own_);
+  return group;
+}
+
+void HostGroup::make_area(std::uint64_t nonce) {
+  const std::size_t channels = size() * (sizeof(HostChannel) + channel_bytes(size()));
+  const std::size_t bytes = channels_offset() + channels + 4 * limits::kHostStageBytes;
+  memories_.resize(size());
+  memories_[own_] = SharedMemory::create(bytes);
+  auto* area = new (memories_[own_]->data()) HostArea;
+  area->nonce = nonce;
+  area->stage_bytes = limits::kHostStageBytes;
+  area->channel_bytes = channel_bytes(size());
+  for (std::size_t to = 0; to < size(); ++to) new (&channel(own_, to)) HostChannel;
+}
+
+void HostGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono::milliseconds timeout) {
+  for (std::size_t peer = 0; peer < size(); ++peer) {
+    if (peer != own_) links_->send(peer, 0, memories_[own_]->fd());
+  }
+  memories_[own_]->close_fd();
+  for (std::size_t peer = 0; peer < size(); ++peer) {
+    if (peer == own_) continue;
+    auto message = links_->receive(peer, timeout);
+    if (!message || !message->memory) {
+      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank_of(peer)) + " left while the ranks met",
+                  rank_of(peer));
+    }
+    memories_[peer] = SharedMemory::open(std::move(message->memory));
+    const HostArea& area = this->area(peer);
+    if (memories_[peer]->size() != memories_[own_]->size() || area.magic != kHostAreaMagic ||
+        area.version != kHostAreaVersion || area.nonce != nonces[peer]) {
+      throw Error(ErrorKind::mismatch,
+                  "rank " + std::to_string(rank_of(peer)) + " runs another version of ddplaunch's runtime",
+                  rank_of(peer));
+    }
+  }
+}
+
+HostGroup::~HostGroup() {
+  if (own_ >= memories_.size() || !memories_[own_]) return;
+  RankState working = RankState::working;
+  own_area().state.compare_exchange_strong(working, RankState::left);
+}
+
+std::byte* HostGroup::stage(std::size_t index, std::size_t number) const {
+  const std::size_t end = memories_[index]->size();
+  return memories_[index]->data() + end - (4 - number) * limits::kHostStageBytes;
+}
+
+HostChannel& HostGroup::channel(std::size_t from, std::size_t to) const {
+  return *reinterpret_cast<HostChannel*>(memories_[from]->data() + channels_offset() + to * sizeof(HostChannel));
+}
+
+std::byte* HostGroup::channel_buffer(std::size_t from, std::size_t to) const {
+  return memories_[from]->data() + channels_offset() + size() * sizeof(HostChannel) + to * area(from).channel_bytes;
+}
+
+bool HostGroup::one_process() const {
+  return std::all_of(pids_.begin(), pids_.end(), [&](int pid) { return pid == pids_[own_]; });
+}
+
+bool HostGroup::has_done_all(std::size_t index) const {
+  const std::uint64_t called = own_area().shown;
+  return called > 0 && area(index).done >= called;
+}
+
+bool HostGroup::ended(std::size_t index) const {
+  return area(index).state == RankState::left || links_->gone(index);
+}
+
+bool HostGroup::gone(std::size_t index) const {
+  return area(index).state != RankState::working || links_->gone(index);
+}
+
+}  // namespace ddp

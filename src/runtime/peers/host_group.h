@@ -1,0 +1,86 @@
+// HostGroup: the ranks of a process group that run on this machine, and what they show each other.
+#pragma once
+
+#include <ddp/store.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/peers/host_area.h"
+#include "runtime/peers/host_links.h"
+#include "runtime/peers/segments.h"
+#include "runtime/peers/shared_memory.h"
+
+namespace ddp {
+
+// Who meets, and how.
+struct Meeting {
+  int rank = 0;
+  int size = 1;
+  std::chrono::milliseconds timeout{0};    // of the links and areas
+  std::string machine = {};                // ranks with the same one are on one machine; empty: found out
+  std::function<void()> look_around = {};  // while the others are waited for: throws if one is known to be gone
+};
+
+// Ranks count in two ways here: `index` among the ranks of this machine, `rank` in the group.
+class HostGroup {
+ public:
+  // Collective over all ranks of the group, through its store. Ranks that say that they are on one machine prove it:
+  // each maps every other's area. Throws as HostLinks; `unavailable` without shared memory.
+  static std::shared_ptr<HostGroup> meet(const Meeting& meeting, Store& store);
+
+  // Why ranks cannot share memory here; empty if they can.
+  static std::string obstacle();
+
+  ~HostGroup();
+  HostGroup(const HostGroup&) = delete;
+  HostGroup& operator=(const HostGroup&) = delete;
+
+  std::size_t size() const { return ranks_.size(); }
+  std::size_t own() const { return own_; }
+  int rank_of(std::size_t index) const { return ranks_[index]; }
+  const std::vector<int>& ranks() const { return ranks_; }
+  // Ranks of this machine / of every machine of the group.
+  bool holds_all() const { return static_cast<int>(size()) == group_size_; }
+  int group_size() const { return group_size_; }
+  // Index of each rank's machine, by rank; machines count in the order of their first rank.
+  const std::vector<int>& machines() const { return machines_; }
+
+  HostArea& area(std::size_t index) const { return *reinterpret_cast<HostArea*>(memories_[index]->data()); }
+  HostArea& own_area() const { return area(own_); }
+  // One of the four staging buffers, of area().stage_bytes.
+  std::byte* stage(std::size_t index, std::size_t number) const;
+  HostChannel& channel(std::size_t from, std::size_t to) const;
+  std::byte* channel_buffer(std::size_t from, std::size_t to) const;
+
+  // All ranks of this machine are threads of this process.
+  bool one_process() const;
+  // It has left, failed or died. A system call if it seems to work.
+  bool gone(std::size_t index) const;
+  // It has left or died.
+  bool ended(std::size_t index) const;
+  // It has completed every collective that this rank has called.
+  bool has_done_all(std::size_t index) const;
+  void say_failed() const { own_area().state = RankState::failed; }
+
+  Segments& segments() const { return *segments_; }
+
+ private:
+  HostGroup() = default;
+  void make_area(std::uint64_t nonce);
+  void map_areas(const std::vector<std::uint64_t>& nonces, std::chrono::milliseconds timeout);
+
+  int group_size_ = 1;
+  std::vector<int> ranks_;
+  std::vector<int> machines_;
+  std::vector<int> pids_;
+  std::size_t own_ = 0;
+  std::vector<std::shared_ptr<SharedMemory>> memories_;  // by index
+  std::shared_ptr<const HostLinks> links_;
+  std::shared_ptr<Segments> segments_;
+};
+
+}  // namespace ddp

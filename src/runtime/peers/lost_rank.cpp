@@ -1,0 +1,93 @@
+#include "runtime/peers/lost_rank.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "runtime/limits.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kKey = "lost_rank";
+
+// "RANK\nTEXT"; rank -1: nobody knows.
+std::string encode(const Error& failure) {
+  return std::to_string(failure.peer()) + "\n" + failure.what();
+}
+Error decode(const std::string& word, ErrorKind kind) {
+  const std::size_t end = word.find('\n');
+  if (end == std::string::npos) return {kind, word};
+  return {kind, word.substr(end + 1), std::atoi(word.c_str())};
+}
+
+// The word that stands after the deed, or nothing in time. The server may have been lost with the rank: the thread is
+// left behind then.
+std::string in_time(std::chrono::milliseconds limit, std::function<std::string()> deed) {
+  std::packaged_task<std::string()> task(std::move(deed));
+  std::future<std::string> word = task.get_future();
+  std::thread(std::move(task)).detach();
+  try {
+    return word.wait_for(limit) == std::future_status::ready ? word.get() : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+void wait_for_word(Store& store) {
+  const std::string key = kKey;
+  try {
+    store.wait({&key, 1}, limits::kLostLook);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::timeout) throw;
+  }
+}
+
+}  // namespace
+
+LostRank::LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store,
+                   std::chrono::milliseconds answers_within)
+    : host_(std::move(host)), store_(std::move(store)), answers_within_(answers_within) {}
+
+Error LostRank::agree(const Error& failure) {
+  if (failure.kind() != ErrorKind::peer_lost && failure.kind() != ErrorKind::timeout) return failure;
+  const std::lock_guard lock(mutex_);
+  const std::string own = encode(failure);
+  if (is_known_here(failure)) {
+    if (settled_ != own) {
+      in_time(answers_within_, [store = store_, own] {
+        store->set(kKey, own);
+        return store->get(kKey);
+      });
+    }
+    settled_ = own;
+    return failure;
+  }
+  if (!settled_) {
+    // Whoever gives up has said why before; who is late is known best on his machine, at about the same time as here.
+    const bool waits = failure.kind() == ErrorKind::timeout || failure.peer() == Error::kNobody;
+    const auto limit = waits ? answers_within_ + limits::kLostLook : answers_within_;
+    settled_ = in_time(limit, [store = store_, own, waits] {
+      if (waits) wait_for_word(*store);
+      return store->compare_set(kKey, "", own);
+    });
+    if (settled_->empty()) settled_ = own + "; the store, where the ranks say why they fail, does not answer either";
+  }
+  return decode(*settled_, failure.kind());
+}
+
+bool LostRank::is_known_here(const Error& failure) const {
+  const auto& here = host_->ranks();
+  const auto found = std::find(here.begin(), here.end(), failure.peer());
+  if (found == here.end()) return false;
+  const auto index = static_cast<std::size_t>(found - here.begin());
+  if (failure.kind() == ErrorKind::timeout) return !host_->gone(index);
+  return host_->ended(index) && host_->area(index).state != RankState::failed;
+}
+
+}  // namespace ddp

@@ -1,0 +1,59 @@
+// TableStore: what every operation of a store does to a LocalTable. How a change reaches the other users, and how one
+// waits for theirs, is left to the kinds of it.
+#pragma once
+
+#include <ddp/store.h>
+
+#include <functional>
+
+#include "store/local/local_table.h"
+
+namespace ddp::store {
+
+class TableStore : public Store {
+ public:
+  explicit TableStore(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  void set(const std::string& key, std::string_view value) override;
+  std::string get(const std::string& key) override;
+  std::vector<std::string> multi_get(std::span<const std::string> keys) override;
+  std::int64_t add(const std::string& key, std::int64_t delta) override;
+  std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) override;
+  bool check(std::span<const std::string> keys) override;
+  void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
+  bool delete_key(const std::string& key) override;
+  std::chrono::milliseconds timeout() const override { return timeout_; }
+  void append(const std::string& key, std::string_view value) override;
+  void multi_set(std::span<const std::string> keys, std::span<const std::string> values) override;
+  std::int64_t num_keys() override;
+  std::vector<std::string> list_keys() override;
+  void queue_push(const std::string& key, std::string_view value) override;
+  std::string queue_pop(const std::string& key, std::chrono::milliseconds timeout) override;
+  std::optional<std::string> try_queue_pop(const std::string& key) override;
+  std::int64_t queue_len(const std::string& key) override;
+  void barrier(const std::string& key, int world_size, std::chrono::milliseconds timeout) override;
+
+ protected:
+  using Condition = std::function<bool(const LocalTable&)>;
+  using Look = std::function<void(const LocalTable&)>;
+  using Changes = std::vector<TableChange>;
+  using Step = std::function<Changes(const LocalTable&)>;
+
+  // Shows the table as it is now. An exception passes through, here and below.
+  virtual void look(const Look& look) = 0;
+  // Shows the table once `ready` holds for it; false if that did not come to pass in time.
+  virtual bool look_when(const Condition& ready, std::chrono::milliseconds timeout, const Look& look) = 0;
+  // Carries out what the step finds to do; nobody else changes the table in between.
+  virtual void change(const Step& step) = 0;
+  virtual bool change_when(const Condition& ready, std::chrono::milliseconds timeout, const Step& step) = 0;
+
+  // For messages: "" or " in the store file '/x'".
+  virtual std::string place() const = 0;
+
+ private:
+  void wait_and_look(std::span<const std::string> keys, std::chrono::milliseconds timeout, const Look& look);
+
+  const std::chrono::milliseconds timeout_;
+};
+
+}  // namespace ddp::store

@@ -1,0 +1,83 @@
+#include "store/server/store_report_builder.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "store/limits.h"
+
+namespace ddp::store {
+namespace {
+
+std::int64_t milliseconds(TimePoint::duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+std::vector<wire::StoreReport::Key> keys_of(const StoreTable& table) {
+  std::vector<wire::StoreReport::Key> keys;
+  for (const auto& [name, value] : table.values()) keys.push_back({name, static_cast<std::int64_t>(value.size()), -1});
+  for (const auto& [name, values] : table.queues()) {
+    std::int64_t bytes = 0;
+    for (const std::string& value : values) bytes += static_cast<std::int64_t>(value.size());
+    keys.push_back({name, bytes, static_cast<std::int64_t>(values.size())});
+  }
+  const auto last = keys.begin() + static_cast<std::ptrdiff_t>(std::min(keys.size(), limits::kStoreReportKeys));
+  std::ranges::partial_sort(keys, last, {}, &wire::StoreReport::Key::name);
+  keys.erase(last, keys.end());
+  return keys;
+}
+
+wire::StoreReport::Client client_of(const StoreTable& table, const ServedClient& session, TimePoint now) {
+  wire::StoreReport::Client client;
+  client.peer = session.peer();
+  client.connected_ms = milliseconds(now - session.connected_since());
+  client.held_bytes = static_cast<std::int64_t>(session.held_bytes());
+  if (const StoreRank* rank = table.ranks().find(session.id())) {
+    client.rank = rank->rank;
+    client.name = rank->name;
+  }
+  if (const auto wait = table.wait_of(session.id())) {
+    client.waiting_ms = milliseconds(now - wait->since);
+    client.awaited_keys = static_cast<std::int64_t>(wait->key_count);
+    client.awaited = wait->keys;
+  }
+  return client;
+}
+
+// "rank 0 waits" / "ranks 0,2 wait"; nothing for nobody.
+std::string ranks_that(const std::string& list, const std::string& one, const std::string& several) {
+  if (list.empty()) return "";
+  const bool many = list.find_first_of(",-") != std::string::npos;
+  return (many ? "; ranks " : "; rank ") + list + " " + (many ? several : one);
+}
+
+}  // namespace
+
+wire::StoreReport build_report(const StoreTable& table, std::span<const ServedClient* const> sessions, TimePoint now) {
+  wire::StoreReport report;
+  report.key_count = static_cast<std::int64_t>(table.values().size() + table.queues().size());
+  report.table_bytes = static_cast<std::int64_t>(table.bytes());
+  report.client_count = static_cast<std::int64_t>(sessions.size());
+  report.keys = keys_of(table);
+  for (const ServedClient* session : sessions) report.clients.push_back(client_of(table, *session, now));
+  std::ranges::sort(report.clients, [](const auto& a, const auto& b) {
+    return std::tuple(-a.waiting_ms, a.rank, a.peer) < std::tuple(-b.waiting_ms, b.rank, b.peer);
+  });
+  if (report.clients.size() > limits::kStoreReportClients) report.clients.resize(limits::kStoreReportClients);
+  return report;
+}
+
+std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,
+                              const std::string& how, TimePoint now) {
+  const StoreRank* rank = table.ranks().find(session.id());
+  std::string text =
+      rank == nullptr ? "the client " + session.peer() : "rank " + std::to_string(rank->rank) + " (" + rank->name + ")";
+  text += " " + how + " for key '" + wait.keys.front() + "'";
+  if (wait.key_count > 1) text += " and " + base::counted(static_cast<std::int64_t>(wait.key_count) - 1, "other");
+  text += " after " + base::human_duration(now - wait.since);
+  const WhoWaits who = table.who_waits(wait.keys);
+  return text + ranks_that(who.waiting, "waits or waited for it", "wait or waited for it") +
+         ranks_that(who.elsewhere, "is connected and does not", "are connected and do not") +
+         ranks_that(who.absent, "is not connected", "are not connected");
+}
+
+}  // namespace ddp::store

@@ -1,0 +1,20 @@
+// What the server tells of its clients: the report for INSPECT, and the sentence about a wait that was given up.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "store/server/served_client.h"
+#include "store/server/store_table.h"
+#include "wire/store_report.h"
+
+namespace ddp::store {
+
+wire::StoreReport build_report(const StoreTable& table, std::span<const ServedClient* const> clients, TimePoint now);
+
+// "rank 1 (node0:4711) gave up waiting for key '/x' after 30 s; ranks 0, 1 wait or waited for it; rank 2 is not
+// connected"; `how` is "gave up waiting", or whatever else ended the wait.
+std::string describe_given_up(const StoreTable& table, const ServedClient& session, const StoreWait& wait,
+                              const std::string& how, TimePoint now);
+
+}  // namespace ddp::store

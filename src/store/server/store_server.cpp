@@ -1,0 +1,400 @@
+// Requests go from a session's parser to the table; the table's replies go to the sessions of those that they are for.
+// All sessions share one input buffer. A client that does not read its replies is asked for nothing more, then its
+// connection is paused; what all clients together make the server hold is bounded, and beyond that the one that holds
+// most is closed.
+#include "store/server/store_server.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/random.h"
+#include "net/address.h"
+#include "net/listener.h"
+#include "store/limits.h"
+#include "store/server/gatekeeper.h"
+#include "store/server/rank_search.h"
+#include "store/server/served_client.h"
+#include "store/server/server_poll.h"
+#include "store/server/store_report_builder.h"
+#include "store/server/store_table.h"
+
+namespace ddp::store {
+namespace {
+
+using base::UniqueFd;
+
+// In the place of a connection's number.
+constexpr ConnectionId kListener = 0;
+constexpr ConnectionId kTimer = 1;
+constexpr ConnectionId kFirstClient = 2;
+
+class Server : public StoreServer {
+ public:
+  explicit Server(StoreServerOptions options)
+      : options_(std::move(options)),
+        gatekeeper_(options_.open, options_.authenticator, options_.open_to_machines),
+        table_(options_.limits, base::random64() | 1),
+        most_clients_(std::min(options_.limits.connections, descriptors_for_clients())) {}
+
+  base::Result<std::uint16_t> open(const std::string& address, std::uint16_t port) {
+    auto listener = net::listen_tcp(address, port, limits::kStoreBacklog);
+    if (!listener) return listener.error();
+    listener_ = std::move(listener).value();
+    end_ = net::own_endpoint(listener_.get()).value_or(net::Endpoint{});
+    if (!poll_.open(kTimer) || !poll_.watch(listener_.get(), kListener, EPOLLIN)) {
+      return base::Failure{"cannot serve the store: " + std::string(std::strerror(errno))};
+    }
+    return end_.port;
+  }
+
+  std::uint16_t port() const override { return end_.port; }
+  std::string address() const override { return end_.address.text(); }
+  std::optional<std::string> warning() const override { return gatekeeper_.warning(end_.text()); }
+  int fd() const override { return poll_.fd(); }
+
+  void serve() override {
+    now_ = TimePoint::clock::now();
+    const TimePoint start = now_;
+    const bool is_conversation = start - last_event_ < limits::kStoreConversation;
+    do {
+      if (serve_ready()) {
+        last_event_ = now_;
+      } else {
+        ::sched_yield();  // to the clients, if they have no processor of their own
+      }
+      now_ = TimePoint::clock::now();
+    } while (is_conversation && now_ - last_event_ < options_.awake && now_ - start < limits::kStoreTurn);
+  }
+
+  void add_client(UniqueFd socket, const std::string& name) override {
+    now_ = TimePoint::clock::now();
+    add(std::move(socket), name, options_.limits.of_requests());
+  }
+
+  void send_control(ConnectionId to, std::string_view message) override {
+    deliver_text(to, message);
+    send_replies();
+  }
+
+  void close_control(ConnectionId to) override {
+    if (ServedClient* session = find(to)) session->say_no_more();
+    dirty_.push_back(to);
+    send_replies();
+  }
+
+  void forget_all() override {
+    std::vector<ConnectionId> clients;
+    for (const auto& [id, session] : sessions_) {
+      if (!session->is_launcher && !strangers_.contains(id)) clients.push_back(id);
+    }
+    for (const ConnectionId id : clients) drop(id);
+    table_ = StoreTable(options_.limits, base::random64() | 1);
+  }
+
+  wire::StoreReport report() const override {
+    std::vector<const ServedClient*> sessions;
+    for (const auto& [id, session] : sessions_) sessions.push_back(session.get());
+    return build_report(table_, sessions, TimePoint::clock::now());
+  }
+
+ private:
+  // False: nothing was due.
+  bool serve_ready() {
+    const auto events = poll_.ready();
+    for (const epoll_event& event : events) {
+      if (event.data.u64 == kListener) {
+        accept_some();
+      } else if (event.data.u64 == kTimer) {
+        tick();
+      } else {
+        attend(event.data.u64, event.events);
+      }
+    }
+    return !events.empty();
+  }
+
+  std::optional<ConnectionId> add(UniqueFd socket, const std::string& name, const wire::StoreRequestLimits& limits) {
+    const ConnectionId id = next_id_++;
+    auto session = std::make_unique<ServedClient>(id, std::move(socket), name, limits, now_);
+    session->interest = EPOLLIN;
+    if (!poll_.watch(session->fd(), id, session->interest)) {
+      reject(name, "epoll: " + std::string(std::strerror(errno)));
+      return std::nullopt;
+    }
+    sessions_.emplace(id, std::move(session));
+    return id;
+  }
+
+  void reject(const std::string& peer, const std::string& reason) const {
+    if (options_.on_rejection) options_.on_rejection(peer, reason);
+  }
+
+  void accept_some() {
+    for (int i = 0; i < limits::kStoreTurnAccepts; ++i) {
+      UniqueFd socket = net::accept_tcp(listener_.get(), options_.unread_time);
+      if (!socket && errno != EAGAIN) accept_later(errno);
+      if (!socket) return;
+      welcome(std::move(socket));
+    }
+  }
+
+  void welcome(UniqueFd socket) {
+    const auto peer_end = net::peer_endpoint(socket.get());
+    if (!peer_end) return;  // it has left
+    const std::string peer = peer_end->text();
+    const Admission admission = gatekeeper_.decide(socket.get(), peer_end->address);
+    if (admission.verdict == Admission::Verdict::refuse) return reject(peer, admission.reason);
+    const bool stranger = admission.verdict == Admission::Verdict::authenticate;
+    if (stranger && strangers_.size() >= most_strangers(most_clients_)) {
+      return reject(peer, admission.reason + ", as " + std::to_string(strangers_.size()) + " others are");
+    }
+    if (sessions_.size() >= most_clients_) {
+      return reject(peer, "too many connections (connections " + std::to_string(most_clients_) + ")");
+    }
+    const auto id = add(std::move(socket), peer, stranger ? kStrangersLimits : options_.limits.of_requests());
+    if (!id || !stranger) return;
+    strangers_.emplace(*id, now_ + limits::kStoreProofTime);
+    poll_.set_timer(limits::kStoreProofTime);
+  }
+
+  // Nobody can be accepted now: not to look again at once.
+  void accept_later(int error) {
+    poll_.ignore(listener_.get());
+    paused_ = true;
+    poll_.set_timer(limits::kStoreAcceptPause);
+    if (std::exchange(told_of_pause_, true)) return;
+    reject("new clients",
+           error == EMFILE || error == ENFILE ? "no more descriptors (ulimit -n)" : std::strerror(error));
+  }
+
+  void tick() {
+    if (!poll_.take_timer()) return;
+    // Of those that leave in the middle of their waits it would be too late to ask.
+    if (std::exchange(look_is_due_, false) && table_.waiting_connections() > 0) look_for_ranks();
+    if (std::exchange(paused_, false)) poll_.watch(listener_.get(), kListener, EPOLLIN);
+    std::vector<ConnectionId> late;
+    for (const auto& [id, deadline] : strangers_) {
+      if (deadline <= now_) late.push_back(id);
+    }
+    for (const ConnectionId id : late) expel(id, "it has not proved to know the token in time");
+    if (!strangers_.empty()) poll_.set_timer(std::chrono::seconds(1));
+  }
+
+  ServedClient* find(ConnectionId id) const {
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second.get();
+  }
+
+  void attend(ConnectionId id, std::uint32_t events) {
+    ServedClient* session = find(id);
+    if (session == nullptr) return;
+    if ((events & EPOLLOUT) != 0) dirty_.push_back(id);
+    if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
+      const auto input = session->receive(input_);
+      if (input == ServedClient::Input::timed_out)
+        return expel(id, "it does not read its replies, or its machine is gone");
+      if (input == ServedClient::Input::closed) return leave(*session);
+      count_held(*session);
+    }
+    // Replies go out when all that came is carried out, or there are many of them.
+    do {
+      carry_out_requests(id);
+      send_replies();
+      session = find(id);
+    } while (session != nullptr && !session->is_full() && may_have_more_);
+    enforce_budget();
+  }
+
+  // Until the client has nothing more to ask for, or too much to read.
+  void carry_out_requests(ConnectionId id) {
+    ServedClient* session = find(id);
+    may_have_more_ = false;
+    while (session != nullptr) {
+      if (session->is_full()) {
+        may_have_more_ = true;
+        return;
+      }
+      auto next = session->parser().next();
+      if (std::holds_alternative<wire::StoreNeedsMore>(next)) break;
+      if (const auto* violation = std::get_if<wire::StoreViolation>(&next))
+        return expel(id, strangers_.contains(id) ? "it proves no token (--auth-token-file)" : violation->reason);
+      carry_out(id, std::get<wire::StoreRequest>(next));
+      session = find(id);
+    }
+    if (session != nullptr) dirty_.push_back(id);
+  }
+
+  void carry_out(ConnectionId from, const wire::StoreRequest& request) {
+    if (!is_for_strangers(request) && !is_welcome(from)) return;
+    if (request.op == wire::StoreOp::auth_hello || request.op == wire::StoreOp::auth_proof) {
+      return authenticate(from, request);
+    }
+    if (request.op == wire::StoreOp::control) return hear_launcher(from, request.values.front());
+    if (request.op == wire::StoreOp::explain) look_for_ranks();
+    if (request.op == wire::StoreOp::inspect) {
+      look_for_ranks();
+      return deliver_text(from, encode(report()));
+    }
+    const StoreOutcome outcome = table_.apply(from, request, now_);
+    if (outcome.given_up) tell_of(*outcome.given_up, *find(from), "gave up waiting");
+    if (!look_is_due_ && table_.waiting_connections() > 0) {
+      look_is_due_ = true;
+      poll_.set_timer(limits::kStoreToldWait);
+    }
+    for (const StoreReply& reply : outcome.replies) deliver(reply.to, reply.bytes);
+    if (outcome.violation) expel(from, outcome.violation->reason);
+  }
+
+  void hear_launcher(ConnectionId from, const std::string& message) {
+    if (!options_.on_control) return expel(from, "it is a launcher, and this is no store of a job on several nodes");
+    find(from)->is_launcher = true;
+    if (!find(from)->is_closing()) options_.on_control(from, find(from)->peer(), message);
+  }
+
+  // A stranger may be one no longer, because a launcher of its node has proved the token. Expels the others.
+  bool is_welcome(ConnectionId id) {
+    if (!strangers_.contains(id)) return true;
+    const int fd = find(id)->fd();
+    const Admission admission = gatekeeper_.decide(fd, net::peer_endpoint(fd).value_or(net::Endpoint{}).address);
+    if (admission.verdict == Admission::Verdict::admit) {
+      welcome_stranger(id);
+      return true;
+    }
+    expel(id, admission.reason);
+    return false;
+  }
+
+  void welcome_stranger(ConnectionId id) {
+    if (strangers_.erase(id) > 0) find(id)->parser().set_limits(options_.limits.of_requests());
+  }
+
+  void authenticate(ConnectionId from, const wire::StoreRequest& request) {
+    const auto peer = net::peer_endpoint(find(from)->fd());
+    const auto answer = gatekeeper_.hear(from, peer.value_or(net::Endpoint{}).address, request);
+    if (!answer) return expel(from, answer.error().message);
+    if (gatekeeper_.has_proved(from)) welcome_stranger(from);
+    deliver(from, answer.value());
+  }
+
+  void deliver_text(ConnectionId to, std::string_view text) {
+    std::string bytes;
+    wire::put_bytes(bytes, text);
+    deliver(to, bytes);
+  }
+
+  void deliver(ConnectionId to, std::string_view bytes) {
+    ServedClient* session = find(to);
+    if (session == nullptr || session->is_closing()) return;
+    if (session->unsent() + bytes.size() > options_.limits.unsent_bytes) {
+      return expel(to,
+                   "it does not read its replies (unsent-bytes " + std::to_string(options_.limits.unsent_bytes) + ")");
+    }
+    if (session->unsent() == 0) dirty_.push_back(to);
+    session->send(bytes);
+    count_held(*session);  // it may not be its turn for long
+  }
+
+  void send_replies() {
+    // A client may leave in the middle of this, which wakes nobody and adds no reply.
+    for (const ConnectionId id : std::exchange(dirty_, {})) {
+      ServedClient* session = find(id);
+      if (session == nullptr || !session->flush()) {
+        drop(id);
+        continue;
+      }
+      count_held(*session);
+      update_interest(*session);
+    }
+  }
+
+  void update_interest(ServedClient& session) {
+    const std::uint32_t interest = (session.is_full() ? 0U : EPOLLIN) | (session.unsent() > 0 ? EPOLLOUT : 0U);
+    if (interest == session.interest) return;
+    session.interest = interest;
+    poll_.change(session.fd(), session.id(), interest);
+  }
+
+  void count_held(ServedClient& session) {
+    const std::size_t now = session.held_bytes();
+    held_bytes_ += now - std::exchange(session.counted_bytes, now);
+  }
+
+  void enforce_budget() {
+    while (held_bytes_ > options_.limits.buffer_bytes) {
+      const auto most =
+          std::ranges::max_element(sessions_, {}, [](const auto& entry) { return entry.second->counted_bytes; });
+      expel(most->first,
+            "it holds most of the memory for requests that are not whole and replies that are not read, "
+            "which is used up (buffer-bytes " +
+                std::to_string(options_.limits.buffer_bytes) + ")");
+    }
+  }
+
+  // PyTorch 1.13 tells nobody that it gives up a wait.
+  void leave(const ServedClient& session) {
+    if (gatekeeper_.is_proving(session.id())) reject(session.peer(), kOtherToken);
+    if (const auto wait = table_.wait_of(session.id())) tell_of(*wait, session, "left while waiting");
+    drop(session.id());
+  }
+
+  void tell_of(const StoreWait& wait, const ServedClient& session, const std::string& how) {
+    if (!options_.on_given_up || now_ - wait.since < limits::kStoreToldWait) return;
+    look_for_ranks();
+    options_.on_given_up(describe_given_up(table_, session, wait, how, now_));
+  }
+
+  // Of those that have not told it.
+  void look_for_ranks() {
+    if (options_.ranked_sockets) introduce_ranks(sessions_, gatekeeper_, options_.ranked_sockets, table_);
+  }
+
+  void expel(ConnectionId id, const std::string& reason) {
+    if (const ServedClient* session = find(id)) reject(session->peer(), reason);
+    drop(id);
+  }
+
+  void drop(ConnectionId id) {
+    const auto gone = sessions_.extract(id);
+    if (gone.empty()) return;
+    held_bytes_ -= gone.mapped()->counted_bytes;
+    strangers_.erase(id);
+    gatekeeper_.forget(id);
+    table_.forget(id);
+    if (gone.mapped()->is_launcher && options_.on_control_lost) options_.on_control_lost(id);
+  }
+
+  const StoreServerOptions options_;
+  UniqueFd listener_;
+  ServerPoll poll_;
+  net::Endpoint end_;
+  Gatekeeper gatekeeper_;
+  StoreTable table_;
+  Clients sessions_;
+  std::unordered_map<ConnectionId, TimePoint> strangers_;  // have yet to prove the token, until then
+  ConnectionId next_id_ = kFirstClient;
+  const std::size_t most_clients_;
+  std::vector<ConnectionId> dirty_;  // have replies to send, or room for them
+  std::size_t held_bytes_ = 0;       // by all sessions
+  bool may_have_more_ = false;       // requests of the client that is attended to
+  bool look_is_due_ = false;         // for ranks, at the next tick
+  bool paused_ = false;              // no connection is accepted
+  bool told_of_pause_ = false;
+  TimePoint now_, last_event_;
+  std::array<char, limits::kStoreReadBytes> input_;
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string& address, std::uint16_t port,
+                                                               StoreServerOptions options) {
+  auto server = std::make_unique<Server>(std::move(options));
+  if (auto opened = server->open(address, port); !opened) return opened.error();
+  return std::unique_ptr<StoreServer>(std::move(server));
+}
+
+}  // namespace ddp::store

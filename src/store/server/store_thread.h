@@ -1,0 +1,30 @@
+// StoreThread: a store server on a thread of its own, for rank 0 of a program that has no launcher.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+#include "store/server/store_server.h"
+
+namespace ddp::store {
+
+class StoreThread {
+ public:
+  explicit StoreThread(std::unique_ptr<StoreServer> server);
+  // Serves until the last client has left, but no longer than limits::kStoreGoodbye.
+  ~StoreThread();
+  StoreThread(const StoreThread&) = delete;
+  StoreThread& operator=(const StoreThread&) = delete;
+
+  std::uint16_t port() const { return port_; }
+
+ private:
+  void run();
+
+  std::unique_ptr<StoreServer> server_;  // the thread's, while it runs
+  const std::uint16_t port_;
+  base::UniqueFd stop_;
+  std::thread thread_;
+};
+
+}  // namespace ddp::store

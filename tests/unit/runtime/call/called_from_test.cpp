@@ -1,0 +1,26 @@
+#include "runtime/call/called_from.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+#include <thread>
+
+using namespace ddp;
+
+TEST_CASE("of several places the outermost counts, on its own thread, as long as it lives") {
+  const CallSite library{"library.cpp", 1};
+  const auto line = [&] { return CalledFrom::outermost(library).line; };
+  CHECK(line() == 1);
+  {
+    const CalledFrom program({"train.cpp", 30});
+    const CalledFrom hook({"hook.cpp", 7});
+    CHECK(line() == 30);
+    CHECK(std::string(CalledFrom::outermost(library).file) == "train.cpp");
+    int other = 0;
+    std::thread([&] { other = line(); }).join();
+    CHECK(other == 1);
+  }
+  CHECK(line() == 1);
+  const CalledFrom nowhere({});
+  CHECK(line() == 1);
+}

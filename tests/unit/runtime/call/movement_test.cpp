@@ -1,0 +1,39 @@
+#include "runtime/call/movement.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/calls.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// Who gives (g) and who takes (t), seen by rank 1 of 3 with rank 0 as root: for each other rank two letters.
+std::string seen_by_rank_1(Operation operation, int root) {
+  std::vector<float> in(6);
+  std::vector<float> out(6);
+  const Call call = call_of(operation, in, out, root);
+  const Movement movement{call, 1, 3};
+  std::string text;
+  for (int other = 0; other < 3; ++other) {
+    text += movement.given_to(other).count > 0 ? 'g' : '-';
+    text += movement.taken_from(other).count > 0 ? 't' : '-';
+    text += ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("each collective moves what it must between the ranks that it must") {
+  CHECK(seen_by_rank_1(Operation::broadcast, 0) == "-t -- -- ");
+  CHECK(seen_by_rank_1(Operation::broadcast, 1) == "g- gt g- ");
+  CHECK(seen_by_rank_1(Operation::gather, 0) == "g- -- -- ");
+  CHECK(seen_by_rank_1(Operation::gather, 1) == "-t gt -t ");
+  CHECK(seen_by_rank_1(Operation::scatter, 0) == "-t -- -- ");
+  CHECK(seen_by_rank_1(Operation::scatter, 1) == "g- gt g- ");
+  CHECK(seen_by_rank_1(Operation::all_gather, -1) == "gt gt gt ");
+  CHECK(seen_by_rank_1(Operation::all_to_all, -1) == "gt gt gt ");
+  CHECK(seen_by_rank_1(Operation::reduce_scatter, -1) == "gt gt gt ");
+}

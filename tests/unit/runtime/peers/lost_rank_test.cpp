@@ -1,0 +1,165 @@
+// Groups on several machines that lose a rank, or wait for one in vain: all ranks name it.
+#include "runtime/peers/lost_rank.h"
+
+#include <catch2/catch.hpp>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/backends_under_test.h"
+#include "support/host_groups.h"
+#include "support/rank_threads.h"
+
+using namespace ddp;
+using namespace ddp::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::string two_on_each(int rank) {
+  return rank < 2 ? "a" : "b";
+}
+std::string one_on_each(int rank) {
+  return std::string(1, static_cast<char>('a' + rank));
+}
+
+Error lost(int rank, const std::string& text) {
+  return {ErrorKind::peer_lost, text, rank};
+}
+
+// A server that does not answer any more.
+class SilentStore : public Store {
+ public:
+  void close() { closed_.set_value(); }
+
+  void set(const std::string& key, std::string_view) override { (void)get(key); }
+  std::string get(const std::string&) override {
+    silence_.wait();
+    throw Error(ErrorKind::unavailable, "the store is gone");
+  }
+  std::string compare_set(const std::string& key, std::string_view, std::string_view) override { return get(key); }
+  void wait(std::span<const std::string> keys, std::chrono::milliseconds) override { (void)get(keys[0]); }
+  std::vector<std::string> multi_get(std::span<const std::string>) override { return {}; }
+  std::int64_t add(const std::string&, std::int64_t) override { return 0; }
+  bool check(std::span<const std::string>) override { return false; }
+  bool delete_key(const std::string&) override { return false; }
+  std::chrono::milliseconds timeout() const override { return kPatience; }
+  void append(const std::string&, std::string_view) override {}
+  void multi_set(std::span<const std::string>, std::span<const std::string>) override {}
+  std::int64_t num_keys() override { return 0; }
+  std::vector<std::string> list_keys() override { return {}; }
+  void queue_push(const std::string&, std::string_view) override {}
+  std::string queue_pop(const std::string&, std::chrono::milliseconds) override { return ""; }
+  std::optional<std::string> try_queue_pop(const std::string&) override { return std::nullopt; }
+  std::int64_t queue_len(const std::string&) override { return 0; }
+  void barrier(const std::string&, int, std::chrono::milliseconds) override {}
+
+ private:
+  std::promise<void> closed_;
+  std::shared_future<void> silence_ = closed_.get_future().share();
+};
+
+}  // namespace
+
+TEST_CASE("the first word about a lost rank counts, and more than that the word of its own machine") {
+  auto hosts = meet_on_hosts(3, two_on_each);
+  const auto store = make_memory_store(kPatience);
+  CHECK(LostRank(hosts[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(hosts[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has ended, or given up")).peer() == 0);
+  hosts[1].reset();
+  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has ended")).peer() == 1);
+  const Error told = LostRank(hosts[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up"));
+  CHECK(told.peer() == 1);
+  CHECK(std::string(told.what()) == "rank 1 has ended");
+  CHECK(told.kind() == ErrorKind::peer_lost);
+}
+
+TEST_CASE("what was once agreed stays, but for what this machine sees") {
+  auto hosts = meet_on_hosts(3, two_on_each);
+  hosts[1].reset();
+  LostRank lost_rank(hosts[0], make_memory_store(kPatience), kPatience);
+  CHECK(lost_rank.agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
+  CHECK(lost_rank.agree(lost(Error::kNobody, "somebody has ended")).peer() == 2);
+  CHECK(lost_rank.agree(lost(1, "rank 1 has ended")).peer() == 1);
+  CHECK(lost_rank.agree(lost(2, "rank 2 has ended, or given up")).peer() == 1);
+}
+
+TEST_CASE("that a rank beside this one has failed is no knowledge of why") {
+  const auto hosts = meet_on_hosts(3, two_on_each);
+  const auto store = make_memory_store(kPatience);
+  CHECK(LostRank(hosts[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
+  hosts[1]->say_failed();
+  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has failed")).peer() == 2);
+}
+
+TEST_CASE("a failure of this rank alone is told to nobody") {
+  const auto hosts = meet_on_hosts(2, one_on_each);
+  const auto store = make_memory_store(kPatience);
+  const Error wrong = LostRank(hosts[0], store, kPatience).agree(Error(ErrorKind::mismatch, "other counts", 1));
+  CHECK(wrong.kind() == ErrorKind::mismatch);
+  CHECK(store->num_keys() == 0);
+}
+
+TEST_CASE("a store that is gone keeps nobody waiting") {
+  const auto hosts = meet_on_hosts(2, one_on_each);
+  const auto store = std::make_shared<SilentStore>();
+  const Error ended = LostRank(hosts[0], store).agree(lost(1, "rank 1 has ended"));
+  CHECK(ended.peer() == 1);
+  CHECK_THAT(ended.what(), Catch::StartsWith("rank 1 has ended; the store") && Catch::Contains("does not answer"));
+  CHECK(LostRank(hosts[0], store).agree(lost(Error::kNobody, "somebody has ended")).peer() == Error::kNobody);
+  store->close();
+}
+
+TEST_CASE("all ranks of all machines name the rank that left") {
+  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+    for (const auto& machine_of : {two_on_each, one_on_each}) {
+      INFO(backend.name << ", rank 1 on machine " << machine_of(1));
+      RankThreads(backend.make, 4).on(machine_of).all_succeed([](RankThreads::Rank& self) {
+        std::vector<float> values(100'000, 1.0F);
+        self.group().all_reduce(values).wait();
+        if (self.rank() == 3) return self.leaves();
+        try {
+          while (true) self.group().all_reduce(values).wait();
+        } catch (const Error& error) {
+          require(error.kind() == ErrorKind::peer_lost, error.what());
+          require(error.peer() == 3, error.what());
+          require(std::string(error.what()).find("rank 3 has ended") != std::string::npos, error.what());
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("nobody blames a rank of another machine that waits itself") {
+  RankThreads(cpu_between_machines().make, 4).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
+    if (self.rank() == 3) return self.waits_for(3);
+    std::vector<float> values(100'000);
+    CallOptions options;
+    options.timeout = 1s;
+    const RankOutcome late = outcome_of([&] { self.group().all_reduce(values, ReduceOp::sum, options).wait(); });
+    const auto says = [&](const std::string& words) { return late.message.find(words) != std::string::npos; };
+    require(late.kind == ErrorKind::timeout || late.kind == ErrorKind::peer_lost, late.message);
+    require(says("rank 3 did not take part within 1.0 s") || says("of ranks 2, 3, on other machines, some did not") ||
+                says("rank 0 has failed") || says("rank 1 has failed"),
+            late.message);
+  });
+}
+
+TEST_CASE("with detail the parts that ranks of other machines give are compared, too") {
+  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+    INFO(backend.name);
+    RankThreads(backend.make, 3)
+        .on([](int rank) { return std::string(rank < 2 ? "a" : "b"); })
+        .with_detail()
+        .all_fail(ErrorKind::mismatch,
+                  {"rank 2 gives 40000 elements to rank 0, which has a buffer for 30000", "lost_rank_test.cpp:"},
+                  [](RankThreads::Rank& self) {
+                    std::vector<float> values(self.rank() == 2 ? 40'000 : 30'000);
+                    std::vector<float> all(90'000);
+                    self.group().gather(self.rank() == 0 ? Buffer(all) : Buffer(), values, 0).wait();
+                  });
+  }
+}

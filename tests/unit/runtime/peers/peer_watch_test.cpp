@@ -1,0 +1,55 @@
+#include "runtime/peers/peer_watch.h"
+
+#include <ddp/error.h>
+
+#include <catch2/catch.hpp>
+
+#include "runtime/limits.h"
+#include "support/deadline.h"
+#include "support/expect_error.h"
+#include "support/host_groups.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE("a rank that failed is found after a while and named") {
+  const auto groups = meet_on_one_host(3);
+  PeerWatch watch(groups[0]);
+  PeerWatch of_rank_1(groups[0], 1);
+  watch.look();
+  groups[2]->say_failed();
+  expect_error(ErrorKind::peer_lost, {"rank 2 has ended or failed"}, [&] {
+    const auto end = soon();
+    while (std::chrono::steady_clock::now() < end) {
+      of_rank_1.look();
+      watch.look();
+    }
+  });
+}
+
+TEST_CASE("a rank that left is lost but for those whose collectives it has completed") {
+  auto groups = meet_on_one_host(2);
+  const auto is_lost = [&](std::chrono::steady_clock::time_point end = soon()) {
+    PeerWatch watch(groups[0]);
+    try {
+      while (std::chrono::steady_clock::now() < end) watch.look();
+      return false;
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::peer_lost;
+    }
+  };
+  HostArea& other = groups[0]->area(1 - groups[0]->own());
+  groups[1].reset();
+  CHECK(is_lost());  // nothing was called
+  groups[0]->own_area().shown = 3;
+  other.shown = 3;
+  other.done = 2;
+  CHECK(is_lost());  // it was called, and dropped
+  other.done = 3;
+  CHECK_FALSE(is_lost(std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace));
+}
+
+TEST_CASE("without other ranks on this machine there is nothing to look at") {
+  PeerWatch alone(nullptr);
+  CHECK_NOTHROW(alone.look());
+}

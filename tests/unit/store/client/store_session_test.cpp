@@ -1,0 +1,170 @@
+// Lost connections and waits in vain, with a server that the test plays.
+#include "store/client/store_session.h"
+
+#include <catch2/catch.hpp>
+
+#include "store/key_requests.h"
+#include "support/expect_error.h"
+#include "support/scripted_store.h"
+
+using namespace ddp::test;
+using namespace std::chrono_literals;
+using ddp::connect_tcp_store;
+using ddp::ErrorKind;
+using ddp::Store;
+using Keys = std::vector<std::string>;
+
+namespace {
+
+// A client that is rank 1 of 4 and its peer, the server with the id 7.
+struct Pair {
+  ScriptedStore store;
+  std::shared_ptr<Store> client;
+  std::optional<RawPeer> server;
+
+  Pair() {
+    auto future = beside([options = store.options(1)] { return connect_tcp_store(options); });
+    server.emplace(store.greets_rank(1, 7));
+    client = future.get();
+  }
+};
+
+const std::string kEagerGet = encode(check({"/k"})) + encode(multi_get({"/k"}));
+
+}  // namespace
+
+TEST_CASE("our server is asked for a key and its value in one go") {
+  Pair pair;
+  auto got = beside([&] { return pair.client->get("k"); });
+  pair.server->hears(kEagerGet).says(byte_reply(0) + text_reply("v"));
+  CHECK(got.get() == "v");
+}
+
+TEST_CASE("a key that our server does not have yet is waited for") {
+  Pair pair;
+  auto got = beside([&] { return pair.client->get("k"); });
+  pair.server->hears(kEagerGet).says(byte_reply(1) + text_reply(""));
+  pair.server->hears(encode(wait({"/k"}))).says(byte_reply(0)).hears(encode(multi_get({"/k"}))).says(text_reply("v"));
+  CHECK(got.get() == "v");
+}
+
+TEST_CASE("PyTorch's server is not asked for a value before the key is there") {
+  ScriptedStore store;
+  auto future = beside([options = store.options()] { return connect_tcp_store(options); });
+  RawPeer server = store.greets();
+  const auto client = future.get();
+  auto got = beside([&] { return client->get("k"); });
+  server.hears(encode(wait({"/k"}))).says(byte_reply(0)).hears(encode(multi_get({"/k"}))).says(text_reply("v"));
+  CHECK(got.get() == "v");
+}
+
+TEST_CASE("what only reads is asked again on a new connection to the same server") {
+  Pair pair;
+  auto got = beside([&] { return pair.client->get("k"); });
+  pair.server->hears(kEagerGet).says(byte_reply(0));
+  pair.server->vanishes();
+  RawPeer again = pair.store.greets_rank(1, 7);
+  again.hears(kEagerGet).says(byte_reply(0) + text_reply("v"));
+  CHECK(got.get() == "v");
+  auto waited = beside([&] { pair.client->wait(Keys{"j"}, kPatience); });
+  again.hears(encode(wait({"/j"})));
+  again.vanishes();
+  RawPeer third = pair.store.greets_rank(1, 7);
+  third.hears(encode(wait({"/j"}))).says(byte_reply(0));
+  waited.get();
+}
+
+TEST_CASE("what only reads is not asked for ever") {
+  Pair pair;
+  auto got = beside([&] { return pair.client->num_keys(); });
+  pair.server->hears(encode(key_count()));
+  pair.server->vanishes();
+  for (int i = 0; i < ddp::limits::kStoreRepeats; ++i) pair.store.greets_rank(1, 7).hears(encode(key_count()));
+  expect_error(ErrorKind::unavailable, {"closed the connection"}, [&] { got.get(); });
+}
+
+TEST_CASE("a count whose answer was lost is not counted again and the next call finds back") {
+  Pair pair;
+  auto added = beside([&] { return pair.client->add("n", 1); });
+  pair.server->hears(encode(add("/n", 1)));
+  pair.server->vanishes();
+  expect_error(ErrorKind::unavailable, {"unknown whether ADD of key 'n' was carried out"}, [&] { added.get(); });
+  auto read = beside([&] { return pair.client->add("n", 0); });
+  pair.store.greets_rank(1, 7).hears(encode(add("/n", 0))).says(number_reply(1));
+  CHECK(read.get() == 1);
+}
+
+TEST_CASE("a set that nothing has confirmed is not silently lost") {
+  Pair pair;
+  pair.client->set("k", "v");
+  auto got = beside([&] { return pair.client->get("j"); });
+  pair.server->hears(encode(set("/k", "v")));
+  pair.server->vanishes();
+  expect_error(ErrorKind::unavailable, {"unknown whether SET of key 'k' was carried out"}, [&] { got.get(); });
+  // A later answer confirms it.
+  auto checked = beside([&] {
+    pair.client->set("k", "v");
+    return pair.client->check(Keys{"k"}) && pair.client->check(Keys{"k"});
+  });
+  RawPeer again = pair.store.greets_rank(1, 7);
+  again.hears(encode(set("/k", "v")) + encode(check({"/k"}))).says(byte_reply(0)).hears(encode(check({"/k"})));
+  again.vanishes();
+  pair.store.greets_rank(1, 7).hears(encode(check({"/k"}))).says(byte_reply(0));
+  CHECK(checked.get());
+}
+
+TEST_CASE("another server at the same place is not taken for the first") {
+  Pair pair;
+  auto got = beside([&] { return pair.client->get("k"); });
+  pair.server->hears(kEagerGet);
+  pair.server->vanishes();
+  pair.store.greets_rank(1, 8);
+  expect_error(ErrorKind::unavailable, {"another than before"}, [&] { got.get(); });
+}
+
+TEST_CASE("a wait in vain at our server says where the other ranks are") {
+  Pair pair;
+  auto waited = beside([&] { pair.client->wait(Keys{"a", "b"}, 1ms); });
+  pair.server->hears(encode(wait({"/a", "/b"})) + encode(request(StoreOp::cancel_wait))).says(byte_reply(1));
+  pair.server->hears(encode(check({"/a"})) + encode(check({"/b"}))).says(byte_reply(0) + byte_reply(1));
+  pair.server->hears(encode(request(StoreOp::explain, {"/b"})));
+  pair.server->says(text_reply("0-1") + text_reply("2") + text_reply("3"));
+  expect_error(ErrorKind::timeout,
+               {"waited 1 ms for key 'b' in the store at 127.0.0.1:" + std::to_string(pair.store.port()) +
+                ". Rank 0 waits for it too; rank 2 is connected and does not; rank 3 has not arrived."},
+               [&] { waited.get(); });
+}
+
+TEST_CASE("a barrier in vain is cancelled and explained") {
+  Pair pair;
+  auto waited = beside([&] { pair.client->barrier("b", 4, 1ms); });
+  pair.server->hears(encode(request(StoreOp::barrier, {"/b"}, {}, 4)) + encode(request(StoreOp::cancel_wait)));
+  pair.server->says(byte_reply(1)).hears(encode(request(StoreOp::explain, {"/b"})));
+  pair.server->says(text_reply("1") + text_reply("") + text_reply("0,2-3"));
+  expect_error(ErrorKind::timeout, {"at barrier 'b'", "Ranks 0, 2-3 have not arrived."}, [&] { waited.get(); });
+}
+
+TEST_CASE("a wait in vain at PyTorch 1.13's server ends with its connection") {
+  ScriptedStore store;
+  auto future = beside([options = store.options()] { return connect_tcp_store(options); });
+  store.accepts();
+  RawPeer server = store.accepts();
+  const auto legacy = [](const StoreRequest& request) { return encode(request, ddp::wire::StoreDialect::legacy); };
+  server.hears(legacy(key_count())).says(number_reply(0));
+  const auto client = future.get();
+  auto waited = beside([&] { client->wait(Keys{"k"}, 1ms); });
+  server.hears(legacy(wait({"/k"})));
+  expect_error(ErrorKind::timeout, {"'k'", "every rank"}, [&] { waited.get(); });
+  server.is_disconnected();
+
+  auto got = beside([&] { return client->get("k"); });
+  store.accepts();
+  RawPeer again = store.accepts();
+  again.hears(legacy(key_count())).says(number_reply(1));
+  again.hears(legacy(wait({"/k"}))).says(byte_reply(0)).hears(legacy(get("/k"))).says(text_reply("v"));
+  CHECK(got.get() == "v");
+  client->multi_set(Keys{"a", "b"}, Keys{"1", "2"});
+  again.hears(legacy(set("/a", "1")) + legacy(set("/b", "2")));
+  expect_error(ErrorKind::unavailable, {"APPEND", "1.13"}, [&] { client->append("k", "v"); });
+  expect_error(ErrorKind::unavailable, {"LIST_KEYS"}, [&] { client->list_keys(); });
+}

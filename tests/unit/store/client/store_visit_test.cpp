@@ -1,0 +1,177 @@
+#include "store/client/store_visit.h"
+
+#include <catch2/catch.hpp>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "support/fake_authenticator.h"
+#include "support/scripted_store.h"
+#include "support/store_server_fixture.h"
+
+using namespace ddp::test;
+using ddp::store::StoreVisit;
+using ddp::store::VisitFailure;
+using Kind = VisitFailure::Kind;
+using Authenticator = std::shared_ptr<const ddp::store::Authenticator>;
+
+namespace {
+
+auto visit(std::uint16_t port, Authenticator authenticator = nullptr) {
+  return StoreVisit::open("127.0.0.1", port, std::move(authenticator), soon());
+}
+
+StoreVisit visitor(std::uint16_t port, Authenticator authenticator = nullptr) {
+  auto result = visit(port, std::move(authenticator));
+  INFO((result ? "" : result.error().message));
+  REQUIRE(result);
+  return std::move(result).value();
+}
+
+VisitFailure failure(std::uint16_t port, Authenticator authenticator = nullptr) {
+  const auto result = visit(port, std::move(authenticator));
+  REQUIRE_FALSE(result);
+  return result.error();
+}
+
+std::unique_ptr<RunningStore> store_with_token(const std::string& secret) {
+  ddp::store::StoreServerOptions options;
+  options.authenticator = fake_authenticator(secret);
+  return std::make_unique<RunningStore>(options);
+}
+
+// Answers the greeting as PyTorch's current server and ours do.
+RawPeer greeted(ScriptedStore& store) {
+  RawPeer client = store.accepts();
+  client.hears(encode(validate()));
+  const std::string ping = client.hears_bytes(5);
+  client.says(ping.substr(1));
+  return client;
+}
+
+RawPeer asked_who_it_is(ScriptedStore& store, std::uint8_t extensions) {
+  RawPeer client = greeted(store);
+  client.hears(encode(check({std::string(ddp::wire::kStoreExtensionsKey)}))).says(byte_reply(extensions));
+  return client;
+}
+
+}  // namespace
+
+TEST_CASE("a visitor sees keys, waits and himself") {
+  RunningStore store;
+  RawPeer waiting(store.port());
+  waiting.says(encode(validate()) + encode(hello(1, 4, "node0:7"))).hears_bytes(8);
+  waiting.says(encode(set("/k", "value")) + encode(wait({"/go"})));
+  StoreVisit anna = visitor(store.port());
+  const auto has_come = [&] {
+    const auto report = anna.report(soon());
+    REQUIRE(report);
+    CHECK(std::ranges::count(report.value().clients, anna.own_name(), &ddp::wire::StoreReport::Client::peer) == 1);
+    return report.value().key_count == 1 && report.value().clients[0].waiting_ms >= 0;
+  };
+  const auto until = soon();
+  while (!has_come()) REQUIRE(std::chrono::steady_clock::now() < until);
+  const auto report = anna.report(soon());
+  CHECK(report.value().client_count == 2);
+  CHECK(report.value().clients[0].awaited == std::vector<std::string>{"/go"});
+  CHECK(report.value().keys[0].name == "/k");
+  CHECK(anna.absent_ranks(soon()).value() == "0, 2, 3");
+}
+
+TEST_CASE("visitor and store prove the token to one another") {
+  const auto store = store_with_token("secret");
+  CHECK(visitor(store->port(), fake_authenticator("secret")).report(soon()));
+  const VisitFailure wrong = failure(store->port(), fake_authenticator("other"));
+  CHECK(wrong.kind == Kind::refused);
+  CHECK_THAT(wrong.message, Catch::Contains("has another token"));
+}
+
+TEST_CASE("a token for a store that has none is a mistake that is told") {
+  const RunningStore store;
+  const VisitFailure none = failure(store.port(), fake_authenticator("secret"));
+  CHECK(none.kind == Kind::refused);
+  CHECK_THAT(none.message, Catch::Contains("has no token"));
+}
+
+TEST_CASE("a store that lets nobody look who has not proved the token is told from one that has gone") {
+  ScriptedStore store;
+  auto refused = beside([port = store.port()] {
+    auto anna = StoreVisit::open("127.0.0.1", port, nullptr, soon());
+    return anna ? anna.value().report(soon()).error().message : anna.error().message;
+  });
+  asked_who_it_is(store, 0).hears(encode(inspect()));
+  CHECK_THAT(refused.get(), Catch::Contains("wants a proof that its token is known"));
+}
+
+TEST_CASE("where nobody listens another try may help") {
+  const BoundSocket silent;
+  const VisitFailure nobody = failure(silent.port());
+  CHECK(nobody.kind == Kind::unreachable);
+  CHECK(nobody.message ==
+        "cannot reach a store at 127.0.0.1:" + std::to_string(silent.port()) + ": Connection refused");
+}
+
+TEST_CASE("stores of PyTorch are named as such, with a token and without") {
+  ScriptedStore store;
+  const Authenticator token = GENERATE(Authenticator(), fake_authenticator("secret"));
+  auto found = beside([port = store.port(), token] { return StoreVisit::open("127.0.0.1", port, token, soon()); });
+  SECTION("of today") {
+    if (token) greeted(store).hears_bytes(41);  // AUTH_HELLO: it closes the connection
+    asked_who_it_is(store, 1);
+    const auto result = found.get();
+    CHECK(result.error().kind == Kind::foreign);
+    CHECK_THAT(result.error().message, Catch::EndsWith(" is PyTorch's store, not ddplaunch's"));
+  }
+  SECTION("of 1.13") {
+    store.accepts().hears_bytes(10);
+    store.accepts().hears(from_hex("06")).says(number_reply(3));
+    CHECK_THAT(found.get().error().message, Catch::Contains("PyTorch's store, of a version before 2.2"));
+  }
+}
+
+TEST_CASE("what is no store is told so") {
+  ScriptedStore store;
+  auto found = beside([port = store.port()] { return StoreVisit::open("127.0.0.1", port, nullptr, soon()); });
+  SECTION("it answers something else") {
+    store.accepts().says("HTTP/1.1 400 Bad Request");
+    const auto result = found.get();
+    CHECK(result.error().kind == Kind::foreign);
+    CHECK_THAT(result.error().message, Catch::Contains("is no store"));
+  }
+  SECTION("it hangs up") {
+    store.accepts().hears_bytes(10);
+    store.accepts().hears_bytes(1);
+    const auto result = found.get();
+    CHECK(result.error().kind == Kind::refused);
+    CHECK_THAT(result.error().message, Catch::Contains("does not let this user or this machine in"));
+  }
+}
+
+TEST_CASE("a report that cannot be read, or is too long, is an error") {
+  ScriptedStore store;
+  auto looked = beside([port = store.port()] {
+    auto anna = StoreVisit::open("127.0.0.1", port, nullptr, soon());
+    return anna.value().report(soon()).error();
+  });
+  RawPeer client = asked_who_it_is(store, 0);
+  client.hears(encode(inspect()));
+  SECTION("garbage") {
+    client.says(text_reply("garbage"));
+    CHECK_THAT(looked.get().message, Catch::Contains("another version of ddplaunch"));
+  }
+  SECTION("a length that is a lie") {
+    client.says(std::string(8, '\x7f'));
+    CHECK(looked.get().kind == Kind::lost);
+  }
+}
+
+TEST_CASE("a visitor notices that the store has gone") {
+  RunningStore store;
+  StoreVisit anna = visitor(store.port());
+  pollfd entry{anna.fd(), POLLIN, 0};
+  CHECK(::poll(&entry, 1, 0) == 0);
+  store.stop();
+  CHECK(::poll(&entry, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) == 1);
+  CHECK(anna.why_lost() == "it has closed the connection");
+  CHECK(anna.report(soon()).error().message.find("127.0.0.1:" + std::to_string(store.port())) != std::string::npos);
+}

@@ -1,0 +1,145 @@
+#include "store/server/admission.h"
+
+#include <catch2/catch.hpp>
+
+using ddp::store::Admission;
+using ddp::store::admission_warning;
+using ddp::store::AdmissionPolicy;
+using ddp::store::decide;
+using ddp::store::most_strangers;
+using ddp::store::PeerFacts;
+using Verdict = Admission::Verdict;
+
+namespace {
+
+constexpr uid_t kAnna = 1000;
+constexpr uid_t kBert = 1001;
+constexpr uid_t kNobody = 65'534;
+
+AdmissionPolicy annas() {
+  AdmissionPolicy policy;
+  policy.own_uid = kAnna;
+  return policy;
+}
+
+PeerFacts local(std::optional<uid_t> owner) {
+  return {.on_this_machine = true, .owner = owner};
+}
+
+PeerFacts remote(bool of_authenticated_node = false) {
+  return {.of_authenticated_node = of_authenticated_node};
+}
+
+}  // namespace
+
+TEST_CASE("on this machine the store is for its own user and root") {
+  CHECK(decide(annas(), local(kAnna)).verdict == Verdict::admit);
+  CHECK(decide(annas(), local(0)).verdict == Verdict::admit);
+  const Admission bert = decide(annas(), local(kBert));
+  CHECK(bert.verdict == Verdict::refuse);
+  CHECK(bert.reason ==
+        "it belongs to uid 1001, and the store is for uid 1000 and root; --store-open lets everybody in");
+}
+
+TEST_CASE("a job on several nodes without a token is open to other machines alone") {
+  AdmissionPolicy policy = annas();
+  policy.open_to_machines = true;
+  CHECK(decide(policy, remote()).verdict == Verdict::admit);
+  CHECK(decide(policy, local(kBert)).verdict == Verdict::refuse);
+  CHECK_THAT(*admission_warning(policy, "10.0.0.1:29400"), Catch::Contains("the job has no token"));
+  policy.has_token = true;
+  CHECK(decide(policy, remote()).verdict == Verdict::authenticate);
+  CHECK_FALSE(admission_warning(policy, "10.0.0.1:29400"));
+}
+
+TEST_CASE("root's store is for root") {
+  AdmissionPolicy policy;
+  CHECK(decide(policy, local(0)).verdict == Verdict::admit);
+  CHECK(decide(policy, local(kAnna)).reason ==
+        "it belongs to uid 1000, and the store is for uid 0; --store-open lets everybody in");
+}
+
+TEST_CASE("on this machine a peer without an owner is refused") {
+  const Admission admission = decide(annas(), local(std::nullopt));
+  CHECK(admission.verdict == Verdict::refuse);
+  CHECK_THAT(admission.reason, Catch::Contains("gone already") && Catch::EndsWith("--store-open lets everybody in"));
+}
+
+TEST_CASE("neither a token nor an authenticated launcher helps another user of this machine") {
+  AdmissionPolicy policy = annas();
+  policy.has_token = true;
+  for (PeerFacts peer : {local(kBert), local(std::nullopt)}) {
+    CHECK(decide(policy, peer).verdict == Verdict::refuse);
+    peer.of_authenticated_node = true;
+    CHECK(decide(policy, peer).verdict == Verdict::refuse);
+  }
+}
+
+TEST_CASE("a user whom the namespace does not know may be anybody, and is refused") {
+  AdmissionPolicy policy = annas();
+  policy.own_uid = 0;
+  policy.unknown_uid = kNobody;
+  CHECK(decide(policy, local(0)).verdict == Verdict::admit);
+  CHECK_THAT(decide(policy, local(kNobody)).reason, Catch::Contains("does not know (shown as uid 65534)"));
+  // Also if it is shown as root.
+  policy.own_uid = kAnna;
+  policy.unknown_uid = 0;
+  CHECK(decide(policy, local(0)).verdict == Verdict::refuse);
+  // Where all users are known, nobody is a user as any other.
+  policy.own_uid = kNobody;
+  policy.unknown_uid = std::nullopt;
+  CHECK(decide(policy, local(kNobody)).verdict == Verdict::admit);
+}
+
+TEST_CASE("where owners cannot be told, this machine is let in with a warning, others are not") {
+  AdmissionPolicy blind = annas();
+  blind.tells_owners = false;
+  AdmissionPolicy nobody = annas();
+  nobody.own_uid = kNobody;
+  nobody.unknown_uid = kNobody;
+  for (const AdmissionPolicy& policy : {blind, nobody}) {
+    CHECK(decide(policy, local(std::nullopt)).verdict == Verdict::admit);
+    CHECK(decide(policy, local(kNobody)).verdict == Verdict::admit);
+    CHECK(decide(policy, remote()).verdict == Verdict::refuse);
+    REQUIRE(admission_warning(policy, "127.0.0.1"));
+    CHECK_THAT(*admission_warning(policy, "127.0.0.1"),
+               Catch::Contains("connects to 127.0.0.1") && Catch::Contains("other users of this machine"));
+  }
+  CHECK_THAT(*admission_warning(blind, "x"), Catch::Contains("neither socket diagnostics nor /proc/net/tcp"));
+  CHECK_THAT(*admission_warning(nobody, "x"), Catch::Contains("does not know its own user"));
+  CHECK_FALSE(admission_warning(annas(), "127.0.0.1"));
+}
+
+TEST_CASE("from other machines nobody is let in without a token") {
+  const Admission admission = decide(annas(), remote());
+  CHECK(admission.verdict == Verdict::refuse);
+  CHECK_THAT(admission.reason, Catch::Contains("has no token; start it with --auth-token-file, or with --store-open"));
+}
+
+TEST_CASE("from other machines a launcher authenticates, and then its whole machine is let in") {
+  AdmissionPolicy policy = annas();
+  policy.has_token = true;
+  CHECK(decide(policy, remote()).verdict == Verdict::authenticate);
+  CHECK_THAT(decide(policy, remote()).reason, Catch::Contains("no launcher has proved to know the token"));
+  CHECK(decide(policy, remote(true)).verdict == Verdict::admit);
+  // A uid of another machine would mean nothing here.
+  PeerFacts peer = remote();
+  peer.owner = kAnna;
+  CHECK(decide(policy, peer).verdict == Verdict::authenticate);
+}
+
+TEST_CASE("an open store lets everybody in, and says so") {
+  AdmissionPolicy policy = annas();
+  policy.open = true;
+  for (const PeerFacts& peer : {local(kBert), local(std::nullopt), remote(), remote(true)}) {
+    CHECK(decide(policy, peer).verdict == Verdict::admit);
+  }
+  CHECK_THAT(admission_warning(policy, "0.0.0.0:29500").value_or(""),
+             Catch::StartsWith("--store-open: whoever reaches 0.0.0.0:29500 can "));
+}
+
+TEST_CASE("a quarter of all connections may have yet to prove the token") {
+  CHECK(most_strangers(65'536) == 16'384);
+  CHECK(most_strangers(20'000) == 5'000);
+  CHECK(most_strangers(512) == 256);
+}

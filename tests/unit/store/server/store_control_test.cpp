@@ -1,0 +1,129 @@
+// What launchers say to each other through a store's server.
+#include <catch2/catch.hpp>
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "store/client/store_visit.h"
+#include "support/fake_authenticator.h"
+#include "support/sockets.h"
+#include "support/store_requests.h"
+#include "support/store_server_fixture.h"
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+std::string control(const std::string& message) {
+  return encode(wire::StoreRequest{.op = wire::StoreOp::control, .keys = {}, .values = {message}});
+}
+
+// A store whose hub keeps what it hears.
+class Hub {
+ public:
+  explicit Hub(store::StoreServerOptions options = {}) : store(with_hub(std::move(options))) {}
+
+  store::ConnectionId hears(const std::string& message) {
+    std::unique_lock lock(mutex_);
+    store::ConnectionId from = 0;
+    const bool came = changed_.wait_for(lock, kPatience, [&] {
+      for (const auto& [id, text] : heard_) {
+        if (text == message) from = id;
+      }
+      return from != 0;
+    });
+    INFO("a message '" << message << "'");
+    CHECK(came);
+    return from;
+  }
+
+ private:
+  store::StoreServerOptions with_hub(store::StoreServerOptions options) {
+    const auto keep = [this](store::ConnectionId from, const std::string& message) {
+      const std::lock_guard lock(mutex_);
+      heard_.emplace_back(from, message);
+      changed_.notify_all();
+    };
+    options.on_control = [keep](store::ConnectionId from, const std::string&, const std::string& message) {
+      keep(from, message);
+    };
+    options.on_control_lost = [keep](store::ConnectionId from) { keep(from, "(lost)"); };
+    return options;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<store::ConnectionId, std::string>> heard_;
+
+ public:
+  RunningStore store;
+};
+
+RawPeer launcher(std::uint16_t port) {
+  RawPeer peer(port);
+  peer.says(encode(validate()) + control("I am b"));
+  return peer;
+}
+
+}  // namespace
+
+TEST_CASE("a launcher and the hub say messages to each other until one closes") {
+  Hub hub;
+  RawPeer b = launcher(hub.store.port());
+  const auto id = hub.hears("I am b");
+  hub.store.with([&](store::StoreServer& server) { server.send_control(id, "welcome"); });
+  b.hears(text_reply("welcome")).says(control("thanks"));
+  CHECK(hub.hears("thanks") == id);
+  hub.store.with([&](store::StoreServer& server) {
+    server.send_control(id, "bye");
+    server.close_control(id);
+  });
+  // What it had said meanwhile does not keep it from reading, and is not heard.
+  b.says(control("is anybody there?"));
+  b.hears(text_reply("bye")).is_disconnected();
+  b.says(control("and now?"));
+  // To who has gone, nothing is said.
+  hub.store.with([&](store::StoreServer& server) { server.send_control(id, "too late"); });
+}
+
+TEST_CASE("a launcher that goes is told of") {
+  Hub hub;
+  std::optional<RawPeer> b(launcher(hub.store.port()));
+  const auto id = hub.hears("I am b");
+  b.reset();
+  CHECK(hub.hears("(lost)") == id);
+}
+
+TEST_CASE("another attempt begins with an empty store and the launchers stay") {
+  Hub hub;
+  RawPeer b = launcher(hub.store.port());
+  const auto id = hub.hears("I am b");
+  RawPeer worker(hub.store.port());
+  worker.says(encode(validate()) + encode(set("/k", "old")) + encode(add("/n", 3))).hears(number_reply(3));
+  hub.store.with([](store::StoreServer& server) { server.forget_all(); });
+  worker.is_disconnected();
+  RawPeer next(hub.store.port());
+  next.says(encode(validate()) + encode(check({"/k"}))).hears(byte_reply(1));
+  next.says(encode(add("/n", 1))).hears(number_reply(1));
+  b.says(control("still here"));
+  CHECK(hub.hears("still here") == id);
+}
+
+TEST_CASE("a store of one node has no ear for launchers") {
+  RunningStore store;
+  RawPeer b = launcher(store.port());
+  b.is_disconnected();
+  store.complains_of("it is a launcher, and this is no store of a job on several nodes");
+}
+
+TEST_CASE("who has to prove the token says nothing to the hub before") {
+  store::StoreServerOptions options;
+  options.authenticator = fake_authenticator("secret");
+  Hub hub(options);
+  auto visit = store::StoreVisit::open("127.0.0.1", hub.store.port(), fake_authenticator("secret"), soon());
+  REQUIRE(visit);
+  CHECK(net::send_all(visit.value().fd(), store::StoreVisit::control_request("I am c"), soon()));
+  hub.hears("I am c");
+}
