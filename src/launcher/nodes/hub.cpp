@@ -268,7 +268,7 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
 }
 
 Hub::TimePoint Hub::alarm() const {
-  // A node alone has nobody to hear its beats.
+  // A node alone sends no beats.
   TimePoint next = nodes_.size() > 1 ? next_beat_ : TimePoint::max();
   if (settle_at_ && !stopped_at_) next = std::min(next, *settle_at_);
   if (left_alone_at_ && !stopped_at_) next = std::min(next, *left_alone_at_);

@@ -39,9 +39,8 @@ class Job {
       : parts_(parts), attempts_(parts, exchange_, [this](const Event& event) { observe(event); }) {}
 
   base::Result<JobOutcome> run() {
-    const Nodes::Callbacks callbacks = make_callbacks();
     if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes();
-    if (auto failure = open(callbacks)) return *failure;
+    if (auto failure = open()) return *failure;
     if (parts_.plan.gather_output && !nodes_->is_hub()) send_output_to_hub();
     while (wait()) {
       const Placement place = *std::exchange(start_, std::nullopt);
@@ -102,15 +101,15 @@ class Job {
     // Not from within: it is destroyed then.
     callbacks.is_first = [this] {
       again_ = parts_.loop.at(std::chrono::steady_clock::now(), [this] {
-        if (auto failure = open(make_callbacks())) leave_at_once(own_fault(failure->message));
+        if (auto failure = open()) leave_at_once(own_fault(failure->message));
       });
     };
     return callbacks;
   }
 
-  std::optional<base::Failure> open(const Nodes::Callbacks& callbacks) {
+  std::optional<base::Failure> open() {
     nodes_.reset();
-    auto nodes = Nodes::open(parts_.loop, parts_.plan, callbacks);
+    auto nodes = Nodes::open(parts_.loop, parts_.plan, make_callbacks());
     if (!nodes) return nodes.error();
     nodes_ = std::move(nodes).value();
     if (const auto warning = nodes_->warning()) parts_.observer.warn(*warning);
@@ -145,7 +144,7 @@ class Job {
     parts_.inbox(is_ours ? Event(Settled{}) : is_late ? Event(ExitTimedOut{}) : Event(EndedElsewhere{cause}));
   }
 
-  // The hub says what follows, at once where no other node's workers still run: then it is told with the summary.
+  // The hub says what follows, at once if no other node's workers still run: then the summary says it, too.
   void attempt_has_ended(JobOutcome outcome) {
     judge_differences();
     // Whoever asked meanwhile does not want another attempt; where all is done, there is nothing to end.
