@@ -91,17 +91,30 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return text;
 }
 
-std::string rank_list(std::span<const int> ranks) {
+namespace {
+
+// `between`: two ranges, and two neighbours.
+std::string list_of_ranges(std::span<const int> ranks, const char* between, const char* between_two) {
   std::string text;
   for (std::size_t first = 0; first < ranks.size();) {
     std::size_t last = first;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (!text.empty()) text += ", ";
+    if (!text.empty()) text += between;
     text += std::to_string(ranks[first]);
-    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(ranks[last]);
+    if (last > first) text += (last == first + 1 ? between_two : "-") + std::to_string(ranks[last]);
     first = last + 1;
   }
   return text;
+}
+
+}  // namespace
+
+std::string rank_list(std::span<const int> ranks) {
+  return list_of_ranges(ranks, ", ", ", ");
+}
+
+std::string short_rank_list(std::span<const int> ranks) {
+  return list_of_ranges(ranks, ",", "-");
 }
 
 std::string human_duration(std::chrono::nanoseconds duration) {

@@ -27,8 +27,10 @@ std::optional<std::string> nearest_match(std::string_view word, std::span<const 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
-// Ranks as people write them: {0,1,2,5} is "0-2, 5". Expects ascending order.
+// Ranks as people write them: {0,1,2,5,6} is "0-2, 5, 6". Expects ascending order.
 std::string rank_list(std::span<const int> ranks);
+// As taskset and lscpu write CPUs: "0-2,5-6".
+std::string short_rank_list(std::span<const int> ranks);
 
 // A duration with a unit that fits: "85 ms", "3.2 s", "3 min 12 s", "2 h 5 min".
 std::string human_duration(std::chrono::nanoseconds duration);

@@ -13,16 +13,17 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/cli/parse.h"
-#include "launcher/hosts/host_job.h"
-#include "launcher/hosts/starter_facts.h"
-#include "launcher/hosts/starter_link.h"
+#include "launcher/facts/host_facts.h"
+#include "launcher/facts/resource_limits.h"
 #include "launcher/launch.h"
 #include "launcher/limits.h"
-#include "launcher/plan/host_facts.h"
 #include "launcher/plan/launch_plan.h"
-#include "launcher/plan/resource_limits.h"
+#include "launcher/plan/worker_command.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/our_programs.h"
+#include "launcher/remote/host_job.h"
+#include "launcher/remote/starter_facts.h"
+#include "launcher/remote/starter_link.h"
 #include "launcher/store_command/store_command.h"
 
 namespace ddp::launcher {
@@ -87,7 +88,7 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
 int start_here(Options options, const Starter* starter) {
   if (options.bench) options.command.front() = our_program(options.command.front());
   LogSink log(options.quiet);
-  const auto plan = make_launch_plan(options, gather_host_facts(options));
+  const auto plan = make_launch_plan(options, gather_host_facts(facts_wanted(options)));
   hide_auth_token();
   if (!plan) {
     log.error(plan.error().message);

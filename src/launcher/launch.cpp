@@ -7,13 +7,14 @@
 #include <optional>
 
 #include "base/exit_code.h"
+#include "launcher/job/job_driver.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/process_host.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/report/job_reporter.h"
-#include "launcher/supervise/job.h"
+#include "launcher/watchdog/watchdog.h"
 
 namespace ddp::launcher {
 namespace {
@@ -62,11 +63,11 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   net::EventLoop loop;
   // Events from outside. Caught until the very end, so that neither processes nor files are left behind; acted on while
   // the job runs.
-  std::function<void(const Event&)> inbox;
+  JobDriver* driver = nullptr;
   int requests = 0;  // to end
   const auto deliver = [&](const Event& event) {
     requests += is_request(event, shared.plan) ? 1 : 0;
-    if (inbox) inbox(event);
+    if (driver != nullptr) driver->deliver(event);
   };
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
   unblock_all_signals();
@@ -96,15 +97,30 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
+  const auto workers = make_worker_group(*processes, shared.plan, shared.directory, output, [&] { loop.poll(); });
+  const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
+  const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
+                                 std::function<void(const HangNews& news)> tell) {
+    const auto warn = [&](const std::string& line) { log.error(line); };
+    return make_watchdog({loop, *processes, output, shared.plan, exchange, warn, std::move(tell)}, placement);
+  };
   if (const auto failure = reporter.begin()) {
     log.last_word(failure->message);
-  } else if (const auto outcome =
-                 run_job({loop, *processes, shared.plan, shared.directory, output, inbox, reporter.observer()})) {
-    end = outcome.value().status;
-    reporter.job_ended(outcome.value(), end);
   } else {
-    log.last_word(outcome.error().message);
-    reporter.job_failed(outcome.error());
+    JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, reporter.observer(), [&] { loop.stop(); }});
+    driver = &job;
+    while (!job.is_over()) {
+      job.has_work() ? loop.poll() : loop.run();
+      job.work();
+    }
+    driver = nullptr;
+    if (const auto& outcome = job.result()) {
+      end = outcome.value().status;
+      reporter.job_ended(outcome.value(), end);
+    } else {
+      log.last_word(outcome.error().message);
+      reporter.job_failed(outcome.error());
+    }
   }
   log.before_line(nullptr);
   log.while_waiting(nullptr);
@@ -119,7 +135,7 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 }  // namespace
 
 base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* starter) {
-  Shared shared{plan, log, starter, signals_to_care_for(), RunDirectory(plan.log_dir, plan.run_id), {}};
+  Shared shared{plan, log, starter, signals_to_care_for(), RunDirectory(plan.files, plan.run_id), {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));

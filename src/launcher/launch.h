@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/exit_status.h"
-#include "launcher/hosts/starter_link.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/remote/starter_link.h"
 #include "launcher/report/log_sink.h"
 
 namespace ddp::launcher {

@@ -87,7 +87,9 @@ inline constexpr auto kSshEnd = 2s;
 inline constexpr auto kNodeConnectPause = 500ms;  // between two tries to reach the hub
 inline constexpr auto kRestartDelay = 250ms;      // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;
-inline constexpr auto kProgressTime = 10s;  // … which is one that failed within this
+// … which is one that failed before a step, or within this time if the program is without the runtime.
+inline constexpr auto kProgressTime = 10s;
+inline constexpr std::uint64_t kOperationsOfProgress = 1000;  // of a group: as good as a step
 inline constexpr int kAttemptsWithoutProgress = 6;
 inline constexpr auto kUnkillableWait = 5s;     // SIGKILL to "cannot be killed"
 inline constexpr auto kSecondRequest = 500ms;   // a signal that comes later than this while ending kills at once

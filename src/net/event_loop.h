@@ -17,11 +17,22 @@ class Watch {
   virtual ~Watch() = default;
 };
 
+// What time it is, and calls at a time. A seam: simulations have a clock of their own.
+class Timers {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  virtual ~Timers() = default;
+
+  virtual TimePoint now() const { return std::chrono::steady_clock::now(); }
+  // Calls `due` once, at `when`.
+  [[nodiscard]] virtual std::unique_ptr<Watch> at(TimePoint when, std::function<void()> due) = 0;
+};
+
 // Everything here belongs to the thread that calls run(). Callbacks must not block.
-class EventLoop {
+class EventLoop : public Timers {
  public:
   EventLoop();
-  ~EventLoop();
+  ~EventLoop() override;
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
@@ -35,8 +46,7 @@ class EventLoop {
   // with other processes, to which a non-blocking console would be a surprise.
   [[nodiscard]] std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> ready);
 
-  // Calls `due` once, at `when`.
-  [[nodiscard]] std::unique_ptr<Watch> at(std::chrono::steady_clock::time_point when, std::function<void()> due);
+  [[nodiscard]] std::unique_ptr<Watch> at(TimePoint when, std::function<void()> due) override;
 
   // Calls `arrived` each time one of `signals` arrives.
   [[nodiscard]] std::unique_ptr<Watch> on_signals(std::span<const int> signals, std::function<void(int)> arrived);

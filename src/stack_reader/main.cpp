@@ -1,9 +1,9 @@
 // ddp_stack_reader: names the functions in stacks that the launcher has copied. A program of its own, since the files
 // that it reads are the workers', and may be anything: one that makes it fail or hang does no harm to the job.
 //
-// Standard input: a StackCapture (launcher/stacks/stack_capture.h). Standard output: JSON, a list of threads, each with
-// `tid` and `frames`, innermost first; if the outer ones are not known, the last one says so. Then the same again, with
-// lines of the source: to find them may take longer than there is time.
+// Standard input: a StackCapture (launcher/watchdog/stacks/stack_capture.h). Standard output: JSON, a list of threads,
+// each with `tid` and `frames`, innermost first; if the outer ones are not known, the last one says so. Then the same
+// again, with lines of the source: to find them may take longer than there is time.
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/stacks/stack_text.h"
-#include "launcher/stacks/symbols.h"
+#include "launcher/watchdog/stacks/stack_text.h"
+#include "launcher/watchdog/stacks/symbols.h"
 #include "stack_reader/held_thread.h"
 #include "stack_reader/unwinder.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/stacks/stack_capture.h"
+#include "launcher/watchdog/stacks/stack_capture.h"
 
 namespace ddp::stack_reader {
 

@@ -19,14 +19,17 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
                                          {Knowledge::disputed, "disputed"},
                                          {Knowledge::victim, "victim"}})
 
+NLOHMANN_JSON_SERIALIZE_ENUM(Progress,
+                             {{Progress::unknown, "unknown"}, {Progress::none, "none"}, {Progress::some, "some"}})
+
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 DDP_FIELDS(Cause, text, node, exit_code, signal, knowledge, lost_peer, may_restart, not_restarted, exit_timed_out)
 DDP_FIELDS(NodeHello, version, job, host, node_rank, workers, nodes, same, alike, monotonic, time_of_day)
 DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
-DDP_FIELDS(NodeEnded, attempt)
-DDP_FIELDS(NodeShows, attempt, what, text)
+DDP_FIELDS(NodeEnded, attempt, progress)
+DDP_FIELDS(NodeShows, attempt, what)  // its text follows the JSON
 DDP_FIELDS(HubRefuses, why)
 DDP_FIELDS(HubWaits, text, is_spare)
 DDP_FIELDS(HubBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name)
@@ -98,13 +101,22 @@ std::string encode(const ControlMessage& message) {
         return json;
       },
       message);
-  return Json{{"is", kNames.at(message.index())}, {"of", body}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const Json whole{{"is", kNames.at(message.index())}, {"of", body}};
+  std::string bytes = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (const auto* shows = std::get_if<NodeShows>(&message)) bytes += '\n' + shows->text;
+  return bytes;
 }
 
 std::optional<ControlMessage> decode_control(std::string_view bytes) {
   try {
-    const Json json = Json::parse(bytes);
-    return decode_as(json.at("is").get<std::string>(), json.at("of"));
+    const std::size_t end = bytes.find('\n');
+    const Json json = Json::parse(bytes.substr(0, end));
+    auto message = decode_as(json.at("is").get<std::string>(), json.at("of"));
+    if (auto* shows = message ? std::get_if<NodeShows>(&*message) : nullptr; shows != nullptr) {
+      if (end == std::string_view::npos) return std::nullopt;
+      shows->text = bytes.substr(end + 1);
+    }
+    return message;
   } catch (const Json::exception&) {
     return std::nullopt;
   }

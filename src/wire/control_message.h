@@ -11,7 +11,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 5;
+inline constexpr int kControlVersion = 6;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -67,9 +67,12 @@ struct NodeLeft {
 
   friend bool operator==(const NodeLeft&, const NodeLeft&) = default;
 };
+// What the ranks of an attempt finished: a step, as far as it can be seen.
+enum class Progress : std::uint8_t { unknown, none, some };
 // None of its workers runs any more.
 struct NodeEnded {
   int attempt = 0;
+  Progress progress = Progress::unknown;
 
   friend bool operator==(const NodeEnded&, const NodeEnded&) = default;
 };
@@ -78,12 +81,12 @@ enum class Subject : std::uint8_t {
   nothing,        // that this version knows
   ranks,          // what they are at: with a beat when it has changed, and in full when it is asked for
   evidence,       // their stacks, and what else can be asked while a job hangs: what a program does not notice
-  output,         // what they print: bytes_to_text()
+  output,         // what they print
   errors,         // the same, on standard error
   last_evidence,  // evidence by all means, since the job is ended next, or a user asks
   stacks,         // of `evidence` the stacks alone
 };
-// The text is as the launcher has it: launcher/supervise/shown_ranks.h.
+// `text`: JSON as the launcher has it (launcher/watchdog/shown_ranks.h), or output, any bytes.
 struct NodeShows {
   int attempt = 0;
   Subject what = Subject::nothing;

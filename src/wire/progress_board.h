@@ -28,6 +28,8 @@ inline constexpr auto kRelaxed = std::memory_order_relaxed;
 inline constexpr std::array<std::string_view, 10> kPhaseNames = {
     "starting",   "connected",  "rendezvous",   "communicator set-up", "training",
     "evaluation", "checkpoint", "data loading", "finishing",           "done"};
+inline constexpr std::uint32_t kTraining = 4;
+static_assert(kPhaseNames[kTraining] == "training");
 
 // `changes` is odd while the rest but the numbers below it is written.
 struct BoardWorker {

@@ -1,6 +1,6 @@
 // nodes_cost MESSAGE_US BYTE_NS LATENCY_US
 //
-// What N nodes cost, without sockets. First the hub itself (launcher/nodes/hub.h): a job of N nodes from hello to done,
+// What N nodes cost, without sockets. First the hub itself (launcher/job/hub.h): a job of N nodes from hello to done,
 // a failure in it; its messages, their bytes, and the time that its decisions take, one JSON a line. Then what the same
 // would take in virtual time if all are connected to the hub, or each launcher to one of 32 or 64 that relay: a message
 // costs whoever sends or receives it MESSAGE_US and BYTE_NS a byte, one after the other, and is LATENCY_US under way.
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/nodes/hub.h"
-#include "launcher/supervise/shown_ranks.h"
+#include "launcher/job/hub.h"
+#include "launcher/watchdog/shown_ranks.h"
 #include "wire/progress_board.h"
 
 namespace ddp::bench {

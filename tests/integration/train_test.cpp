@@ -171,6 +171,15 @@ TEST_CASE("a rank that dies in the middle is named and not its victims") {
   }
 }
 
+TEST_CASE("short attempts that finish a step are repeated as often as was asked for") {
+  const CommandResult result =
+      run_command({built("ddplaunch"), "--nproc-per-node=1", "--backend=cpu", "--max-restarts=7", "sh", "-c",
+                   built("train_charlm") + " --checkpoint '' --steps 1 --text " + ddp::test::source_directory() +
+                       "/LICENSE; exit 3"});
+  CHECK(result.exit_code == 3);
+  CHECK(line_with(result.err, "given up").find("given up after 7 restarts") != std::string::npos);
+}
+
 TEST_CASE("the model learns however its gradients travel, and with parameters averaged now and then", "[slow]") {
   const Training training;
   const auto perplexity_with = [&](const std::vector<std::string>& words, double& bytes) {

@@ -13,6 +13,8 @@ namespace {
 
 // Trouble that nobody need notice: a beat and the network's own delays come on top.
 constexpr auto kHarmless = 4s;
+// What is said between the nodes meanwhile.
+constexpr auto kPatience = 10s;
 
 bool is_victim(const wire::Cause& cause) {
   return cause.knowledge == wire::Knowledge::victim;
@@ -147,6 +149,40 @@ void NodesRules::workers_end(std::size_t machine, End how) {
   }
 }
 
+void NodesRules::is_told(std::size_t machine, bool may_leave_at_once) {
+  Machine& one = at(machine);
+  if (one.times_told == 0) one.told_at = now_;
+  one.times_told += may_leave_at_once ? 2 : 1;
+}
+
+void NodesRules::leaves_at_once(std::size_t machine) {
+  if (at(machine).times_told < 2) violate(12, name(machine) + " does not wait for the end");
+  at(machine).was_asked = at(machine).is_in_haste = true;
+  at(machine).left_with = wire::Cause{.exit_code = 1};
+}
+
+void NodesRules::has_left_workers(std::size_t machine) {
+  violate(10, name(machine) + " has workers after the end of an attempt");
+}
+
+void NodesRules::launcher_ends(std::size_t machine, int exit_code) {
+  Machine& one = at(machine);
+  one.has_ended = true;
+  if (!one.left_with) return violate(10, name(machine) + " ends before it leaves");
+  const bool is_well = one.trouble + hub_trouble_ <= kHarmless;
+  const auto latest = one.told_at + ending_ + options_.node_timeout + kPatience;
+  if (one.times_told > 0 && is_well && now_ > latest) {
+    violate(11, name(machine) + " was asked to end " +
+                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - one.told_at).count()) +
+                    " s before it does");
+  }
+  // What its attempt ended with counts, where no other node has to agree and the user has asked after that.
+  const bool is_alone_and_asked = options_.max_nodes == 1 && one.times_told > 0;
+  if (one.is_in_haste || is_alone_and_asked || exit_code == one.left_with->exit_code) return;
+  violate(10, name(machine) + " ends with " + std::to_string(exit_code) + " for '" + one.left_with->text + "' (" +
+                  std::to_string(one.left_with->exit_code) + ")");
+}
+
 void NodesRules::look_at_end(bool is_through, bool expects_success) {
   if (!is_through) violate(4, "the job does not come to an end");
   for (std::size_t machine = 0; machine < machines_.size(); ++machine) look_at_end_of(machine);
@@ -159,6 +195,7 @@ void NodesRules::look_at_end_of(std::size_t machine) {
   const Duration trouble = one.trouble + hub_trouble_;
   const bool is_well = trouble <= kHarmless;
   if (!one.is_gone && one.runs >= 0) violate(2, name(machine) + " has workers for ever");
+  if (!one.is_gone && one.left_with && !one.has_ended) violate(10, name(machine) + " leaves and does not end");
   if (!one.is_gone && one.was_taken_in && !one.left_with) violate(4, name(machine) + " never leaves");
   if (!is_well || one.is_gone || one.was_refused || one.was_asked || !one.was_taken_in) return;
   if (!one.was_told) return violate(5, name(machine) + " is not told of the end");

@@ -11,9 +11,13 @@
 //    the order of their numbers; the hub's own come first.
 //  7 The store is emptied once before each attempt, and there are not more attempts than restarts allow.
 //  8 Success is success of all; an attempt is ended for something that has happened in it, and a victim is the cause
-//  only
-//    where nobody else is and has been given limits::kVictimWait.
+//    only where nobody else is and has been given limits::kVictimWait.
 //  9 When the hub has heard that somebody asks for the end, no other attempt begins.
+// 10 A launcher that leaves ends, and with the exit code of its cause. It ends no attempt before its workers have
+// ended. 11 A launcher that is asked to end has ended some seconds after its workers' time to end, whatever the others
+// do. 12 Only a launcher that is asked twice, or has lost its guardian, ends without having heard that the job is over.
+// The
+//    hub's waits until the others know, unless it is asked meanwhile.
 #pragma once
 
 #include <chrono>
@@ -22,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/nodes/hub.h"
+#include "launcher/job/hub.h"
 
 namespace ddp::test {
 
@@ -75,6 +79,16 @@ class NodesRules {
   void breaks(int attempt);
   void leaves(std::size_t machine, const wire::Cause& cause) { at(machine).left_with = cause; }
   void is_asked_to_leave(std::size_t machine) { at(machine).was_asked = true; }
+  // Its launcher is asked to end. `may_leave_at_once`: it need not wait for the hub's word.
+  void is_told(std::size_t machine, bool may_leave_at_once);
+  void is_not_heard(std::size_t machine) {
+    violate(11, "machine " + std::to_string(machine) + " shows output to whoever asks it to end");
+  }
+  // Without the hub's word, or the hub's own before the others have heard it.
+  void leaves_at_once(std::size_t machine);
+  bool left_with_success(std::size_t machine) { return at(machine).left_with && at(machine).left_with->exit_code == 0; }
+  void launcher_ends(std::size_t machine, int exit_code);
+  void has_left_workers(std::size_t machine);
   // It was cut off, frozen, … for so long.
   void has_trouble(std::size_t machine, Duration time) { at(machine).trouble += time; }
   void is_gone(std::size_t machine) { at(machine).is_gone = true; }  // for ever frozen, or dead
@@ -96,6 +110,10 @@ class NodesRules {
     bool is_gone = false;
     bool is_frozen = false;
     bool was_asked = false;
+    bool is_in_haste = false;
+    bool has_ended = false;  // its launcher
+    int times_told = 0;
+    TimePoint told_at;  // for the first time
     bool was_refused = false;
     bool was_told = false;  // the end
     TimePoint heard_at;

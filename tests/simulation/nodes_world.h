@@ -1,17 +1,19 @@
-// NodesWorld: one life of a job on several nodes, made from a seed: a hub, machines with an agent and workers that a
-// JobState supervises, connections that take their time, stall and break, and what befalls all of them. Virtual time.
+// NodesWorld: one life of a job on one node or on several, made from a seed: a hub, machines whose launcher is a
+// JobDriver with an agent, fake workers and a fake watchdog, connections that take their time, stall and break, and
+// what befalls all of them. Virtual time.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <queue>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "launcher/nodes/hub.h"
-#include "launcher/nodes/node_agent.h"
-#include "launcher/supervise/job_state.h"
+#include "launcher/job/hub.h"
+#include "launcher/job/job_driver.h"
+#include "launcher/job/node_agent.h"
 #include "simulation/nodes_rules.h"
 
 namespace ddp::test {
@@ -20,6 +22,9 @@ class NodesWorld {
  public:
   // A job of `nodes`, or a little fewer or more machines.
   NodesWorld(std::uint64_t seed, int nodes);
+  ~NodesWorld();
+  NodesWorld(const NodesWorld&) = delete;
+  NodesWorld& operator=(const NodesWorld&) = delete;
 
   // Which rule was broken, and when; empty: none.
   std::string live();
@@ -36,13 +41,14 @@ class NodesWorld {
   enum class Kind : std::uint8_t {
     hub_tick,
     node_tick,
-    workers_alarm,
-    to_hub,  // the first of what is under way
+    alarm,         // of a driver
+    driver_works,  // later than it could
+    to_hub,        // the first of what is under way
     to_node,
     worker_ends,
     comes,
     befalls,
-    is_asked_to_end,
+    is_told,  // a driver, of something from outside
     heals,
     goes_on,
   };
@@ -53,7 +59,9 @@ class NodesWorld {
     std::uint32_t machine = 0;
     std::uint32_t local_rank = 0;  // of `comes`: 1 + the machine in whose place it is, or 0
     int attempt = 0;
-    char how = 0;  // a worker ends: 's'uccess, 'f'ailure, 'v'ictim, 't'erminated, 'k'illed
+    // A worker ends: 's'uccess, 'f'ailure, 'v'ictim, 't'erminated, 'k'illed. A driver is told: 'i'nterrupt, 'c'onsole
+    // closed, 'g'uardian lost, 'h'ang.
+    char how = 0;
     bool operator<(const Event& other) const { return std::pair(other.when, other.number) < std::pair(when, number); }
   };
   // One direction of a connection. Nothing overtakes anything else.
@@ -66,17 +74,32 @@ class NodesWorld {
     TimePoint last_due{};
     bool is_moving = false;  // there is an event for the first parcel
   };
+  class Clock;
+  class Workers;
+  class Link;
+  class Looks;
+  struct Alarm {
+    TimePoint when;
+    std::function<void()> due;
+    std::uint64_t number = 0;
+  };
+  struct Exit {
+    int local_rank;
+    base::ExitStatus status;
+  };
   struct Machine {
-    Machine(Duration node_timeout, TimePoint now)
-        : agent("hub", std::chrono::duration_cast<std::chrono::milliseconds>(node_timeout), now) {}
+    Machine(Duration node_timeout, TimePoint now);
+    ~Machine();
     wire::NodeHello hello;
     launcher::NodeAgent agent;
-    std::optional<launcher::JobState> workers;
-    std::vector<bool> is_alive;  // workers
-    int attempt = -1;
-    std::string name;                         // in the attempt
-    bool has_reported = false;                // a cause of it
-    std::vector<launcher::Event> is_unheard;  // of a frozen launcher
+    std::vector<bool> is_alive;    // workers
+    std::vector<bool> is_victim;   // as its error record says
+    wire::HubBegins place;         // of the last attempt
+    int attempt = -1;              // whose workers were started last
+    bool has_workers = false;      // an attempt runs here
+    std::vector<Exit> is_unheard;  // of a frozen launcher
+    std::optional<Alarm> alarm;
+    bool is_awake = false;  // it is to work
     launcher::NodeId connection = 0;
     Pipe to_hub, from_hub;
     bool is_connected = false;      // its own end is open
@@ -85,6 +108,14 @@ class NodesWorld {
     bool has_said_hello = false, has_heard = false;
     bool is_cut = false, is_frozen = false, is_dead = false;
     bool is_done = false;  // nothing more is to be expected of it
+
+    // The launcher.
+    launcher::LaunchPlan plan;
+    launcher::Nodes::Callbacks callbacks;
+    launcher::ProcessHost::ExitCallback on_exit;
+    std::unique_ptr<Clock> clock;
+    std::unique_ptr<Workers> workers;
+    std::unique_ptr<launcher::JobDriver> driver;
   };
 
   int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(std::max(limit, 1))); }
@@ -115,6 +146,7 @@ class NodesWorld {
   void move(std::size_t id, Pipe& pipe);
   void deliver(std::size_t id, Kind kind);
   void hub_closes(launcher::NodeId connection);
+  void hub_closes_all();
   void hub_loses(std::size_t id);
 
   // Hub and agents.
@@ -124,13 +156,21 @@ class NodesWorld {
   void agent_acts(std::size_t id, const std::vector<launcher::NodeAction>& actions);
   void says(std::size_t id, const wire::ControlMessage& message);
 
+  // Launchers.
+  void start_launcher(std::size_t id);
+  void wake(std::size_t id);
+  void let_drivers_work();
+  void is_told(std::size_t id, char what);
+  void launcher_opens(std::size_t id);
+  void launcher_leaves(std::size_t id);
+
   // Workers.
-  void start_workers(std::size_t id, const wire::HubBegins& place);
+  void workers_begin(std::size_t id);
+  bool worker_starts(std::size_t id, int local_rank);
   void worker_ends(const Event& event);
-  void workers_hear(std::size_t id, const launcher::Event& event);
-  void workers_are_signalled(std::size_t id, const launcher::SendSignal& action);
+  void workers_have_ended(std::size_t id);
+  void worker_is_signalled(std::size_t id, int local_rank, int signal);
   void lose_workers(std::size_t id);
-  void is_asked_to_end(std::size_t id);
   void is_done_with(std::size_t id);
   void lost_by_peers(std::size_t id, int attempt);
 
@@ -147,11 +187,13 @@ class NodesWorld {
   bool is_through_ = false;
   TimePoint next_hub_tick_;
   std::vector<std::unique_ptr<Machine>> machines_;
+  std::deque<std::size_t> awake_;
   std::size_t left_ = 0;                    // machines that are done
   std::vector<std::size_t> machine_of_{0};  // by connection
   std::vector<Duration> run_times_;         // by attempt: until its workers end well
   int longest_run_ms_;
   int next_rank_ = 0;
+  bool is_console_slow_ = false;
   bool expects_success_ = true;
   Counts counts_;
 };

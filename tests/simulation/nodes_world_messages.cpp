@@ -114,14 +114,19 @@ void NodesWorld::carry_out(const HubAction& action) {
   if (const auto* close = std::get_if<CloseNode>(&action)) hub_closes(close->who);
   if (std::holds_alternative<EmptyStore>(action)) store_is_emptied();
   if (std::holds_alternative<HubIsThrough>(action) && !is_hub_gone_) {
-    is_hub_gone_ = true;
-    for (std::size_t id = 1; id < machines_.size(); ++id) {
-      Machine& machine = *machines_[id];
-      if (!machine.is_hub_connected) continue;
-      // What it says resets the connection, and takes back what is under way.
-      if (one_in(2)) machine.from_hub.parcels.clear();
-      push(id, machine.from_hub, std::nullopt);
-    }
+    is_through_ = true;
+    machines_[0]->callbacks.through();
+  }
+}
+
+void NodesWorld::hub_closes_all() {
+  is_hub_gone_ = true;
+  for (std::size_t id = 1; id < machines_.size(); ++id) {
+    Machine& machine = *machines_[id];
+    if (!machine.is_hub_connected) continue;
+    // What it says resets the connection, and takes back what is under way.
+    if (one_in(2)) machine.from_hub.parcels.clear();
+    push(id, machine.from_hub, std::nullopt);
   }
 }
 
@@ -139,22 +144,16 @@ void NodesWorld::store_is_emptied() {
 void NodesWorld::agent_acts(std::size_t id, const std::vector<NodeAction>& actions) {
   Machine& machine = *machines_[id];
   for (const NodeAction& action : actions) {
-    if (const auto* start = std::get_if<StartWorkers>(&action)) start_workers(id, start->place);
-    if (const auto* end = std::get_if<EndWorkers>(&action)) {
-      const bool is_own = machine.has_reported && end->cause.node == machine.name;
-      const launcher::Event event = is_own ? launcher::Event(Settled{}) : EndedElsewhere{end->cause};
-      if (machine.workers && !machine.workers->finished()) workers_hear(id, event);
+    if (const auto* start = std::get_if<StartWorkers>(&action)) {
+      machine.place = start->place;
+      machine.callbacks.start(placement_of(start->place));
     }
+    if (const auto* end = std::get_if<EndWorkers>(&action)) machine.callbacks.end(end->cause);
+    if (const auto* follows = std::get_if<AttemptFollows>(&action)) machine.callbacks.again(follows->line);
     if (const auto* send = std::get_if<SendToHub>(&action)) says(id, send->message);
     if (const auto* leave = std::get_if<LeaveJob>(&action)) {
       rules_.leaves(id, leave->cause);
-      if (std::exchange(machine.is_connected, false)) push(id, machine.to_hub, std::nullopt);
-      is_done_with(id);
-      // Somebody starts it again.
-      const bool is_lost = leave->cause.exit_code != 0 && id != 0;
-      if (is_lost && one_in(4)) {
-        at(milliseconds_below(5'000), {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
-      }
+      machine.callbacks.leave(leave->cause);
     }
   }
 }

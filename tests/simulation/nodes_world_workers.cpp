@@ -1,8 +1,9 @@
-// The machines' workers, and the JobState that supervises them.
+// The machines' launchers and their workers: what a JobDriver finds in this world.
 #include <algorithm>
 #include <csignal>
 
 #include "simulation/nodes_world.h"
+#include "support/no_workers.h"
 
 namespace ddp::test {
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr auto kGrace = 5s;
 constexpr int kVictims = 3;
+constexpr int kLateInOneOf = 100;
 
 base::ExitStatus status_of(char how) {
   switch (how) {
@@ -27,29 +29,261 @@ base::ExitStatus status_of(char how) {
   }
 }
 
+HangNews hang_of(int rank) {
+  HangNews news;
+  news.kind = HangNews::Kind::hung;
+  news.verdict.kind = VerdictKind::stopped;
+  news.verdict.culprits = {rank};
+  news.ends_job = true;
+  return news;
+}
+
 }  // namespace
 
-void NodesWorld::start_workers(std::size_t id, const wire::HubBegins& place) {
+// One alarm at a time is enough for a driver.
+class NodesWorld::Clock : public net::Timers {
+ public:
+  Clock(NodesWorld& world, std::size_t id) : world_(world), id_(id) {}
+
+  TimePoint now() const override { return world_.now_; }
+
+  std::unique_ptr<net::Watch> at(TimePoint when, std::function<void()> due) override {
+    auto& alarm = world_.machines_[id_]->alarm;
+    alarm = Alarm{when, std::move(due), ++world_.number_};
+    const Duration left = std::max<Duration>(when - world_.now_, 0s);
+    world_.at(left, {.kind = Kind::alarm, .machine = static_cast<std::uint32_t>(id_)});
+    return std::make_unique<Set>(alarm);
+  }
+
+ private:
+  struct Set : net::Watch {
+    explicit Set(std::optional<Alarm>& alarm) : alarm_(alarm), number_(alarm->number) {}
+    ~Set() override {
+      if (alarm_ && alarm_->number == number_) alarm_.reset();
+    }
+    std::optional<Alarm>& alarm_;
+    const std::uint64_t number_;
+  };
+  NodesWorld& world_;
+  const std::size_t id_;
+};
+
+class NodesWorld::Workers : public NoWorkers {
+ public:
+  Workers(NodesWorld& world, std::size_t id) : world_(world), id_(id) {}
+
+  std::optional<base::Failure> begin(const Placement&, const std::string&) override {
+    world_.workers_begin(id_);
+    return std::nullopt;
+  }
+  base::Result<StartedWorker, StartFailure> start(int local_rank) override {
+    const bool is_started = world_.worker_starts(id_, local_rank);
+    if (!is_started) return StartFailure{126, "cannot start"};
+    return StartedWorker{1000 + local_rank, {}};
+  }
+  void on_exit(ProcessHost::ExitCallback callback) override { world_.machines_[id_]->on_exit = std::move(callback); }
+  void signal(int local_rank, int signal, SignalTarget) override {
+    world_.worker_is_signalled(id_, local_rank, signal);
+  }
+  std::optional<ErrorRecord> error_of(int local_rank) override {
+    if (!world_.machines_[id_]->is_victim[static_cast<std::size_t>(local_rank)]) return std::nullopt;
+    return ErrorRecord{"lost a peer", true};
+  }
+  // A console that takes its time: whoever asks meanwhile is heard.
+  Remains end(const std::function<bool()>& interrupted) override {
+    world_.workers_have_ended(id_);
+    if (!world_.is_console_slow_ || !world_.one_in(20)) return {};
+    world_.is_told(id_, "icg"[world_.below(3)]);
+    if (!interrupted()) world_.rules_.is_not_heard(id_);
+    return {};
+  }
+
+ private:
+  NodesWorld& world_;
+  const std::size_t id_;
+};
+
+// What is said to the hub and heard of it: the transport is the world's.
+class NodesWorld::Link : public Nodes {
+ public:
+  Link(NodesWorld& world, std::size_t id) : world_(world), id_(id) { world_.launcher_opens(id_); }
+  ~Link() override { world_.launcher_leaves(id_); }
+
+  bool is_hub() const override { return id_ == 0; }
+  void show(wire::Subject, const std::string&) override {}
+  void ask(wire::Subject) override {}
+  void failed(const wire::Cause& cause) override { world_.agent_acts(id_, agent().failed(cause)); }
+  void rank_left(int rank) override { world_.agent_acts(id_, agent().rank_left(rank)); }
+  void workers_ended(wire::Progress progress) override { world_.agent_acts(id_, agent().workers_ended(progress)); }
+  std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
+  int print_descriptor() const override { return -1; }
+  bool is_through() const override { return id_ != 0 || world_.is_through_; }
+  std::optional<std::string> warning() const override { return std::nullopt; }
+
+ private:
+  NodeAgent& agent() { return world_.machines_[id_]->agent; }
+  NodesWorld& world_;
+  const std::size_t id_;
+};
+
+// It sees nothing; what it would say comes from the world.
+class NodesWorld::Looks : public Watchdog {
+ public:
+  explicit Looks(NodesWorld& world) : world_(world) {}
+
+  void started(int, const std::vector<std::string>&) override {}
+  void begin() override {}
+  void set_paused(bool) override {}
+  void asked() override {}
+  void end() override {}
+  WatchReport finish() override { return {{}, static_cast<wire::Progress>(world_.below(3))}; }
+  std::optional<Verdict> unfinished(int, bool) override { return std::nullopt; }
+  std::optional<Verdict> difference() override { return std::nullopt; }
+  std::optional<HangNews> late_difference() override { return std::nullopt; }
+  void show_calls() override {}
+
+ private:
+  NodesWorld& world_;
+};
+
+NodesWorld::Machine::Machine(Duration node_timeout, TimePoint now)
+    : agent("hub", std::chrono::duration_cast<std::chrono::milliseconds>(node_timeout), now) {}
+
+NodesWorld::Machine::~Machine() = default;
+
+NodesWorld::~NodesWorld() {
+  for (const auto& machine : machines_) {
+    machine->is_dead = true;
+    machine->driver.reset();
+  }
+}
+
+// --- Launchers.
+
+void NodesWorld::start_launcher(std::size_t id) {
   Machine& machine = *machines_[id];
-  rules_.workers_start(id, place);
-  const int count = machine.hello.workers;
-  machine.attempt = place.attempt;
-  machine.name = place.name.empty() ? machine.hello.host : place.name;
-  machine.has_reported = false;
-  machine.is_alive.assign(static_cast<std::size_t>(count), true);
-  machine.workers.emplace(JobOptions{count, place.first_rank, kGrace, /*has_exit_timeout=*/true}, now_);
-  while (run_times_.size() <= static_cast<std::size_t>(place.attempt)) {
+  LaunchPlan& plan = machine.plan;
+  plan.host_name = machine.hello.host;
+  plan.workers = machine.hello.workers;
+  plan.nodes.min = options_.min_nodes;
+  plan.nodes.max = options_.max_nodes;
+  plan.grace = kGrace;
+  plan.exit_timeout = options_.exit_timeout;
+  plan.ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+  machine.clock = std::make_unique<Clock>(*this, id);
+  machine.workers = std::make_unique<Workers>(*this, id);
+  const auto open_nodes = [this, id](Nodes::Callbacks callbacks) {
+    machines_[id]->callbacks = std::move(callbacks);
+    return base::Result<std::unique_ptr<Nodes>>(std::make_unique<Link>(*this, id));
+  };
+  const auto open_watchdog = [this](RankExchange&, const Placement&, const std::function<void(const HangNews&)>&) {
+    return std::make_unique<Looks>(*this);
+  };
+  JobObserver observer;
+  observer.looks_for_nodes = [] {};
+  observer.attempt_begins = [](const Placement&) {};
+  observer.event = [](const launcher::Event&) {};
+  observer.attempt_ended = [](const JobOutcome&, const std::string&, bool) {};
+  observer.ended_between_attempts = [](const JobOutcome&) {};
+  observer.tell = observer.warn = observer.inform = [](const std::string&) {};
+  machine.driver = std::make_unique<JobDriver>(JobDriverParts{*machine.clock, plan, *machine.workers, open_nodes,
+                                                              open_watchdog, observer, [this, id] { wake(id); }});
+}
+
+void NodesWorld::wake(std::size_t id) {
+  if (!std::exchange(machines_[id]->is_awake, true)) awake_.push_back(id);
+}
+
+// Each in its turn. A machine may have other things to do.
+void NodesWorld::let_drivers_work() {
+  while (!awake_.empty()) {
+    const std::size_t id = awake_.front();
+    awake_.pop_front();
+    Machine& machine = *machines_[id];
+    machine.is_awake = false;
+    JobDriver& driver = *machine.driver;
+    if (machine.is_frozen || machine.is_dead || driver.is_over()) continue;
+    if (machine.callbacks.start && one_in(kLateInOneOf)) {
+      at(milliseconds_below(50), {.kind = Kind::driver_works, .machine = static_cast<std::uint32_t>(id)});
+      const bool is_asked = is_console_slow_ && one_in(20);
+      if (is_asked) at(0s, {.kind = Kind::is_told, .machine = static_cast<std::uint32_t>(id), .how = "icg"[below(3)]});
+      continue;
+    }
+    driver.work();
+    if (driver.is_over()) {
+      const auto& end = driver.result();
+      rules_.launcher_ends(id, end ? end.value().status.shell_code() : -1);
+    } else if (driver.has_work()) {
+      wake(id);
+    }
+  }
+}
+
+void NodesWorld::is_told(std::size_t id, char what) {
+  Machine& machine = *machines_[id];
+  if (machine.is_frozen || machine.is_dead || machine.is_done) return;
+  if (what == 'h') {
+    if (machine.has_workers) machine.driver->deliver(hang_of(machine.place.first_rank));
+    return;
+  }
+  if (!machine.has_workers || what == 'g') rules_.is_asked_to_leave(id);
+  rules_.is_told(id, /*may_leave_at_once=*/what == 'g' || machine.agent.has_left());
+  machine.driver->deliver(what == 'c'   ? launcher::Event(ConsoleClosed{})
+                          : what == 'g' ? launcher::Event(GuardianLost{})
+                                        : launcher::Event(SignalArrived{SIGINT}));
+}
+
+void NodesWorld::launcher_opens(std::size_t id) {
+  if (id == 0) return;
+  Machine& machine = *machines_[id];
+  agent_acts(id, machine.agent.connected(machine.hello, now_));
+  at(0s, {.kind = Kind::node_tick, .machine = static_cast<std::uint32_t>(id)});
+}
+
+void NodesWorld::launcher_leaves(std::size_t id) {
+  Machine& machine = *machines_[id];
+  if (machine.is_dead) return;
+  // Without a word, if the hub's was not waited for.
+  if (!machine.agent.has_left() || (id == 0 && !is_through_)) rules_.leaves_at_once(id);
+  if (id == 0 && !is_through_) return hub_ends(/*is_seen=*/true);
+  if (id == 0) hub_closes_all();
+  if (std::exchange(machine.is_connected, false)) push(id, machine.to_hub, std::nullopt);
+  is_done_with(id);
+  // Somebody starts it again.
+  if (id != 0 && !rules_.left_with_success(id) && one_in(4)) {
+    at(milliseconds_below(5'000), {.kind = Kind::comes, .local_rank = static_cast<std::uint32_t>(id) + 1});
+  }
+}
+
+// --- Workers.
+
+void NodesWorld::workers_begin(std::size_t id) {
+  Machine& machine = *machines_[id];
+  rules_.workers_start(id, machine.place);
+  machine.attempt = machine.place.attempt;
+  machine.has_workers = true;
+  machine.is_alive.assign(static_cast<std::size_t>(machine.hello.workers), false);
+  machine.is_victim.assign(machine.is_alive.size(), false);
+  while (run_times_.size() <= static_cast<std::size_t>(machine.attempt)) {
     run_times_.push_back(1s + milliseconds_below(longest_run_ms_));
   }
-  const Duration run_time = run_times_[static_cast<std::size_t>(place.attempt)];
-  for (int i = 0; i < count; ++i) {
-    workers_hear(id, WorkerStarted{i, 1000 + i});
-    at(run_time + milliseconds_below(200), {.kind = Kind::worker_ends,
-                                            .machine = static_cast<std::uint32_t>(id),
-                                            .local_rank = static_cast<std::uint32_t>(i),
-                                            .attempt = place.attempt,
-                                            .how = 's'});
+}
+
+bool NodesWorld::worker_starts(std::size_t id, int local_rank) {
+  Machine& machine = *machines_[id];
+  if (one_in(5'000)) {
+    rules_.breaks(machine.attempt);
+    expects_success_ = false;
+    return false;
   }
+  machine.is_alive[static_cast<std::size_t>(local_rank)] = true;
+  at(run_times_[static_cast<std::size_t>(machine.attempt)] + milliseconds_below(200),
+     {.kind = Kind::worker_ends,
+      .machine = static_cast<std::uint32_t>(id),
+      .local_rank = static_cast<std::uint32_t>(local_rank),
+      .attempt = machine.attempt,
+      .how = 's'});
+  return true;
 }
 
 void NodesWorld::worker_ends(const Event& event) {
@@ -59,53 +293,41 @@ void NodesWorld::worker_ends(const Event& event) {
   // Where a rank is missing, the others wait for it until somebody ends them.
   if (event.how == 's' && rules_.is_broken(event.attempt)) return;
   machine.is_alive[event.local_rank] = false;
+  machine.is_victim[event.local_rank] = event.how == 'v';
   if (event.how != 's') rules_.breaks(event.attempt);
   if (event.how == 'f') lost_by_peers(event.machine, event.attempt);
-  if (std::ranges::find(machine.is_alive, true) == machine.is_alive.end()) {
-    rules_.workers_end(event.machine, event.how == 's' ? NodesRules::End::success : NodesRules::End::failure);
-  }
-  std::optional<ErrorRecord> error;
-  if (event.how == 'v') error = ErrorRecord{"lost a peer", true};
-  workers_hear(event.machine, WorkerEnded{static_cast<int>(event.local_rank), status_of(event.how), error});
+  const Exit exit{static_cast<int>(event.local_rank), status_of(event.how)};
+  if (machine.is_frozen) return machine.is_unheard.push_back(exit);
+  machine.on_exit(exit.local_rank, {exit.status, 0});
 }
 
-void NodesWorld::workers_hear(std::size_t id, const launcher::Event& event) {
+// All of them, or none was started.
+void NodesWorld::workers_have_ended(std::size_t id) {
   Machine& machine = *machines_[id];
-  if (machine.is_frozen) return machine.is_unheard.push_back(event);
-  if (!machine.workers || machine.workers->finished()) return;
-  JobState& workers = *machine.workers;
-  for (const Action& action : workers.step(event, now_)) {
-    if (const auto* signal = std::get_if<SendSignal>(&action)) workers_are_signalled(id, *signal);
-    if (!std::holds_alternative<ReportCause>(action)) continue;
-    machine.has_reported = true;
-    agent_acts(id, machine.agent.failed(cause_of(workers.outcome())));
-  }
-  if (const auto when = workers.alarm()) {
-    at(std::max<Duration>(*when - now_, 0s), {.kind = Kind::workers_alarm, .machine = static_cast<std::uint32_t>(id)});
-  }
-  if (!workers.finished()) return;
-  agent_acts(id, machine.agent.workers_ended());
+  machine.has_workers = false;
+  if (std::ranges::find(machine.is_alive, true) != machine.is_alive.end()) rules_.has_left_workers(id);
+  const bool is_well = !rules_.is_broken(machine.attempt);
+  rules_.workers_end(id, is_well ? NodesRules::End::success : NodesRules::End::failure);
   // Who sees a failure may have had enough.
-  const bool is_annoying = workers.outcome().status.shell_code() != 0 && one_in(50);
-  if (is_annoying)
-    at(milliseconds_below(500), {.kind = Kind::is_asked_to_end, .machine = static_cast<std::uint32_t>(id)});
+  if (is_well || !one_in(50)) return;
+  at(milliseconds_below(500), {.kind = Kind::is_told, .machine = static_cast<std::uint32_t>(id), .how = 'i'});
 }
 
 // Some do not listen.
-void NodesWorld::workers_are_signalled(std::size_t id, const SendSignal& action) {
-  if (action.signal != SIGTERM && action.signal != SIGKILL) return;
-  if (action.signal == SIGTERM && one_in(20)) return;
-  const bool is_term = action.signal == SIGTERM;
+void NodesWorld::worker_is_signalled(std::size_t id, int local_rank, int signal) {
+  if (signal != SIGTERM && signal != SIGKILL) return;
+  if (signal == SIGTERM && one_in(20)) return;
+  const bool is_term = signal == SIGTERM;
   at(milliseconds_below(is_term ? 2'000 : 20), {.kind = Kind::worker_ends,
                                                 .machine = static_cast<std::uint32_t>(id),
-                                                .local_rank = static_cast<std::uint32_t>(action.local_rank),
+                                                .local_rank = static_cast<std::uint32_t>(local_rank),
                                                 .attempt = machines_[id]->attempt,
                                                 .how = is_term ? 't' : 'k'});
 }
 
 void NodesWorld::lose_workers(std::size_t id) {
   Machine& machine = *machines_[id];
-  if (std::ranges::find(machine.is_alive, true) == machine.is_alive.end()) return;
+  if (!std::exchange(machine.has_workers, false)) return;
   machine.is_alive.assign(machine.is_alive.size(), false);
   lost_by_peers(id, machine.attempt);
   rules_.workers_end(id, NodesRules::End::with_machine);
@@ -118,14 +340,6 @@ void NodesWorld::lost_by_peers(std::size_t id, int attempt) {
     at(milliseconds_below(700),
        {.kind = Kind::worker_ends, .machine = static_cast<std::uint32_t>(peer), .attempt = attempt, .how = 'v'});
   }
-}
-
-void NodesWorld::is_asked_to_end(std::size_t id) {
-  Machine& machine = *machines_[id];
-  if (machine.is_frozen || machine.is_dead || machine.is_done) return;
-  if (machine.workers && !machine.workers->finished()) return workers_hear(id, SignalArrived{SIGINT});
-  if (id != 0) rules_.is_asked_to_leave(id);
-  agent_acts(id, machine.agent.failed({.text = "ended by SIGINT", .exit_code = 130, .signal = SIGINT}));
 }
 
 }  // namespace ddp::test

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervise/verdict.h"
+#include "launcher/watchdog/verdict.h"
 
 namespace ddp::launcher {
 

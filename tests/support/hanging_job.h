@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "launcher/process/activity_meter.h"
-#include "launcher/supervise/hang_detector.h"
+#include "launcher/watchdog/hang_detector.h"
 
 namespace ddp::launcher {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/nodes/hub.h"
+#include "launcher/job/hub.h"
 
 namespace ddp::launcher {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/nodes/hub.h"
-#include "launcher/supervise/job_state.h"
+#include "launcher/job/hub.h"
+#include "launcher/job/job_state.h"
 
 namespace ddp::launcher {
 

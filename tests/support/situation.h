@@ -50,7 +50,7 @@ struct Situation {
     if (!result) FAIL(result.error().message);
     return std::move(result).value();
   }
-  ddp::launcher::PlanFailure failure() const {
+  ddp::launcher::StartFailure failure() const {
     const auto result = ddp::launcher::make_launch_plan(options, facts);
     REQUIRE_FALSE(result.ok());
     return result.error();

@@ -15,14 +15,14 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
-SOURCES = ["src/launcher/supervise/stall_policy.cpp", "src/launcher/supervise/hang_detector.cpp",
-           "src/launcher/supervise/verdict.cpp", "src/launcher/process/activity_meter.cpp",
-           "src/launcher/process/board_view.cpp", "src/launcher/supervise/root_causes.cpp"]
+SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/hang_detector.cpp",
+           "src/launcher/watchdog/verdict.cpp", "src/launcher/process/activity_meter.cpp",
+           "src/launcher/process/board_view.cpp", "src/launcher/watchdog/root_causes.cpp"]
 # What zoo_replay consists of, beside them.
-REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/supervise/hang_trace.cpp", "src/launcher/supervise/shown_ranks.cpp",
-          "src/launcher/supervise/verdict_text.cpp", "src/launcher/output/log_file.cpp"]
-TESTS = ["supervise/stall_policy", "supervise/hang_detector", "supervise/hang_detector_beats",
-         "supervise/hang_detector_groups", "supervise/hang_detector_gpu", "supervise/verdict", "supervise/root_causes",
+REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/hang_trace.cpp", "src/launcher/watchdog/shown_ranks.cpp",
+          "src/launcher/watchdog/verdict_text.cpp", "src/launcher/output/log_file.cpp"]
+TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detector_beats",
+         "watchdog/hang_detector_groups", "watchdog/hang_detector_gpu", "watchdog/verdict", "watchdog/root_causes",
          "process/activity_meter", "process/board_view"]
 POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 

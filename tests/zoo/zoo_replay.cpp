@@ -1,5 +1,5 @@
 // zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] [--dies=RANK] [--others-judge] < TRACE: what the hang
-// detector says of a trace (launcher/supervise/hang_trace.h), in no time. Prints a line for each of its news:
+// detector says of a trace (launcher/watchdog/hang_trace.h), in no time. Prints a line for each of its news:
 //   KIND CODE [CULPRITS] CLASS SECONDS_OF_THE_TRACE
 //
 // --scale: each second of the trace counts as N. --hold: after its end all ranks do what they did last, for so long:
@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "launcher/supervise/hang_detector.h"
-#include "launcher/supervise/hang_trace.h"
-#include "launcher/supervise/verdict_text.h"
+#include "launcher/watchdog/hang_detector.h"
+#include "launcher/watchdog/hang_trace.h"
+#include "launcher/watchdog/verdict_text.h"
 
 namespace {
 

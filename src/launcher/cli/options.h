@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cluster/host_file.h"
+#include "launcher/cli/choices.h"
+#include "launcher/facts/host_file.h"
 #include "launcher/limits.h"
 #include "store/server/store_limits.h"
 
@@ -42,11 +43,11 @@ struct Options {
   Manner manner = Manner::native;
 
   // Workers and nodes.
-  std::string nproc_per_node;  // a number, "auto", "gpu" or "cpu"; empty: the manner's default
-  int min_nodes = 1;           // --nnodes MIN:MAX
+  WorkerCount nproc_per_node;
+  int min_nodes = 1;  // --nnodes MIN:MAX
   int max_nodes = 1;
   std::optional<int> node_rank;
-  std::string engine = "auto";  // --engine: cluster/cluster_env.h
+  std::string engine = "auto";  // --engine: facts/cluster_env.h
   std::chrono::milliseconds node_timeout = limits::kDefaultNodeTimeout;
   std::string role = "default";
 
@@ -62,8 +63,8 @@ struct Options {
   bool over_ssh() const { return !hosts.empty() || !host_file.empty(); }
 
   // Rendezvous.
-  std::string run_id;         // --rdzv-id; empty: a random one
-  std::string rdzv_backend;   // "", "static" or "c10d"
+  std::string run_id;  // --rdzv-id; empty: a random one
+  std::optional<RdzvBackend> rdzv_backend;
   std::string rdzv_endpoint;  // "", "host" or "host:port"
   std::map<std::string, std::string> rdzv_conf;
   bool standalone = false;
@@ -86,23 +87,23 @@ struct Options {
   std::optional<int> stdin_local_rank;  // this worker reads our standard input; the others read nothing
 
   // Devices.
-  std::optional<std::string> gpus;  // --gpus: indices, UUIDs, MIG names, separated by commas
-  std::string device_visibility;    // "own", "all"; empty: own for native programs, all for Python and torchrun
-  bool virtual_local_rank = false;  // LOCAL_RANK is 0 everywhere, each worker sees its GPU
-  bool oversubscribe = false;       // several workers on one GPU
-  std::string numa_binding;         // "", "node", "socket", "exclusive" or "core-complex"
-  std::string backend;              // "", "gloo", "nccl" or "mpi"
+  std::optional<std::string> gpus;                    // --gpus: indices, UUIDs, MIG names, separated by commas
+  std::optional<DeviceVisibility> device_visibility;  // nothing: own for native programs, all for Python and torchrun
+  bool virtual_local_rank = false;                    // LOCAL_RANK is 0 everywhere, each worker sees its GPU
+  bool oversubscribe = false;                         // several workers on one GPU
+  std::optional<NumaBinding> numa_binding;
+  std::string backend;  // "gloo", "nccl", …, or several, joined by commas; empty: the workers choose
 
   // Supervision.
   int max_restarts = 0;
-  std::chrono::milliseconds grace = limits::kDefaultGrace;      // --grace, --shutdown-timeout
-  std::chrono::milliseconds exit_timeout{0};                    // 0: off
-  std::optional<std::chrono::milliseconds> hang_timeout;        // 0: hangs are not looked for
-  std::string hang_limit = "fixed";                             // or "learnt"
-  std::string hang_action = "kill";                             // or "dump", "warn"
+  std::chrono::milliseconds grace = limits::kDefaultGrace;  // --grace, --shutdown-timeout
+  std::chrono::milliseconds exit_timeout{0};                // 0: off
+  std::optional<std::chrono::milliseconds> hang_timeout;    // 0: hangs are not looked for
+  HangLimit hang_limit = HangLimit::fixed;
+  HangAction hang_action = HangAction::kill;
   std::vector<std::string> faults;                              // --inject, as written; wire/fault.h
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP};  // --signals-to-handle; as torchrun SIGQUIT, too
-  std::string core = "inherit";                                 // RLIMIT_CORE: "inherit", "off", "unlimited"
+  CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
 
   // Output.
   StreamSelection redirects;                // to the file instead of the console
@@ -116,7 +117,7 @@ struct Options {
   bool gather_output = false;          // of all nodes, at the first one
   bool lossless = false;               // a slow console slows the workers
   bool end_on_closed_console = false;  // --on-sigpipe=end
-  std::string color = "auto";          // "auto", "always", "never"
+  Color color = Color::automatic;
 
   // Reports.
   std::string summary_file;  // --summary

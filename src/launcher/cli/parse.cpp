@@ -238,7 +238,7 @@ class CommandLine {
     Options result = std::move(made).value();
     result.command = std::move(program);
     if (result.over_ssh()) result.host_words = words_for_hosts(all);
-    if (result.color == "auto" && wants_no_color(environment_)) result.color = "never";
+    if (result.color == Color::automatic && wants_no_color(environment_)) result.color = Color::never;
     const auto& warnings = variables.value().warnings;
     result.warnings.insert(result.warnings.end(), warnings.begin(), warnings.end());
     // In a job on several nodes they come from an operator, as a rule, and are in nobody's sight.

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "launcher/cli/values.h"
-#include "launcher/cluster/cluster_env.h"
+#include "launcher/facts/cluster_env.h"
 #include "store/server/store_limits.h"
 #include "wire/fault.h"
 
@@ -51,6 +51,15 @@ Set some_text(Text Options::*member, const char* what) {
   };
 }
 
+// What check_choice() has let pass.
+template <typename Choice, typename Target>
+Set choice(Target Options::*member) {
+  return [member](Options& options, const std::string& value) {
+    options.*member = choice_of<Choice>(value).value();
+    return Mistake();
+  };
+}
+
 template <typename T, typename Parsed>
 Set parsed(T Options::*member, base::Result<Parsed> (*parse)(const std::string&)) {
   return [member, parse](Options& options, const std::string& value) {
@@ -80,11 +89,16 @@ Set integer(T Options::*member, int minimum, int maximum) {
 }
 
 Mistake set_workers(Options& options, const std::string& value) {
-  const bool word = value == "auto" || value == "gpu" || value == "cpu";
-  if (!word && !base::parse_integer(value, 1, limits::kWorkersPerNode)) {
-    return " is not a number from 1 to " + std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu.";
+  using By = WorkerCount::By;
+  constexpr std::pair<std::string_view, By> kWords[] = {
+      {"auto", By::gpus_or_cpus}, {"gpu", By::gpus}, {"cpu", By::cpus}};
+  for (const auto& [word, by] : kWords) {
+    if (value == word) options.nproc_per_node = by;
+    if (value == word) return std::nullopt;
   }
-  options.nproc_per_node = value;
+  const auto number = base::parse_integer(value, 1, limits::kWorkersPerNode);
+  if (!number) return " is not a number from 1 to " + std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu.";
+  options.nproc_per_node = static_cast<int>(*number);
   return std::nullopt;
 }
 
@@ -149,8 +163,8 @@ Mistake set_run_id(Options& options, const std::string& value) {
 
 Mistake set_rendezvous_backend(Options& options, const std::string& value) {
   if (value.starts_with("etcd")) return " needs an etcd server, which ddplaunch does not use. Use c10d.";
-  if (value != "static" && value != "c10d") return " is not a rendezvous that ddplaunch knows. Use static or c10d.";
-  options.rdzv_backend = value;
+  options.rdzv_backend = choice_of<RdzvBackend>(value);
+  if (!options.rdzv_backend) return " is not a rendezvous that ddplaunch knows. Use static or c10d.";
   return std::nullopt;
 }
 
@@ -225,10 +239,10 @@ const std::vector<Setter>& setters() {
       {"store-open", boolean(&Options::store_open)},
       {"store-limit", set_store_limit},
       {"gpus", any_text(&Options::gpus)},
-      {"device-visibility", any_text(&Options::device_visibility)},
+      {"device-visibility", choice<DeviceVisibility>(&Options::device_visibility)},
       {"virtual-local-rank", boolean(&Options::virtual_local_rank)},
       {"oversubscribe", boolean(&Options::oversubscribe)},
-      {"numa-binding", any_text(&Options::numa_binding)},
+      {"numa-binding", choice<NumaBinding>(&Options::numa_binding)},
       {"backend", any_text(&Options::backend)},
       {"max-restarts", integer(&Options::max_restarts, 0, kMost)},
       {"grace", parsed(&Options::grace, parse_seconds)},
@@ -236,11 +250,11 @@ const std::vector<Setter>& setters() {
       {"node-timeout", set_node_timeout},
       {"engine", set_engine},
       {"hang-timeout", parsed(&Options::hang_timeout, parse_seconds)},
-      {"hang-limit", any_text(&Options::hang_limit)},
-      {"hang-action", any_text(&Options::hang_action)},
+      {"hang-limit", choice<HangLimit>(&Options::hang_limit)},
+      {"hang-action", choice<HangAction>(&Options::hang_action)},
       {"inject", add_fault},
       {"signals-to-handle", parsed(&Options::ending_signals, parse_signals)},
-      {"core", any_text(&Options::core)},
+      {"core", choice<CoreDumps>(&Options::core)},
       {"monitor-interval", check_seconds},
       {"log-dir", some_text(&Options::log_dir, "a folder")},
       {"redirects", parsed(&Options::redirects, parse_streams)},
@@ -257,7 +271,7 @@ const std::vector<Setter>& setters() {
       {"gather-output", boolean(&Options::gather_output)},
       {"lossless", boolean(&Options::lossless)},
       {"on-sigpipe", set_on_sigpipe},
-      {"color", any_text(&Options::color)},
+      {"color", choice<Color>(&Options::color)},
       {"logs-specs", refuse_logs_specs},
       {"summary", some_text(&Options::summary_file, "a file")},
       {"event-log", some_text(&Options::event_log, "a file")},

@@ -5,6 +5,8 @@
 #include <bit>
 #include <ctime>
 
+#include "base/text.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -27,19 +29,6 @@ std::vector<int> ranks_of(RankBits bits) {
     }
   }
   return ranks;
-}
-
-std::string short_rank_list(std::span<const int> ranks) {
-  std::string text;
-  for (std::size_t first = 0; first < ranks.size();) {
-    std::size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += std::to_string(ranks[first]);
-    if (last > first) text += '-' + std::to_string(ranks[last]);
-    first = last + 1;
-  }
-  return text;
 }
 
 LineTag::LineTag(const std::string& format, Names names, bool color) : names_(std::move(names)), color_(color) {
@@ -137,13 +126,13 @@ std::string LineTag::render(std::span<const int> local_ranks) const {
         text += time_;
         break;
       case Field::local_rank:
-        text += short_rank_list(local_ranks);
+        text += base::short_rank_list(local_ranks);
         break;
       case Field::rank: {
         std::vector<int> ranks;
         for (const int local_rank : local_ranks) ranks.push_back(rank_of(local_rank));
         std::sort(ranks.begin(), ranks.end());
-        text += short_rank_list(ranks);
+        text += base::short_rank_list(ranks);
       }
     }
   }

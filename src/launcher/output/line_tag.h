@@ -16,9 +16,6 @@ using RankBits = std::span<const std::uint64_t>;
 // Ascending local ranks.
 std::vector<int> ranks_of(RankBits bits);
 
-// {0,2,3} is "0,2-3". Expects ascending order.
-std::string short_rank_list(std::span<const int> ranks);
-
 //   LineTag tag("[${rank}] ", {"node0", "trainer"}, true);
 //   tag.set_rank(0, 8);
 //   tag.of_rank(0);  // "[8] ", in the colour of the rank

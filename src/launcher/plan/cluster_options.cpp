@@ -12,15 +12,15 @@ constexpr std::uint16_t kPorts = 2000;
 
 // With --nnodes: only what numbers its nodes and leaves it to the user how many there are (a Job of Kubernetes) adds to
 // it. Nodes whose number varies are numbered as they come.
-base::Result<Options, PlanFailure> with_number(const Options& options, const std::optional<ClusterEnv>& cluster) {
+base::Result<Options, StartFailure> with_number(const Options& options, const std::optional<ClusterEnv>& cluster) {
   if (!cluster || cluster->node_count || options.min_nodes != options.max_nodes) return options;
   const std::string count = std::to_string(options.max_nodes);
   const std::string said = cluster->engine + ": " + cluster->derived;
   if (cluster->node_rank >= options.max_nodes) {
-    return PlanFailure{base::kExitUsage,
-                       said + ", which is none of --nnodes=" + count +
-                           " nodes, as they count from 0. Give --nnodes=N with the number of all nodes, --node-rank=R "
-                           "for another number, or --engine=none."};
+    return StartFailure{base::kExitUsage,
+                        said + ", which is none of --nnodes=" + count +
+                            " nodes, as they count from 0. Give --nnodes=N with the number of all nodes, --node-rank=R "
+                            "for another number, or --engine=none."};
   }
   Options result = options;
   result.node_rank = cluster->node_rank;
@@ -48,12 +48,12 @@ std::uint16_t port_of_job(const std::string& job_id) {
   return static_cast<std::uint16_t>(kFirstPort + hash.value() % kPorts);
 }
 
-base::Result<Options, PlanFailure> with_cluster(const Options& options, const HostFacts& facts) {
+base::Result<Options, StartFailure> with_cluster(const Options& options, const HostFacts& facts) {
   const bool is_numbered = options.node_rank || options.standalone;
   if (options.manner != Manner::native || is_numbered || options.engine == "none") return options;
   const bool is_counted = options.max_nodes > 1;
   if (!facts.cluster_failure.empty() && (!is_counted || options.engine != "auto")) {
-    return PlanFailure{base::kExitUsage, facts.cluster_failure};
+    return StartFailure{base::kExitUsage, facts.cluster_failure};
   }
   if (is_counted) return with_number(options, facts.cluster);
   Options result = options;
@@ -62,9 +62,9 @@ base::Result<Options, PlanFailure> with_cluster(const Options& options, const Ho
   if (!cluster || cluster->node_count == 1) return result;
   if (!cluster->node_count && options.engine == "auto") return result;
   if (!cluster->node_count) {
-    return PlanFailure{base::kExitUsage, cluster->engine + ": " + cluster->derived +
-                                             ", but nothing says how many nodes there are. Give --nnodes=N, or "
-                                             "--engine=none for a job of this node alone."};
+    return StartFailure{base::kExitUsage, cluster->engine + ": " + cluster->derived +
+                                              ", but nothing says how many nodes there are. Give --nnodes=N, or "
+                                              "--engine=none for a job of this node alone."};
   }
   if (options.engine == "auto" && is_allocation_only(*cluster)) {
     result.warnings.push_back(cluster->engine + " has given " + cluster->derived +
@@ -77,10 +77,10 @@ base::Result<Options, PlanFailure> with_cluster(const Options& options, const Ho
   const bool has_place = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
   if (!has_place) result.master_addr = meeting_place(*cluster, facts.host_name);
   if (result.master_addr.empty() && !has_place) {
-    return PlanFailure{base::kExitUsage,
-                       cluster->engine + " says " + cluster->derived +
-                           ", but not where the nodes meet. Give --master-addr=HOST, the host of node "
-                           "0, on all nodes, or --engine=none for a job of its own on each."};
+    return StartFailure{base::kExitUsage,
+                        cluster->engine + " says " + cluster->derived +
+                            ", but not where the nodes meet. Give --master-addr=HOST, the host of node "
+                            "0, on all nodes, or --engine=none for a job of its own on each."};
   }
   if (!options.master_port && options.rdzv_endpoint.empty()) {
     result.master_port = cluster->master_port.value_or(port_of_job(cluster->job_id));

@@ -47,20 +47,13 @@ std::vector<Places> caches(const Places& node) {
   return groups;
 }
 
-// "0-3,8", as taskset and lscpu write it.
-std::string number_list(const std::vector<int>& numbers) {
-  std::string text = base::rank_list(numbers);
-  std::erase(text, ' ');
-  return text;
-}
-
 WorkerBinding describe(const Places& places, const WorkerPlace& worker) {
   WorkerBinding binding;
   for (const CpuPlace& place : places) binding.cpus.push_back(place.cpu);
   const std::set<int> nodes = values(places, &CpuPlace::numa_node);
   binding.memory_nodes.assign(nodes.begin(), nodes.end());
   binding.description = std::string(nodes.size() == 1 ? "NUMA node " : "NUMA nodes ") +
-                        number_list(binding.memory_nodes) + ", CPUs " + number_list(binding.cpus);
+                        base::short_rank_list(binding.memory_nodes) + ", CPUs " + base::short_rank_list(binding.cpus);
   if (worker.numa_node) binding.description += " (near GPU " + worker.gpu + ")";
   if (!worker.gpu.empty() && !worker.numa_node) binding.description += " (where GPU " + worker.gpu + " is, is unknown)";
   return binding;
@@ -85,7 +78,7 @@ base::Result<std::vector<int>> homes(const CpuTopology& topology, const std::vec
 
 }  // namespace
 
-base::Result<std::vector<WorkerBinding>> bind_cpus(const std::string& mode, const CpuTopology& topology,
+base::Result<std::vector<WorkerBinding>> bind_cpus(NumaBinding mode, const CpuTopology& topology,
                                                    const std::vector<WorkerPlace>& workers) {
   const auto home = homes(topology, workers);
   if (!home) return home.error();
@@ -99,12 +92,12 @@ base::Result<std::vector<WorkerBinding>> bind_cpus(const std::string& mode, cons
     const Places node = select(topology, &CpuPlace::numa_node, number);
     const std::size_t place = seen[number]++;
     Places chosen = node;
-    if (mode == "socket") chosen = select(topology, &CpuPlace::socket, node.front().socket);
-    if (mode == "core-complex") {
+    if (mode == NumaBinding::socket) chosen = select(topology, &CpuPlace::socket, node.front().socket);
+    if (mode == NumaBinding::core_complex) {
       const std::vector<Places> groups = caches(node);
       chosen = groups[place % groups.size()];
     }
-    if (mode == "exclusive") {
+    if (mode == NumaBinding::exclusive) {
       const std::size_t all = values(node, &CpuPlace::core).size();
       const std::size_t sharers = population[number];
       if (sharers > all) {

@@ -88,7 +88,7 @@ std::string output_rows(const LaunchPlan& plan) {
   if (plan.output.lossless) manner.emplace_back("lossless");
   if (plan.end_on_closed_console) manner.emplace_back("a closed console ends the job");
   if (!manner.empty()) text += row("lines", base::join(manner, ", "));
-  if (plan.log_dir) text += row("logs", *plan.log_dir);
+  if (const auto logs = plan.files.shown()) text += row("logs", *logs);
   return text;
 }
 
@@ -104,7 +104,7 @@ std::string supervision(const LaunchPlan& plan) {
                                             (plan.hang.action == HangAction::kill ? "" : " (only reported)")
                                       : "hangs are reported");
   parts.push_back(names.empty() ? "no signal ends it" : "ended by " + base::join(names, ", "));
-  if (plan.core != "inherit") parts.push_back("core dumps " + plan.core);
+  if (plan.core != CoreDumps::inherit) parts.push_back("core dumps " + std::string(name_of(plan.core)));
   return base::join(parts, ", ");
 }
 

@@ -32,7 +32,7 @@ OrderedJson environment(const LaunchPlan& plan, int local_rank) {
     variables[wire::env::kMasterPort] = nullptr;
     if (variables.contains(wire::env::kNcclRasAddress)) variables[wire::env::kNcclRasAddress] = nullptr;
   }
-  if (plan.log_dir != "/dev/null") variables[wire::env::kErrorFile] = nullptr;
+  if (plan.files.kind != RunFiles::Kind::none) variables[wire::env::kErrorFile] = nullptr;
   return variables;
 }
 
@@ -95,7 +95,7 @@ std::string describe_json(const LaunchPlan& plan) {
         {"hang_limit", name_of(plan.hang.limit)},
         {"hang_action", name_of(plan.hang.action)},
         {"ending_signals", signals},
-        {"core", plan.core}}},
+        {"core", name_of(plan.core)}}},
       {"output",
        {{"tag", plan.output.tag},
         {"collapse", plan.output.collapse},
@@ -105,7 +105,7 @@ std::string describe_json(const LaunchPlan& plan) {
         {"end_on_closed_console", plan.end_on_closed_console},
         {"stdout_filters", plan.output.stdout_filters},
         {"stderr_filters", plan.output.stderr_filters},
-        {"log_dir", or_null(plan.log_dir)}}},
+        {"log_dir", or_null(plan.files.shown())}}},
       {"stdin_local_rank", plan.stdin_local_rank ? OrderedJson(*plan.stdin_local_rank) : OrderedJson(nullptr)},
       {"summary_file", plan.summary_file},
       {"event_log", plan.event_log},

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/plan/gpu_facts.h"
+#include "launcher/facts/gpu_facts.h"
 
 namespace ddp::launcher {
 

@@ -21,19 +21,21 @@ namespace {
 
 constexpr std::size_t kMostBindingNotes = 4;
 
-base::Result<int, PlanFailure> count_workers(const Options& options, int gpus, int cpus) {
-  const std::string& asked = options.nproc_per_node;
-  if (asked.empty()) return options.manner == Manner::native && gpus > 0 ? gpus : 1;
-  if (asked == "auto") return gpus > 0 ? gpus : cpus;
-  if (asked == "cpu") return cpus;
-  if (asked == "gpu") {
-    if (gpus > 0) return gpus;
-    return PlanFailure{kExitUsage, "--nproc-per-node=gpu: no GPU is visible here. Use a number, auto or cpu."};
+base::Result<int, StartFailure> count_workers(const Options& options, int gpus, int cpus) {
+  switch (options.nproc_per_node.by) {
+    case WorkerCount::By::number:
+      return options.nproc_per_node.number;
+    case WorkerCount::By::cpus:
+      return cpus;
+    case WorkerCount::By::gpus_or_cpus:
+      return gpus > 0 ? gpus : cpus;
+    case WorkerCount::By::gpus:
+      if (gpus > 0) return gpus;
+      return StartFailure{kExitUsage, "--nproc-per-node=gpu: no GPU is visible here. Use a number, auto or cpu."};
+    case WorkerCount::By::manner:
+      break;
   }
-  const auto number = base::parse_integer(asked, 1, limits::kWorkersPerNode);
-  if (number) return static_cast<int>(*number);
-  return PlanFailure{kExitUsage, "--nproc-per-node=" + asked + " is not a number from 1 to " +
-                                     std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu."};
+  return options.manner == Manner::native && gpus > 0 ? gpus : 1;
 }
 
 struct Devices {
@@ -41,41 +43,40 @@ struct Devices {
   DeviceBinding binding;
 };
 
-base::Result<Devices, PlanFailure> plan_devices(const Options& options, const HostFacts& facts) {
+base::Result<Devices, StartFailure> plan_devices(const Options& options, const HostFacts& facts) {
   const auto inherited = find_variable(facts.environment, wire::env::kCudaVisibleDevices);
   std::vector<VisibleGpu> gpus = visible_gpus(inherited, facts.gpus);
   if (options.gpus) {
     auto chosen = choose_gpus(*options.gpus, gpus, facts.gpus);
-    if (!chosen) return PlanFailure{kExitUsage, chosen.error().message};
+    if (!chosen) return StartFailure{kExitUsage, chosen.error().message};
     gpus = std::move(chosen).value();
   }
   const auto workers = count_workers(options, static_cast<int>(gpus.size()), facts.cpu_count);
   if (!workers) return workers.error();
   if (options.backend == "nccl" && gpus.empty()) {
-    return PlanFailure{kExitUsage,
-                       "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=cpu."};
+    return StartFailure{kExitUsage,
+                        "--backend=nccl needs a GPU for each worker, and no GPU is visible here. Use --backend=cpu."};
   }
   DeviceRequest request;
   request.workers = workers.value();
   request.gpus = std::move(gpus);
   request.inherited = inherited;
   request.chosen = options.gpus.has_value();
-  request.own = options.device_visibility.empty()
-                    ? program_kind(options) == ProgramKind::executable && options.manner == Manner::native
-                    : options.device_visibility == "own";
+  const bool is_native = program_kind(options) == ProgramKind::executable && options.manner == Manner::native;
+  request.own = options.device_visibility ? options.device_visibility == DeviceVisibility::own : is_native;
   request.virtual_local_rank = options.virtual_local_rank;
   request.oversubscribe = options.oversubscribe;
   request.backend = options.backend;
   auto binding = bind_devices(request);
-  if (!binding) return PlanFailure{kExitUsage, binding.error().message};
+  if (!binding) return StartFailure{kExitUsage, binding.error().message};
   return Devices{workers.value(), std::move(binding).value()};
 }
 
-base::Result<std::vector<WorkerBinding>, PlanFailure> plan_cpus(const Options& options, const HostFacts& facts,
-                                                                const DeviceBinding& devices) {
+base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& options, const HostFacts& facts,
+                                                                 const DeviceBinding& devices) {
   if (!facts.topology_failure.empty()) {
-    return PlanFailure{base::kExitOwnFault, "--numa-binding=" + options.numa_binding + ": " + facts.topology_failure +
-                                                ". Leave the option out."};
+    return StartFailure{base::kExitOwnFault, "--numa-binding=" + std::string(name_of(*options.numa_binding)) + ": " +
+                                                 facts.topology_failure + ". Leave the option out."};
   }
   const std::vector<CpuPlace>& cpus = facts.topology.cpus;
   const int first_node = cpus.front().numa_node;
@@ -89,15 +90,15 @@ base::Result<std::vector<WorkerBinding>, PlanFailure> plan_cpus(const Options& o
     if (gpu && !place.numa_node && one_node) place.numa_node = first_node;
     places.push_back(std::move(place));
   }
-  auto bindings = bind_cpus(options.numa_binding, facts.topology, places);
-  if (!bindings) return PlanFailure{kExitUsage, bindings.error().message};
+  auto bindings = bind_cpus(*options.numa_binding, facts.topology, places);
+  if (!bindings) return StartFailure{kExitUsage, bindings.error().message};
   return std::move(bindings).value();
 }
 
-void note_bindings(const std::string& mode, LaunchPlan& plan) {
+void note_bindings(NumaBinding mode, LaunchPlan& plan) {
   if (plan.bindings.size() > kMostBindingNotes) {
-    plan.notes.push_back(base::counted(plan.workers, "worker") + " bound to CPUs and memory (--numa-binding=" + mode +
-                         "); --dry-run shows where");
+    plan.notes.push_back(base::counted(plan.workers, "worker") + " bound to CPUs and memory (--numa-binding=" +
+                         std::string(name_of(mode)) + "); --dry-run shows where");
     return;
   }
   for (std::size_t i = 0; i < plan.bindings.size(); ++i) {
@@ -115,13 +116,6 @@ void choose_omp_threads(const HostFacts& facts, LaunchPlan& plan) {
                        "); set it to choose");
 }
 
-HangAction hang_action_of(const std::string& name) {
-  for (const HangAction action : {HangAction::warn, HangAction::dump}) {
-    if (name_of(action) == name) return action;
-  }
-  return HangAction::kill;
-}
-
 void take_over(const Options& options, LaunchPlan& plan) {
   plan.virtual_local_rank = options.virtual_local_rank;
   plan.backend = options.backend;
@@ -131,9 +125,7 @@ void take_over(const Options& options, LaunchPlan& plan) {
   plan.grace = options.grace;
   plan.gather_output = options.gather_output;
   plan.exit_timeout = options.exit_timeout;
-  plan.hang = {options.hang_timeout,
-               options.hang_limit == name_of(HangLimit::learnt) ? HangLimit::learnt : HangLimit::fixed,
-               hang_action_of(options.hang_action)};
+  plan.hang = {options.hang_timeout, options.hang_limit, options.hang_action};
   plan.faults = options.faults;
   plan.ending_signals = options.ending_signals;
   plan.core = options.core;
@@ -145,16 +137,16 @@ void take_over(const Options& options, LaunchPlan& plan) {
 }
 
 // A fault of a rank that does not exist would prove nothing. That there are some is said, lest they stay there.
-std::optional<PlanFailure> check_faults(LaunchPlan& plan) {
+std::optional<StartFailure> check_faults(LaunchPlan& plan) {
   const std::string text = base::join(plan.faults, " ");
   const auto faults = wire::parse_faults(text);
-  if (!faults) return PlanFailure{kExitUsage, "--inject=" + text + ": " + faults.error().message};
+  if (!faults) return StartFailure{kExitUsage, "--inject=" + text + ": " + faults.error().message};
   for (const wire::Fault& fault : faults.value()) {
     // How many ranks several nodes have is not known yet.
     if (fault.rank < plan.workers || plan.nodes.several()) continue;
-    return PlanFailure{kExitUsage, "--inject: rank=" + std::to_string(fault.rank) + ", but there " +
-                                       (plan.workers == 1 ? "is " : "are ") + base::counted(plan.workers, "worker") +
-                                       ". Ranks count from 0."};
+    return StartFailure{kExitUsage, "--inject: rank=" + std::to_string(fault.rank) + ", but there " +
+                                        (plan.workers == 1 ? "is " : "are ") + base::counted(plan.workers, "worker") +
+                                        ". Ranks count from 0."};
   }
   if (!plan.faults.empty()) plan.notes.push_back("faults are injected on purpose: --inject=" + text);
   std::vector<std::string> at_calls;
@@ -187,7 +179,7 @@ void take_over(WorkerCommand command, LaunchPlan& plan) {
 
 }  // namespace
 
-base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, const HostFacts& facts) {
+base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, const HostFacts& facts) {
   const auto derived = with_cluster(asked, facts);
   if (!derived) return derived.error();
   const Options& options = derived.value();
@@ -208,12 +200,12 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
       limits::kJobDescriptors + limits::kDescriptorsPerWorker * static_cast<std::uint64_t>(plan.workers);
   if (auto shortage =
           descriptor_shortage(facts.limits.descriptors, descriptors, base::counted(plan.workers, "worker"))) {
-    return PlanFailure{base::kExitOwnFault, *shortage};
+    return StartFailure{base::kExitOwnFault, *shortage};
   }
   if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
-    return PlanFailure{kExitUsage, "--stdin=" + std::to_string(*plan.stdin_local_rank) +
-                                       " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
-                                       base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
+    return StartFailure{kExitUsage, "--stdin=" + std::to_string(*plan.stdin_local_rank) +
+                                        " names a local rank, but there " + (plan.workers == 1 ? "is " : "are ") +
+                                        base::counted(plan.workers, "worker") + ". Local ranks count from 0."};
   }
   const DeviceBinding& binding = devices.value().binding;
   plan.visible_devices = binding.visible;
@@ -234,13 +226,13 @@ base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& asked, con
 
   OutputDecision output = plan_output(options, facts, plan.workers);
   plan.output = std::move(output.output);
-  plan.log_dir = std::move(output.log_dir);
+  plan.files = std::move(output.files);
   add_notes(output.notes);
-  if (!options.numa_binding.empty()) {
+  if (options.numa_binding) {
     auto bindings = plan_cpus(options, facts, binding);
     if (!bindings) return bindings.error();
     plan.bindings = std::move(bindings).value();
-    note_bindings(options.numa_binding, plan);
+    note_bindings(*options.numa_binding, plan);
   }
   choose_omp_threads(facts, plan);
   add_notes(limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));

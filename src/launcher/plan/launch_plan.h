@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "launcher/cli/options.h"
-#include "launcher/plan/host_facts.h"
+#include "launcher/facts/host_facts.h"
 #include "launcher/plan/output_plan.h"
+#include "launcher/plan/start_failure.h"
 #include "store/handshake.h"
 #include "store/server/store_limits.h"
 #include "wire/fault.h"
@@ -38,22 +38,7 @@ struct WorkerBinding {
   std::string description;        // "NUMA node 0, CPUs 0-15 (near GPU 0)"
 };
 
-enum class HangAction : std::uint8_t { warn, dump, kill };
-
-// As --hang-action calls it.
-constexpr std::string_view name_of(HangAction action) {
-  return action == HangAction::warn ? "warn" : action == HangAction::dump ? "dump" : "kill";
-}
-
-// Whether pauses of the job may set the time after which it is terminated, or only that of the first report.
-enum class HangLimit : std::uint8_t { fixed, learnt };
-
-// As --hang-limit calls it.
-constexpr std::string_view name_of(HangLimit limit) {
-  return limit == HangLimit::learnt ? "learnt" : "fixed";
-}
-
-// What is done about ranks that do not go on: supervise/stall_policy.h.
+// What is done about ranks that do not go on: watchdog/stall_policy.h.
 struct HangPlan {
   std::optional<std::chrono::milliseconds> timeout;  // --hang-timeout, if it was given; 0: hangs are not looked for
   HangLimit limit = HangLimit::fixed;
@@ -97,7 +82,7 @@ struct LaunchPlan {
   NodesPlan nodes;
   StorePlan store;
   OutputPlan output;
-  std::optional<std::string> log_dir;  // nothing: a temporary one for error files only; "/dev/null": no files
+  RunFiles files;
   std::optional<int> stdin_local_rank;
   std::string run_id;
   std::string role;
@@ -109,7 +94,7 @@ struct LaunchPlan {
   std::vector<std::string> faults;        // DDP_INJECT
   std::vector<wire::Fault> timed_faults;  // ours
   std::vector<int> ending_signals;
-  std::string core;  // "inherit", "off" or "unlimited"
+  CoreDumps core = CoreDumps::inherit;
   bool end_on_closed_console = false;
   std::string summary_file;
   std::string event_log;
@@ -118,13 +103,7 @@ struct LaunchPlan {
   std::vector<std::string> inherited_environment;  // "NAME=value"
 };
 
-// Why there is no plan, and the exit code that says so: 2 usage, 126 not executable, 127 not found.
-struct PlanFailure {
-  int exit_code;
-  std::string message;
-};
-
-base::Result<LaunchPlan, PlanFailure> make_launch_plan(const Options& options, const HostFacts& facts);
+base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& options, const HostFacts& facts);
 
 // What --dry-run prints, and with --json.
 std::string describe(const LaunchPlan& plan);

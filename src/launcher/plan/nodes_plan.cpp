@@ -7,7 +7,7 @@
 namespace ddp::launcher {
 namespace {
 
-PlanFailure mistake(const std::string& text) {
+StartFailure mistake(const std::string& text) {
   return {base::kExitUsage, text};
 }
 
@@ -21,7 +21,7 @@ std::chrono::milliseconds setting(const Options& options, const std::string& nam
 
 }  // namespace
 
-base::Result<NodesPlan, PlanFailure> plan_nodes(const Options& options, bool is_static) {
+base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is_static) {
   NodesPlan nodes;
   nodes.min = options.min_nodes;
   nodes.max = options.max_nodes;

@@ -7,6 +7,6 @@
 namespace ddp::launcher {
 
 // From --nnodes, --node-rank, --rdzv-*, --master-*, --node-timeout. `is_static`: as torchrun's static backend.
-base::Result<NodesPlan, PlanFailure> plan_nodes(const Options& options, bool is_static);
+base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is_static);
 
 }  // namespace ddp::launcher

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "launcher/plan/host_facts.h"
+#include "launcher/facts/host_facts.h"
 
 namespace ddp::launcher {
 namespace {
@@ -34,20 +34,22 @@ std::string torch_tag(const HostFacts& facts) {
 }
 
 bool wants_color(const Options& options, const HostFacts& facts) {
-  if (options.color != "auto") return options.color == "always";
+  if (options.color != Color::automatic) return options.color == Color::always;
   const bool unwanted = !find_variable(facts.environment, "NO_COLOR").value_or("").empty() ||
                         find_variable(facts.environment, "TERM").value_or("") == "dumb";
   return facts.console_is_terminal && !unwanted;
 }
 
-std::optional<std::string> choose_log_dir(const Options& options, const HostFacts& facts) {
-  if (options.log_dir) return options.log_dir;
+RunFiles choose_files(const Options& options, const HostFacts& facts) {
+  using Kind = RunFiles::Kind;
+  if (options.log_dir == kNoFiles) return {Kind::none, ""};
+  if (options.log_dir) return {Kind::kept, *options.log_dir};
   const bool files = options.redirects.any() || options.tee.any() || !options.stdout_filters.empty() ||
                      !options.stderr_filters.empty();
-  if (!files) return std::nullopt;
-  if (options.manner == Manner::native) return kDefaultLogs;
+  if (!files) return {};
+  if (options.manner == Manner::native) return {Kind::kept, kDefaultLogs};
   const std::string temporary = find_variable(facts.environment, "TMPDIR").value_or("");
-  return (temporary.empty() ? "/tmp" : temporary) + "/torchelastic_" + facts.random_id.substr(0, 8);
+  return {Kind::kept, (temporary.empty() ? "/tmp" : temporary) + "/torchelastic_" + facts.random_id.substr(0, 8)};
 }
 
 void note_unknown_ranks(const std::string& option, const std::set<int>& named, int workers,
@@ -78,7 +80,7 @@ std::string choose_tag(const Options& options, const HostFacts& facts, int worke
 OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers) {
   const bool native = options.manner == Manner::native;
   OutputDecision decision;
-  decision.log_dir = choose_log_dir(options, facts);
+  decision.files = choose_files(options, facts);
   note_unknown_ranks("--redirects", named_ranks(options.redirects), workers, decision.notes);
   note_unknown_ranks("--tee", named_ranks(options.tee), workers, decision.notes);
   const std::set<int> shown(options.console_local_ranks.begin(), options.console_local_ranks.end());
@@ -86,7 +88,7 @@ OutputDecision plan_output(const Options& options, const HostFacts& facts, int w
 
   const bool selected = options.redirects.any() || options.tee.any();
   const bool filtered = !options.stdout_filters.empty() || !options.stderr_filters.empty();
-  const bool no_files = decision.log_dir == kNoFiles;
+  const bool no_files = decision.files.kind == RunFiles::Kind::none;
   if (no_files && (selected || filtered)) {
     decision.notes.emplace_back(
         "--log-dir=/dev/null: no files are written; --redirects, --tee and the filters have no effect");

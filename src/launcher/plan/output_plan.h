@@ -26,6 +26,23 @@ struct WorkerOutputPlan {
   friend bool operator==(const WorkerOutputPlan&, const WorkerOutputPlan&) = default;
 };
 
+// Where what workers write to files goes.
+struct RunFiles {
+  enum class Kind : std::uint8_t {
+    temporary,  // error files only, which are removed at the end
+    kept,       // in log_dir
+    none,
+  };
+  Kind kind = Kind::temporary;
+  std::string log_dir;
+
+  // As --log-dir has it; nothing: temporary ones.
+  std::optional<std::string> shown() const {
+    if (kind == Kind::temporary) return std::nullopt;
+    return kind == Kind::none ? std::string("/dev/null") : log_dir;
+  }
+};
+
 struct OutputPlan {
   std::vector<WorkerOutputPlan> workers;  // by local rank
   // Before each line on the console: ${rank}, ${local_rank}, ${node}, ${role}, ${time}; empty: nothing. A collapsed
@@ -40,7 +57,7 @@ struct OutputPlan {
 
 struct OutputDecision {
   OutputPlan output;
-  std::optional<std::string> log_dir;  // see LaunchPlan
+  RunFiles files;
   std::vector<std::string> notes;
 };
 

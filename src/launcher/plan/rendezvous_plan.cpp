@@ -47,33 +47,33 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
 
 // Whether the store's address is settled beforehand, as under torchrun, where that is the backend by default.
 bool is_static(const Options& options) {
-  if (!options.rdzv_backend.empty()) return options.rdzv_backend == "static";
+  if (options.rdzv_backend) return options.rdzv_backend == RdzvBackend::static_;
   const bool is_said = !options.rdzv_endpoint.empty() || options.master_port || options.max_nodes > 1;
   return options.manner != Manner::native && is_said;
 }
 
 // What the options ask for, once --standalone (said or meant) is out of the way.
-base::Result<StorePlan, PlanFailure> plan_store(const Options& options) {
+base::Result<StorePlan, StartFailure> plan_store(const Options& options) {
   const bool torch = options.manner != Manner::native;
   StorePlan store;
   if (!options.rdzv_endpoint.empty()) {
     const auto endpoint = parse_endpoint(options.rdzv_endpoint);
     if (!endpoint) {
-      return PlanFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
-                                               " is not an address. Use host:port, or [address]:port for IPv6."};
+      return StartFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
+                                                " is not an address. Use host:port, or [address]:port for IPv6."};
     }
     if (is_static(options) && !endpoint->port) {
-      return PlanFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
-                                               " has no port. Use --rdzv-endpoint=" + options.rdzv_endpoint + ":" +
-                                               std::to_string(kStaticPort) + ", or port 0 for a free one."};
+      return StartFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
+                                                " has no port. Use --rdzv-endpoint=" + options.rdzv_endpoint + ":" +
+                                                std::to_string(kStaticPort) + ", or port 0 for a free one."};
     }
     store.advertised = endpoint->host;
     store.port = endpoint->port.value_or(kDynamicPort);
     return store;
   }
-  if (torch && options.rdzv_backend == "c10d") store.advertised = "localhost";
+  if (torch && options.rdzv_backend == RdzvBackend::c10d) store.advertised = "localhost";
   if (!options.master_addr.empty()) store.advertised = options.master_addr;
-  const bool is_known = options.max_nodes > 1 || (torch && options.rdzv_backend == "static");
+  const bool is_known = options.max_nodes > 1 || (torch && options.rdzv_backend == RdzvBackend::static_);
   store.port = options.master_port.value_or(is_known ? kStaticPort : 0);
   return store;
 }
@@ -86,17 +86,17 @@ std::string bind_address(const std::string& advertised) {
 constexpr const char* kAllInterfaces = "::";
 
 // Who may use the store, and how much.
-std::optional<PlanFailure> plan_access(const Options& options, const HostFacts& facts, RendezvousPlan& plan) {
+std::optional<StartFailure> plan_access(const Options& options, const HostFacts& facts, RendezvousPlan& plan) {
   StorePlan& store = plan.store;
   store.limits = options.store_limits;
   store.open = options.store_open;
   const bool in_variable = find_variable(facts.environment, wire::env::kAuthToken).has_value();
   const std::string option = "--auth-token-file=" + options.auth_token_file;
   if (!options.auth_token_file.empty() && in_variable) {
-    return PlanFailure{base::kExitUsage,
-                       option + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out."};
+    return StartFailure{base::kExitUsage,
+                        option + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out."};
   }
-  if (!facts.auth_token_failure.empty()) return PlanFailure{base::kExitUsage, facts.auth_token_failure};
+  if (!facts.auth_token_failure.empty()) return StartFailure{base::kExitUsage, facts.auth_token_failure};
   store.token = facts.auth_token;
   if (store.token) store.token_source = in_variable ? wire::env::kAuthToken : option;
   if (store.open) {
@@ -143,13 +143,13 @@ bool is_loopback(const std::string& address) {
   return address == "::1" || address.starts_with("127.");
 }
 
-base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options, const HostFacts& facts) {
+base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const HostFacts& facts) {
   auto nodes = plan_nodes(options, options.manner != Manner::native && is_static(options));
   if (!nodes) return nodes.error();
   const bool torch = options.manner != Manner::native;
   // torchrun with neither backend, endpoint nor port behaves as with --standalone.
-  const bool meant = torch && !nodes.value().several() && options.rdzv_backend.empty() &&
-                     options.rdzv_endpoint.empty() && !options.master_port;
+  const bool meant = torch && !nodes.value().several() && !options.rdzv_backend && options.rdzv_endpoint.empty() &&
+                     !options.master_port;
 
   RendezvousPlan plan;
   plan.nodes = std::move(nodes).value();
@@ -167,9 +167,10 @@ base::Result<RendezvousPlan, PlanFailure> plan_rendezvous(const Options& options
     plan.run_id = !options.run_id.empty() ? options.run_id : is_common ? "none" : facts.random_id;
   }
   if (plan.nodes.several() && plan.store.port == 0) {
-    return PlanFailure{base::kExitUsage,
-                       "--nnodes=" + plan.nodes.asked +
-                           ": all nodes must know the port. Give one with --rdzv-endpoint=HOST:PORT or --master-port."};
+    return StartFailure{
+        base::kExitUsage,
+        "--nnodes=" + plan.nodes.asked +
+            ": all nodes must know the port. Give one with --rdzv-endpoint=HOST:PORT or --master-port."};
   }
   const bool settled = !options.standalone && is_static(options);
   if (!options.local_addr.empty() && !settled && !plan.nodes.several()) plan.store.advertised = options.local_addr;

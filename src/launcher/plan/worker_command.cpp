@@ -13,11 +13,7 @@ using base::kExitUsage;
 
 namespace {
 
-using Refusal = std::optional<PlanFailure>;
-
-std::string non_empty(const std::vector<std::string>& environment, const char* name) {
-  return find_variable(environment, name).value_or("");
-}
+using Refusal = std::optional<StartFailure>;
 
 // A name with control characters as it should be shown: a carriage return from Windows is the usual case.
 std::string shown(const std::string& name) {
@@ -32,13 +28,13 @@ std::string shown(const std::string& name) {
   return text;
 }
 
-PlanFailure not_found(const std::string& start, const std::string& where, const std::string& suggestion) {
+StartFailure not_found(const std::string& start, const std::string& where, const std::string& suggestion) {
   return {kExitNotFound, start + where + "." + (suggestion.empty() ? "" : " Did you mean " + suggestion + "?")};
 }
 
 // What holds for scripts and programs alike: the file is there and can be reached.
 Refusal check_reachable(const std::string& start, const std::string& name, const ProgramFacts& file, bool by_path) {
-  if (file.denied) return PlanFailure{kExitNotExecutable, start + "permission denied on a directory of its path."};
+  if (file.denied) return StartFailure{kExitNotExecutable, start + "permission denied on a directory of its path."};
   if (file.found) return std::nullopt;
   const bool searched = by_path && name.find('/') == std::string::npos;
   return not_found(start, searched ? "not found in PATH" : "no such file", file.suggestion);
@@ -46,44 +42,46 @@ Refusal check_reachable(const std::string& start, const std::string& name, const
 
 Refusal check_format(const std::string& start, const ProgramFacts& program) {
   if (!program.foreign_machine.empty()) {
-    return PlanFailure{kExitNotExecutable,
-                       start + "it is a program for another architecture (" + program.foreign_machine + ")."};
+    return StartFailure{kExitNotExecutable,
+                        start + "it is a program for another architecture (" + program.foreign_machine + ")."};
   }
   if (program.format == FileFormat::text) {
-    return PlanFailure{kExitNotExecutable,
-                       start + "it is neither a program nor a script with a #! line. Add one, such as #!/bin/sh."};
+    return StartFailure{kExitNotExecutable,
+                        start + "it is neither a program nor a script with a #! line. Add one, such as #!/bin/sh."};
   }
   if (program.missing_interpreter.empty()) return std::nullopt;
   const std::string missing = shown(program.missing_interpreter);
   if (program.format == FileFormat::elf) {
-    return PlanFailure{kExitNotFound, start + "its dynamic loader " + missing +
-                                          " is missing (built for another system, or 32-bit libraries not installed)."};
+    return StartFailure{kExitNotFound,
+                        start + "its dynamic loader " + missing +
+                            " is missing (built for another system, or 32-bit libraries not installed)."};
   }
   const std::string ending = missing.ends_with("\\r") ? " (its lines end as on Windows; try dos2unix)" : "";
-  return PlanFailure{kExitNotFound, start + "the interpreter " + missing + " of its #! line is missing" + ending + "."};
+  return StartFailure{kExitNotFound,
+                      start + "the interpreter " + missing + " of its #! line is missing" + ending + "."};
 }
 
 Refusal check_executable(const std::string& name, const ProgramFacts& program) {
   const std::string start = "cannot start " + name + ": ";
   if (auto refusal = check_reachable(start, name, program, true)) return refusal;
-  if (program.is_directory) return PlanFailure{kExitNotExecutable, start + "it is a directory."};
+  if (program.is_directory) return StartFailure{kExitNotExecutable, start + "it is a directory."};
   if (program.executable) return check_format(start, program);
   if (program.execute_bits) {
-    return PlanFailure{kExitNotExecutable,
-                       start + "permission denied (executable for others only, or on a file system mounted noexec)."};
+    return StartFailure{kExitNotExecutable,
+                        start + "permission denied (executable for others only, or on a file system mounted noexec)."};
   }
-  return PlanFailure{kExitNotExecutable, start + "not executable. Try chmod +x " + program.path + "."};
+  return StartFailure{kExitNotExecutable, start + "not executable. Try chmod +x " + program.path + "."};
 }
 
 Refusal check_script(const std::string& name, const ProgramFacts& script) {
   const std::string start = "cannot start " + name + ": ";
   if (auto refusal = check_reachable(start, name, script, false)) return refusal;
   if (script.is_directory && !script.is_package) {
-    return PlanFailure{kExitNotExecutable, start + "it is a directory without a __main__.py."};
+    return StartFailure{kExitNotExecutable, start + "it is a directory without a __main__.py."};
   }
-  if (!script.readable) return PlanFailure{kExitNotExecutable, start + "permission denied (not readable)."};
+  if (!script.readable) return StartFailure{kExitNotExecutable, start + "permission denied (not readable)."};
   if (script.format == FileFormat::elf) {
-    return PlanFailure{kExitNotExecutable, start + "it is a native program, not a Python script. Add --no-python."};
+    return StartFailure{kExitNotExecutable, start + "it is a native program, not a Python script. Add --no-python."};
   }
   return std::nullopt;
 }
@@ -91,22 +89,23 @@ Refusal check_script(const std::string& name, const ProgramFacts& script) {
 Refusal check_interpreter(const std::string& name, const std::vector<std::string>& environment,
                           const ProgramFacts& interpreter) {
   const std::string wanted = interpreter_candidates(environment).front();
-  const bool chosen = !non_empty(environment, "PYTHON_EXEC").empty();
-  const bool virtual_environment = !chosen && !non_empty(environment, "VIRTUAL_ENV").empty();
+  const auto is_set = [&](const char* name) { return !find_variable(environment, name).value_or("").empty(); };
+  const bool chosen = is_set("PYTHON_EXEC");
+  const bool virtual_environment = !chosen && is_set("VIRTUAL_ENV");
   const std::string origin = chosen ? " (PYTHON_EXEC)" : virtual_environment ? " (VIRTUAL_ENV)" : "";
   if (interpreter.found || chosen || virtual_environment) return check_executable(wanted + origin, interpreter);
-  return PlanFailure{kExitNotFound, "cannot start " + name +
-                                        ": no Python: neither python3 nor python is in PATH. Install it, or name one "
-                                        "with PYTHON_EXEC."};
+  return StartFailure{kExitNotFound, "cannot start " + name +
+                                         ": no Python: neither python3 nor python is in PATH. Install it, or name one "
+                                         "with PYTHON_EXEC."};
 }
 
 Refusal check_options(const Options& options) {
   if (options.run_path) return std::nullopt;  // wins over both
   if (options.module && options.no_python) {
-    return PlanFailure{kExitUsage, "--module and --no-python exclude each other: a module needs Python."};
+    return StartFailure{kExitUsage, "--module and --no-python exclude each other: a module needs Python."};
   }
   if (options.local_rank_argument && options.no_python) {
-    return PlanFailure{kExitUsage, "--no-python needs --use-env: only a script takes --local_rank=N."};
+    return StartFailure{kExitUsage, "--no-python needs --use-env: only a script takes --local_rank=N."};
   }
   return std::nullopt;
 }
@@ -117,15 +116,20 @@ bool continues_name(char letter) {
 
 }  // namespace
 
-std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment) {
-  const std::string chosen = non_empty(environment, "PYTHON_EXEC");
-  if (!chosen.empty()) return {chosen};
-  const std::string virtual_environment = non_empty(environment, "VIRTUAL_ENV");
-  if (!virtual_environment.empty()) return {virtual_environment + "/bin/python"};
-  return {"python3", "python"};
+ProgramKind program_kind(const Options& options) {
+  if (options.run_path) return ProgramKind::script;
+  if (options.no_python) return ProgramKind::executable;
+  if (options.module) return ProgramKind::module;
+  if (options.manner != Manner::native) return ProgramKind::script;
+  return options.command.front().ends_with(".py") ? ProgramKind::script : ProgramKind::executable;
 }
 
-base::Result<WorkerCommand, PlanFailure> make_worker_command(const Options& options, const HostFacts& facts) {
+FactsWanted facts_wanted(const Options& options) {
+  return {program_kind(options), options.command.front(), options.auth_token_file, options.engine,
+          options.numa_binding.has_value()};
+}
+
+base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& options, const HostFacts& facts) {
   if (auto refusal = check_options(options)) return *refusal;
   const ProgramKind kind = program_kind(options);
   WorkerCommand command;

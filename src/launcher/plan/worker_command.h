@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/plan/host_facts.h"
+#include "launcher/facts/host_facts.h"
 #include "launcher/plan/launch_plan.h"
 
 namespace ddp::launcher {
@@ -19,11 +19,13 @@ struct WorkerCommand {
   std::string what;                        // the script, module or program, as typed
 };
 
-// Where Python is looked for: $PYTHON_EXEC, or else the virtual environment's, or else python3 or python from PATH.
-std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment);
+ProgramKind program_kind(const Options& options);
+
+// What make_launch_plan() must know for these options.
+FactsWanted facts_wanted(const Options& options);
 
 // Refuses what could not be executed, with the shell's exit codes, before any process starts.
-base::Result<WorkerCommand, PlanFailure> make_worker_command(const Options& options, const HostFacts& facts);
+base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& options, const HostFacts& facts);
 
 // torchrun's macro in an argument: $local_rank and ${local_rank} become the number, $$ becomes $, all else stays.
 std::string substitute_local_rank(const std::string& argument, int local_rank);

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "launcher/plan/host_facts.h"
+#include "launcher/facts/host_facts.h"
 #include "wire/progress_board.h"
 #include "wire/worker_env.h"
 
@@ -66,7 +66,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
       {env::kMaxRestarts, std::to_string(plan.max_restarts)},
       {env::kRunId, plan.run_id},
       {env::kUseAgentStore, "True"},
-      {env::kErrorFile, plan.log_dir == "/dev/null" ? "" : worker.error_file},
+      {env::kErrorFile, plan.files.kind == RunFiles::Kind::none ? "" : worker.error_file},
       {env::kSignalsToHandle, signal_names(plan.ending_signals)},
       {env::kAttempt, std::to_string(placement.attempt)},
       {env::kBoard, std::to_string(wire::kBoardDescriptor)},

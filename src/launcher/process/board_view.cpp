@@ -69,6 +69,7 @@ void read_worker(const wire::BoardWorker& worker, BoardView& view) {
   // Written in a few nanoseconds: a place that is never whole has a dead writer, or a broken one.
   for (int i = 0; i < 3; ++i) {
     const std::uint32_t before = worker.changes.load(std::memory_order_acquire);
+    view.is_training = worker.phase == wire::kTraining;
     view.phase = wire::name_of(wire::kPhaseNames, worker.phase);
     view.section = text_of(worker.name);
     view.section_place = place_of(worker.file, worker.line);
@@ -82,7 +83,7 @@ void read_worker(const wire::BoardWorker& worker, BoardView& view) {
 bool is_at_first_step(const BoardView& view) {
   const bool has_worked = std::any_of(view.groups.begin(), view.groups.end(),
                                       [](const GroupView& group) { return group.finished >= limits::kHangWarmCalls; });
-  return view.phase == "training" && view.steps == 0 && !has_worked;
+  return view.is_training && view.steps == 0 && !has_worked;
 }
 
 }  // namespace
@@ -98,6 +99,14 @@ std::string describe(const TransferView& transfer) {
 
 GroupKey key_of(std::uint64_t identity, const std::string& name, int size) {
   return identity != 0 ? GroupKey{identity, "", 0} : GroupKey{0, name, size};
+}
+
+wire::Progress progress_of(const BoardView& board) {
+  if (!board.is_written) return wire::Progress::unknown;
+  const bool has_worked = std::ranges::any_of(board.groups, [](const GroupView& group) {
+    return group.finished + group.transfers_finished >= limits::kOperationsOfProgress;
+  });
+  return board.steps > 0 || has_worked ? wire::Progress::some : wire::Progress::none;
 }
 
 BoardView read_board(const wire::ProgressBoard& board) {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "wire/control_message.h"
 #include "wire/progress_board.h"
 
 namespace ddp::launcher {
@@ -84,7 +85,8 @@ inline GroupKey key_of(const GroupView& group) {
 struct BoardView {
   bool is_written = false;        // the worker has the runtime, or another writer
   int writer = 0;                 // the pid that it gives itself: for reading only
-  std::string phase;              // of wire::kPhaseNames, or "first step": training before it has shown any
+  bool is_training = false;       // its phase
+  std::string phase;              // for people: of wire::kPhaseNames, or "first step": training before it has shown any
   std::string section;            // what the program says of the phase; may be empty
   std::string section_place;      // "train.cpp:171"; may be empty
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds
@@ -104,6 +106,10 @@ struct BoardView {
     return all(a) == all(b);
   }
 };
+
+// Whether the worker has finished a step, sent a heartbeat, or done so many operations (limits::kOperationsOfProgress)
+// that it counts as one.
+wire::Progress progress_of(const BoardView& board);
 
 // The memory is untrusted: numbers out of range and text without an end make nothing worse than a strange view.
 BoardView read_board(const wire::ProgressBoard& board);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/plan/cgroups.h"
+#include "launcher/facts/cgroups.h"
 
 namespace ddp::launcher {
 

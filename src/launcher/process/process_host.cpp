@@ -58,7 +58,7 @@ class LinuxProcessHost : public ProcessHost {
     orphan_watch_ = loop_.on_signals(signals, [this](int) { child_ended(); });
   }
 
-  base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
+  base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
     const int in = spec.reads_stdin ? -1 : nothing_.get();
     SpawnContext context{in, out, err};
     WorkerBoard board(spec.rank, local_rank, spec.attempt);

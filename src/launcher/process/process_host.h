@@ -34,7 +34,7 @@ class ProcessHost {
   // Starts the worker, whose output goes to these descriptors (-1: to ours). Its end is told to the callback, once:
   // when its first process has ended and, if it had been asked to end (SIGTERM), the others of its process group too.
   // Those get SIGTERM when the first one is gone.
-  virtual base::Result<pid_t, SpawnFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) = 0;
+  virtual base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) = 0;
   virtual void on_exit(ExitCallback callback) = 0;
 
   // Nothing happens if the worker has ended: a pid is signalled only while it cannot belong to anybody else.

@@ -60,9 +60,9 @@ std::string random_name() {
 
 }  // namespace
 
-RunDirectory::RunDirectory(const std::optional<std::string>& log_dir, const std::string& run_id) {
-  if (log_dir == "/dev/null") return;
-  temporary_ = !log_dir;
+RunDirectory::RunDirectory(const RunFiles& files, const std::string& run_id) {
+  if (files.kind == RunFiles::Kind::none) return;
+  temporary_ = files.kind == RunFiles::Kind::temporary;
   if (temporary_) {
     path_ = temporary_root() + "/" + kDirectoryPrefix + random_name();
     return;
@@ -71,7 +71,7 @@ RunDirectory::RunDirectory(const std::optional<std::string>& log_dir, const std:
   std::replace(name.begin(), name.end(), '/', '_');
   // Absolute, since a worker may change its directory.
   std::error_code ignored;
-  path_ = (fs::absolute(*log_dir, ignored) / (name + "_" + random_name())).string();
+  path_ = (fs::absolute(files.log_dir, ignored) / (name + "_" + random_name())).string();
 }
 
 std::optional<base::Failure> RunDirectory::make() {

@@ -6,15 +6,16 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/plan/output_plan.h"
 
 namespace ddp::launcher {
 
 class RunDirectory {
  public:
-  // Chooses the name only. Without `log_dir`: a private directory under TMPDIR (default /tmp), removed with this
-  // object, or at a later run's start if the launcher was killed: a living one holds a lock on its own. With it:
-  // <log_dir>/<run id>_<random>, which stays. "/dev/null": no directory at all, and the names of files are empty.
-  RunDirectory(const std::optional<std::string>& log_dir, const std::string& run_id);
+  // Chooses the name only. Temporary: a private directory under TMPDIR (default /tmp), removed with this
+  // object, or at a later run's start if the launcher was killed: a living one holds a lock on its own. Kept:
+  // <log_dir>/<run id>_<random>. None: no directory at all, and the names of files are empty.
+  RunDirectory(const RunFiles& files, const std::string& run_id);
 
   ~RunDirectory() { remove_if_temporary(); }
   RunDirectory(const RunDirectory&) = delete;

@@ -27,8 +27,8 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
-#include "launcher/plan/cgroups.h"
 #include "launcher/process/clone_into_cgroup.h"
 #include "wire/progress_board.h"
 
@@ -190,11 +190,11 @@ int highest_descriptor() {
   return highest;
 }
 
-void limit_core(const std::string& choice, ChildWork& work) {
-  if (choice == "inherit") return;
+void limit_core(CoreDumps choice, ChildWork& work) {
+  if (choice == CoreDumps::inherit) return;
   work.limits_core = true;
   ::getrlimit(RLIMIT_CORE, &work.core);
-  work.core.rlim_cur = choice == "off" ? 0 : work.core.rlim_max;
+  work.core.rlim_cur = choice == CoreDumps::off ? 0 : work.core.rlim_max;
 }
 
 void choose_oom_score(ChildWork& work) {
@@ -227,7 +227,7 @@ std::string processes_limit() {
   return "ulimit -u, or pids.max of the cgroup";
 }
 
-SpawnFailure explain_exec(const std::string& start, int error) {
+StartFailure explain_exec(const std::string& start, int error) {
   switch (error) {
     case ENOENT:
       // The file was there a moment ago, so it is the interpreter (of a script or of a dynamic program) that is
@@ -250,7 +250,7 @@ SpawnFailure explain_exec(const std::string& start, int error) {
   }
 }
 
-SpawnFailure explain(const std::string& program, Stage stage, int error) {
+StartFailure explain(const std::string& program, Stage stage, int error) {
   const std::string start = "cannot start " + program + ": ";
   if (stage == Stage::exec) return explain_exec(start, error);
   const std::string reason = std::strerror(error);
@@ -299,7 +299,7 @@ Spawned clone_child(ChildWork& work, const Stack& stack) {
 
 }  // namespace
 
-base::Result<Spawned, SpawnFailure> spawn_worker(const WorkerSpec& spec, const SpawnContext& context) {
+base::Result<Spawned, StartFailure> spawn_worker(const WorkerSpec& spec, const SpawnContext& context) {
   const std::vector<char*> arguments = pointers(spec.arguments);
   const std::vector<char*> environment = pointers(spec.environment);
   ChildWork work;

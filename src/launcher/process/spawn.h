@@ -7,14 +7,10 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/plan/start_failure.h"
 #include "launcher/process/worker_spec.h"
 
 namespace ddp::launcher {
-
-struct SpawnFailure {
-  int exit_code;        // 126 not executable, 127 not found, 125 the system refused
-  std::string message;  // a sentence
-};
 
 struct Spawned {
   pid_t pid = 0;
@@ -37,6 +33,6 @@ struct SpawnContext {
 // reaps it.
 //
 // Call from one long-lived thread that has descriptors 0 to 2 open.
-base::Result<Spawned, SpawnFailure> spawn_worker(const WorkerSpec& spec, const SpawnContext& context);
+base::Result<Spawned, StartFailure> spawn_worker(const WorkerSpec& spec, const SpawnContext& context);
 
 }  // namespace ddp::launcher

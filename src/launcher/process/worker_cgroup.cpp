@@ -14,8 +14,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
-#include "launcher/plan/cgroups.h"
 
 namespace ddp::launcher {
 namespace {

@@ -16,7 +16,7 @@ struct WorkerSpec {
   std::vector<std::string> environment;  // "NAME=value", complete
   std::vector<int> cpus;                 // to run on; empty: all
   std::vector<int> memory_nodes;         // NUMA nodes to prefer; empty: as the kernel likes
-  std::string core = "inherit";          // RLIMIT_CORE: "inherit", "off" or "unlimited"
+  CoreDumps core = CoreDumps::inherit;   // RLIMIT_CORE
   bool reads_stdin = false;              // our standard input; otherwise it has none
 };
 

@@ -79,8 +79,8 @@ bool leaves_core(const base::ExitStatus& status) {
 std::string why_no_core(const CoreFacts& facts) {
   // The kernel gives a handler the core whatever the limit.
   if (!facts.limit_is_zero || facts.pattern.starts_with("|")) return "none";
-  if (facts.choice == "off") return "none (--core=off)";
-  if (facts.choice == "unlimited") return "none, the hard limit is 0 (ulimit -H -c)";
+  if (facts.choice == CoreDumps::off) return "none (--core=off)";
+  if (facts.choice == CoreDumps::unlimited) return "none, the hard limit is 0 (ulimit -H -c)";
   return "none, the limit is 0 (--core=unlimited)";
 }
 
@@ -124,8 +124,8 @@ std::string describe_core(const base::ExitStatus& status, const CoreFacts& facts
   return path.starts_with("/") ? path : facts.directory + "/" + path;
 }
 
-CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::string& host_name,
-                            const std::string& core_choice, const base::ExitStatus& status) {
+CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::string& host_name, CoreDumps core_choice,
+                            const base::ExitStatus& status) {
   CoreFacts facts;
   facts.pattern = read_line("/proc/sys/kernel/core_pattern");
   facts.uses_pid = read_line("/proc/sys/kernel/core_uses_pid") == "1";
@@ -143,7 +143,8 @@ CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::st
   facts.choice = core_choice;
   rlimit limit{};
   ::getrlimit(RLIMIT_CORE, &limit);
-  facts.limit_is_zero = core_choice == "off" || (core_choice == "inherit" ? limit.rlim_cur : limit.rlim_max) == 0;
+  facts.limit_is_zero =
+      core_choice == CoreDumps::off || (core_choice == CoreDumps::inherit ? limit.rlim_cur : limit.rlim_max) == 0;
   return facts;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/exit_status.h"
+#include "launcher/cli/choices.h"
 
 namespace ddp::launcher {
 
@@ -23,8 +24,8 @@ struct CoreFacts {
   int signal = 0;
   uid_t user = 0;
   gid_t group = 0;
-  std::string choice = "inherit";  // LaunchPlan::core
-  bool limit_is_zero = false;      // RLIMIT_CORE of the worker
+  CoreDumps choice = CoreDumps::inherit;
+  bool limit_is_zero = false;  // RLIMIT_CORE of the worker
 };
 
 // Pure. A few words for the summary: "/var/crash/core.train.4711", "with systemd-coredump (coredumpctl info 4711)",
@@ -33,7 +34,7 @@ struct CoreFacts {
 std::string describe_core(const base::ExitStatus& status, const CoreFacts& facts);
 
 // Reads the kernel's settings; `core_choice` is LaunchPlan::core.
-CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::string& host_name,
-                            const std::string& core_choice, const base::ExitStatus& status);
+CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::string& host_name, CoreDumps core_choice,
+                            const base::ExitStatus& status);
 
 }  // namespace ddp::launcher

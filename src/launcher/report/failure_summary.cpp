@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "launcher/plan/worker_variables.h"
 #include "launcher/report/hang_report.h"
-#include "launcher/supervise/verdict_text.h"
+#include "launcher/watchdog/verdict_text.h"
 #include "net/address.h"
 
 namespace ddp::launcher {

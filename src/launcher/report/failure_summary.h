@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/job/outcome.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
-#include "launcher/supervise/outcome.h"
 
 namespace ddp::launcher {
 

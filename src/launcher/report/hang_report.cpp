@@ -7,8 +7,8 @@
 
 #include "base/text.h"
 #include "launcher/report/straggler_report.h"
-#include "launcher/stacks/stack_merge.h"
-#include "launcher/supervise/verdict_text.h"
+#include "launcher/watchdog/stacks/stack_merge.h"
+#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "launcher/job/event.h"
+#include "launcher/job/outcome.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
-#include "launcher/supervise/event.h"
-#include "launcher/supervise/outcome.h"
 
 namespace ddp::launcher {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "launcher/job/job_driver.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/report/failure_summary.h"
 #include "launcher/report/log_sink.h"
 #include "launcher/report/report_file.h"
-#include "launcher/supervise/job.h"
 
 namespace ddp::launcher {
 

@@ -5,9 +5,9 @@
 
 #include <chrono>
 
-#include "launcher/supervise/hang_detector.h"
-#include "launcher/supervise/straggler_table.h"
-#include "launcher/supervise/verdict.h"
+#include "launcher/watchdog/hang_detector.h"
+#include "launcher/watchdog/straggler_table.h"
+#include "launcher/watchdog/verdict.h"
 
 namespace ddp::launcher {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervise/straggler_table.h"
+#include "launcher/watchdog/straggler_table.h"
 
 namespace ddp::launcher {
 

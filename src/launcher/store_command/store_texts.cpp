@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "launcher/rendezvous/store_listener.h"
+#include "launcher/job/store_listener.h"
 #include "net/address.h"
 
 namespace ddp::launcher {

@@ -21,10 +21,14 @@ inline Error gone_error(int rank, bool failed) {
           rank};
 }
 
-// `ranks`: that have not taken part, in any order; one or more.
-inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
+inline void order(std::vector<int>& ranks) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+}
+
+// `ranks`: that have not taken part, in any order; one or more.
+inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
+  order(ranks);
   return {ErrorKind::timeout,
           (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " did not take part within " +
               base::human_duration(timeout),
@@ -33,8 +37,8 @@ inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeou
 
 // The same where one or more ranks of each other machine are waited for, which may in turn wait for those behind them.
 inline Error late_machines_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
+  order(ranks);
   if (ranks.size() == 1) return late_error(std::move(ranks), timeout);
-  std::sort(ranks.begin(), ranks.end());
   return {ErrorKind::timeout, "of ranks " + base::rank_list(ranks) +
                                   ", on other machines, some did not take part within " +
                                   base::human_duration(timeout)};

@@ -144,3 +144,12 @@ TEST_CASE("a word is quoted for a shell where it needs it") {
   CHECK(shell_quoted("a b$") == "'a b$'");
   CHECK(shell_quoted("it's") == "'it'\\''s'");
 }
+
+TEST_CASE("a list of ranks is short") {
+  const auto list = [](std::vector<int> ranks) { return ddp::base::short_rank_list(ranks); };
+  CHECK(list({}) == "");
+  CHECK(list({3}) == "3");
+  CHECK(list({0, 1, 2, 3, 4, 5, 6, 7}) == "0-7");
+  CHECK(list({0, 2, 3}) == "0,2-3");
+  CHECK(list({1, 3, 5}) == "1,3,5");
+}

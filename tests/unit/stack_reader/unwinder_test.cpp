@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/stacks/symbols.h"
+#include "launcher/watchdog/stacks/symbols.h"
 
 using namespace ddp::launcher;
 using namespace ddp::stack_reader;

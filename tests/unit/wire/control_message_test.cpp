@@ -48,9 +48,11 @@ TEST_CASE("text that is not utf-8 does no harm") {
 TEST_CASE("any bytes arrive as they are in a text") {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
-  const auto decoded = decode_control(encode(NodeShows{0, Subject::output, bytes_to_text(all)}));
+  const auto decoded = decode_control(encode(NodeShows{0, Subject::output, all}));
   REQUIRE(decoded);
-  CHECK(text_to_bytes(std::get<NodeShows>(*decoded).text) == all);
+  CHECK(std::get<NodeShows>(*decoded).text == all);
+  CHECK(text_to_bytes(bytes_to_text(all)) == all);
+  CHECK_FALSE(decode_control(R"({"is":"shows","of":{"attempt":0,"what":"output"}})"));
   CHECK(text_to_bytes("a\xe2\x82\xac"
                       "b\xc3") == "a?b?");
 }

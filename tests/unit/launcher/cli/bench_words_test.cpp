@@ -29,7 +29,7 @@ TEST_CASE("the options of a benchmark follow those of the launcher") {
 TEST_CASE("a benchmark is a job of a program of ours") {
   const Options options =
       parsed({"ddplaunch", "bench", "--nproc-per-node=3", "all_reduce", "broadcast", "--sizes", "4K"});
-  CHECK(options.nproc_per_node == "3");
+  CHECK(options.nproc_per_node == 3);
   CHECK(options.quiet);
   CHECK(options.bench);
   CHECK(options.command == Words{"ddp_bench", "all_reduce", "broadcast", "--sizes", "4K"});

@@ -118,11 +118,11 @@ TEST_CASE("a token on the command line is an unknown option, also where options 
 TEST_CASE("options have the documented defaults") {
   const Options defaults = options({"p"});
   CHECK(defaults.manner == Manner::native);
-  CHECK(defaults.nproc_per_node.empty());
+  CHECK(defaults.nproc_per_node == WorkerCount());
   CHECK(defaults.backend.empty());
   CHECK(defaults.grace == 5s);
-  CHECK(defaults.device_visibility.empty());
-  CHECK(defaults.color == "auto");
+  CHECK(defaults.device_visibility == std::nullopt);
+  CHECK(defaults.color == Color::automatic);
   CHECK_FALSE(defaults.tag.has_value());
   CHECK_FALSE(defaults.collapse.has_value());
   CHECK_FALSE(defaults.quiet);
@@ -149,7 +149,7 @@ TEST_CASE("a TOML file says what the command line would") {
                         "tee = [\"0:1\",\n  \"12:3\"]\nlocal-ranks-filter = 0,1\nlossless = true\nno-python = false\n"
                         "rdzv-conf = \"timeout=3,is_host=1\"\nduplicate-stdout-filters = \"a,,b,c\"\n");
   const Options read = options({"--config=" + file.path(), "p"});
-  CHECK(read.nproc_per_node == "4");
+  CHECK(read.nproc_per_node == 4);
   CHECK(read.tag == "[${rank}] a, b");
   CHECK(read.role == "x");
   CHECK(read.tee.of(12) == 3);
@@ -162,7 +162,7 @@ TEST_CASE("a TOML file says what the command line would") {
 
 TEST_CASE("a JSON file says the same, and an empty TOML file nothing") {
   const ConfigFile json("job.json", R"({"nproc-per-node": 4, "tag": "", "collapse": false})");
-  CHECK(options({"--config", json.path(), "p"}).nproc_per_node == "4");
+  CHECK(options({"--config", json.path(), "p"}).nproc_per_node == 4);
   CHECK(options({"--config", json.path(), "p"}).tag == "");
   CHECK(options({"--config", json.path(), "p"}).collapse == false);
   CHECK(options({"--config", ConfigFile("a.toml", "").path(), "p"}).grace == 5s);
@@ -204,7 +204,7 @@ TEST_CASE("under the name torchrun its manners hold") {
   const std::string name = GENERATE("torchrun", "/usr/libexec/ddplaunch/torchrun", "./torchrun");
   const Options read = options({"--nproc", "2", "run", "--x"}, {}, name);
   CHECK(read.manner == Manner::torchrun);
-  CHECK(read.nproc_per_node == "2");
+  CHECK(read.nproc_per_node == 2);
   CHECK(read.command == Words{"run", "--x"});
   CHECK(read.grace == 30s);
   CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}, name).grace == 60s);
@@ -240,10 +240,10 @@ TEST_CASE("the first word may be a reserved one, and a path never is") {
 }
 
 TEST_CASE("colours are off with NO_COLOR unless they are asked for") {
-  CHECK(options({"p"}, {"NO_COLOR=1"}).color == "never");
-  CHECK(options({"p"}, {"NO_COLOR="}).color == "auto");
-  CHECK(options({"--color=auto", "p"}, {"NO_COLOR=1"}).color == "never");
-  CHECK(options({"--color=always", "p"}, {"NO_COLOR=1"}).color == "always");
+  CHECK(options({"p"}, {"NO_COLOR=1"}).color == Color::never);
+  CHECK(options({"p"}, {"NO_COLOR="}).color == Color::automatic);
+  CHECK(options({"--color=auto", "p"}, {"NO_COLOR=1"}).color == Color::never);
+  CHECK(options({"--color=always", "p"}, {"NO_COLOR=1"}).color == Color::always);
 }
 
 TEST_CASE("what ddplaunch says about itself is information and not a mistake") {

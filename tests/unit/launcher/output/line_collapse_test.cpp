@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/text.h"
 #include "support/random_seed.h"
 
 using namespace ddp::launcher;
@@ -52,7 +53,7 @@ class Ranks {
     CHECK(ranks.size() == static_cast<std::size_t>(line.times));
     std::string text(line.piece.text);
     if (!text.empty() && text.back() == '\n') text.pop_back();
-    shown_ += (shown_.empty() ? "" : " ") + short_rank_list(ranks) + ":" + text;
+    shown_ += (shown_.empty() ? "" : " ") + ddp::base::short_rank_list(ranks) + ":" + text;
     for (const int rank : ranks) {
       by_rank_.resize(std::max(by_rank_.size(), static_cast<std::size_t>(rank) + 1));
       by_rank_[static_cast<std::size_t>(rank)].push_back(text);

@@ -32,15 +32,6 @@ TEST_CASE("a tag keeps what it does not know as it is written") {
   CHECK(tag_of("${}x") == "${}x");
 }
 
-TEST_CASE("a list of ranks is short") {
-  const auto list = [](std::vector<int> ranks) { return short_rank_list(ranks); };
-  CHECK(list({}) == "");
-  CHECK(list({3}) == "3");
-  CHECK(list({0, 1, 2, 3, 4, 5, 6, 7}) == "0-7");
-  CHECK(list({0, 2, 3}) == "0,2-3");
-  CHECK(list({1, 3, 5}) == "1,3,5");
-}
-
 TEST_CASE("a line of several ranks is tagged with all of them, by their rank in the world") {
   LineTag tag("[${rank}|${local_rank}] ", {}, false);
   for (int local_rank = 0; local_rank < 4; ++local_rank) tag.set_rank(local_rank, 8 + local_rank);

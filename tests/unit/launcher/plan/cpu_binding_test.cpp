@@ -29,7 +29,7 @@ Cpus range(int first, int last) {
   return cpus;
 }
 
-std::vector<Cpus> cpus(const std::string& mode, const std::vector<WorkerPlace>& workers,
+std::vector<Cpus> cpus(NumaBinding mode, const std::vector<WorkerPlace>& workers,
                        const CpuTopology& topology = machine()) {
   const auto bindings = bind_cpus(mode, topology, workers);
   if (!bindings) FAIL(bindings.error().message);
@@ -41,7 +41,7 @@ std::vector<Cpus> cpus(const std::string& mode, const std::vector<WorkerPlace>& 
 }  // namespace
 
 TEST_CASE("a worker bound to a node runs on the CPUs near its GPU and takes memory there") {
-  const auto bindings = bind_cpus("node", machine(), near({2, 0, 2})).value();
+  const auto bindings = bind_cpus(NumaBinding::node, machine(), near({2, 0, 2})).value();
   REQUIRE(bindings.size() == 3);
   CHECK(bindings[0].cpus == range(16, 23));
   CHECK(bindings[0].memory_nodes == std::vector{2});
@@ -51,23 +51,23 @@ TEST_CASE("a worker bound to a node runs on the CPUs near its GPU and takes memo
 }
 
 TEST_CASE("a worker bound to a socket may use all nodes of it") {
-  const auto bindings = bind_cpus("socket", machine(), near({3})).value();
+  const auto bindings = bind_cpus(NumaBinding::socket, machine(), near({3})).value();
   CHECK(bindings[0].cpus == range(16, 31));
   CHECK(bindings[0].memory_nodes == std::vector{2, 3});
-  CHECK(bindings[0].description == "NUMA nodes 2,3, CPUs 16-31 (near GPU 0)");
+  CHECK(bindings[0].description == "NUMA nodes 2-3, CPUs 16-31 (near GPU 0)");
 }
 
 TEST_CASE("exclusive workers share a node's cores evenly and without overlap") {
-  CHECK(cpus("exclusive", near({0, 0})) == std::vector{range(0, 3), range(4, 7)});
-  CHECK(cpus("exclusive", near({1, 0, 1})) == std::vector{range(8, 11), range(0, 7), range(12, 15)});
+  CHECK(cpus(NumaBinding::exclusive, near({0, 0})) == std::vector{range(0, 3), range(4, 7)});
+  CHECK(cpus(NumaBinding::exclusive, near({1, 0, 1})) == std::vector{range(8, 11), range(0, 7), range(12, 15)});
   // Four cores among three: the first one gets two.
-  CHECK(cpus("exclusive", near({0, 0, 0})) == std::vector{range(0, 3), Cpus{4, 5}, Cpus{6, 7}});
+  CHECK(cpus(NumaBinding::exclusive, near({0, 0, 0})) == std::vector{range(0, 3), Cpus{4, 5}, Cpus{6, 7}});
 }
 
 TEST_CASE("exclusive workers never share a core, whatever their number") {
   for (std::size_t count = 1; count <= 4; ++count) {
     std::vector<int> all;
-    for (const Cpus& mine : cpus("exclusive", near(std::vector<int>(count, 3)))) {
+    for (const Cpus& mine : cpus(NumaBinding::exclusive, near(std::vector<int>(count, 3)))) {
       all.insert(all.end(), mine.begin(), mine.end());
     }
     std::ranges::sort(all);
@@ -76,7 +76,7 @@ TEST_CASE("exclusive workers never share a core, whatever their number") {
 }
 
 TEST_CASE("more exclusive workers than cores are refused") {
-  const auto bindings = bind_cpus("exclusive", machine(), near({1, 1, 1, 1, 1}));
+  const auto bindings = bind_cpus(NumaBinding::exclusive, machine(), near({1, 1, 1, 1, 1}));
   REQUIRE_FALSE(bindings.ok());
   CHECK(bindings.error().message ==
         "--numa-binding=exclusive: 5 workers on NUMA node 1, which has 4 cores for us. Use fewer workers or "
@@ -84,30 +84,32 @@ TEST_CASE("more exclusive workers than cores are refused") {
 }
 
 TEST_CASE("each worker gets a core complex of its own as long as there are some") {
-  CHECK(cpus("core-complex", near({0, 0, 1, 0})) == std::vector{range(0, 3), range(4, 7), range(8, 11), range(0, 3)});
+  CHECK(cpus(NumaBinding::core_complex, near({0, 0, 1, 0})) ==
+        std::vector{range(0, 3), range(4, 7), range(8, 11), range(0, 3)});
 }
 
 TEST_CASE("a core complex that the affinity mask cuts comes last") {
   CpuTopology topology = machine();
   std::erase_if(topology.cpus, [](const CpuPlace& place) { return place.cpu < 3; });
-  CHECK(cpus("core-complex", near({0, 0}), topology) == std::vector{range(4, 7), Cpus{3}});
+  CHECK(cpus(NumaBinding::core_complex, near({0, 0}), topology) == std::vector{range(4, 7), Cpus{3}});
 }
 
 TEST_CASE("without GPUs workers are spread over the nodes in turn") {
   const std::vector<WorkerPlace> workers(5);
-  CHECK(cpus("node", workers) == std::vector{range(0, 7), range(8, 15), range(16, 23), range(24, 31), range(0, 7)});
-  CHECK(bind_cpus("node", machine(), workers).value()[1].description == "NUMA node 1, CPUs 8-15");
+  CHECK(cpus(NumaBinding::node, workers) ==
+        std::vector{range(0, 7), range(8, 15), range(16, 23), range(24, 31), range(0, 7)});
+  CHECK(bind_cpus(NumaBinding::node, machine(), workers).value()[1].description == "NUMA node 1, CPUs 8-15");
 }
 
 TEST_CASE("a GPU whose place is unknown is said to be so") {
-  const auto bindings = bind_cpus("node", machine(), {{"GPU-5f", std::nullopt}}).value();
+  const auto bindings = bind_cpus(NumaBinding::node, machine(), {{"GPU-5f", std::nullopt}}).value();
   CHECK(bindings[0].description == "NUMA node 0, CPUs 0-7 (where GPU GPU-5f is, is unknown)");
 }
 
 TEST_CASE("a GPU near CPUs that we may not use is an error that says so") {
   CpuTopology topology = machine();
   std::erase_if(topology.cpus, [](const CpuPlace& place) { return place.numa_node == 1; });
-  const auto bindings = bind_cpus("node", topology, near({1}));
+  const auto bindings = bind_cpus(NumaBinding::node, topology, near({1}));
   REQUIRE_FALSE(bindings.ok());
   CHECK(bindings.error().message.find("GPU 0 is near NUMA node 1, but none of its CPUs may be used here") !=
         std::string::npos);

@@ -7,7 +7,7 @@ using namespace ddp::launcher;
 
 TEST_CASE("the plan as JSON is the golden one") {
   Situation situation;
-  situation.options.nproc_per_node = "2";
+  situation.options.nproc_per_node = 2;
   check_golden("plan_two_gpus.json", describe_json(situation.plan()));
 }
 

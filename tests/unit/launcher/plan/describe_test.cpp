@@ -9,7 +9,7 @@ using namespace ddp::launcher;
 TEST_CASE("the printed plan is the golden one") {
   Situation situation;
   check_golden("plan_four_gpus.txt", describe(situation.plan()));
-  situation.without_gpus().options.nproc_per_node = "2";
+  situation.without_gpus().options.nproc_per_node = 2;
   situation.options.backend = "gloo";
   check_golden("plan_two_cpu_workers.txt", describe(situation.plan()));
 }
@@ -31,14 +31,14 @@ TEST_CASE("the printed plan of a torchrun job is the golden one") {
   situation.manner(Manner::torch_launch);
   situation.options.command = {"train.py", "--out", "a b", "it's"};
   situation.options.local_rank_argument = true;
-  situation.options.nproc_per_node = "2";
+  situation.options.nproc_per_node = 2;
   situation.options.rdzv_endpoint = "localhost:29511";
   situation.options.run_id = "job7";
   situation.options.max_restarts = 3;
   situation.options.redirects.by_local_rank = {{1, 3}};
   situation.options.tee.by_local_rank = {{0, 1}};
   situation.options.gpus = "2,3";
-  situation.options.numa_binding = "node";
+  situation.options.numa_binding = NumaBinding::node;
   situation.options.summary_file = "summary.json";
   check_golden("plan_torch_launch.txt", describe(situation.plan()));
 }

@@ -7,21 +7,11 @@
 using namespace ddp::launcher;
 using Visible = std::vector<std::optional<std::string>>;
 
-TEST_CASE("a wrong number of workers is a usage error that names what is possible") {
-  Situation situation;
-  for (const char* number : {"0", "-1", "two", "4097", "1.5", "2 "}) {
-    situation.options.nproc_per_node = number;
-    CAPTURE(number);
-    CHECK(situation.failure().exit_code == 2);
-    CHECK(situation.failure().message.find("auto, gpu or cpu") != std::string::npos);
-  }
-}
-
 TEST_CASE("asking for GPUs where there are none is a usage error") {
   Situation situation;
-  situation.without_gpus().options.nproc_per_node = "gpu";
+  situation.without_gpus().options.nproc_per_node = WorkerCount::By::gpus;
   CHECK(situation.failure().exit_code == 2);
-  situation.options.nproc_per_node = "2";
+  situation.options.nproc_per_node = 2;
   situation.options.backend = "nccl";
   CHECK(situation.failure().message.find("--backend=cpu") != std::string::npos);
   situation.options.backend = "";
@@ -31,7 +21,7 @@ TEST_CASE("asking for GPUs where there are none is a usage error") {
 
 TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {
   Situation situation;
-  situation.options.nproc_per_node = "8";
+  situation.options.nproc_per_node = 8;
   CHECK(situation.failure().exit_code == 2);
   situation.options.backend = "gloo";
   CHECK(situation.plan().visible_devices == Visible(8));
@@ -42,7 +32,7 @@ TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {
 TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
   for (const Manner manner : {Manner::native, Manner::torchrun}) {
     Situation situation;
-    situation.manner(manner).options.nproc_per_node = "8";
+    situation.manner(manner).options.nproc_per_node = 8;
     CHECK(situation.plan().workers == 8);
     CHECK(mentions(situation.plan().notes, "8 workers but 4 GPUs (0,1,2,3): right for a CPU job only"));
     situation.options.backend = "nccl";
@@ -53,19 +43,19 @@ TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
 TEST_CASE("the number of workers is one a GPU unless it is given") {
   Situation situation;
   CHECK(situation.plan().workers == 4);
-  situation.options.nproc_per_node = "auto";
+  situation.options.nproc_per_node = WorkerCount::By::gpus_or_cpus;
   CHECK(situation.plan().workers == 4);
-  situation.options.nproc_per_node = "2";
+  situation.options.nproc_per_node = 2;
   CHECK(situation.plan().workers == 2);
   situation.options.gpus = "1,2,3";
-  situation.options.nproc_per_node = "gpu";
+  situation.options.nproc_per_node = WorkerCount::By::gpus;
   CHECK(situation.plan().workers == 3);
   situation.options.gpus.reset();
-  situation.without_gpus().options.nproc_per_node = "";
+  situation.without_gpus().options.nproc_per_node = {};
   CHECK(situation.plan().workers == 1);
-  situation.options.nproc_per_node = "auto";
+  situation.options.nproc_per_node = WorkerCount::By::gpus_or_cpus;
   CHECK(situation.plan().workers == 16);
-  situation.options.nproc_per_node = "cpu";
+  situation.options.nproc_per_node = WorkerCount::By::cpus;
   CHECK(situation.plan().workers == 16);
 }
 
@@ -73,26 +63,26 @@ TEST_CASE("under torchrun's name the number of workers is one unless it is given
   Situation situation;
   situation.manner(Manner::torchrun);
   CHECK(situation.plan().workers == 1);
-  situation.options.nproc_per_node = "gpu";
+  situation.options.nproc_per_node = WorkerCount::By::gpus;
   CHECK(situation.plan().workers == 4);
-  situation.options.nproc_per_node = "auto";
+  situation.options.nproc_per_node = WorkerCount::By::gpus_or_cpus;
   CHECK(situation.plan().workers == 4);
 }
 
 TEST_CASE("native programs see their own GPU, scripts see all") {
   Situation situation;
-  situation.options.nproc_per_node = "2";
+  situation.options.nproc_per_node = 2;
   CHECK(situation.plan().visible_devices == Visible{"0", "1"});
-  situation.options.device_visibility = "all";
+  situation.options.device_visibility = DeviceVisibility::all;
   CHECK(situation.plan().visible_devices == Visible(2));
   CHECK(situation.plan().devices == Visible{"0", "1"});
-  situation.options.device_visibility = "";
+  situation.options.device_visibility = std::nullopt;
   situation.manner(Manner::native);
   CHECK(situation.plan().visible_devices == Visible(2));
   CHECK(situation.plan().devices == Visible{"0", "1"});
-  situation.options.device_visibility = "own";
+  situation.options.device_visibility = DeviceVisibility::own;
   CHECK(situation.plan().visible_devices == Visible{"0", "1"});
-  situation.options.device_visibility = "";
+  situation.options.device_visibility = std::nullopt;
   situation.options.gpus = "3,1";
   CHECK(situation.plan().visible_devices == Visible{"3,1", "3,1"});
 }
@@ -114,10 +104,10 @@ TEST_CASE("each worker gets an equal share of the CPUs as OpenMP threads, with a
         std::vector<std::string>{"OMP_NUM_THREADS=4 a worker (16 CPUs / 4); set it to choose"});
   situation.facts.cpu_count = 2;
   CHECK(situation.plan().omp_threads == 1);
-  situation.options.nproc_per_node = "1";
+  situation.options.nproc_per_node = 1;
   CHECK_FALSE(situation.plan().omp_threads.has_value());
   CHECK(situation.plan().notes.empty());
-  situation.options.nproc_per_node = "2";
+  situation.options.nproc_per_node = 2;
   situation.facts.environment.emplace_back("OMP_NUM_THREADS=7");
   CHECK_FALSE(situation.plan().omp_threads.has_value());
 }
@@ -125,7 +115,7 @@ TEST_CASE("each worker gets an equal share of the CPUs as OpenMP threads, with a
 TEST_CASE("workers are bound to the CPUs near their GPUs when asked") {
   Situation situation;
   CHECK(situation.plan().bindings.empty());
-  situation.options.numa_binding = "exclusive";
+  situation.options.numa_binding = NumaBinding::exclusive;
   const LaunchPlan plan = situation.plan();
   REQUIRE(plan.bindings.size() == 4);
   CHECK(plan.bindings[3].cpus == std::vector{12, 13, 14, 15});
@@ -133,16 +123,16 @@ TEST_CASE("workers are bound to the CPUs near their GPUs when asked") {
   CHECK(mentions(plan.notes, "local rank 3: NUMA node 1, CPUs 12-15 (near GPU 3)"));
   CHECK(plan.omp_threads == 4);
   situation.options.oversubscribe = true;
-  situation.options.nproc_per_node = "8";
+  situation.options.nproc_per_node = 8;
   CHECK(mentions(situation.plan().notes, "8 workers bound to CPUs and memory (--numa-binding=exclusive)"));
   CHECK(situation.plan().omp_threads == 2);
-  situation.options.nproc_per_node = "16";
+  situation.options.nproc_per_node = 16;
   CHECK(situation.failure().exit_code == 2);
 }
 
 TEST_CASE("on a machine with one node the kernel need not say where GPUs are") {
   Situation situation;
-  situation.options.numa_binding = "node";
+  situation.options.numa_binding = NumaBinding::node;
   for (GpuFacts& gpu : situation.facts.gpus) gpu.numa_node.reset();
   CHECK(situation.plan().bindings[0].description.find("unknown") != std::string::npos);
   for (CpuPlace& place : situation.facts.topology.cpus) place.numa_node = 0;
@@ -151,7 +141,7 @@ TEST_CASE("on a machine with one node the kernel need not say where GPUs are") {
 
 TEST_CASE("a topology that cannot be read is our own fault") {
   Situation situation;
-  situation.options.numa_binding = "node";
+  situation.options.numa_binding = NumaBinding::node;
   situation.facts.topology_failure = "hwloc cannot start";
   CHECK(situation.failure().exit_code == 125);
   CHECK(situation.failure().message == "--numa-binding=node: hwloc cannot start. Leave the option out.");
@@ -161,7 +151,7 @@ TEST_CASE("a worker that is to read standard input must exist") {
   Situation situation;
   situation.options.stdin_local_rank = 3;
   CHECK(situation.plan().stdin_local_rank == 3);
-  situation.options.nproc_per_node = "1";
+  situation.options.nproc_per_node = 1;
   CHECK(situation.failure().message ==
         "--stdin=3 names a local rank, but there is 1 worker. Local ranks count from 0.");
 }
@@ -173,7 +163,7 @@ TEST_CASE("the choices that need no decision are taken over") {
   situation.options.grace = 7s;
   situation.options.exit_timeout = 9s;
   situation.options.ending_signals = {SIGTERM};
-  situation.options.core = "off";
+  situation.options.core = CoreDumps::off;
   situation.options.end_on_closed_console = true;
   situation.options.summary_file = "summary.json";
   situation.options.event_log = "events.jsonl";
@@ -186,7 +176,7 @@ TEST_CASE("the choices that need no decision are taken over") {
   CHECK(plan.grace == 7s);
   CHECK(plan.exit_timeout == 9s);
   CHECK(plan.ending_signals == std::vector{SIGTERM});
-  CHECK(plan.core == "off");
+  CHECK(plan.core == CoreDumps::off);
   CHECK(plan.end_on_closed_console);
   CHECK(plan.summary_file == "summary.json");
   CHECK(plan.event_log == "events.jsonl");

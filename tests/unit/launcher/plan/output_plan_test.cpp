@@ -35,7 +35,7 @@ TEST_CASE("several workers have a tag each and repeat themselves once, one worke
   CHECK(flags(decide(Situation()), 1) == "ct ct");
   CHECK(decide(Situation(), 1).output.tag.empty());
   CHECK_FALSE(decide(Situation(), 1).output.collapse);
-  CHECK_FALSE(decide(Situation()).log_dir.has_value());
+  CHECK(decide(Situation()).files.kind == RunFiles::Kind::temporary);
 }
 
 TEST_CASE("tag and collapse can be chosen") {
@@ -53,7 +53,7 @@ TEST_CASE("tag and collapse can be chosen") {
 TEST_CASE("a log folder alone takes everything, except under torchrun's name") {
   Situation situation;
   situation.options.log_dir = "logs";
-  CHECK(decide(situation).log_dir == "logs");
+  CHECK(decide(situation).files.log_dir == "logs");
   CHECK(flags(decide(situation), 0) == "cft cft");
   situation.options.manner = Manner::torchrun;
   CHECK(flags(decide(situation), 0) == "c c");
@@ -65,9 +65,9 @@ TEST_CASE("streams are redirected or teed, and tee wins on the console") {
   situation.options.tee.by_local_rank = {{1, StreamSelection::kStdout}};
   CHECK(flags(decide(situation), 0) == "f f");
   CHECK(flags(decide(situation), 1) == "cft f");
-  CHECK(decide(situation).log_dir == "./ddp-logs");
+  CHECK(decide(situation).files.log_dir == "./ddp-logs");
   situation.options.log_dir = "logs";
-  CHECK(decide(situation).log_dir == "logs");
+  CHECK(decide(situation).files.log_dir == "logs");
   CHECK(flags(decide(situation), 0) == "f f");
 }
 
@@ -92,11 +92,11 @@ TEST_CASE("torchrun's template of the line prefix is honoured under its name") {
 
 TEST_CASE("under torchrun's name log files without a folder go to a temporary one") {
   Situation situation = torchrun();
-  CHECK_FALSE(decide(situation).log_dir.has_value());
+  CHECK(decide(situation).files.kind == RunFiles::Kind::temporary);
   situation.options.tee.all = 3;
-  CHECK(decide(situation).log_dir == "/tmp/torchelastic_01234567");
+  CHECK(decide(situation).files.log_dir == "/tmp/torchelastic_01234567");
   situation.facts.environment = {"TMPDIR=/scratch"};
-  CHECK(decide(situation).log_dir == "/scratch/torchelastic_01234567");
+  CHECK(decide(situation).files.log_dir == "/scratch/torchelastic_01234567");
 }
 
 TEST_CASE("a filter of local ranks concerns the console only") {
@@ -126,7 +126,7 @@ TEST_CASE("filters have files to write to") {
   situation.options.stderr_filters = {"error"};
   CHECK(decide(situation).output.stdout_filters == std::vector<std::string>{"loss"});
   CHECK(decide(situation).output.stderr_filters == std::vector<std::string>{"error"});
-  CHECK(decide(situation).log_dir == "./ddp-logs");
+  CHECK(decide(situation).files.log_dir == "./ddp-logs");
 }
 
 TEST_CASE("local ranks that do not exist are noted") {
@@ -143,9 +143,9 @@ TEST_CASE("local ranks that do not exist are noted") {
 TEST_CASE("colours are for terminals unless they are asked for") {
   Situation situation;
   CHECK_FALSE(decide(situation).output.color);
-  situation.options.color = "always";
+  situation.options.color = Color::always;
   CHECK(decide(situation).output.color);
-  situation.options.color = "auto";
+  situation.options.color = Color::automatic;
   situation.facts.console_is_terminal = true;
   CHECK(decide(situation).output.color);
   situation.facts.environment = {"NO_COLOR=1"};
@@ -153,6 +153,6 @@ TEST_CASE("colours are for terminals unless they are asked for") {
   situation.facts.environment = {"TERM=dumb"};
   CHECK_FALSE(decide(situation).output.color);
   situation.facts.environment = {};
-  situation.options.color = "never";
+  situation.options.color = Color::never;
   CHECK_FALSE(decide(situation).output.color);
 }

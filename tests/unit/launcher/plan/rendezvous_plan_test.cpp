@@ -75,12 +75,12 @@ TEST_CASE("an endpoint gives address and port") {
 
 TEST_CASE("an endpoint without a port has torchrun's port unless the backend is static") {
   CHECK(native([](Options& o) { o.rdzv_endpoint = "[::1]"; }) == "::1 29400 ::1 random");
-  CHECK(torch([](Options& o) { o.rdzv_endpoint = "localhost", o.rdzv_backend = "c10d"; }) ==
+  CHECK(torch([](Options& o) { o.rdzv_endpoint = "localhost", o.rdzv_backend = RdzvBackend::c10d; }) ==
         "localhost 29400 127.0.0.1 none");
   const std::string refusal =
       "2 --rdzv-endpoint=node0 has no port. Use --rdzv-endpoint=node0:29500, or port 0 for a free one.";
   CHECK(torch([](Options& o) { o.rdzv_endpoint = "node0"; }) == refusal);
-  CHECK(native([](Options& o) { o.rdzv_endpoint = "node0", o.rdzv_backend = "static"; }) == refusal);
+  CHECK(native([](Options& o) { o.rdzv_endpoint = "node0", o.rdzv_backend = RdzvBackend::static_; }) == refusal);
 }
 
 TEST_CASE("what is no address is refused") {
@@ -106,18 +106,20 @@ TEST_CASE("master address and port are taken where no endpoint is given") {
 }
 
 TEST_CASE("the static backend has torchrun's fixed port only under torchrun's name") {
-  CHECK(torch([](Options& o) { o.rdzv_backend = "static"; }) == "127.0.0.1 29500 127.0.0.1 none");
-  CHECK(native([](Options& o) { o.rdzv_backend = "static"; }) == "127.0.0.1 0 127.0.0.1 random");
-  CHECK(torch([](Options& o) { o.rdzv_backend = "c10d"; }) == "localhost 0 127.0.0.1 none");
+  CHECK(torch([](Options& o) { o.rdzv_backend = RdzvBackend::static_; }) == "127.0.0.1 29500 127.0.0.1 none");
+  CHECK(native([](Options& o) { o.rdzv_backend = RdzvBackend::static_; }) == "127.0.0.1 0 127.0.0.1 random");
+  CHECK(torch([](Options& o) { o.rdzv_backend = RdzvBackend::c10d; }) == "localhost 0 127.0.0.1 none");
 }
 
 TEST_CASE("the local address is what is advertised") {
   CHECK(native([](Options& o) { o.local_addr = "10.1.1.1"; }) == "10.1.1.1 0 10.1.1.1 random");
   CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1"; }) == "10.1.1.1 0 10.1.1.1 uuid");
-  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.standalone = true, o.rdzv_backend = "static"; }) ==
-        "10.1.1.1 0 10.1.1.1 uuid");
-  CHECK(torch([](Options& o) { o.local_addr = "10.1.1.1", o.rdzv_endpoint = "node0:4000", o.rdzv_backend = "c10d"; }) ==
-        "10.1.1.1 4000 10.1.1.1 none");
+  CHECK(torch([](Options& o) {
+          o.local_addr = "10.1.1.1", o.standalone = true, o.rdzv_backend = RdzvBackend::static_;
+        }) == "10.1.1.1 0 10.1.1.1 uuid");
+  CHECK(torch([](Options& o) {
+          o.local_addr = "10.1.1.1", o.rdzv_endpoint = "node0:4000", o.rdzv_backend = RdzvBackend::c10d;
+        }) == "10.1.1.1 4000 10.1.1.1 none");
 }
 
 TEST_CASE("the static backend takes its address from elsewhere than the local address, and says so") {
@@ -128,7 +130,7 @@ TEST_CASE("the static backend takes its address from elsewhere than the local ad
   Situation situation;
   situation.options.local_addr = "10.1.1.1";
   CHECK(notes(situation).empty());
-  situation.options.rdzv_backend = "static";
+  situation.options.rdzv_backend = RdzvBackend::static_;
   CHECK(planned(situation) == "127.0.0.1 0 127.0.0.1 random");
   CHECK(mentions(notes(situation), "--local-addr has no effect with the static backend"));
 }

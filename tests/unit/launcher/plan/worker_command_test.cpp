@@ -65,10 +65,20 @@ TEST_CASE("the option --no-python runs the file itself and --run-path wins over 
   CHECK(command(situation).program == "/usr/bin/python3");
 }
 
-TEST_CASE("the interpreter is PYTHON_EXEC, or the virtual environment's, or found in PATH") {
-  CHECK(interpreter_candidates({"PYTHON_EXEC=/a/python", "VIRTUAL_ENV=/b"}) == Words{"/a/python"});
-  CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}) == Words{"/b/bin/python"});
-  CHECK(interpreter_candidates({"PYTHON_EXEC=", "VIRTUAL_ENV="}) == Words{"python3", "python"});
+TEST_CASE("what is meant to be started follows from the manner and the name") {
+  Options options;
+  options.command = {"train.py"};
+  CHECK(program_kind(options) == ProgramKind::script);
+  options.no_python = true;
+  CHECK(program_kind(options) == ProgramKind::executable);
+  options.run_path = true;
+  CHECK(program_kind(options) == ProgramKind::script);
+  options = Options{.command = {"train"}};
+  CHECK(program_kind(options) == ProgramKind::executable);
+  options.module = true;
+  CHECK(program_kind(options) == ProgramKind::module);
+  options = Options{.manner = Manner::torchrun, .command = {"train"}};
+  CHECK(program_kind(options) == ProgramKind::script);
 }
 
 TEST_CASE("a missing interpreter says where it was looked for") {

@@ -238,3 +238,17 @@ TEST_CASE("arrivals are those of whole calls") {
   CHECK(arrivals[0].sequence == 3);
   CHECK(arrivals[0].called_at == 99);
 }
+
+TEST_CASE("a worker has made progress when it has finished a step or as good as one") {
+  using ddp::wire::Progress;
+  BoardView board;
+  CHECK(progress_of(board) == Progress::unknown);
+  board.is_written = true;
+  board.groups.push_back({.name = "world", .finished = 999});
+  CHECK(progress_of(board) == Progress::none);
+  board.groups.front().transfers_finished = 1;
+  CHECK(progress_of(board) == Progress::some);
+  board.groups.clear();
+  board.steps = 1;
+  CHECK(progress_of(board) == Progress::some);
+}

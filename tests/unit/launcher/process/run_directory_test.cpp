@@ -22,7 +22,7 @@ class TmpdirIs {
 
 TEST_CASE("a directory that cannot be made is a failure that names TMPDIR") {
   const TmpdirIs tmpdir("/no/such/place");
-  RunDirectory directory(std::nullopt, "run");
+  RunDirectory directory({}, "run");
   const auto failure = directory.make();
   REQUIRE(failure);
   CHECK(failure->message.find("TMPDIR") != std::string::npos);
@@ -32,7 +32,7 @@ TEST_CASE("each rank can write its error file and all is removed in the end") {
   const TemporaryDirectory parent;
   const TmpdirIs tmpdir(parent.path());
   {
-    RunDirectory directory(std::nullopt, "run");
+    RunDirectory directory({}, "run");
     CHECK(std::filesystem::is_empty(parent.path()));
     REQUIRE_FALSE(directory.make());
     REQUIRE_FALSE(directory.begin_attempt(2, 3));
@@ -58,8 +58,8 @@ TEST_CASE("what a killed launcher left is removed by the next one and what a liv
   fs::create_directories(parent.path() + "/other");
   std::ofstream(parent.path() + "/ddplaunch-file") << "";
 
-  RunDirectory living(std::nullopt, "run");
-  RunDirectory next(std::nullopt, "run");
+  RunDirectory living({}, "run");
+  RunDirectory next({}, "run");
   for (RunDirectory* directory : {&living, &next}) {
     REQUIRE_FALSE(directory->make());
     REQUIRE_FALSE(directory->begin_attempt(0, 1));
@@ -77,7 +77,7 @@ TEST_CASE("a log directory has the run's name and stays") {
   const std::string logs = parent.path() + "/a/b";
   std::string file;
   {
-    RunDirectory directory(logs, "job/7");
+    RunDirectory directory({RunFiles::Kind::kept, logs}, "job/7");
     REQUIRE_FALSE(directory.make());
     REQUIRE_FALSE(directory.begin_attempt(1, 1));
     file = directory.file(0, "stdout.log");
@@ -86,13 +86,13 @@ TEST_CASE("a log directory has the run's name and stays") {
   CHECK(file.find(logs + "/job_7_") == 0);
   CHECK(file.ends_with("/attempt_1/0/stdout.log"));
   CHECK(std::filesystem::exists(file));
-  RunDirectory impossible(file + "/x", "run");
+  RunDirectory impossible({RunFiles::Kind::kept, file + "/x"}, "run");
   REQUIRE(impossible.make());
   CHECK(impossible.make()->message.find("--log-dir") != std::string::npos);
 }
 
-TEST_CASE("with the log directory /dev/null there are no files") {
-  RunDirectory directory("/dev/null", "run");
+TEST_CASE("without files there is no directory") {
+  RunDirectory directory({RunFiles::Kind::none, ""}, "run");
   CHECK_FALSE(directory.make());
   CHECK_FALSE(directory.begin_attempt(0, 2));
   CHECK(directory.file(0, "error.json").empty());

@@ -36,7 +36,7 @@ WorkerSpec shell(const std::string& script) {
   return program("/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"});
 }
 
-ddp::base::Result<Spawned, SpawnFailure> start(const WorkerSpec& spec, SpawnContext context = {}) {
+ddp::base::Result<Spawned, StartFailure> start(const WorkerSpec& spec, SpawnContext context = {}) {
   const ddp::base::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (context.in < 0) context.in = nothing.get();
   return spawn_worker(spec, context);
@@ -168,10 +168,10 @@ TEST_CASE("a child's soft limit of descriptors is raised and its core limit as a
   CHECK(run(shell("test $(ulimit -Sn) = " + expected)) == 0);
   ::setrlimit(RLIMIT_NOFILE, &before);
   WorkerSpec spec = shell("test $(ulimit -Sc) = 0");
-  spec.core = "off";
+  spec.core = CoreDumps::off;
   CHECK(run(spec) == 0);
   spec = shell("test $(ulimit -Sc) = $(ulimit -Hc)");
-  spec.core = "unlimited";
+  spec.core = CoreDumps::unlimited;
   CHECK(run(spec) == 0);
 }
 

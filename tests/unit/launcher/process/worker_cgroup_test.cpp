@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "launcher/plan/cgroups.h"
+#include "launcher/facts/cgroups.h"
 #include "support/deadline.h"
 
 using namespace ddp::launcher;

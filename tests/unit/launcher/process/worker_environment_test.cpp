@@ -7,7 +7,7 @@
 #include <functional>
 #include <map>
 
-#include "launcher/plan/host_facts.h"
+#include "launcher/facts/host_facts.h"
 #include "launcher/process/worker_spec.h"
 #include "support/situation.h"
 
@@ -95,7 +95,7 @@ Variables given(const OptionSet& set, const LaunchPlan& plan, int local_rank) {
   return variables;
 }
 
-void nproc(Situation& s, const std::string& number) {
+void nproc(Situation& s, const WorkerCount& number) {
   s.options.nproc_per_node = number;
 }
 void inherit(Situation& s, const std::string& line) {
@@ -105,10 +105,15 @@ void inherit(Situation& s, const std::string& line) {
 std::vector<OptionSet> torchrun_sets() {
   return {
       {"no options", 1, [](Situation&) {}, {}, {}, ""},
-      {"--nproc-per-node=2", 2, [](Situation& s) { nproc(s, "2"); }, {}, {}, ""},
-      {"--nproc-per-node=gpu", 4, [](Situation& s) { nproc(s, "gpu"); }, {}, {}, ""},
-      {"--nproc-per-node=auto without GPUs", 16, [](Situation& s) { nproc(s.without_gpus(), "auto"); }, {}, {}, ""},
-      {"--standalone", 2, [](Situation& s) { nproc(s, "2"), s.options.standalone = true; }, {}, {}, ""},
+      {"--nproc-per-node=2", 2, [](Situation& s) { nproc(s, 2); }, {}, {}, ""},
+      {"--nproc-per-node=gpu", 4, [](Situation& s) { nproc(s, WorkerCount::By::gpus); }, {}, {}, ""},
+      {"--nproc-per-node=auto without GPUs",
+       16,
+       [](Situation& s) { nproc(s.without_gpus(), WorkerCount::By::gpus_or_cpus); },
+       {},
+       {},
+       ""},
+      {"--standalone", 2, [](Situation& s) { nproc(s, 2), s.options.standalone = true; }, {}, {}, ""},
       {"--standalone --rdzv-id=me",
        1,
        [](Situation& s) { s.options.standalone = true, s.options.run_id = "me"; },
@@ -117,7 +122,7 @@ std::vector<OptionSet> torchrun_sets() {
        ""},
       {"--rdzv-backend=static",
        1,
-       [](Situation& s) { s.options.rdzv_backend = "static"; },
+       [](Situation& s) { s.options.rdzv_backend = RdzvBackend::static_; },
        {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}},
        {},
        ""},
@@ -129,28 +134,28 @@ std::vector<OptionSet> torchrun_sets() {
        ""},
       {"--rdzv-backend=c10d --rdzv-endpoint=node0:4000",
        1,
-       [](Situation& s) { s.options.rdzv_backend = "c10d", s.options.rdzv_endpoint = "node0:4000"; },
+       [](Situation& s) { s.options.rdzv_backend = RdzvBackend::c10d, s.options.rdzv_endpoint = "node0:4000"; },
        {{"MASTER_ADDR", "a.example.org"}, {"MASTER_PORT", "4000"}, {"TORCHELASTIC_RUN_ID", "none"}},
        {{"MASTER_ADDR", "node0"}},
        "the address as given instead of the host's full name by DNS"},
       {"--rdzv-backend=c10d --rdzv-endpoint=localhost",
        1,
-       [](Situation& s) { s.options.rdzv_backend = "c10d", s.options.rdzv_endpoint = "localhost"; },
+       [](Situation& s) { s.options.rdzv_backend = RdzvBackend::c10d, s.options.rdzv_endpoint = "localhost"; },
        {{"MASTER_PORT", "29400"}, {"TORCHELASTIC_RUN_ID", "none"}},
        {},
        ""},
       {"--rdzv-backend=c10d --rdzv-endpoint=localhost:0 --rdzv-id=x",
        2,
        [](Situation& s) {
-         nproc(s, "2");
-         s.options.rdzv_backend = "c10d", s.options.rdzv_endpoint = "localhost:0", s.options.run_id = "x";
+         nproc(s, 2);
+         s.options.rdzv_backend = RdzvBackend::c10d, s.options.rdzv_endpoint = "localhost:0", s.options.run_id = "x";
        },
        {{"TORCHELASTIC_RUN_ID", "x"}},
        {},
        ""},
       {"--rdzv-backend=c10d",
        1,
-       [](Situation& s) { s.options.rdzv_backend = "c10d"; },
+       [](Situation& s) { s.options.rdzv_backend = RdzvBackend::c10d; },
        {{"MASTER_PORT", "29400"}, {"TORCHELASTIC_RUN_ID", "none"}},
        {{"MASTER_PORT", std::to_string(kFreePort)}},
        "a free port, so that two jobs on a machine never meet"},
@@ -206,7 +211,7 @@ std::vector<OptionSet> torchrun_sets() {
        2,
        [](Situation& s) {
          s.manner(Manner::torch_launch).options.local_rank_argument = true;
-         nproc(s, "2");
+         nproc(s, 2);
        },
        {},
        {},
@@ -218,7 +223,7 @@ std::vector<OptionSet> device_and_inheritance_sets() {
   return {
       {"--virtual-local-rank",
        2,
-       [](Situation& s) { nproc(s, "2"), s.options.virtual_local_rank = true; },
+       [](Situation& s) { nproc(s, 2), s.options.virtual_local_rank = true; },
        {{"LOCAL_RANK", "0"}, {"CUDA_VISIBLE_DEVICES", "{r}"}},
        {},
        ""},
@@ -230,19 +235,19 @@ std::vector<OptionSet> device_and_inheritance_sets() {
        ""},
       {"--virtual-local-rank without GPUs",
        2,
-       [](Situation& s) { nproc(s.without_gpus(), "2"), s.options.virtual_local_rank = true; },
+       [](Situation& s) { nproc(s.without_gpus(), 2), s.options.virtual_local_rank = true; },
        {{"LOCAL_RANK", "0"}, {"CUDA_VISIBLE_DEVICES", "{r}"}},
        {},
        ""},
       {"an inherited list of GPUs",
        2,
-       [](Situation& s) { nproc(s, "2"), inherit(s, "CUDA_VISIBLE_DEVICES=2,3"); },
+       [](Situation& s) { nproc(s, 2), inherit(s, "CUDA_VISIBLE_DEVICES=2,3"); },
        {{"CUDA_VISIBLE_DEVICES", "2,3"}},
        {},
        ""},
       {"an inherited OMP_NUM_THREADS",
        2,
-       [](Situation& s) { nproc(s, "2"), inherit(s, "OMP_NUM_THREADS=7"); },
+       [](Situation& s) { nproc(s, 2), inherit(s, "OMP_NUM_THREADS=7"); },
        {{"OMP_NUM_THREADS", "7"}},
        {},
        ""},
@@ -266,7 +271,7 @@ std::vector<OptionSet> device_and_inheritance_sets() {
        ""},
       {"--gpus=2,3",
        2,
-       [](Situation& s) { nproc(s, "2"), s.options.gpus = "2,3"; },
+       [](Situation& s) { nproc(s, 2), s.options.gpus = "2,3"; },
        {},
        {{"CUDA_VISIBLE_DEVICES", "2,3"}},
        "torchrun has no such option"},
@@ -288,7 +293,7 @@ std::vector<OptionSet> device_and_inheritance_sets() {
        "goes"},
       {"a script under our own name",
        2,
-       [](Situation& s) { nproc(s.manner(Manner::native), "2"); },
+       [](Situation& s) { nproc(s.manner(Manner::native), 2); },
        {},
        {{"MASTER_ADDR", "127.0.0.1"},
         {"TORCHELASTIC_RUN_ID", "0123456789abcdef"},
@@ -339,6 +344,6 @@ TEST_CASE("ranks with gpus have a place of the job's own to ask nccl at") {
   CHECK(address(nothing) == address(nothing));
   CHECK(address(nothing) != address(nothing, 29501));
   CHECK(address([](Situation& s) { s.facts.random_id = "another"; }) != address(nothing));
-  CHECK(address([](Situation& s) { s.without_gpus().options.nproc_per_node = "2"; }).empty());
+  CHECK(address([](Situation& s) { s.without_gpus().options.nproc_per_node = 2; }).empty());
   CHECK(address([](Situation& s) { inherit(s, "NCCL_RAS_ADDR=localhost:1"); }) == "localhost:1");
 }

@@ -155,13 +155,13 @@ TEST_CASE("an argument has the local rank only where torchrun would put it") {
 TEST_CASE("binding, core limit and standard input reach the worker they are for") {
   LaunchPlan plan = plan_of(2);
   plan.bindings = {{{0, 1}, {0}, ""}, {{2, 3}, {1}, ""}};
-  plan.core = "off";
+  plan.core = CoreDumps::off;
   plan.stdin_local_rank = 1;
   const WorkerSpec first = make_worker_spec(plan, placement_of(2), {0, ""});
   const WorkerSpec second = make_worker_spec(plan, placement_of(2), {1, ""});
   CHECK(first.cpus == std::vector{0, 1});
   CHECK(second.memory_nodes == std::vector{1});
-  CHECK(first.core == "off");
+  CHECK(first.core == CoreDumps::off);
   CHECK_FALSE(first.reads_stdin);
   CHECK(second.reads_stdin);
   plan.bindings.clear();

@@ -96,9 +96,9 @@ TEST_CASE("a limit of 0 is named with what lifts it") {
   CHECK(describe_core(kNotDumped, facts) == "none");
   facts.limit_is_zero = true;
   CHECK(describe_core(kNotDumped, facts) == "none, the limit is 0 (--core=unlimited)");
-  facts.choice = "off";
+  facts.choice = CoreDumps::off;
   CHECK(describe_core(kNotDumped, facts) == "none (--core=off)");
-  facts.choice = "unlimited";
+  facts.choice = CoreDumps::unlimited;
   CHECK(describe_core(kNotDumped, facts) == "none, the hard limit is 0 (ulimit -H -c)");
   CHECK(describe_core(kDumped, facts) == "/home/me/core");  // the worker has its own opinion
 }
@@ -115,14 +115,14 @@ TEST_CASE("nothing is said of cores where none is expected or nothing is known")
 }
 
 TEST_CASE("the facts about cores are those of this machine and the choice of --core") {
-  const CoreFacts facts = gather_core_facts(7, "/proc/self/exe", "node0", "off", kDumped);
+  const CoreFacts facts = gather_core_facts(7, "/proc/self/exe", "node0", CoreDumps::off, kDumped);
   CHECK(facts.limit_is_zero);
-  CHECK(facts.choice == "off");
+  CHECK(facts.choice == CoreDumps::off);
   CHECK(facts.signal == SIGSEGV);
   CHECK(facts.pid == 7);
   CHECK(facts.user == ::getuid());
   CHECK(facts.directory.starts_with("/"));
   CHECK(facts.program == "/proc/self/exe");
   CHECK(facts.executable.find("unit_launcher_test") != std::string::npos);
-  CHECK(gather_core_facts(7, "/no/such", "node0", "inherit", ExitStatus::exited(1)).executable == "/no/such");
+  CHECK(gather_core_facts(7, "/no/such", "node0", CoreDumps::inherit, ExitStatus::exited(1)).executable == "/no/such");
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervise/verdict_text.h"
+#include "launcher/watchdog/verdict_text.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

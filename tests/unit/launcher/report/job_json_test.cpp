@@ -178,14 +178,14 @@ TEST_CASE("each cause has a kind and its own facts") {
   failed.cause = WorkerFailed{end_of(1, ExitStatus::exited(3)), {}};
   std::get<WorkerFailed>(failed.cause).end.error = ErrorRecord{kNotUtf8, false};
   CHECK(cause_in_json(failed) == Json::object({{"kind", "worker_failed"},
-                                          {"rank", 5},
-                                          {"local_rank", 1},
-                                          {"pid", 4711},
-                                          {"exit_code", 3},
-                                          {"ended_by_launcher", false},
-                                          {"peak_rss_bytes", 0},
-                                          {"error", kNotUtf8AsJson},
-                                          {"victim", false}}));
+                                               {"rank", 5},
+                                               {"local_rank", 1},
+                                               {"pid", 4711},
+                                               {"exit_code", 3},
+                                               {"ended_by_launcher", false},
+                                               {"peak_rss_bytes", 0},
+                                               {"error", kNotUtf8AsJson},
+                                               {"victim", false}}));
 
   JobOutcome signal;
   signal.cause = SignalArrived{SIGINT};

@@ -1,0 +1,70 @@
+// The values of options that have a fixed set of them, and what the command line calls them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace ddp::launcher {
+
+enum class RdzvBackend : std::uint8_t { static_, c10d };
+enum class DeviceVisibility : std::uint8_t { own, all };
+enum class NumaBinding : std::uint8_t { node, socket, exclusive, core_complex };
+enum class CoreDumps : std::uint8_t { inherit, off, unlimited };
+enum class Color : std::uint8_t { automatic, always, never };
+// What is done about a hang that is to end the job.
+enum class HangAction : std::uint8_t { warn, dump, kill };
+// Whether pauses of the job may set the time after which it is terminated, or only that of the first report.
+enum class HangLimit : std::uint8_t { fixed, learnt };
+
+template <typename Choice>
+inline constexpr std::array<std::string_view, 0> kNamesOf{};
+template <>
+inline constexpr std::array<std::string_view, 2> kNamesOf<RdzvBackend>{"static", "c10d"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNamesOf<DeviceVisibility>{"own", "all"};
+template <>
+inline constexpr std::array<std::string_view, 4> kNamesOf<NumaBinding>{"node", "socket", "exclusive", "core-complex"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<CoreDumps>{"inherit", "off", "unlimited"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<Color>{"auto", "always", "never"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<HangAction>{"warn", "dump", "kill"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNamesOf<HangLimit>{"fixed", "learnt"};
+
+template <typename Choice>
+requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice choice) {
+  return kNamesOf<Choice>[static_cast<std::size_t>(choice)];
+}
+
+template <typename Choice>
+constexpr std::optional<Choice> choice_of(std::string_view name) {
+  for (std::size_t i = 0; i < kNamesOf<Choice>.size(); ++i) {
+    if (kNamesOf<Choice>[i] == name) return static_cast<Choice>(i);
+  }
+  return std::nullopt;
+}
+
+// How many workers a node has: a number, or as many as there are GPUs or CPUs.
+struct WorkerCount {
+  enum class By : std::uint8_t {
+    manner,  // what was called decides: a worker for each GPU, or one
+    number,
+    gpus,
+    cpus,
+    gpus_or_cpus,  // CPUs where there is no GPU
+  };
+  By by = By::manner;
+  int number = 0;
+
+  WorkerCount() = default;
+  WorkerCount(int count) : by(By::number), number(count) {}  // NOLINT(google-explicit-constructor)
+  WorkerCount(By what) : by(what) {}                         // NOLINT(google-explicit-constructor)
+  friend bool operator==(const WorkerCount&, const WorkerCount&) = default;
+};
+
+}  // namespace ddp::launcher

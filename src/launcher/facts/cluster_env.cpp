@@ -1,0 +1,229 @@
+#include "launcher/facts/cluster_env.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "launcher/facts/engines.h"
+#include "launcher/facts/host_text.h"
+
+namespace ddp::launcher {
+namespace {
+
+// What one engine says: a cluster, or why it has none.
+struct Reading {
+  std::optional<ClusterEnv> cluster;
+  std::string declined;
+  std::vector<std::string> warnings;
+};
+
+base::Failure refusal(const Engine& engine, const std::string& why) {
+  return {std::string(engine.title) + ": " + why +
+          ". Unset what is wrong, say it with --nnodes and --node-rank, or use --engine=none."};
+}
+
+std::string number_text(const Number& number) {
+  return number.source + "=" + std::to_string(number.value);
+}
+
+std::string cut(const std::string& text) {
+  constexpr std::size_t kMost = 60;
+  return text.size() > kMost ? text.substr(0, kMost) + "…" : text;
+}
+
+// "node 1 of 2".
+std::string position(const ClusterEnv& cluster) {
+  const std::string of = cluster.node_count ? " of " + std::to_string(*cluster.node_count) : "";
+  return "node " + std::to_string(cluster.node_rank) + of;
+}
+
+// Finds what only follows from something else: the number of nodes, and which of them this is.
+std::optional<base::Failure> complete(const Engine& engine, const std::string& own_name, EngineFacts& facts) {
+  const HostNames& hosts = facts.hosts;
+  if (!facts.node_count && !hosts.names.empty()) facts.node_count = Number{std::ssize(hosts.names), hosts.source};
+  if (facts.node_rank) return std::nullopt;
+  if (facts.node_count && facts.node_count->value == 1) {
+    facts.node_rank = Number{0, facts.node_count->source};
+    return std::nullopt;
+  }
+  const auto place = EngineVariables::find_host(hosts, own_name);
+  if (place) {
+    facts.node_rank = Number{*place, "this host's name"};
+    return std::nullopt;
+  }
+  const std::string among = hosts.names.empty() ? ""
+                                                : ": " + shown(own_name) + " is not, or not once, among " +
+                                                      cut(hosts.text) + " (" + hosts.source + ")";
+  return refusal(engine, "nothing says which node this is" + among);
+}
+
+// What cannot be true at the same time.
+std::optional<base::Failure> contradiction(const Engine& engine, const EngineFacts& facts) {
+  if (!facts.several_tasks.empty()) {
+    return base::Failure{std::string(engine.title) + ": " + facts.several_tasks +
+                         " says that a node has several tasks, but ddplaunch starts the workers of a node itself. "
+                         "Start one on each node: " +
+                         std::string(engine.start)};
+  }
+  const auto& count = facts.node_count;
+  if (!count) return std::nullopt;
+  const HostNames& hosts = facts.hosts;
+  if (!hosts.names.empty() && std::ssize(hosts.names) != count->value) {
+    return refusal(engine, number_text(*count) + ", but " + hosts.source + "=" + shown(hosts.text) + " has " +
+                               base::counted(std::ssize(hosts.names), "host"));
+  }
+  if (facts.node_rank->value >= count->value) {
+    const bool counted = count->source == hosts.source;
+    const std::string limit =
+        counted ? "the " + base::counted(count->value, "host") + " of " + hosts.source : number_text(*count);
+    return refusal(engine, number_text(*facts.node_rank) + " is not below " + limit);
+  }
+  return std::nullopt;
+}
+
+// "2 nodes, this is 1 (SLURM_NNODES, SLURM_NODEID), hosts node[1,3] (SLURM_JOB_NODELIST), 4 workers (…)".
+std::string describe(const EngineFacts& facts) {
+  const Number& rank = *facts.node_rank;
+  std::string text = "this is node " + std::to_string(rank.value) + " (" + rank.source + ")";
+  if (const auto& count = facts.node_count) {
+    const std::string sources = count->source == rank.source ? rank.source : count->source + ", " + rank.source;
+    text = base::counted(count->value, "node") + ", this is " + std::to_string(rank.value) + " (" + sources + ")";
+  }
+  if (!facts.hosts.names.empty()) text += ", hosts " + cut(facts.hosts.text) + " (" + facts.hosts.source + ")";
+  if (const auto& workers = facts.workers) {
+    text += ", " + base::counted(workers->value, "worker") + " (" + workers->source + ")";
+  }
+  if (facts.master_addr) text += ", master " + *facts.master_addr + " (MASTER_ADDR)";
+  return text;
+}
+
+std::optional<int> as_int(const std::optional<Number>& number) {
+  if (!number) return std::nullopt;
+  return static_cast<int>(number->value);
+}
+
+base::Result<Reading> read_engine(const Engine& engine, const ClusterRequest& request) {
+  EngineVariables variables(request);
+  EngineFacts facts = engine.read(variables);
+  if (variables.failure()) return refusal(engine, *variables.failure());
+  if (!facts.declined.empty()) return Reading{std::nullopt, facts.declined, facts.warnings};
+  if (auto failure = complete(engine, request.host_name, facts)) return *failure;
+  if (auto failure = contradiction(engine, facts)) return *failure;
+  ClusterEnv cluster;
+  cluster.engine = engine.title;
+  cluster.node_count = as_int(facts.node_count);
+  cluster.node_rank = static_cast<int>(facts.node_rank->value);
+  cluster.workers = as_int(facts.workers);
+  cluster.job_id = facts.job_id;
+  cluster.master_addr = facts.master_addr;
+  cluster.master_port = facts.master_port;
+  cluster.derived = describe(facts);
+  cluster.hosts = std::move(facts.hosts.names);
+  return Reading{std::move(cluster), "", facts.warnings};
+}
+
+// Those of the engine's signs that are not there.
+std::vector<std::string> missing_signs(const Engine& engine, const EngineVariables& variables) {
+  std::vector<std::string> missing;
+  std::ranges::copy_if(engine.signs, std::back_inserter(missing),
+                       [&](const std::string& name) { return !variables.has(name); });
+  return missing;
+}
+
+bool agree(const ClusterEnv& a, const ClusterEnv& b) {
+  return a.node_rank == b.node_rank && (!a.node_count || !b.node_count || *a.node_count == *b.node_count);
+}
+
+// Of two engines that started processes, and say different things about this one, the one that started this one: the
+// one with daemons, whose variables come later than those of whoever started the daemons. Null if that does not tell.
+const Engine* inner(const Engine& a, const Engine& b) {
+  if (a.has_own_daemons == b.has_own_daemons) return nullptr;
+  return a.has_own_daemons ? &a : &b;
+}
+
+std::string disagreement(const ClusterEnv& a, const ClusterEnv& b) {
+  return a.engine + " says that this is " + position(a) + ", " + b.engine + " that it is " + position(b);
+}
+
+base::Result<ClusterFinding> find_engine(const ClusterRequest& request) {
+  const EngineVariables variables(request);
+  ClusterFinding finding;
+  const Engine* chosen = nullptr;
+  for (const Engine& engine : engine_table()) {
+    if (engine.only_if_asked || !missing_signs(engine, variables).empty()) continue;
+    // What a whole allocation has is not about the processes that somebody started within it.
+    if (chosen != nullptr && !engine.starts_processes) continue;
+    auto reading = read_engine(engine, request);
+    if (!reading) return reading.error();
+    std::ranges::move(reading.value().warnings, std::back_inserter(finding.warnings));
+    auto& cluster = reading.value().cluster;
+    if (!cluster || (chosen != nullptr && agree(*finding.cluster, *cluster))) continue;
+    if (chosen != nullptr) {
+      const std::string both = disagreement(*finding.cluster, *cluster);
+      const Engine* believed = inner(*chosen, engine);
+      if (believed == nullptr) {
+        return base::Failure{both + ". Say which of them started ddplaunch: --engine=" + std::string(chosen->name) +
+                             " or --engine=" + std::string(engine.name) + "."};
+      }
+      finding.warnings.push_back(both + ": " + std::string(believed->title) +
+                                 " is believed, as the other may have started its daemons. --engine decides otherwise");
+      if (believed == chosen) continue;
+    }
+    chosen = &engine;
+    finding.cluster = std::move(cluster);
+  }
+  if (chosen != nullptr) return finding;
+  if (auto warning = warn_of_lone_node(variables)) finding.warnings.push_back(std::move(*warning));
+  return finding;
+}
+
+base::Failure no_such_engine(const std::string& name) {
+  const std::vector<std::string> names = engine_names();
+  const auto nearest = base::nearest_match(name, names);
+  return {"--engine=" + name + " is no engine" + (nearest ? "; did you mean " + *nearest + "?" : ".") + " Use one of " +
+          base::join(names, ", ") + "."};
+}
+
+// For an engine that is asked for and did not start us.
+std::string remedy(std::string_view start) {
+  const std::string first = start.empty() ? "Leave" : "Start it with \"" + std::string(start) + "\", leave";
+  return first + " the option out, or use --engine=none.";
+}
+
+base::Result<ClusterFinding> ask_engine(const ClusterRequest& request) {
+  const EngineVariables variables(request);
+  std::vector<std::string> missing;
+  std::string_view start;
+  for (const Engine& engine : engine_table()) {
+    if (engine.name != request.engine) continue;
+    start = engine.start;
+    missing.push_back(base::join(missing_signs(engine, variables), " and "));
+    if (!missing.back().empty()) continue;
+    auto reading = read_engine(engine, request);
+    if (!reading) return reading.error();
+    if (!reading.value().cluster) {
+      return base::Failure{"--engine=" + request.engine + ": " + reading.value().declined + ". " +
+                           remedy(engine.start)};
+    }
+    return ClusterFinding{std::move(reading.value().cluster), std::move(reading.value().warnings)};
+  }
+  if (missing.empty()) return no_such_engine(request.engine);
+  return base::Failure{"--engine=" + request.engine + ": not set here: " + base::join(missing, ", or ") + ". " +
+                       remedy(start)};
+}
+
+}  // namespace
+
+base::Result<ClusterFinding> read_cluster_env(const ClusterRequest& request) {
+  if (request.engine == "none") return ClusterFinding{};
+  return request.engine == "auto" ? find_engine(request) : ask_engine(request);
+}
+
+std::vector<std::string> engine_names() {
+  std::vector<std::string> names = {"auto", "none"};
+  for (const Engine& engine : engine_table()) {
+    if (names.back() != engine.name) names.emplace_back(engine.name);
+  }
+  return names;
+}
+
+}  // namespace ddp::launcher

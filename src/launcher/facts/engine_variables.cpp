@@ -1,0 +1,192 @@
+#include "launcher/facts/engine_variables.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "launcher/facts/host_file.h"
+#include "launcher/facts/host_list.h"
+#include "launcher/facts/host_text.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kWordBytes = 256;
+constexpr std::int64_t kNodes = kHosts;
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words = base::split(text, ' ');
+  std::erase(words, "");
+  return words;
+}
+
+std::string without_blanks(const std::string& text) {
+  constexpr const char* kBlanks = " \t\r\n";
+  const std::size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+// The strings of a JSON list. Nothing for other JSON, and for strings that need an escape: no host's name does.
+std::optional<std::vector<std::string>> json_strings(const std::string& json) {
+  const std::string list = without_blanks(json);
+  if (list.size() < 2 || list.front() != '[' || list.back() != ']') return std::nullopt;
+  std::vector<std::string> strings;
+  for (const std::string& element : base::split(list.substr(1, list.size() - 2), ',')) {
+    const std::string word = without_blanks(element);
+    if (word.size() < 3 || word.front() != '"' || word.back() != '"') return std::nullopt;
+    strings.push_back(word.substr(1, word.size() - 2));
+    if (!std::ranges::all_of(strings.back(), is_host_character)) return std::nullopt;
+  }
+  return strings;
+}
+
+std::string short_name(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
+HostNames named(std::vector<std::string> names, const std::string& source) {
+  const std::string text = base::join(names, ",");
+  return {std::move(names), source, text};
+}
+
+}  // namespace
+
+std::string assignment(const std::string& name, const std::string& value) {
+  return name + "=" + shown(value);
+}
+
+std::optional<std::string> EngineVariables::find(const std::string& name) const {
+  for (const std::string& line : request_.environment) {
+    if (line.size() > name.size() + 1 && line[name.size()] == '=' && line.starts_with(name)) {
+      return line.substr(name.size() + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> EngineVariables::first_of(std::initializer_list<const char*> names,
+                                                     std::string& source) const {
+  for (const char* name : names) {
+    source = name;
+    if (auto value = find(name)) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<Number> EngineVariables::number(std::initializer_list<const char*> names, std::int64_t least,
+                                              std::int64_t most) {
+  std::string source;
+  const auto text = first_of(names, source);
+  if (!text) return std::nullopt;
+  const auto value = base::parse_integer(*text, least, most);
+  if (value) return Number{*value, source};
+  refuse(assignment(source, *text) + " is not a number from " + std::to_string(least) + " to " + std::to_string(most));
+  return std::nullopt;
+}
+
+std::optional<Number> EngineVariables::node_count(std::initializer_list<const char*> names) {
+  return number(names, 1, kNodes);
+}
+
+std::optional<Number> EngineVariables::node_rank(std::initializer_list<const char*> names) {
+  return number(names, 0, kNodes - 1);
+}
+
+std::optional<Number> EngineVariables::gpus(std::initializer_list<const char*> names) {
+  auto count = number(names, 0, kWorkersOfHost);
+  if (count && count->value == 0) return std::nullopt;
+  return count;
+}
+
+bool EngineVariables::exceeds(const char* name, std::int64_t most) {
+  const auto value = number({name}, 0, INT32_MAX);
+  return value && value->value > most;
+}
+
+std::string EngineVariables::word(std::initializer_list<const char*> names, std::string_view prefix) {
+  std::string source;
+  const auto text = first_of(names, source);
+  if (!text) return "";
+  std::string rest = text->starts_with(prefix) ? text->substr(prefix.size()) : *text;
+  const bool printable = std::ranges::all_of(rest, [](char each) { return each > ' ' && each < '\x7f'; });
+  if (printable && rest.size() <= kWordBytes) return rest;
+  refuse(assignment(source, *text) + " is not a word of at most " + std::to_string(kWordBytes) + " printable bytes");
+  return "";
+}
+
+HostNames EngineVariables::host_list(std::initializer_list<const char*> names) {
+  std::string source;
+  const auto text = first_of(names, source);
+  if (!text) return {};
+  auto hosts = expand_host_list(*text);
+  if (hosts) return {std::move(hosts).value(), source, *text};
+  refuse(source + ": " + hosts.error().message);
+  return {};
+}
+
+HostNames EngineVariables::host_pairs(const char* name) {
+  const auto text = find(name);
+  if (!text) return {};
+  // Pairs are lines of a host file with two words each.
+  const std::vector<std::string> words = words_of(*text);
+  std::string lines;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    lines += words[i] + " " + (i + 1 < words.size() ? words[i + 1] : "?") + "\n";
+  }
+  const auto hosts = parse_host_file(lines);
+  if (!hosts) {
+    refuse(assignment(name, *text) +
+           " is not a list of hosts, each with its number of slots: " + hosts.error().message);
+    return {};
+  }
+  std::vector<std::string> names;
+  for (const HostEntry& host : hosts.value()) names.push_back(host.name);
+  return named(std::move(names), name);
+}
+
+HostNames EngineVariables::host_json(const char* name) {
+  const auto text = find(name);
+  if (!text) return {};
+  auto names = json_strings(*text);
+  if (!names || names->size() > kHosts) {
+    refuse(assignment(name, *text) + " is not a JSON list of at most " + std::to_string(kHosts) + " hosts");
+    return {};
+  }
+  std::ranges::sort(*names);
+  return named(std::move(*names), name);
+}
+
+HostNames EngineVariables::host_file(const char* name) {
+  const auto path = find(name);
+  const auto content = path && request_.read_file ? request_.read_file(*path) : std::nullopt;
+  if (!content) return {};
+  const auto hosts = parse_host_file(*content);
+  if (!hosts || hosts.value().empty()) {
+    refuse(assignment(name, *path) + ": " + (hosts ? "the file names no host" : hosts.error().message));
+    return {};
+  }
+  std::vector<std::string> names;
+  for (const HostEntry& host : hosts.value()) names.push_back(host.name);
+  return named(std::move(names), name);
+}
+
+std::optional<int> EngineVariables::find_host(const HostNames& hosts, const std::string& name) {
+  const auto only = [&](const auto& fits) -> std::optional<int> {
+    const auto first = std::ranges::find_if(hosts.names, fits);
+    if (first == hosts.names.end()) return std::nullopt;
+    if (std::find_if(first + 1, hosts.names.end(), fits) != hosts.names.end()) return std::nullopt;
+    return static_cast<int>(first - hosts.names.begin());
+  };
+  if (name.empty()) return std::nullopt;
+  if (const auto same = only([&](const std::string& host) { return host == name; })) return same;
+  // One of the two often has its domain, the other has not; two different domains are two hosts.
+  return only([&](const std::string& host) {
+    const bool domains = host.find('.') != std::string::npos && name.find('.') != std::string::npos;
+    return !domains && short_name(host) == short_name(name);
+  });
+}
+
+void EngineVariables::refuse(const std::string& why) {
+  if (!failure_) failure_ = why;
+}
+
+}  // namespace ddp::launcher

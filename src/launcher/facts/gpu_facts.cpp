@@ -1,0 +1,88 @@
+#include "launcher/facts/gpu_facts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostMinors = 1 << 20;
+
+struct DriverEntry {
+  GpuFacts facts;
+  std::optional<std::int64_t> minor;
+};
+
+std::set<std::int64_t> device_files(const fs::path& folder) {
+  std::set<std::int64_t> minors;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("nvidia")) continue;
+    if (const auto minor = base::parse_integer(name.substr(6), 0, kMostMinors)) minors.insert(*minor);
+  }
+  return minors;
+}
+
+// "GPU UUID:   GPU-5f1c…" is the field "GPU UUID" with the value "GPU-5f1c…".
+std::string field(const std::string& line, const std::string& name) {
+  if (!line.starts_with(name + ":")) return "";
+  const std::size_t value = line.find_first_not_of(" \t", name.size() + 1);
+  return value == std::string::npos ? "" : line.substr(value, line.find_last_not_of(" \t") + 1 - value);
+}
+
+std::optional<int> numa_node(const fs::path& device) {
+  std::ifstream file(device / "numa_node");
+  int node = -1;
+  if (!(file >> node) || node < 0) return std::nullopt;
+  return node;
+}
+
+std::vector<DriverEntry> driver_entries(const fs::path& root) {
+  std::vector<DriverEntry> entries;
+  std::error_code ignored;
+  for (const auto& folder : fs::directory_iterator(root / "proc/driver/nvidia/gpus", ignored)) {
+    DriverEntry entry;
+    entry.facts.pci_address = folder.path().filename();
+    std::ifstream information(folder.path() / "information");
+    for (std::string line; std::getline(information, line);) {
+      const std::string uuid = field(line, "GPU UUID");
+      // While the driver has not started the GPU it shows question marks.
+      if (!uuid.empty() && uuid.find('?') == std::string::npos) entry.facts.uuid = uuid;
+      if (const auto minor = base::parse_integer(field(line, "Device Minor"), 0, kMostMinors)) entry.minor = minor;
+    }
+    entry.facts.numa_node = numa_node(root / "sys/bus/pci/devices" / entry.facts.pci_address);
+    entries.push_back(std::move(entry));
+  }
+  std::ranges::sort(entries, {}, [](const DriverEntry& entry) { return entry.facts.pci_address; });
+  return entries;
+}
+
+}  // namespace
+
+std::vector<GpuFacts> find_gpus(const std::string& root) {
+  const std::set<std::int64_t> minors = device_files(fs::path(root) / "dev");
+  const std::vector<DriverEntry> entries = driver_entries(root);
+  const bool told_apart = !entries.empty() && std::ranges::all_of(entries, [](const DriverEntry& entry) {
+    return entry.minor.has_value();
+  });
+
+  std::vector<GpuFacts> gpus;
+  if (minors.empty() || told_apart) {
+    for (const DriverEntry& entry : entries) {
+      if (minors.empty() || minors.contains(*entry.minor)) gpus.push_back(entry.facts);
+    }
+  } else {
+    gpus.resize(minors.size());
+  }
+  for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].index = static_cast<int>(i);
+  return gpus;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,123 @@
+#include "launcher/facts/host_facts.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/host_name.h"
+#include "launcher/facts/cpu_limit.h"
+#include "store/store_token.h"
+#include "wire/worker_env.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration)
+
+namespace ddp::launcher {
+namespace {
+
+std::array<std::uint64_t, 2> random_numbers() {
+  std::array<std::uint64_t, 2> numbers{};
+  if (::getrandom(numbers.data(), sizeof numbers, 0) != sizeof numbers) {
+    numbers = {static_cast<std::uint64_t>(::getpid()), static_cast<std::uint64_t>(::getppid())};
+  }
+  return numbers;
+}
+
+// Version 4 of RFC 4122: random but for the version and two bits of the variant.
+std::string random_uuid() {
+  auto [high, low] = random_numbers();
+  high = (high & ~0xf000ULL) | 0x4000ULL;
+  low = (low & ~(3ULL << 62)) | (2ULL << 62);
+  const std::string digits = base::hex64(high) + base::hex64(low);
+  return digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" + digits.substr(16, 4) +
+         "-" + digits.substr(20);
+}
+
+ProgramFacts first_found(const std::vector<std::string>& candidates, const std::vector<std::string>& environment) {
+  ProgramFacts first;
+  for (const std::string& candidate : candidates) {
+    ProgramFacts facts = find_program(candidate, environment);
+    if (facts.found) return facts;
+    if (first.path.empty()) first = std::move(facts);
+  }
+  return first;
+}
+
+}  // namespace
+
+HostFacts gather_host_facts(const FactsWanted& wanted) {
+  HostFacts facts;
+  facts.host_name = base::host_name();
+  const std::vector<int> cpus = affinity_cpus();
+  facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit());
+  facts.gpus = find_gpus("/");
+  facts.limits = read_resource_limits();
+  for (char** line = environ; *line != nullptr; ++line) facts.environment.emplace_back(*line);
+
+  if (wanted.kind == ProgramKind::executable) facts.program = find_program(wanted.command, facts.environment);
+  if (wanted.kind == ProgramKind::script) facts.program = find_script(wanted.command);
+  if (wanted.kind != ProgramKind::executable) {
+    facts.interpreter = first_found(interpreter_candidates(facts.environment), facts.environment);
+  }
+  facts.random_id = base::hex64(random_numbers()[0]);
+  facts.random_uuid = random_uuid();
+  facts.console_is_terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  auto token = read_auth_token(wanted.auth_token_file, facts.environment);
+  if (token) {
+    facts.auth_token = std::move(token).value();
+  } else {
+    facts.auth_token_failure = token.error().message;
+  }
+  const auto read = [](const std::string& path) {
+    std::string text = base::read_file(path);
+    return text.empty() ? std::nullopt : std::optional(std::move(text));
+  };
+  if (auto found = read_cluster_env({wanted.engine, facts.environment, facts.host_name, read})) {
+    facts.cluster = std::move(found.value().cluster);
+    facts.cluster_warnings = std::move(found.value().warnings);
+  } else {
+    facts.cluster_failure = found.error().message;
+  }
+  if (wanted.topology) {
+    auto topology = read_cpu_topology(cpus);
+    if (topology) {
+      facts.topology = std::move(topology).value();
+    } else {
+      facts.topology_failure = topology.error().message;
+    }
+  }
+  return facts;
+}
+
+base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const std::string& file,
+                                                                          const std::vector<std::string>& environment) {
+  using Token = std::shared_ptr<const store::Authenticator>;
+  const auto variable = find_variable(environment, wire::env::kAuthToken);
+  if (file.empty() && !variable) return Token();
+  auto token = file.empty() ? store::StoreToken::from_text(*variable) : store::StoreToken::from_file(file);
+  if (token) return Token(std::move(token).value());
+  const std::string source = file.empty() ? wire::env::kAuthToken : "--auth-token-file=" + file;
+  return base::Failure{source + " " + token.error().message};
+}
+
+void hide_auth_token() {
+  char* value = ::getenv(wire::env::kAuthToken);
+  if (value == nullptr) return;
+  store::wipe(value, std::strlen(value));
+  ::unsetenv(wire::env::kAuthToken);
+}
+
+std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& line : environment) {
+    if (line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name)) {
+      return line.substr(name.size() + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,62 @@
+// HostFacts: what the plan must know about this machine. Gathered once; everything after it is pure.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/facts/cluster_env.h"
+#include "launcher/facts/cpu_topology.h"
+#include "launcher/facts/gpu_facts.h"
+#include "launcher/facts/program_facts.h"
+#include "launcher/facts/resource_limits.h"
+#include "store/handshake.h"
+
+namespace ddp::launcher {
+
+struct HostFacts {
+  std::string host_name;
+  int cpu_count = 1;                     // those this process may use: affinity and control groups
+  std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the machine
+  std::vector<std::string> environment;  // "NAME=value"
+  ProgramFacts program;                  // of the command's first word; untouched for a Python module
+  ProgramFacts interpreter;              // Python; untouched if the program runs without
+  std::string random_id;                 // for a run without a name
+  std::string random_uuid;               // the same as torchrun writes it
+  ResourceLimits limits;
+  bool console_is_terminal = false;                        // standard output and standard error are both terminals
+  CpuTopology topology;                                    // read only if it is wanted
+  std::string topology_failure;                            // why there is none
+  std::shared_ptr<const store::Authenticator> auth_token;  // of the file that was named, or of DDP_AUTH_TOKEN
+  std::string auth_token_failure;                          // why there is none, if one was meant
+  std::optional<ClusterEnv> cluster;  // what the engine that started us says; nothing: there is none
+  std::vector<std::string> cluster_warnings;
+  std::string cluster_failure;  // why its variables cannot be believed
+};
+
+// What the plan wants to know.
+struct FactsWanted {
+  ProgramKind kind = ProgramKind::executable;
+  std::string command;          // its first word
+  std::string auth_token_file;  // empty: none is named
+  std::string engine = "auto";  // see ClusterRequest
+  bool topology = false;
+};
+
+// Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU.
+HostFacts gather_host_facts(const FactsWanted& wanted);
+
+// The job's token: of the file, if one is named, or of DDP_AUTH_TOKEN in the "NAME=value" lines; null if there is
+// neither. The failure says whose token cannot be used, and why.
+base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const std::string& file,
+                                                                          const std::vector<std::string>& environment);
+
+// Takes DDP_AUTH_TOKEN out of our environment, also where others of this user could see it: /proc/PID/environ.
+void hide_auth_token();
+
+// The value of `name` in "NAME=value" lines.
+std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name);
+
+}  // namespace ddp::launcher

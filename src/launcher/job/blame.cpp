@@ -1,0 +1,122 @@
+#include "launcher/job/blame.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/exit_code.h"
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+
+using wire::Knowledge;
+
+namespace {
+
+bool is_difference(const std::optional<Verdict>& verdict) {
+  return verdict && !verdict->sides.empty();
+}
+
+// Of the ends that tell of a difference the latest one, which has seen most.
+const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
+  const auto seen =
+      std::find_if(ends.rbegin(), ends.rend(), [](const auto& end) { return is_difference(end.verdict); });
+  return seen == ends.rend() ? nullptr : &*seen->verdict;
+}
+
+// The one that said before `known`, and before all others, why it fails; `known` itself if none did.
+const WorkerEnd& first_to_say_why(const WorkerEnd& known, std::span<const WorkerEnd> ends) {
+  if (!known.error || !known.error->written_at) return known;
+  const WorkerEnd* earliest = &known;
+  for (const WorkerEnd& end : ends) {
+    const bool says_why = end.error && !end.is_victim() && end.error->written_at;
+    if (says_why && end.error->written_at < earliest->error->written_at) earliest = &end;
+  }
+  return *earliest;
+}
+
+}  // namespace
+
+bool WorkerEnd::is_our_doing() const {
+  if (after_kill && status.was_killed_by(SIGKILL)) return true;
+  return after_signal && (status.was_killed_by(SIGTERM) || status == base::ExitStatus::exited(128 + SIGTERM));
+}
+
+bool failed_by_itself(const WorkerEnd& end) {
+  return (!end.status.success() || end.verdict) && !end.is_our_doing();
+}
+
+bool others_know_more(const WorkerEnd& end, bool another_failed_before) {
+  if (another_failed_before || end.is_victim()) return true;
+  return is_difference(end.verdict) && (end.verdict->is_open || !end.verdict->blames(end.rank));
+}
+
+const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends) {
+  const auto first = std::find_if(ends.begin(), ends.end(), failed_by_itself);
+  return first == ends.end() ? nullptr : &*first;
+}
+
+const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
+  const WorkerEnd* first = find_first_failure(ends);
+  if (first == nullptr) return nullptr;
+  const auto find = [&](const auto& condition) {
+    const auto found = std::find_if(ends.begin(), ends.end(), condition);
+    return found == ends.end() ? nullptr : &*found;
+  };
+  if (is_difference(first->verdict)) {
+    const Verdict* difference = latest_difference(ends);
+    const WorkerEnd* differs =
+        find([&](const WorkerEnd& end) { return failed_by_itself(end) && difference->blames(end.rank); });
+    return differs == nullptr ? first : differs;
+  }
+  const WorkerEnd* cause = find([&](const WorkerEnd& end) {
+    return failed_by_itself(end) && !end.is_victim() && end.when - first->when <= limits::kVictimWait;
+  });
+  const WorkerEnd& known = cause == nullptr ? *first : *cause;
+  const WorkerEnd& earlier = first_to_say_why(known, ends);
+  if (&earlier != &known || cause != nullptr) return &earlier;
+  // Its victims may be seen to end before it is.
+  const WorkerEnd* left = find([&](const WorkerEnd& end) {
+    return end.status.success() && !end.after_signal && first->error->peer == end.rank;
+  });
+  return left == nullptr ? first : left;
+}
+
+std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends) {
+  if (is_difference(culprit.verdict)) return *latest_difference(ends);
+  if (!culprit.status.success()) return std::nullopt;
+  if (culprit.verdict) return culprit.verdict;
+  Verdict verdict;
+  for (const WorkerEnd& end : ends) {
+    if (!end.is_victim() || end.error->peer != culprit.rank) continue;
+    if (verdict.waiting.empty() && end.verdict) verdict = *end.verdict;  // the collective in which it waited
+    verdict.waiting.push_back(end.rank);
+  }
+  verdict.kind = VerdictKind::ended;
+  verdict.culprits = {culprit.rank};
+  std::sort(verdict.waiting.begin(), verdict.waiting.end());
+  return verdict;
+}
+
+wire::Knowledge knowledge_of(const WorkerEnd& culprit) {
+  if (culprit.is_victim()) return Knowledge::victim;
+  return culprit.error && culprit.error->is_mismatch ? Knowledge::disputed : Knowledge::certain;
+}
+
+bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known) {
+  return !known || cause.knowledge > known->knowledge;
+}
+
+std::chrono::milliseconds wait_for_more(const wire::Cause& cause) {
+  if (cause.knowledge == Knowledge::certain) return {};
+  return cause.knowledge == Knowledge::victim ? limits::kVictimWait : limits::kSettleTime;
+}
+
+wire::Cause left_early(const wire::Cause& victim, const std::string& node) {
+  return {.text = "rank " + std::to_string(victim.lost_peer) +
+                  ": exit code 0 before its collectives were done (told by " + victim.node + ": " + victim.text + ")",
+          .node = node,
+          .exit_code = base::kExitHung,
+          .may_restart = true};
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,79 @@
+// Who caused the end of an attempt: the only rule, over the workers of a node and over the causes of nodes. Pure.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/exit_status.h"
+#include "launcher/job/error_record.h"
+#include "launcher/process/memory_events.h"
+#include "launcher/watchdog/verdict.h"
+#include "wire/control_message.h"
+
+namespace ddp::launcher {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// How one worker ended.
+struct WorkerEnd {
+  int local_rank = 0;
+  int rank = 0;
+  pid_t pid = 0;
+  base::ExitStatus status = base::ExitStatus::exited(0);
+  std::optional<ErrorRecord> error;
+  TimePoint when;
+  bool after_signal = false;  // we had asked it to end
+  std::uint64_t peak_rss_bytes = 0;
+  std::optional<OomKill> oom;
+  std::optional<Verdict> verdict;  // see WorkerEnded
+  bool after_kill = false;         // we had sent SIGKILL
+
+  // Whether the end is what our SIGTERM or SIGKILL leads to.
+  bool is_our_doing() const;
+  // It failed because it lost another rank.
+  bool is_victim() const { return error && error->is_victim; }
+};
+
+bool failed_by_itself(const WorkerEnd& end);
+
+// Whether other ranks may know more of the cause than this failed one: it lost a rank that may say why, or another one
+// failed before and has not ended yet (`another_failed_before`), or ranks called different things, and those that have
+// not failed yet may show who is wrong, or are it.
+bool others_know_more(const WorkerEnd& end, bool another_failed_before);
+
+// `ends`: of all workers that have ended, in the order in which they were seen. The first one that failed by itself; a
+// null pointer if none did.
+const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
+
+// The cause of the end; a null pointer if none failed. In this order:
+// - Where ranks called different things, those that differ from most.
+// - Of workers with error records that are no victims, the one with the oldest record, even if its end took so long
+//   that we asked it to end.
+// - The first that failed by itself and is no victim, within limits::kVictimWait of the first failure.
+// - One that had ended with 0 and is named by a victim, or had not finished its collectives.
+// - The first that failed.
+const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
+
+// What the ranks' calls say of the culprit.
+std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends);
+
+// How much the end of this culprit says, when no other rank has said more.
+wire::Knowledge knowledge_of(const WorkerEnd& culprit);
+
+// --- Of causes, of whatever node: each the culprit of its own.
+
+// Of those that say equally much the first one counts.
+bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known);
+
+// How long a cause that says more is waited for; 0: not at all.
+std::chrono::milliseconds wait_for_more(const wire::Cause& cause);
+
+// The cause, if the rank that a victim lost had ended with 0 in the middle of the job, on `node`.
+wire::Cause left_early(const wire::Cause& victim, const std::string& node);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,172 @@
+// Hub: who takes part in a job, of one node or of many, and what becomes of all of them: attempts, their causes,
+// restarts, the end. Events and times in, actions out; no clock, no sockets.
+// docs/decisions/0022-one-port-one-hub-one-fate.md and docs/decisions/0029-one-lifecycle.md
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "launcher/job/flapping_hosts.h"
+#include "launcher/job/restart_policy.h"
+#include "launcher/job/stranger_lines.h"
+#include "wire/control_message.h"
+
+namespace ddp::launcher {
+
+// A connection of a launcher. The hub's own node has none.
+using NodeId = std::uint64_t;
+inline constexpr NodeId kOwnNode = 0;
+
+struct HubOptions {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  bool is_static = false;  // every node says its number
+  int max_restarts = 0;
+  std::chrono::milliseconds join_timeout{0};  // for `min_nodes` to come
+  std::chrono::milliseconds last_call{0};     // for more of them
+  std::chrono::milliseconds node_timeout{0};  // without a word
+  std::chrono::milliseconds exit_timeout{0};  // for the other ranks to end when one has ended with 0; 0: none
+};
+
+struct SendToNode {
+  NodeId to;
+  wire::ControlMessage message;
+};
+// When it has read all that was sent. Nothing more is heard of it but that it is lost.
+struct CloseNode {
+  NodeId who;
+};
+// Before an attempt begins: the store is empty then.
+struct EmptyStore {};
+// What a node shows of its ranks. `clock_ahead`: of its CLOCK_MONOTONIC, against ours.
+struct PassOn {
+  NodeId from;
+  std::string host;
+  std::chrono::nanoseconds clock_ahead;
+  wire::Subject what;
+  std::string text;
+};
+struct TellUser {
+  std::string line;
+};
+// The job is over, and everybody has heard of it.
+struct HubIsThrough {};
+
+using HubAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, HubIsThrough>;
+
+// Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
+// gathering, or over. A cause that is a victim's waits for limits::kVictimWait for a better one. A node that is lost
+// while it takes part is a cause. What comes from an earlier attempt is not listened to.
+class Hub {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  Hub(const HubOptions& options, wire::NodeHello own, TimePoint now);
+
+  // The first moment: the hub's own node is there.
+  std::vector<HubAction> begin(TimePoint now);
+  // A message of a node, the hub's own among them. The first one of a connection is its hello. `address`: for messages.
+  std::vector<HubAction> heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
+                               TimePoint now);
+  // A node's connection has ended.
+  std::vector<HubAction> lost(NodeId who, const std::string& why, TimePoint now);
+  // For the other nodes to show this.
+  std::vector<HubAction> ask(wire::Subject what);
+  // The hub's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to follow
+  // the others to the end, and before a restart stand still.
+  void stop_clocks(TimePoint now);
+  void continue_clocks(TimePoint now);
+  // At alarm(), or later.
+  std::vector<HubAction> tick(TimePoint now);
+  TimePoint alarm() const;
+
+ private:
+  enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
+  struct Node {
+    wire::NodeHello hello;
+    std::string name;  // of its host, for people: no two nodes have the same
+    std::string address;
+    int order = 0;  // of arrival
+    std::chrono::nanoseconds clock_ahead{0};
+    TimePoint heard_at;
+    TimePoint may_begin;  // not before: its host flaps
+    bool takes_part = false;
+    bool has_ended = false;
+    int first_rank = 0;
+  };
+
+  // Somebody who has connected, and is no node of the job.
+  struct Stranger {
+    std::string host;
+    std::string address;
+  };
+
+  void take_in(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint now);
+  void lose(NodeId who, const std::string& why, TimePoint now);
+  void keep_from_restarting(const Node& node, const wire::Cause& cause);
+  void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
+  void tell(std::string line) { actions_.emplace_back(TellUser{std::move(line)}); }
+  // So much for an address, and no more. False: it is not told.
+  bool tell_of_stranger(const std::string& address, const std::string& line);
+  void send_away(NodeId from, const Stranger& who, const std::string& why);
+  std::string name_for(const std::string& host) const;
+  void forget(NodeId who);
+  void gather(TimePoint now);
+  void gather_more(TimePoint now);
+  void tell_who_is_missing(TimePoint now);
+  void start(TimePoint now);
+  void blame(const Node& node, wire::Cause cause, TimePoint now);
+  void settle(TimePoint now);
+  std::string node_of(int rank) const;
+  void end_attempt(TimePoint now);
+  void go_on_if_all_have_ended(TimePoint now);
+  void finish(wire::Cause cause, TimePoint now);
+  void look_for_silence(TimePoint now);
+  std::string who_is_left() const;
+  bool everybody_has_left() const;
+  std::vector<NodeId> in_order() const;
+  int count_those_that_may(TimePoint now);
+  std::string here() const;
+  void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
+  void close(NodeId who) { actions_.emplace_back(CloseNode{who}); }
+  std::vector<HubAction> take() { return std::exchange(actions_, {}); }
+
+  const HubOptions options_;
+  const wire::NodeHello own_;
+  std::vector<HubAction> actions_;
+  Phase phase_ = Phase::gathering;
+  std::map<NodeId, Node> nodes_;
+  std::map<int, NodeId> numbered_;  // those that have a number
+  int still_run_ = 0;  // of those that take part; what follows depends on all, and is asked at each message
+  int next_order_ = 0;
+  int attempt_ = 0;
+  TimePoint gathering_since_;
+  TimePoint enough_since_;
+  bool is_enough_ = false;
+  int last_count_ = 0;  // when somebody came or went last
+  TimePoint next_beat_;
+  TimePoint next_word_;  // about who is missing
+  TimePoint started_at_;
+  std::vector<PastAttempt> attempts_;  // that have ended, or are being ended
+  wire::Progress progress_{};          // of the attempt that runs, as far as nodes have ended
+  std::optional<wire::Cause> cause_;
+  std::optional<TimePoint> settle_at_;
+  std::set<int> left_;  // ranks that have ended with 0
+  std::optional<TimePoint> left_alone_at_;
+  TimePoint go_on_at_;  // when pausing, or over: not later
+  std::optional<TimePoint> stopped_at_;
+  std::set<std::string> warned_of_;
+  StrangerLines stranger_lines_;
+  FlappingHosts flapping_;
+  std::set<NodeId> kept_out_;                   // their hosts flap
+  TimePoint look_again_at_ = TimePoint::max();  // one of them may take part then
+};
+
+}  // namespace ddp::launcher

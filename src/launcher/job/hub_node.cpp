@@ -1,0 +1,127 @@
+#include "launcher/job/hub_node.h"
+
+#include <chrono>
+#include <utility>
+
+#include "launcher/job/node_hello.h"
+#include "launcher/job/store_listener.h"
+#include "launcher/plan/rendezvous_plan.h"
+#include "net/address.h"
+
+namespace ddp::launcher {
+
+using Clock = std::chrono::steady_clock;
+
+HubNode::HubNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
+    : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
+      hub_({plan.nodes.min, plan.nodes.max, plan.nodes.rank.has_value(), plan.max_restarts, plan.nodes.join_timeout,
+            plan.nodes.last_call, plan.nodes.node_timeout, plan.exit_timeout},
+           make_node_hello(plan), Clock::now()) {}
+
+std::optional<std::string> HubNode::listen(const std::string& address) {
+  store::StoreServerOptions options;
+  options.limits = plan_.store.limits;
+  options.open = plan_.store.open;
+  options.authenticator = plan_.store.token;
+  options.ranked_sockets = callbacks_.worker_sockets;
+  options.on_rejection = [this](const std::string& peer, const std::string& reason) {
+    tell_of_rejection(peer, reason);
+  };
+  options.on_given_up = [this](const std::string& text) { callbacks_.warn("store: " + text); };
+  const bool has_others = plan_.nodes.several();
+  if (has_others) {
+    options.open_to_machines = true;
+    options.on_control = [this](store::ConnectionId from, const std::string& peer, const std::string& bytes) {
+      hear(from, peer, bytes);
+    };
+    options.on_control_lost = [this](store::ConnectionId from) {
+      act_as_hub(hub_.lost(from, "it has closed the connection", Clock::now()));
+    };
+  }
+  auto server =
+      listen_at(address, plan_.store.port, options, has_others ? "--rdzv-endpoint" : "--local-addr", has_others);
+  if (!server) return server.error().message;
+  server_ = std::move(server).value();
+  watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
+  timer_ = loop_.at(Clock::now(), [this] { act_as_hub(hub_.begin(Clock::now())); });
+  return std::nullopt;
+}
+
+void HubNode::tell_of_rejection(const std::string& peer, const std::string& reason) {
+  const std::string line = "the store sent " + peer + " away: " + reason;
+  if (!plan_.nodes.several()) return callbacks_.warn(line);
+  // Launchers try again and again.
+  const std::string host = peer.substr(0, peer.rfind(':'));
+  if (std::exchange(last_rejection_, host + reason) == host + reason) return;
+  if (const auto allowed = stranger_lines_.allow(host, line)) callbacks_.warn(*allowed);
+}
+
+void HubNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
+  const auto message = wire::decode_control(bytes);
+  if (!message) {
+    server_->close_control(from);
+    return act_as_hub(hub_.lost(from, "it says what this version of ddplaunch does not know", Clock::now()));
+  }
+  last_peer_ = peer;
+  act_as_hub(hub_.heard(from, peer.substr(0, peer.rfind(':')), *message, Clock::now()));
+}
+
+void HubNode::send(const wire::ControlMessage& message) {
+  act_as_hub(hub_.heard(kOwnNode, "", message, Clock::now()));
+}
+
+// As the others see us, where we listen everywhere.
+void HubNode::set_addresses(Placement& place) const {
+  place.master_port = server_->port();
+  place.master_addr = plan_.nodes.several() ? server_->address() : plan_.store.advertised;
+  if (!plan_.nodes.several()) return;
+  std::string other = last_peer_.substr(0, last_peer_.rfind(':'));
+  if (other.starts_with('[')) other = other.substr(1, other.size() - 2);
+  const auto own = net::own_address_towards(other.empty() ? plan_.store.advertised : other);
+  const bool is_everywhere = place.master_addr == "::" || place.master_addr == "0.0.0.0";
+  if (is_everywhere && own) place.master_addr = own->text();
+  if (own && place.node_count > 1) place.interface = net::interface_of(*own);
+}
+
+std::optional<std::string> HubNode::warning() const {
+  if (!plan_.nodes.several()) return plan_.store.open ? std::nullopt : server_->warning();
+  if (!is_loopback(server_->address())) return server_->warning();
+  return "every machine has an address " + server_->address() +
+         " of its own: no other one finds the first node there (--rdzv-endpoint, --master-addr)";
+}
+
+void HubNode::stop_clocks() {
+  hub_.stop_clocks(Clock::now());
+  act_as_hub({});
+}
+
+void HubNode::continue_clocks() {
+  hub_.continue_clocks(Clock::now());
+  act_as_hub({});
+}
+
+void HubNode::act_as_hub(std::vector<HubAction> actions) {
+  turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
+  if (turns_.is_taking()) return;
+  const Clock::time_point next = is_through_ ? Clock::time_point::max() : hub_.alarm();
+  // One that is due is not set again: where something is always to be heard, it would never have its turn.
+  if (std::exchange(rings_at_, next) == next) return;
+  timer_.reset();
+  if (next == Clock::time_point::max()) return;
+  timer_ = loop_.at(next, [this] {
+    rings_at_ = {};
+    act_as_hub(hub_.tick(Clock::now()));
+  });
+}
+
+void HubNode::carry_out(const SendToNode& action) {
+  if (action.to == kOwnNode) return act(agent_.heard(action.message, Clock::now()));
+  server_->send_control(action.to, wire::encode(action.message));
+}
+
+void HubNode::carry_out(const HubIsThrough&) {
+  is_through_ = true;
+  callbacks_.through();
+}
+
+}  // namespace ddp::launcher

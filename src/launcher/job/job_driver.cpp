@@ -1,0 +1,398 @@
+#include "launcher/job/job_driver.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+#include <vector>
+
+#include "base/exit_code.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "launcher/job/conclusion.h"
+#include "launcher/limits.h"
+#include "launcher/watchdog/verdict_text.h"
+
+namespace ddp::launcher {
+namespace {
+
+wire::Cause cause_of(const SignalArrived& event) {
+  return {.text = event.reason.empty() ? "ended by " + base::signal_name(event.signal) : event.reason,
+          .exit_code = 128 + event.signal,
+          .signal = event.signal};
+}
+
+// With what is left of this attempt no other one can begin.
+wire::Cause remains_of(const JobOutcome& outcome) {
+  std::vector<int> ranks;
+  for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
+  return {.text = "rank " + base::rank_list(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
+}
+
+wire::Cause own_fault(const std::string& text) {
+  return {.text = text, .exit_code = base::kExitOwnFault};
+}
+
+wire::Cause cause_of(const HangNews& difference) {
+  return {.text = hang_headline(difference.verdict),
+          .node = node_of_culprit(difference),
+          .exit_code = base::kExitHung,
+          .may_restart = true};
+}
+
+}  // namespace
+
+JobDriver::JobDriver(JobDriverParts parts) : parts_(std::move(parts)) {
+  parts_.workers.on_exit([this](int local_rank, const WorkerExit& exit) { worker_has_ended(local_rank, exit); });
+  post(Begin{});
+}
+
+JobDriver::~JobDriver() {
+  parts_.workers.on_exit(nullptr);
+}
+
+void JobDriver::post(Turn turn) {
+  queue_.push_back(std::move(turn));
+  parts_.wake();
+}
+
+void JobDriver::work() {
+  if (!queue_.empty()) {
+    const Turn turn = std::move(queue_.front());
+    queue_.pop_front();
+    std::visit([this](const auto& specific) { handle(specific); }, turn);
+  }
+  if (queue_.empty() && !is_over()) proceed();
+}
+
+// What is to be done when all that has happened is known: an attempt that was ended before it could begin never does.
+void JobDriver::proceed() {
+  if (phase_ == Phase::leaving && nodes_->is_through()) return finish();
+  if (phase_ != Phase::waiting) return;
+  if (leave_) return leave();
+  if (start_) begin_attempt(*std::exchange(start_, std::nullopt));
+}
+
+void JobDriver::handle(const Begin&) {
+  if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes();
+  if (auto failure = open_nodes()) return end_with(*failure);
+  if (parts_.plan.gather_output && !nodes_->is_hub()) send_output_to_hub();
+}
+
+void JobDriver::handle(const Event& event) {
+  if (const auto* signal = std::get_if<SignalArrived>(&event); signal != nullptr && nodes_) {
+    if (signal->signal == SIGTSTP) nodes_->stop_clocks();
+    if (signal->signal == SIGCONT) nodes_->continue_clocks();
+  }
+  switch (phase_) {
+    case Phase::running:
+      return step(event);
+    case Phase::draining:
+      if (const auto request = request_in(event)) request_ = request;
+      // The answer to whoever asked what the ranks were at.
+      if (std::holds_alternative<HangNews>(event)) parts_.observer.event(event);
+      return;
+    case Phase::ended:
+    case Phase::waiting:
+      if (in_haste_) return;
+      return is_asked_while_waiting(event);
+    case Phase::leaving:
+      // Who asks now does not want to wait for the others to hear of the end. A console that closes asks nothing more.
+      if (request_in(event) && !std::holds_alternative<ConsoleClosed>(event)) finish();
+  }
+}
+
+// --- The nodes.
+
+Nodes::Callbacks JobDriver::nodes_callbacks() {
+  Nodes::Callbacks callbacks;
+  callbacks.start = [this](const Placement& place) { post(StartAttempt{place}); };
+  callbacks.end = [this](const wire::Cause& cause) { post(EndWorkers{cause}); };
+  callbacks.again = [this](const std::string& line) { post(AttemptFollows{line}); };
+  callbacks.leave = [this](const wire::Cause& cause) { post(LeaveJob{cause}); };
+  callbacks.through = [this] { post(OthersKnow{}); };
+  callbacks.is_first = [this] { post(FirstNode{}); };
+  callbacks.asked = [this](wire::Subject what) {
+    if (exchange_.on_asked) exchange_.on_asked(what);
+  };
+  callbacks.shown = [this](const Shown& shown) { show(shown); };
+  callbacks.can_print = [this] { parts_.workers.room_elsewhere(); };
+  callbacks.tell = parts_.observer.tell;
+  callbacks.inform = parts_.observer.inform;
+  callbacks.warn = [this](const std::string& text) { warn_of_store(text); };
+  callbacks.worker_sockets = [this] { return parts_.workers.sockets(); };
+  return callbacks;
+}
+
+std::optional<base::Failure> JobDriver::open_nodes() {
+  nodes_.reset();
+  auto nodes = parts_.open_nodes(nodes_callbacks());
+  if (!nodes) return nodes.error();
+  nodes_ = std::move(nodes).value();
+  if (const auto warning = nodes_->warning()) parts_.observer.warn(*warning);
+  return std::nullopt;
+}
+
+void JobDriver::handle(const FirstNode&) {
+  if (leave_) return;
+  if (auto failure = open_nodes()) leave_at_once(own_fault(failure->message));
+}
+
+void JobDriver::send_output_to_hub() {
+  parts_.workers.print_elsewhere(
+      [this](int which, std::string_view bytes) {
+        if (!nodes_) return std::optional<std::size_t>();
+        return nodes_->print(which == kStdout ? wire::Subject::output : wire::Subject::errors, bytes);
+      },
+      [this] { return nodes_ ? nodes_->print_descriptor() : -1; });
+}
+
+void JobDriver::show(const Shown& shown) {
+  if (shown.what == wire::Subject::output || shown.what == wire::Subject::errors) {
+    const int which = shown.what == wire::Subject::output ? kStdout : kStderr;
+    return parts_.workers.show_of_node(shown.from, which, shown.text);
+  }
+  exchange_.shown(shown);
+  // At once: the hub is to know it before it hears that the node's workers have ended.
+  if (phase_ != Phase::running) judge_late_difference();
+}
+
+void JobDriver::warn_of_store(const std::string& text) {
+  if (!are_warnings_due_) return;
+  if (++store_warnings_ <= limits::kStoreWarnings) parts_.observer.warn(text);
+  if (store_warnings_ == limits::kStoreWarnings) parts_.observer.warn("more of these are not shown");
+}
+
+std::string JobDriver::own_name() const {
+  return place_.node_name.empty() ? parts_.plan.host_name : place_.node_name;
+}
+
+// --- An attempt.
+
+void JobDriver::begin_attempt(const Placement& place) {
+  place_ = place;
+  has_reported_ = false;
+  has_shown_end_ = false;
+  store_warnings_ = 0;
+  are_warnings_due_ = true;
+  exchange_.begin(*nodes_, place);
+  if (auto failure = parts_.workers.begin(place, last_failure_)) return end_with(*failure);
+  parts_.observer.attempt_begins(place);
+  const LaunchPlan& plan = parts_.plan;
+  state_.emplace(
+      JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0, plan.ending_signals},
+      parts_.timers.now());
+  watchdog_ = parts_.open_watchdog(exchange_, place, [this](const HangNews& news) { post(Event(news)); });
+  phase_ = Phase::running;
+  post(StartWorker{0});
+}
+
+// One at a time: a worker may fail, or ask the store, while the others are still being started.
+void JobDriver::handle(const StartWorker& turn) {
+  if (phase_ != Phase::running) return;
+  if (turn.local_rank == parts_.plan.workers || state_->ending()) {
+    watchdog_->begin();
+    faults_.emplace(parts_.timers, parts_.workers, parts_.plan, place_, parts_.observer.tell);
+    return;
+  }
+  const auto started = parts_.workers.start(turn.local_rank);
+  if (!started) return step(SpawnFailed{turn.local_rank, started.error()});
+  watchdog_->started(turn.local_rank, started.value().environment);
+  step(WorkerStarted{turn.local_rank, started.value().pid});
+  post(StartWorker{turn.local_rank + 1});
+}
+
+void JobDriver::step(const Event& event) {
+  parts_.observer.event(event);
+  const auto request = request_in(event);
+  if (request) request_ = request;
+  const auto* end = std::get_if<WorkerEnded>(&event);
+  const bool has_failed = end != nullptr && !end->status.success();
+  if (has_failed || request || std::holds_alternative<EndedElsewhere>(event)) are_warnings_due_ = false;
+  for (const Action& action : state_->step(event, parts_.timers.now())) {
+    std::visit([this](const auto& specific) { carry_out(specific); }, action);
+  }
+  watchdog_->set_paused(state_->paused());
+  const auto* signal = std::get_if<SignalArrived>(&event);
+  const bool asks_for_state = signal != nullptr && signal->signal == SIGQUIT && !request;
+  if (asks_for_state && !state_->ending()) watchdog_->asked();
+  if (state_->ending()) show_calls_once_ending();
+  alarm_.reset();
+  if (state_->finished()) return end_attempt();
+  if (const auto when = state_->alarm()) {
+    alarm_ = parts_.timers.at(*when, [this] { post(Event(AlarmRang{})); });
+  }
+}
+
+void JobDriver::carry_out(const SendSignal& action) {
+  parts_.workers.signal(action.local_rank, action.signal, action.target);
+}
+
+// With what other nodes' ranks called, what ours called may tell more than how they ended: the hub is to see it first.
+void JobDriver::carry_out(const ReportCause&) {
+  state_->ending() ? show_calls_once_ending() : watchdog_->show_calls();
+  has_reported_ = true;
+  nodes_->failed(launcher::cause_of(state_->outcome()));
+}
+
+void JobDriver::show_calls_once_ending() {
+  if (std::exchange(has_shown_end_, true)) return;
+  watchdog_->end();
+  watchdog_->show_calls();
+}
+
+void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
+  if (phase_ != Phase::running) return;
+  WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
+  const int rank = place_.first_rank + local_rank;
+  if (exit.status.success()) {
+    event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/false);
+    if (!state_->ending()) nodes_->rank_left(rank);
+    return post(Event(event));
+  }
+  // Before any of them is asked to end.
+  parts_.workers.say_lost(rank);
+  event.error = parts_.workers.error_of(local_rank);
+  if (event.error) {
+    event.another_failed_before = another_failed_before(*event.error);
+    if (event.error->is_victim) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);
+    if (event.error->is_mismatch) {
+      watchdog_->show_calls();
+      event.verdict = watchdog_->difference();
+    }
+  }
+  if (exit.status.was_killed_by(SIGKILL)) event.oom = parts_.workers.new_oom_kill();
+  post(Event(event));
+}
+
+// Python takes its time to end after an exception; the ranks that lost the failing one may be faster.
+bool JobDriver::another_failed_before(const ErrorRecord& record) const {
+  for (const int local_rank : state_->alive_local_ranks()) {
+    const auto other = parts_.workers.error_of(local_rank);
+    if (other && !other->is_victim && other->written_at < record.written_at) return true;
+  }
+  return false;
+}
+
+void JobDriver::handle(const EndWorkers& turn) {
+  // It is over before a worker could be started.
+  if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended(wire::Progress::unknown);
+  if (phase_ != Phase::running) return;
+  const bool is_ours = has_reported_ && turn.cause.node == own_name();
+  const bool is_late = turn.cause.exit_timed_out && place_.node_count == 1;
+  if (is_ours) return step(Settled{});
+  if (is_late) return step(ExitTimedOut{});
+  step(EndedElsewhere{turn.cause});
+}
+
+// A console that takes nothing holds the end of the attempt for a bounded time, and not at all once somebody asks.
+void JobDriver::end_attempt() {
+  phase_ = Phase::draining;
+  has_run_ = true;
+  faults_.reset();
+  outcome_ = state_->outcome();
+  const WatchReport seen = watchdog_->finish();
+  outcome_.stragglers = seen.stragglers;
+  progress_ = seen.progress;
+  const Remains remains = parts_.workers.end([this] { return is_asked_to_end(); });
+  outcome_.leftovers = remains.leftovers;
+  if (remains.lost_lines > 0) {
+    parts_.observer.tell(base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
+                         " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
+  }
+  post(OutputShown{});
+}
+
+// The hub says what follows, at once if no other node's workers still run: then the summary says it, too.
+void JobDriver::handle(const OutputShown&) {
+  judge_late_difference();
+  // Whoever asked meanwhile does not want another attempt; where all is done, there is nothing to end.
+  const bool is_done = outcome_.status.success() && place_.node_count == 1;
+  if (request_ && !is_done) nodes_->failed(cause_of(*request_));
+  if (!outcome_.unkillable.empty()) nodes_->failed(remains_of(outcome_));
+  last_failure_ = describe_failure(outcome_);
+  last_ = outcome_;
+  what_follows_.clear();
+  phase_ = Phase::ended;
+  nodes_->workers_ended(progress_);
+  post(AttemptOver{});
+}
+
+void JobDriver::handle(const AttemptFollows& turn) {
+  last_.reset();
+  if (phase_ != Phase::ended) return parts_.observer.tell(turn.line);
+  what_follows_ = turn.line;
+}
+
+void JobDriver::handle(const AttemptOver&) {
+  phase_ = Phase::waiting;
+  if (leave_) what_follows_ = leave_->not_restarted;
+  parts_.observer.attempt_ended(outcome_, what_follows_, /*is_last=*/leave_ && !parts_.plan.nodes.several());
+}
+
+// Ranks that found that they call different things have ended before all of them were seen: their boards remain.
+void JobDriver::judge_late_difference() {
+  const auto difference = watchdog_ ? watchdog_->late_difference() : std::nullopt;
+  if (difference) nodes_->failed(cause_of(*difference));
+}
+
+// --- Between attempts, and at the end.
+
+// Whether somebody wants the job to end. The guardian's end is a request: none looks after us any more.
+std::optional<SignalArrived> JobDriver::request_in(const Event& event) const {
+  if (is_ending_signal(event, parts_.plan.ending_signals)) return std::get<SignalArrived>(event);
+  if (std::holds_alternative<ConsoleClosed>(event)) return SignalArrived{SIGPIPE};
+  if (std::holds_alternative<GuardianLost>(event)) return SignalArrived{SIGTERM};
+  return std::nullopt;
+}
+
+bool JobDriver::is_asked_to_end() const {
+  return request_ || std::ranges::any_of(queue_, [this](const Turn& turn) {
+           const auto* event = std::get_if<Event>(&turn);
+           return event != nullptr && request_in(*event);
+         });
+}
+
+void JobDriver::is_asked_while_waiting(const Event& event) {
+  parts_.observer.event(event);
+  if (std::holds_alternative<GuardianLost>(event)) {
+    asked_ = GuardianLost{};
+    return leave_at_once(own_fault("the launcher's first process was killed"));
+  }
+  const auto request = request_in(event);
+  const bool was_asked = !std::holds_alternative<std::monostate>(asked_);
+  // Ctrl-C closes the other end of a pipeline, too.
+  if (!request || (was_asked && std::holds_alternative<ConsoleClosed>(event))) return;
+  // Who asks again does not want to wait for the others to hear of it.
+  if (was_asked) return leave_at_once(cause_of(*request));
+  asked_ = *request;
+  nodes_->failed(cause_of(*request));
+}
+
+// Without a word: the others see the connection end. If the job's end is known, it stays the cause.
+void JobDriver::leave_at_once(const wire::Cause& cause) {
+  if (!leave_) leave_ = cause;
+  in_haste_ = true;
+}
+
+void JobDriver::leave() {
+  phase_ = Phase::leaving;
+  if (in_haste_ || nodes_->is_through()) finish();
+}
+
+void JobDriver::finish() {
+  nodes_.reset();  // what is left to print may take its time, and nobody else has to wait for that
+  parts_.workers.finish_output();
+  const Conclusion end =
+      conclude({last_, what_follows_, asked_, in_haste_, !parts_.plan.nodes.several(), has_run_, own_name()}, *leave_);
+  if (end.was_ended_between_attempts) parts_.observer.ended_between_attempts(end.outcome);
+  if (!end.line.empty()) parts_.observer.tell(end.line);
+  end_with(end.outcome);
+}
+
+void JobDriver::end_with(base::Result<JobOutcome> result) {
+  nodes_.reset();
+  result_.emplace(std::move(result));
+  queue_.clear();
+}
+
+}  // namespace ddp::launcher

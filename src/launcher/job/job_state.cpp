@@ -1,0 +1,312 @@
+#include "launcher/job/job_state.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/check.h"
+#include "base/exit_code.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+
+JobState::JobState(const JobOptions& options, TimePoint now)
+    : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)) {}
+
+std::vector<Action> JobState::step(const Event& event, TimePoint now) {
+  std::vector<Action> actions;
+  if (finished()) return actions;
+  std::visit([&](const auto& specific) { handle(specific, now, actions); }, event);
+  return actions;
+}
+
+std::optional<TimePoint> JobState::alarm() const {
+  std::optional<TimePoint> next;
+  if (paused_at_) return next;
+  for (const auto& when : {tell_at_, escalate_at_, note_at_}) {
+    if (when && (!next || *when < *next)) next = when;
+  }
+  return next;
+}
+
+void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {
+  Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
+  DDP_CHECK(phase_ == Phase::running, event.local_rank);
+  worker = {event.pid, true, true, false, false};
+}
+
+void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(event, now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions) {
+  Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
+  DDP_CHECK(worker.alive, event.local_rank);
+  worker.alive = false;
+  ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
+                   worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
+  ends_.back().after_kill = worker.killed;
+  // Who is asked to end may do so in the middle of anything.
+  if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
+  const bool is_done = event.status.success() && !ends_.back().verdict;
+  if (phase_ == Phase::running && is_done && !options_.has_exit_timeout) note_at_ = now + limits::kExitNote;
+  if (phase_ == Phase::running && !is_done) {
+    // Some engines signal workers and launcher at the same moment: then it is that signal that ends the job.
+    const bool may_be_asked = base::contains(options_.ending_signals, event.status.signal());
+    if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
+      begin_ending(now, actions);
+    } else if (!doubt_) {
+      const bool has_lost_another = ends_.back().is_victim() || event.another_failed_before;
+      doubt_ = has_lost_another ? wire::Knowledge::victim : wire::Knowledge::disputed;
+      expects_signal_ = may_be_asked;
+      actions.emplace_back(ReportCause{});
+    }
+  }
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
+  if (event.signal == SIGTSTP) return pause(now, actions);
+  if (event.signal == SIGCONT) return resume(now, actions);
+  if (!base::contains(options_.ending_signals, event.signal)) {
+    if (event.signal == SIGQUIT) return;  // a question of what all are at, which is not the workers' to answer
+    return signal_workers(event.signal, SignalTarget::leader, actions);
+  }
+  if (phase_ == Phase::running) {
+    begin_ending(event, now, actions);
+    finish_if_done(now, actions);
+  } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
+    // Somebody asks again: no more patience. Signals close together are one request: a terminal that goes away and
+    // some service managers send several.
+    resume(now, actions);
+    begin_killing(now, actions);
+  }
+}
+
+void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(event, now, actions);
+  if (phase_ == Phase::ending) begin_killing(now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running) return;
+  begin_ending(SignalArrived{SIGPIPE}, now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running || event.kind != HangNews::Kind::hung || !event.ends_job) return;
+  begin_ending(event, now, actions);
+}
+
+// What happened here meanwhile may be a victim's; what is told is the same on all nodes.
+void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running) return;
+  begin_ending(event, now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const Settled&, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ != Phase::running || !doubt_) return;
+  begin_ending(now, actions);
+  finish_if_done(now, actions);
+}
+
+void JobState::handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(event, now, actions);
+}
+
+void JobState::pause(TimePoint now, std::vector<Action>& actions) {
+  if (paused_at_) return;
+  paused_at_ = now;
+  signal_workers(SIGSTOP, SignalTarget::group, actions);
+}
+
+void JobState::resume(TimePoint now, std::vector<Action>& actions) {
+  if (!paused_at_) return;
+  for (auto* when : {&tell_at_, &escalate_at_, &note_at_}) {
+    if (*when) **when += now - *paused_at_;
+  }
+  paused_at_.reset();
+  signal_workers(SIGCONT, SignalTarget::group, actions);
+}
+
+void JobState::signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const {
+  for (int i = 0; i < options_.workers; ++i) {
+    if (workers_[static_cast<std::size_t>(i)].alive) actions.emplace_back(SendSignal{i, signal, target});
+  }
+}
+
+void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
+  if (paused_at_) return;
+  if (note_at_ && now >= *note_at_) {
+    note_at_.reset();
+    actions.emplace_back(Tell{describe_early_ends()});
+  }
+  if (escalate_at_ && now >= *escalate_at_) {
+    if (phase_ == Phase::killing) return finish(now, actions);
+    begin_killing(now, actions);
+  }
+  if (!tell_at_ || now < *tell_at_) return;
+  tell_at_.reset();
+  const std::string next = phase_ == Phase::ending
+                               ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now) +
+                                     (std::holds_alternative<SignalArrived>(cause_) ? ", or when asked again" : "")
+                               : "SIGKILL sent";
+  actions.emplace_back(Tell{describe_cause() + ": waiting for rank " + base::rank_list(alive_ranks()) + " to end (" +
+                            next + "; see --grace)"});
+}
+
+std::string JobState::describe_early_ends() const {
+  std::vector<int> ended;
+  for (const WorkerEnd& end : ends_) ended.push_back(end.rank);
+  std::sort(ended.begin(), ended.end());
+  return "rank " + base::rank_list(ended) + " ended with exit code 0; rank " + base::rank_list(alive_ranks()) +
+         " still runs " + base::human_duration(limits::kExitNote) +
+         " later. The job goes on (--exit-timeout=SECONDS ends it)";
+}
+
+std::string JobState::describe_cause() const {
+  if (const auto* request = std::get_if<SignalArrived>(&cause_)) return base::signal_name(request->signal);
+  if (std::holds_alternative<SpawnFailed>(cause_)) return "a worker could not be started";
+  if (std::holds_alternative<HangNews>(cause_)) return "the job hangs";
+  if (std::holds_alternative<ExitTimedOut>(cause_)) return "the others have ended long ago";
+  if (!std::holds_alternative<std::monostate>(cause_)) {
+    JobOutcome so_far;
+    so_far.cause = cause_;
+    return describe_failure(so_far);
+  }
+  const WorkerEnd* cause = find_culprit(ends_);
+  DDP_CHECK(cause != nullptr);
+  return "rank " + std::to_string(cause->rank) + " failed (" + cause->status.describe() + ")";
+}
+
+void JobState::begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions) {
+  cause_ = std::move(cause);
+  begin_ending(now, actions);
+}
+
+void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
+  resume(now, actions);
+  phase_ = Phase::ending;
+  cause_time_ = now;
+  doubt_.reset();
+  note_at_.reset();
+  tell_at_ = now + limits::kQuietEnding;
+  escalate_at_ = now + options_.grace;
+  for (int i = 0; i < options_.workers; ++i) {
+    Worker& worker = workers_[static_cast<std::size_t>(i)];
+    if (!worker.alive) continue;
+    worker.signalled = true;
+    // A stopped process does not see SIGTERM before it is continued.
+    actions.emplace_back(SendSignal{i, SIGTERM, SignalTarget::leader});
+    actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::leader});
+  }
+  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
+}
+
+void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
+  phase_ = Phase::killing;
+  needed_kill_ = true;
+  escalate_at_ = now + limits::kUnkillableWait;
+  for (Worker& worker : workers_) worker.killed = true;
+  signal_workers(SIGKILL, SignalTarget::group, actions);
+}
+
+void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
+  const bool any_alive = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
+  const bool all_ended = ends_.size() == workers_.size();
+  if (all_ended && phase_ == Phase::running && expects_signal_ && doubt_) return;
+  // While ending, workers that were never started are not waited for.
+  if (all_ended || (phase_ != Phase::running && !any_alive)) finish(now, actions);
+}
+
+void JobState::finish(TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) {
+    cause_time_ = now;
+    if (find_culprit(ends_) != nullptr) actions.emplace_back(ReportCause{});
+  }
+  phase_ = Phase::finished;
+  end_time_ = now;
+  tell_at_.reset();
+  escalate_at_.reset();
+  note_at_.reset();
+  paused_at_.reset();
+  actions.emplace_back(Finish{});
+}
+
+std::vector<int> JobState::alive_local_ranks() const {
+  std::vector<int> ranks;
+  for (int i = 0; i < options_.workers; ++i) {
+    if (workers_[static_cast<std::size_t>(i)].alive) ranks.push_back(i);
+  }
+  return ranks;
+}
+
+std::vector<int> JobState::alive_ranks() const {
+  std::vector<int> ranks = alive_local_ranks();
+  for (int& rank : ranks) rank += options_.first_rank;
+  return ranks;
+}
+
+void JobState::add_cause(JobOutcome& outcome) const {
+  using base::ExitStatus;
+  outcome.cause = cause_;
+  if (const auto* request = std::get_if<SignalArrived>(&cause_)) {
+    outcome.status = ExitStatus::killed(request->signal);
+  } else if (const auto* failed = std::get_if<SpawnFailed>(&cause_)) {
+    outcome.status = ExitStatus::exited(failed->failure.exit_code);
+  } else if (std::holds_alternative<GuardianLost>(cause_)) {
+    outcome.status = ExitStatus::exited(base::kExitOwnFault);
+  } else if (const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_)) {
+    outcome.status = ExitStatus::exited(elsewhere->cause.exit_code);
+  } else if (!std::holds_alternative<std::monostate>(cause_)) {
+    outcome.status = ExitStatus::exited(base::kExitHung);
+  } else if (const WorkerEnd* culprit = find_culprit(ends_)) {
+    outcome.cause = WorkerFailed{*culprit, verdict_on(*culprit, ends_)};
+    outcome.knowledge = std::min(knowledge_of(*culprit), doubt_.value_or(wire::Knowledge::certain));
+    // What it would have ended with, and when, is not known.
+    const WorkerEnd& known = culprit->is_our_doing() ? *find_first_failure(ends_) : *culprit;
+    outcome.run_time = known.when - start_;  // not the end of a victim's wait
+    outcome.status = ExitStatus::exited(known.status.success() ? base::kExitHung : known.status.shell_code());
+  }
+}
+
+JobOutcome JobState::outcome() const {
+  JobOutcome outcome;
+  outcome.ends = ends_;
+  outcome.run_time = cause_time_ - start_;
+  outcome.ending_time = end_time_ - cause_time_;
+  outcome.needed_kill = needed_kill_;
+  for (int i = 0; i < options_.workers; ++i) {
+    const Worker& worker = workers_[static_cast<std::size_t>(i)];
+    if (!worker.started) outcome.not_started.push_back(rank_of(i));
+    if (worker.alive) outcome.unkillable.push_back({rank_of(i), worker.pid});
+  }
+  add_cause(outcome);
+  const auto* request = outcome.cause_as<SignalArrived>();
+  const auto* elsewhere = outcome.cause_as<EndedElsewhere>();
+  const int asked_by = request != nullptr ? request->signal : elsewhere != nullptr ? elsewhere->cause.signal : 0;
+  const WorkerEnd* cause = find_culprit(ends_);
+  const bool others_left_early = cause != nullptr || elsewhere != nullptr ||
+                                 outcome.cause_as<ExitTimedOut>() != nullptr || outcome.cause_as<HangNews>() != nullptr;
+  for (const WorkerEnd& end : ends_) {
+    if (&end == cause && outcome.culprit() != nullptr) continue;
+    const bool was_asked_too = asked_by != 0 && end.status.was_killed_by(asked_by);
+    // A worker that answers our signal with a code of its own has obeyed; one that crashes has not.
+    if (failed_by_itself(end) && !was_asked_too && (!end.after_signal || end.status.was_killed())) {
+      outcome.also_failed.push_back(end);
+    } else if (end.after_signal || was_asked_too) {
+      outcome.ended_ranks.push_back(end.rank);
+    } else if (others_left_early) {
+      outcome.left_early.push_back(end.rank);
+    }
+  }
+  std::sort(outcome.ended_ranks.begin(), outcome.ended_ranks.end());
+  return outcome;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,154 @@
+#include "launcher/job/member_node.h"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/job/node_hello.h"
+#include "launcher/limits.h"
+#include "net/address.h"
+
+namespace ddp::launcher {
+
+using Clock = std::chrono::steady_clock;
+
+// What looked for the hub: neither if it has given up.
+struct MemberNode::Found {
+  std::optional<store::StoreVisit> visit;
+  bool is_own = false;
+};
+
+// Looks for the hub until it is found, on a thread of its own: names and machines may take their time, or hang.
+struct MemberNode::Search {
+  std::string host;
+  std::uint16_t port = 0;
+  std::shared_ptr<const store::Authenticator> token;
+  Clock::time_point until;
+  bool may_be_own = false;
+  std::atomic<bool> is_given_up = false;
+  std::mutex mutex;
+  std::string last_try;  // under the mutex
+
+  Found run() {
+    Found found;
+    while (!is_given_up && Clock::now() < until) {
+      found.is_own = may_be_own && net::is_own_host(host).value_or(false);
+      if (found.is_own) break;
+      auto visit = store::StoreVisit::open(host, port, token, until);
+      if (visit) found.visit.emplace(std::move(visit).value());
+      if (visit) break;
+      {
+        const std::lock_guard lock(mutex);
+        last_try = visit.error().message;
+      }
+      // Another try helps only where nobody has answered.
+      if (visit.error().kind == store::VisitFailure::Kind::refused) break;
+      std::this_thread::sleep_for(limits::kNodeConnectPause);
+    }
+    return found;
+  }
+};
+
+MemberNode::MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first)
+    : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
+      may_be_first_(may_be_first),
+      until_(Clock::now() + plan.nodes.join_timeout),
+      word_due_(Clock::now() + limits::kNodeFirstWord) {
+  search();
+}
+
+MemberNode::~MemberNode() {
+  search_->is_given_up = true;
+}
+
+void MemberNode::send(const wire::ControlMessage& message) {
+  if (link_) link_->send(message);
+}
+
+void MemberNode::set_addresses(Placement& place) const {
+  place.master_addr = net::peer_endpoint(link_->fd()).value_or(net::Endpoint{}).address.text();
+  place.master_port = plan_.store.port;
+  place.interface = net::interface_of(net::own_endpoint(link_->fd()).value_or(net::Endpoint{}).address);
+}
+
+// Whole lines where there are some.
+std::optional<std::size_t> MemberNode::print(wire::Subject what, std::string_view bytes) {
+  if (!link_ || !agent_.runs()) return std::nullopt;
+  if (link_->unsent() > 0) link_->flush();
+  if (link_->unsent() >= limits::kPrintedUnsent) return 0;
+  bytes = bytes.substr(0, limits::kPrintedAtOnce);
+  if (const std::size_t end = bytes.rfind('\n'); end != std::string_view::npos) bytes = bytes.substr(0, end + 1);
+  act(agent_.show(what, std::string(bytes)));
+  return bytes.size();
+}
+
+void MemberNode::search() {
+  search_ = std::make_shared<Search>();
+  search_->host = plan_.store.advertised;
+  search_->port = plan_.store.port;
+  search_->token = plan_.store.token;
+  search_->until = until_;
+  search_->may_be_own = may_be_first_;
+  looking_ = std::make_unique<base::SideThread<Found>>([search = search_] { return search->run(); });
+  found_ = loop_.watch_readable(looking_->ready(), [this] { begin(); });
+  timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
+}
+
+void MemberNode::tell_of_search() {
+  const std::lock_guard lock(search_->mutex);
+  const std::string& why = search_->last_try.empty() ? last_loss_ : search_->last_try;
+  callbacks_.tell("looking for the first node at " + endpoint() + (why.empty() ? "" : " (" + why + ")"));
+  word_due_ = Clock::now() + limits::kNodeNextWord;
+  timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
+}
+
+void MemberNode::begin() {
+  timer_.reset();
+  auto found = looking_->result();
+  if (found && found->is_own) return callbacks_.is_first();
+  if (found && found->visit) {
+    link_ =
+        std::make_unique<ControlLink>(loop_, std::move(*found->visit),
+                                      ControlLink::Callbacks{[this](const wire::ControlMessage& message) {
+                                                               has_heard_ = true;
+                                                               act(agent_.heard(message, Clock::now()));
+                                                             },
+                                                             [this](const std::string& why) { lose(std::string(why)); },
+                                                             [this] { callbacks_.can_print(); }});
+  } else {
+    const std::string last_try = found ? search_->last_try : "no thread can be started to look for it";
+    const bool is_refused = Clock::now() < until_;
+    return act(agent_.hub_lost(
+        (is_refused ? "" : "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": ") + last_try));
+  }
+  const wire::NodeHello hello = make_node_hello(plan_);  // may take its time, for a large program
+  act(agent_.connected(hello, Clock::now()));
+  tick();
+}
+
+void MemberNode::tick() {
+  if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
+    return lose("no word from it for " + base::human_duration(plan_.nodes.node_timeout));
+  }
+  act(agent_.tick(Clock::now()));
+  if (!agent_.has_left()) timer_ = loop_.at(agent_.alarm(), [this] { tick(); });
+}
+
+// Before a word was said it closes connections that were made just when the store was emptied for an attempt or when
+// its job is over, and another job of ours closes all of them.
+void MemberNode::lose(const std::string& why) {
+  link_.reset();
+  last_loss_ = why + (has_heard_ ? ""
+                                 : " without a word: its job may be another one, or want a token "
+                                   "(--auth-token-file)");
+  if (!agent_.may_look_again() || Clock::now() + limits::kNodeBeat > until_) return act(agent_.hub_lost(last_loss_));
+  if (std::exchange(has_heard_, false)) {
+    callbacks_.tell("the first node (" + endpoint() + ") is lost: " + why + "; looking for it again");
+  }
+  timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
+}
+
+}  // namespace ddp::launcher

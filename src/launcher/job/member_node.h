@@ -1,0 +1,53 @@
+// MemberNode: a node that looks for the hub, and is connected to it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/side_thread.h"
+#include "launcher/job/control_link.h"
+#include "launcher/job/node.h"
+
+namespace ddp::launcher {
+
+class MemberNode : public Node {
+ public:
+  // `may_be_first`: the endpoint's name is not known yet, and may be ours.
+  MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
+  ~MemberNode() override;
+
+  bool is_hub() const override { return false; }
+  void show(wire::Subject what, const std::string& text) override { act(agent_.show(what, text)); }
+  void ask(wire::Subject) override {}
+  std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) override;
+  int print_descriptor() const override { return link_ ? link_->fd() : -1; }
+  bool is_through() const override { return true; }
+  std::optional<std::string> warning() const override { return std::nullopt; }
+
+ protected:
+  void send(const wire::ControlMessage& message) override;
+  void set_addresses(Placement& place) const override;
+
+ private:
+  struct Found;
+  struct Search;
+  void search();
+  void tell_of_search();
+  void begin();
+  void tick();
+  void lose(const std::string& why);
+
+  const bool may_be_first_;
+  std::chrono::steady_clock::time_point until_;  // for the first word of the hub
+  std::shared_ptr<Search> search_;               // shared with the thread that looks
+  std::unique_ptr<base::SideThread<Found>> looking_;
+  std::unique_ptr<ControlLink> link_;
+  bool has_heard_ = false;
+  std::chrono::steady_clock::time_point word_due_;  // of the search
+  std::string last_loss_;
+  std::unique_ptr<net::Watch> found_;
+  std::unique_ptr<net::Watch> timer_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,67 @@
+#include "launcher/job/nodes.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/job/hub_node.h"
+#include "launcher/job/member_node.h"
+#include "launcher/job/store_listener.h"
+#include "net/address.h"
+#include "store/client/store_visit.h"
+
+namespace ddp::launcher {
+
+Node::Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, std::chrono::milliseconds node_timeout)
+    : loop_(loop),
+      plan_(plan),
+      callbacks_(std::move(callbacks)),
+      agent_(endpoint(), node_timeout, std::chrono::steady_clock::now()) {}
+
+Placement placement_of(const wire::HubBegins& begins) {
+  Placement place;
+  place.attempt = begins.attempt;
+  place.node_rank = begins.node_rank;
+  place.node_count = begins.node_count;
+  place.first_rank = begins.first_rank;
+  place.world_size = begins.world_size;
+  place.node_name = begins.name;
+  return place;
+}
+
+std::string Node::endpoint() const {
+  return net::host_and_port(plan_.store.advertised, plan_.store.port);
+}
+
+void Node::carry_out(const StartWorkers& action) {
+  const wire::HubBegins& begins = action.place;
+  if (plan_.nodes.several()) {
+    callbacks_.inform(base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
+                      ": " + begins.nodes);
+  }
+  Placement place = placement_of(begins);
+  set_addresses(place);
+  callbacks_.start(place);
+}
+
+// Who can listen at the address is the hub: names of hosts say nothing reliable. A name that stands for a loopback
+// address, as many hosts have it for their own, is ours as well, and others reach it at another address.
+base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks) {
+  if (!plan.nodes.several()) {
+    auto hub = std::make_unique<HubNode>(loop, plan, std::move(callbacks));
+    const auto why = hub->listen(plan.store.bind_address);
+    if (!why) return std::unique_ptr<Nodes>(std::move(hub));
+    return base::Failure{*why + "." + listen_remedy(*why, "--local-addr", "--master-port=")};
+  }
+  const bool may_be_hub = plan.nodes.rank.value_or(0) == 0;
+  // Names may become known later than launchers start.
+  const bool is_known = !may_be_hub || net::is_own_host(plan.store.advertised).has_value();
+  if (may_be_hub && is_known) {
+    auto hub = std::make_unique<HubNode>(loop, plan, callbacks);
+    const auto why = hub->listen(plan.store.bind_address);
+    if (!why) return std::unique_ptr<Nodes>(std::move(hub));
+    if (plan.nodes.rank) return base::Failure{*why + ". Node 0 listens there: --master-addr is an address of its own"};
+  }
+  return std::unique_ptr<Nodes>(std::make_unique<MemberNode>(loop, plan, std::move(callbacks), !is_known));
+}
+
+}  // namespace ddp::launcher

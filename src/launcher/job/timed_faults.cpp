@@ -1,0 +1,33 @@
+#include "launcher/job/timed_faults.h"
+
+#include <csignal>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+
+TimedFaults::TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
+                         const Tell& tell)
+    : timers_(timers), workers_(workers), first_rank_(placement.first_rank), tell_(tell) {
+  for (const wire::Fault& fault : plan.timed_faults) {
+    const int local_rank = fault.rank - first_rank_;
+    if (fault.attempt != placement.attempt || local_rank < 0 || local_rank >= plan.workers) continue;
+    const bool kills = fault.kind == wire::FaultKind::kill;
+    later(*fault.after,
+          [this, fault, kills] { send(fault.rank, kills ? SIGKILL : SIGSTOP, kills ? "kills" : "stops"); });
+    if (fault.kind != wire::FaultKind::delay) continue;
+    later(*fault.after + fault.delay, [this, fault] { send(fault.rank, SIGCONT, "continues"); });
+  }
+}
+
+void TimedFaults::later(std::chrono::milliseconds time, std::function<void()> deed) {
+  watches_.push_back(timers_.at(timers_.now() + time, std::move(deed)));
+}
+
+void TimedFaults::send(int rank, int signal, const std::string& what) {
+  tell_("--inject " + what + " rank " + std::to_string(rank));
+  workers_.signal(rank - first_rank_, signal, SignalTarget::group);
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,36 @@
+// TimedFaults: what goes wrong with workers at a time (--inject rank=R,at=10s,kind=kill), whatever their program is.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/job/worker_group.h"
+#include "launcher/plan/launch_plan.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+// Of one attempt. Nothing happens any more when this is destroyed; who is stopped then stays so.
+class TimedFaults {
+ public:
+  using Tell = std::function<void(const std::string& line)>;
+
+  // The times begin now. Only faults of this attempt and of this node's ranks count. All of it must outlive this.
+  TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
+              const Tell& tell);
+
+ private:
+  void later(std::chrono::milliseconds time, std::function<void()> deed);
+  void send(int rank, int signal, const std::string& what);
+
+  net::Timers& timers_;
+  WorkerGroup& workers_;
+  const int first_rank_;
+  const Tell& tell_;
+  std::vector<std::unique_ptr<net::Watch>> watches_;
+};
+
+}  // namespace ddp::launcher

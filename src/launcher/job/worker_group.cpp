@@ -1,0 +1,119 @@
+#include "launcher/job/worker_group.h"
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "base/exit_code.h"
+#include "launcher/limits.h"
+#include "launcher/output/gathered_lines.h"
+#include "launcher/process/process_sockets.h"
+
+namespace ddp::launcher {
+namespace {
+
+class LocalWorkers : public WorkerGroup {
+ public:
+  LocalWorkers(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory, OutputPump& output,
+               std::function<void()> poll)
+      : processes_(processes), plan_(plan), directory_(directory), output_(output), poll_(std::move(poll)) {}
+
+  std::optional<base::Failure> begin(const Placement& placement, const std::string& last_failure) override {
+    placement_ = placement;
+    last_failure_ = last_failure;
+    running_.clear();
+    oom_.emplace();
+    return directory_.begin_attempt(placement.attempt, plan_.workers);
+  }
+
+  base::Result<StartedWorker, StartFailure> start(int local_rank) override {
+    const auto file = [&](const char* name) { return directory_.file(local_rank, name); };
+    WorkerSpec spec = make_worker_spec(plan_, placement_, {local_rank, file("error.json"), last_failure_});
+    const auto streams =
+        output_.open({local_rank, placement_.first_rank + local_rank},
+                     {file("stdout.log"), file("stderr.log"), directory_.attempt_file("filtered_stdout.log"),
+                      directory_.attempt_file("filtered_stderr.log")});
+    if (!streams) return StartFailure{base::kExitOwnFault, streams.error().message};
+    const auto pid = processes_.spawn(local_rank, spec, streams.value().out.get(), streams.value().err.get());
+    if (!pid) return pid.error();
+    running_[local_rank] = pid.value();
+    return StartedWorker{pid.value(), std::move(spec.environment)};
+  }
+
+  void on_exit(ProcessHost::ExitCallback callback) override {
+    processes_.on_exit([this, callback = std::move(callback)](int local_rank, const WorkerExit& exit) {
+      running_.erase(local_rank);
+      if (callback) callback(local_rank, exit);
+    });
+  }
+
+  void signal(int local_rank, int signal, SignalTarget target) override {
+    processes_.signal(local_rank, signal, target);
+  }
+  void say_lost(int rank) override { processes_.say_lost(rank); }
+  std::optional<ErrorRecord> error_of(int local_rank) override {
+    return read_error_record(directory_.file(local_rank, "error.json"));
+  }
+  std::optional<OomKill> new_oom_kill() override { return oom_->new_kill(); }
+
+  Remains end(const std::function<bool()>& interrupted) override {
+    Remains remains;
+    // What holds the ends of the pipes is gone then.
+    remains.leftovers = processes_.end_leftovers();
+    output_.interrupted = [&] {
+      poll_();
+      return interrupted();
+    };
+    output_.drain();
+    output_.interrupted = nullptr;
+    remains.lost_lines = output_.lost_lines().untold;
+    return remains;
+  }
+
+  std::vector<store::RankedSocket> sockets() const override {
+    const auto until = std::chrono::steady_clock::now() + limits::kStoreNamingTime;
+    std::vector<store::RankedSocket> sockets;
+    for (const auto& [local_rank, pid] : running_) {
+      const int rank = placement_.first_rank + local_rank;
+      for (const HeldSocket& socket : sockets_of(pid, until)) {
+        sockets.push_back(
+            {socket.inode, {rank, placement_.world_size, plan_.host_name + ":" + std::to_string(socket.holder)}});
+      }
+    }
+    return sockets;
+  }
+
+  void print_elsewhere(std::function<std::optional<std::size_t>(int which, std::string_view bytes)> take,
+                       std::function<int()> waits_for) override {
+    output_.go_round(take, waits_for);
+  }
+  void room_elsewhere() override { output_.room_elsewhere(); }
+  void show_of_node(std::uint64_t node, int which, std::string_view bytes) override {
+    gathered_.feed(node, which, bytes);
+  }
+  void finish_output() override {
+    gathered_.finish();
+    output_.drain();
+  }
+
+ private:
+  ProcessHost& processes_;
+  const LaunchPlan& plan_;
+  RunDirectory& directory_;
+  OutputPump& output_;
+  const std::function<void()> poll_;
+  GatheredLines gathered_{[this](int which, std::string_view line) { output_.show_gathered(which, line); }};
+  Placement placement_;
+  std::string last_failure_;
+  std::map<int, pid_t> running_;  // by local rank
+  std::optional<OomWatch> oom_;   // of this attempt
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory,
+                                               OutputPump& output, std::function<void()> poll) {
+  return std::make_unique<LocalWorkers>(processes, plan, directory, output, std::move(poll));
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,163 @@
+#include "launcher/remote/host_job.h"
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/exit_code.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "launcher/limits.h"
+#include "launcher/process/launcher_signals.h"
+#include "launcher/remote/host_job_state.h"
+#include "launcher/remote/host_output.h"
+#include "launcher/remote/ssh_child.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+HostJobOptions state_options(const HostPlan& plan) {
+  HostJobOptions options;
+  for (const HostStart& start : plan.starts) {
+    options.hosts.push_back({start.host, base::join(start.ssh, " "), start.launcher});
+  }
+  options.ending_signals = plan.ending_signals;
+  options.ready_within = limits::kDefaultJoinTimeout;
+  options.end_within = plan.node_timeout + plan.grace + limits::kUnkillableWait;
+  options.grace = plan.grace;
+  return options;
+}
+
+HostOutputOptions output_options(const HostPlan& plan) {
+  HostOutputOptions options;
+  for (const HostStart& start : plan.starts) options.hosts.push_back(start.host);
+  options.nonce = plan.starts.front().order.nonce;
+  options.lossless = plan.lossless;
+  return options;
+}
+
+class HostJob {
+ public:
+  HostJob(const HostPlan& plan, LogSink& log)
+      : plan_(plan), log_(log), output_(loop_, output_options(plan)), state_(state_options(plan), Clock::now()) {}
+
+  base::ExitStatus run() {
+    // Children are waited for by their parent alone.
+    std::signal(SIGCHLD, SIG_DFL);
+    output_.on_answer = [this](std::size_t host, const HostAnswer& answer) { answered(host, answer); };
+    // Not at once: the console is in the middle of its work.
+    output_.on_room = [this] { resume_ = loop_.at(Clock::now(), [this] { resume_all(); }); };
+    output_.on_closed = [this] {
+      if (plan_.end_on_closed_console) step(SignalToAll{SIGPIPE});
+    };
+    log_.before_line([this] { output_.before_own_line(); });
+    std::vector<int> signals = signals_to_care_for();
+    std::erase(signals, SIGWINCH);
+    const auto signal_watch = loop_.on_signals(signals, [this](int signal) { signal_arrived(signal); });
+    if (start_all()) {
+      arm();
+      if (!state_.finished()) loop_.run();
+      output_.end([this] { return is_interrupted(); });
+    }
+    log_.before_line(nullptr);
+    return is_broken_ ? base::ExitStatus::exited(base::kExitOwnFault) : state_.end();
+  }
+
+ private:
+  bool start_all() {
+    children_.resize(plan_.starts.size());
+    for (std::size_t host = 0; host < plan_.starts.size(); ++host) {
+      SshChild::Callbacks callbacks;
+      callbacks.read = [this, host](int stream, std::string_view bytes) { output_.take(host, stream, bytes); };
+      callbacks.may_read = [this](int stream) { return output_.may_take(stream); };
+      callbacks.ended = [this, host](const base::ExitStatus& status) {
+        output_.finish(host);
+        step(SshEnded{host, status});
+      };
+      auto child = SshChild::start(loop_, ssh_command(plan_.starts[host]), std::move(callbacks));
+      if (!child) {
+        log_.error(child.error().message + ". Nothing was started");
+        is_broken_ = true;
+        return false;
+      }
+      children_[host] = std::move(child).value();
+      children_[host]->write_line(encode(plan_.starts[host].order));
+    }
+    return true;
+  }
+
+  void resume_all() {
+    const auto spent = std::move(resume_);
+    for (const auto& child : children_) child->resume();
+  }
+
+  void answered(std::size_t host, const HostAnswer& answer) {
+    if (answer.ready) step(HostReady{host});
+    if (answer.ended) step(HostSaidEnd{host, *answer.ended});
+  }
+
+  // Ctrl-Z stops the workers there, and then us.
+  void signal_arrived(int signal) {
+    interrupted_ = interrupted_ || base::contains(plan_.ending_signals, signal);
+    step(SignalToAll{signal});
+    if (signal == SIGTSTP) std::raise(SIGSTOP);
+  }
+
+  // Once more, while the console is waited for.
+  bool is_interrupted() {
+    interrupted_ = false;
+    loop_.poll();
+    return interrupted_;
+  }
+
+  void step(const HostEvent& event) {
+    for (const HostAction& action : state_.step(event, Clock::now())) {
+      std::visit([this](const auto& specific) { carry_out(specific); }, action);
+    }
+    arm();
+    if (state_.finished()) loop_.stop();
+  }
+
+  void carry_out(const LetBegin&) {
+    for (const auto& child : children_) child->write_line(encode(StarterWord{true, 0}));
+  }
+  void carry_out(const PassSignal& action) {
+    children_[action.host]->write_line(encode(StarterWord{false, action.signal}));
+  }
+  void carry_out(const EndSsh& action) { children_[action.host]->end(); }
+  void carry_out(const TellOfHost& action) {
+    if (action.is_error) {
+      log_.error(action.line);
+    } else {
+      log_.info(action.line);
+    }
+  }
+
+  void arm() {
+    alarm_.reset();
+    if (const auto when = state_.alarm()) alarm_ = loop_.at(*when, [this] { step(TimeIsUp{}); });
+  }
+
+  const HostPlan& plan_;
+  LogSink& log_;
+  net::EventLoop loop_;
+  HostOutput output_;
+  HostJobState state_;
+  std::vector<std::unique_ptr<SshChild>> children_;
+  std::unique_ptr<net::Watch> alarm_;
+  std::unique_ptr<net::Watch> resume_;
+  bool interrupted_ = false;
+  bool is_broken_ = false;
+};
+
+}  // namespace
+
+base::ExitStatus run_host_job(const HostPlan& plan, LogSink& log) {
+  return HostJob(plan, log).run();
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,13 @@
+// HostJob: a job whose launchers run on other hosts, each behind an ssh of ours.
+#pragma once
+
+#include "base/exit_status.h"
+#include "launcher/remote/host_plan.h"
+#include "launcher/report/log_sink.h"
+
+namespace ddp::launcher {
+
+// Runs it. The result is how this process should end.
+base::ExitStatus run_host_job(const HostPlan& plan, LogSink& log);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,175 @@
+#include "launcher/remote/host_job_state.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/exit_code.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Of ssh itself, and of a shell that cannot execute what it shall.
+constexpr int kSshFailed = 255;
+
+}  // namespace
+
+HostJobState::HostJobState(HostJobOptions options, TimePoint now)
+    : options_(std::move(options)), hosts_(options_.hosts.size()), left_(hosts_.size()) {
+  note_ = now + limits::kHostFirstWord;
+  deadline_ = now + options_.ready_within;
+}
+
+std::vector<HostAction> HostJobState::step(const HostEvent& event, TimePoint now) {
+  std::vector<HostAction> actions;
+  if (finished()) return actions;
+  std::visit([&](const auto& specific) { handle(specific, now, actions); }, event);
+  return actions;
+}
+
+std::optional<HostJobState::TimePoint> HostJobState::alarm() const {
+  if (note_ && deadline_) return std::min(*note_, *deadline_);
+  return note_ ? note_ : deadline_;
+}
+
+void HostJobState::handle(const HostReady& event, TimePoint, std::vector<HostAction>& actions) {
+  hosts_.at(event.host).ready = true;
+  if (running_ || asks_ > 0 || exit_code_) return;
+  if (!std::ranges::all_of(hosts_, [](const Host& host) { return host.ready; })) return;
+  running_ = true;
+  note_.reset();
+  deadline_.reset();
+  actions.emplace_back(LetBegin{});
+}
+
+void HostJobState::handle(const HostSaidEnd& event, TimePoint, std::vector<HostAction>&) {
+  hosts_.at(event.host).exit_code = event.exit_code;
+}
+
+void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<HostAction>& actions) {
+  Host& host = hosts_.at(event.host);
+  host.ended = true;
+  --left_;
+  if (host.cut) return;
+  const std::string& name = options_.hosts[event.host].host;
+  if (!running_) {
+    // The first one tells; the others are cut off with it.
+    if (asks_ == 0 && !exit_code_) actions.emplace_back(TellOfHost{why_it_did_not_begin(event.host, event.status)});
+    failed(host.exit_code.value_or(base::kExitOwnFault));
+    return cut_all(actions);
+  }
+  if (!host.exit_code) {
+    actions.emplace_back(TellOfHost{"the connection to " + name + " is lost (ssh: " + event.status.describe() +
+                                    "); its launcher ends its workers by itself"});
+  }
+  if (host.exit_code == 0) return;
+  // What the job's launchers say counts more than that one of them cannot be heard.
+  if (host.exit_code) failed(*host.exit_code);
+  if (asks_ == 0 && !deadline_) deadline_ = now + options_.end_within;
+}
+
+void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<HostAction>& actions) {
+  const bool is_request = event.signal == SIGPIPE || base::contains(options_.ending_signals, event.signal);
+  if (!is_request) {
+    if (running_) pass(event.signal, actions);
+    return;
+  }
+  // As on one machine: signals close together are one request.
+  if (asks_ > 0 && now - last_ask_ < limits::kSecondRequest) return;
+  if (!signal_) signal_ = event.signal;
+  if (!running_ || asks_ >= 2) return cut_all(actions);
+  // A console that is gone is our affair, and nothing that the launchers there know as a signal.
+  ask_to_end(event.signal == SIGPIPE ? SIGTERM : event.signal, now, actions);
+}
+
+void HostJobState::handle(const TimeIsUp&, TimePoint now, std::vector<HostAction>& actions) {
+  if (note_ && now >= *note_) {
+    note_.reset();
+    actions.emplace_back(TellOfHost{"waiting for " + names_of_unready() + " to answer", false});
+  }
+  if (!deadline_ || now < *deadline_) return;
+  deadline_.reset();
+  if (!running_) {
+    actions.emplace_back(TellOfHost{names_of_unready() + " did not answer within " +
+                                    base::human_duration(options_.ready_within) + ". Nothing was started"});
+    failed(base::kExitOwnFault);
+    cut_all(actions);
+  } else if (asks_ == 0) {
+    ask_to_end(SIGTERM, now, actions);
+  } else {
+    cut_all(actions);
+  }
+}
+
+void HostJobState::failed(int exit_code) {
+  if (!exit_code_) exit_code_ = exit_code;
+}
+
+void HostJobState::cut_all(std::vector<HostAction>& actions) {
+  note_.reset();
+  deadline_.reset();
+  if (asks_ == 0) asks_ = 1;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].ended) continue;
+    hosts_[i].cut = true;
+    actions.emplace_back(EndSsh{i});
+  }
+}
+
+void HostJobState::pass(int signal, std::vector<HostAction>& actions) const {
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (!hosts_[i].ended) actions.emplace_back(PassSignal{i, signal});
+  }
+}
+
+void HostJobState::ask_to_end(int signal, TimePoint now, std::vector<HostAction>& actions) {
+  ++asks_;
+  last_ask_ = now;
+  // The first time the launchers there give their workers the grace; the second time they kill.
+  deadline_ = now + limits::kUnkillableWait + (asks_ == 1 ? options_.grace : std::chrono::milliseconds(0));
+  pass(signal, actions);
+}
+
+std::string HostJobState::why_it_did_not_begin(std::size_t index, const base::ExitStatus& status) const {
+  const auto& place = options_.hosts[index];
+  const std::string end = "; nothing was started anywhere";
+  if (hosts_[index].exit_code)
+    return place.host + ": its launcher could not begin (exit code " + std::to_string(*hosts_[index].exit_code) +
+           "), for the reason above" + end;
+  if (status == base::ExitStatus::exited(kSshFailed)) {
+    return place.host + " cannot be reached over ssh" + end + ". This must work without a password: " + place.ssh +
+           " true";
+  }
+  if (status == base::ExitStatus::exited(base::kExitNotFound) ||
+      status == base::ExitStatus::exited(base::kExitNotExecutable)) {
+    return place.host + ": " + place.launcher + " cannot be executed there" + end +
+           ". Install ddplaunch there, or give its place with --remote-launcher=PATH";
+  }
+  return place.host + ": ssh ended before a launcher answered (" + status.describe() + ")" + end +
+         ". What does this print? " + place.ssh + " " + place.launcher + " --version";
+}
+
+std::string HostJobState::names_of_unready() const {
+  constexpr std::size_t kMostNames = 8;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (!hosts_[i].ready) names.push_back(options_.hosts[i].host);
+  }
+  const std::size_t more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - more);
+  return base::join(names, ", ") + (more == 0 ? "" : " and " + std::to_string(more) + " more");
+}
+
+base::ExitStatus HostJobState::end() const {
+  // The launchers may have ended for another reason, which was there before.
+  const bool by_signal = signal_ && (!exit_code_ || *exit_code_ == 128 + *signal_ ||
+                                     (*signal_ == SIGPIPE && *exit_code_ == 128 + SIGTERM));
+  const bool all_succeeded = std::ranges::all_of(hosts_, [](const Host& host) { return host.exit_code == 0; });
+  if (all_succeeded) return base::ExitStatus::exited(0);
+  if (by_signal) return base::ExitStatus::killed(*signal_);
+  return base::ExitStatus::exited(exit_code_.value_or(base::kExitOwnFault));
+}
+
+}  // namespace ddp::launcher

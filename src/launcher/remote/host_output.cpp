@@ -1,0 +1,131 @@
+#include "launcher/remote/host_output.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::string_view kOwnLine = "ddplaunch: ";
+
+}  // namespace
+
+HostOutput::HostOutput(net::EventLoop& loop, const HostOutputOptions& options)
+    : mark_(answer_mark(options.nonce)),
+      loop_(loop),
+      no_tag_("", {}, false),
+      named_(static_cast<int>(options.hosts.size()), LineCollapse::Bounds{},
+             [this](const OutputLine& line) { show_named(line); }) {
+  for (const std::string& name : options.hosts) {
+    named_.enter(static_cast<int>(hosts_.size()));
+    hosts_.emplace_back().name = name;
+  }
+  ConsoleBounds bounds;
+  bounds.lossless = options.lossless;
+  bounds.ends_last_line = hosts_.size() > 1;
+  if (bounds.lossless) bounds.backlog = limits::kLosslessBacklog;
+  out_ = std::make_unique<Console>(loop, options.console_out, no_tag_, bounds);
+  if (!same_file(options.console_out, options.console_err)) {
+    err_ = std::make_unique<Console>(loop, options.console_err, no_tag_, bounds);
+  }
+  for (Console* each : {out_.get(), err_.get()}) {
+    if (each == nullptr) continue;
+    each->on_room = [this] {
+      if (on_room) on_room();
+    };
+    each->on_closed = [this](int error) {
+      if (on_closed && (error == EPIPE || error == EIO || error == ECONNRESET)) on_closed();
+    };
+  }
+}
+
+void HostOutput::take(std::size_t host, int stream, std::string_view bytes) {
+  LineSplitter& lines = stream == 0 ? hosts_.at(host).out : hosts_.at(host).err;
+  const auto sink = [&](const LinePiece& piece) { show(host, stream, piece); };
+  lines.feed(bytes, sink);
+  lines.settle(sink);
+  flush();
+}
+
+void HostOutput::finish(std::size_t host) {
+  hosts_.at(host).out.show_unfinished([&](const LinePiece& piece) { show(host, 0, piece); });
+  hosts_.at(host).err.show_unfinished([&](const LinePiece& piece) { show(host, 1, piece); });
+  named_.leave(static_cast<int>(host));
+  flush();
+}
+
+// An answer is taken out, wherever in a line it stands.
+void HostOutput::show(std::size_t host, int stream, const LinePiece& piece) {
+  const std::size_t at = stream == 0 ? piece.text.find(mark_) : std::string_view::npos;
+  if (at == std::string_view::npos) return show_piece(host, stream, piece);
+  if (at > 0) show_piece(host, stream, {piece.text.substr(0, at), piece.begins, false});
+  const auto answer = decode_answer(piece.text.substr(at + mark_.size()));
+  if (!answer) return;
+  hosts_[host].ready = hosts_[host].ready || answer->ready;
+  if (on_answer) on_answer(host, *answer);
+}
+
+void HostOutput::show_piece(std::size_t host, int stream, const LinePiece& piece) {
+  const bool is_own = stream == 1 && piece.begins && piece.text.starts_with(kOwnLine);
+  const int id = static_cast<int>(2 * host) + stream;
+  // Until then it is ssh itself, or a shell that cannot start the launcher.
+  if (hosts_[host].ready && !is_own) return console(stream).show({piece, id, 0, 1, {}, false});
+  const LinePiece named{piece.text.substr(is_own ? kOwnLine.size() : 0), piece.begins, piece.ends};
+  named_.say(static_cast<int>(host), id, named, std::chrono::steady_clock::now());
+  arm();
+}
+
+void HostOutput::show_named(const OutputLine& line) {
+  std::string text = line.piece.begins ? std::string(kOwnLine) + "[" + names_of(line) + "] " : "";
+  text += line.piece.text;
+  console(1).show({{text, line.piece.begins, line.piece.ends}, line.stream, 0, 1, {}, false});
+}
+
+std::string HostOutput::names_of(const OutputLine& line) const {
+  constexpr std::size_t kMostNames = 4;
+  if (line.times == 1) return hosts_[static_cast<std::size_t>(line.local_rank)].name;
+  const std::vector<int> hosts = ranks_of(line.ranks);
+  std::vector<std::string> names;
+  for (const int host : std::span(hosts).first(std::min(hosts.size(), kMostNames))) {
+    names.push_back(hosts_[static_cast<std::size_t>(host)].name);
+  }
+  if (hosts.size() > names.size()) names.push_back("and " + std::to_string(hosts.size() - names.size()) + " more");
+  return base::join(names, ", ");
+}
+
+void HostOutput::arm() {
+  const auto due = named_.due();
+  if (timer_ || !due) return;
+  timer_ = loop_.at(*due, [this] {
+    const auto spent = std::move(timer_);
+    named_.emit_due(std::chrono::steady_clock::now());
+    flush();
+    arm();
+  });
+}
+
+void HostOutput::flush() {
+  out_->flush();
+  if (err_) err_->flush();
+}
+
+void HostOutput::before_own_line() {
+  named_.emit_all();
+  for (Console* each : {out_.get(), err_.get()}) {
+    if (each != nullptr) each->finish_line();
+  }
+  const std::chrono::milliseconds wait = limits::kConsoleWait;
+  out_->flush();
+  console(1).flush_within(wait, wait, {});
+}
+
+void HostOutput::end(const std::function<bool()>& interrupted) {
+  named_.emit_all();
+  out_->say_goodbye(interrupted);
+  if (err_) err_->say_goodbye(interrupted);
+}
+
+}  // namespace ddp::launcher

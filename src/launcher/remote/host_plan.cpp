@@ -1,0 +1,174 @@
+#include "launcher/remote/host_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/exit_code.h"
+#include "base/text.h"
+#include "launcher/facts/host_facts.h"
+#include "launcher/plan/cluster_options.h"
+#include "launcher/remote/forwarded_environment.h"
+
+namespace ddp::launcher {
+namespace {
+
+using base::Failure;
+using base::Result;
+
+Result<std::vector<HostEntry>> hosts_of(const Options& options, const StarterFacts& facts) {
+  if (!options.hosts.empty()) return options.hosts;
+  auto hosts = parse_host_file(facts.host_file);
+  if (!hosts) return Failure{"--hostfile=" + options.host_file + ": " + hosts.error().message};
+  if (hosts.value().empty()) return Failure{"--hostfile=" + options.host_file + " names no host."};
+  return hosts;
+}
+
+bool has_word(const Options& options, const std::string& start) {
+  return std::ranges::any_of(options.host_words, [&](const std::string& word) { return word.starts_with(start); });
+}
+
+// What cannot be meant together; empty: nothing.
+std::string contradiction(const Options& options, const StarterFacts& facts, int hosts) {
+  const std::string option = options.hosts.empty() ? "--hostfile" : "--hosts";
+  const bool several_here = facts.cluster && facts.cluster->node_count.value_or(1) > 1;
+  const bool starts_others = several_here && !is_allocation_only(*facts.cluster);
+  const bool counts_differ =
+      has_word(options, "--nnodes=") && (options.min_nodes != hosts || options.max_nodes != hosts);
+  const struct {
+    bool is;
+    std::string text;
+  } kRows[] = {
+      {counts_differ, option + " has " + base::counted(hosts, "host") + ", but --nnodes says another number. Leave " +
+                          "--nnodes out: each host is a node."},
+      {options.node_rank.has_value(), option + " and --node-rank exclude one another: the hosts are numbered in their "
+                                               "order. Leave --node-rank out."},
+      {options.standalone, option + " and --standalone exclude one another: that is one node. Leave one out."},
+      {!options.local_addr.empty() && hosts > 1, option + " and --local-addr exclude one another: all hosts would give "
+                                                          "the same address. Use --master-addr for that of the first "
+                                                          "one."},
+      {options.stdin_local_rank.has_value(), option + " and --stdin exclude one another: the standard input of the "
+                                                      "hosts' launchers is the line to this one. Leave --stdin out."},
+      {starts_others, option + " within " + (facts.cluster ? facts.cluster->engine : "") +
+                          ": it has started launchers " + "on " + (facts.cluster ? facts.cluster->derived : "") +
+                          " already. Leave " + option +
+                          " out, or start ddplaunch once, outside of it (--engine=none if this is wrong)."},
+  };
+  for (const auto& row : kRows) {
+    if (row.is) return row.text;
+  }
+  return "";
+}
+
+// The name without that of a user.
+std::string address_of(const std::string& host) {
+  return host.substr(host.find('@') + 1);
+}
+
+std::vector<std::string> first_words(const Options& options) {
+  if (options.manner == Manner::torchrun) return {"torchrun"};
+  if (options.manner == Manner::torch_launch) return {"ddplaunch", "launch"};
+  if (options.bench) return {"ddplaunch", "bench"};
+  return {"ddplaunch"};
+}
+
+bool wants_color(const Options& options, const StarterFacts& facts) {
+  return options.color == Color::automatic && facts.console_is_terminal &&
+         find_variable(facts.environment, "TERM").value_or("") != "dumb";
+}
+
+// The command line of one host's launcher. What we add comes last and so wins, but for what the user may have said.
+std::vector<std::string> words_of(const Options& options, const StarterFacts& facts,
+                                  const std::vector<HostEntry>& hosts, std::size_t rank) {
+  const std::string job = options.run_id.empty() ? facts.job_id : options.run_id;
+  std::vector<std::string> words = first_words(options);
+  if (options.manner == Manner::native && hosts.size() > 1 && !options.tag) words.emplace_back("--tag=[${rank}] ");
+  words.insert(words.end(), options.host_words.begin(), options.host_words.end());
+  if (wants_color(options, facts)) words.emplace_back("--color=always");
+  if (hosts[rank].workers) words.push_back("--nproc-per-node=" + std::to_string(*hosts[rank].workers));
+  words.push_back("--nnodes=" + std::to_string(hosts.size()));
+  words.push_back("--node-rank=" + std::to_string(rank));
+  if (options.run_id.empty()) words.push_back("--rdzv-id=" + job);
+  if (hosts.size() > 1 && options.rdzv_endpoint.empty()) {
+    if (options.master_addr.empty()) words.push_back("--master-addr=" + address_of(hosts.front().name));
+    if (options.master_port.value_or(0) == 0) words.push_back("--master-port=" + std::to_string(port_of_job(job)));
+  }
+  words.emplace_back("--");
+  // The benchmark's program is where that launcher is.
+  words.insert(words.end(), options.command.begin() + (options.bench ? 1 : 0), options.command.end());
+  return words;
+}
+
+std::vector<std::string> ssh_of(const Options& options, const std::string& host) {
+  std::vector<std::string> words = base::split(options.ssh, ' ');
+  std::erase(words, "");
+  // Whoever cannot be asked for a password fails at once. Nothing else of the user's configuration is touched.
+  words.insert(words.end(), {"-o", "BatchMode=yes", host});
+  return words;
+}
+
+std::vector<std::string> quoted_words(const std::vector<std::string>& words) {
+  std::vector<std::string> texts;
+  for (const std::string& word : words) texts.push_back(base::shell_quoted(word));
+  return texts;
+}
+
+}  // namespace
+
+Result<HostPlan, StartFailure> make_host_plan(const Options& options, const StarterFacts& facts) {
+  const auto mistake = [](const std::string& text) { return StartFailure{base::kExitUsage, text}; };
+  if (!facts.failure.empty()) return mistake(facts.failure);
+  const auto hosts = hosts_of(options, facts);
+  if (!hosts) return mistake(hosts.error().message);
+  const auto count = static_cast<int>(hosts.value().size());
+  if (const std::string text = contradiction(options, facts, count); !text.empty()) return mistake(text);
+  auto environment = forwarded_environment(facts.environment, options.forwarded);
+  if (!environment) return mistake(environment.error().message);
+
+  HostPlan plan;
+  plan.grace = options.grace;
+  plan.node_timeout = options.node_timeout;
+  plan.ending_signals = options.ending_signals;
+  plan.lossless = options.lossless;
+  plan.end_on_closed_console = options.end_on_closed_console;
+  HostOrder order;
+  order.nonce = facts.nonce;
+  order.starter = facts.host_name;
+  order.directory = facts.directory;
+  order.environment = std::move(environment).value();
+  // Nobody else reaches the store of one node, and everybody an open one.
+  const bool needs_token = count > 1 && !options.store_open;
+  order.token = facts.token.empty() && needs_token ? facts.new_token : facts.token;
+  const std::string launcher =
+      base::shell_quoted(options.remote_launcher.empty() ? facts.executable : options.remote_launcher);
+  for (std::size_t rank = 0; rank < hosts.value().size(); ++rank) {
+    order.host = hosts.value()[rank].name;
+    order.words = words_of(options, facts, hosts.value(), rank);
+    plan.starts.push_back({order.host, ssh_of(options, order.host), launcher, order});
+  }
+  return plan;
+}
+
+std::vector<std::string> ssh_command(const HostStart& start) {
+  std::vector<std::string> words = start.ssh;
+  words.insert(words.end(), {"--", "exec " + start.launcher + " on-host"});
+  return words;
+}
+
+std::string describe(const HostPlan& plan) {
+  const HostOrder& order = plan.starts.front().order;
+  std::vector<std::string> names;
+  for (const std::string& line : order.environment) names.push_back(line.substr(0, line.find('=')));
+  std::string text = "hosts        " + std::to_string(plan.starts.size()) + "\n";
+  text += "directory    " + order.directory + "\n";
+  text += "environment  " + (names.empty() ? "nothing" : base::join(names, " ")) + "\n";
+  text +=
+      "token        " + std::string(order.token.empty() ? "none" : "given over ssh, to these launchers alone") + "\n";
+  for (const HostStart& start : plan.starts) {
+    text += "\n" + start.host + "\n";
+    text += "  ssh        " + base::join(quoted_words(ssh_command(start)), " ") + "\n";
+    text += "  there      " + base::join(quoted_words(start.order.words), " ") + "\n";
+  }
+  return text;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,21 @@
+#include <nlohmann/json.hpp>
+
+#include "launcher/remote/host_plan.h"
+
+namespace ddp::launcher {
+
+std::string describe_json(const HostPlan& plan) {
+  using OrderedJson = nlohmann::ordered_json;
+  OrderedJson hosts = OrderedJson::array();
+  for (const HostStart& start : plan.starts) {
+    hosts.push_back(OrderedJson{{"host", start.host}, {"ssh", ssh_command(start)}, {"words", start.order.words}});
+  }
+  const HostOrder& order = plan.starts.front().order;
+  const OrderedJson json{{"directory", order.directory},
+                         {"environment", order.environment},
+                         {"has_token", !order.token.empty()},
+                         {"hosts", hosts}};
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ddp::launcher

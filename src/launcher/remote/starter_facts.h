@@ -1,0 +1,10 @@
+// What the plan for other hosts must know of this machine: the only file of the room that looks.
+#pragma once
+
+#include "launcher/remote/host_plan.h"
+
+namespace ddp::launcher {
+
+StarterFacts gather_starter_facts(const Options& options, const std::vector<std::string>& environment);
+
+}  // namespace ddp::launcher

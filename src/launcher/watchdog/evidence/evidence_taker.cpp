@@ -1,0 +1,94 @@
+#include "launcher/watchdog/evidence/evidence_taker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/facts/host_facts.h"
+#include "launcher/limits.h"
+#include "launcher/watchdog/evidence/flight_recorder.h"
+#include "launcher/watchdog/evidence/ras_client.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+
+namespace {
+
+Question question_to_ras(const std::string& address) {
+  const std::size_t colon = std::min(address.rfind(':'), address.size());
+  const auto port =
+      base::parse_integer(std::string_view(address).substr(std::min(colon + 1, address.size())), 1, 65535);
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return {"NCCL RAS", [=](net::Deadline deadline) {
+            if (port) return ask_ras(host, static_cast<std::uint16_t>(*port), deadline);
+            return Witness{"NCCL RAS", "", {}, {"NCCL_RAS_ADDR is not HOST:PORT: " + address}};
+          }};
+}
+
+}  // namespace
+
+std::vector<Question> questions_for(std::span<const std::string> environment, std::vector<int> ranks) {
+  const std::vector<std::string> variables(environment.begin(), environment.end());
+  std::vector<Question> questions;
+  const auto address = find_variable(variables, wire::env::kNcclRasAddress);
+  const bool has_ras = find_variable(variables, wire::env::kNcclRasEnable) != "0";
+  if (address && has_ras) questions.push_back(question_to_ras(*address));
+  if (auto recorders = find_flight_recorders(environment)) {
+    questions.push_back({"flight recorder", [recorders = *recorders, ranks = std::move(ranks)](net::Deadline deadline) {
+                           return ask_flight_recorders(recorders, ranks, deadline);
+                         }});
+  }
+  return questions;
+}
+
+void EvidenceTaker::take(const std::vector<StackTarget>& targets, StackMeans means, std::vector<Question> questions,
+                         Done done) {
+  done_ = std::move(done);
+  has_stacks_ = false;
+  ask(std::move(questions));
+  stacks_.take(targets, means, [this](std::vector<RankStacks> stacks) {
+    taken_ = std::move(stacks);
+    has_stacks_ = true;
+    finish_if_done();
+  });
+}
+
+void EvidenceTaker::ask(std::vector<Question> questions) {
+  if (questions.empty()) return;
+  const net::Deadline began = std::chrono::steady_clock::now();
+  timer_ = loop_.at(began + limits::kStackTime, [this] {
+    timer_.reset();
+    finish_if_done();
+  });
+  for (Question& question : questions) {
+    Asked& asked = asked_.emplace_back(Asked{question.name,
+                                             base::SideThread<Witness>([ask = std::move(question.ask), began] {
+                                               return ask(began + limits::kStackToolTime);
+                                             }),
+                                             nullptr,
+                                             {}});
+    asked.watch = loop_.watch_readable(asked.thread.ready(), [this, &asked] {
+      asked.answer = asked.thread.result().value_or(
+          Witness{asked.name, "", {}, {"could not be asked: no thread can be started for it"}});
+      const bool is_open = std::ranges::any_of(asked_, [](const Asked& one) { return !one.answer; });
+      if (!is_open) timer_.reset();
+      finish_if_done();
+    });
+  }
+}
+
+void EvidenceTaker::finish_if_done() {
+  if (!has_stacks_ || timer_) return;
+  Evidence evidence{std::move(taken_), {}};
+  for (Asked& asked : asked_) {
+    evidence.witnesses.push_back(asked.answer.value_or(Witness{asked.name, "", {}, {"gave no answer in time"}}));
+  }
+  asked_.clear();
+  const Done done = std::exchange(done_, nullptr);
+  done(std::move(evidence));
+}
+
+}  // namespace ddp::launcher

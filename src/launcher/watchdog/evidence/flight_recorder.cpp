@@ -1,0 +1,208 @@
+// Whether a file is a new one is told by what has changed since before the asking, not by comparing its time with ours:
+// it may lie on a file server, which has a clock of its own and perhaps counts whole seconds.
+#include "launcher/watchdog/evidence/flight_recorder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/sigpipe_guard.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/watchdog/stacks/function_name.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr auto kLookPause = std::chrono::milliseconds(50);  // no change within this: the file is written
+constexpr std::size_t kPathBytes = 4096;
+
+// What is known of a file; all zero: there is none.
+struct FileLook {
+  std::uint64_t inode = 0;
+  std::int64_t bytes = 0;
+  std::int64_t seconds = 0;  // of the last change
+  std::int64_t nanoseconds = 0;
+
+  friend bool operator==(const FileLook&, const FileLook&) = default;
+};
+
+FileLook look_at(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  return {status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+// One of the files that a rank may write.
+struct File {
+  std::string stem;
+  std::string path;
+  FileLook before;
+  FileLook last;
+};
+
+struct Recorder {
+  int rank = 0;
+  std::vector<File> files;
+  std::string trouble;            // why it was not asked
+  const File* written = nullptr;  // among `files`
+  const File* growing = nullptr;  // the same
+};
+
+// Ranks of which the same is to be said.
+struct Remark {
+  std::string what;
+  std::vector<int> ranks;
+};
+
+void add_remark(std::vector<Remark>& remarks, const std::string& what, int rank) {
+  auto same = std::ranges::find(remarks, what, &Remark::what);
+  if (same == remarks.end()) same = remarks.insert(same, {what, {}});
+  same->ranks.push_back(rank);
+}
+
+std::string named(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
+}
+
+std::optional<std::string> value_of(std::span<const std::string> environment, std::string_view name) {
+  for (std::size_t i = environment.size(); i > 0; --i) {
+    const std::string& entry = environment[i - 1];
+    if (entry.starts_with(name) && entry.substr(name.size(), 1) == "=") return entry.substr(name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+std::string nobody_reads(const std::string& shown) {
+  return "nobody reads " + shown + ": the process has ended, or makes no records any more";
+}
+
+// `shown` is the path for messages. Returns why it could not be asked; empty: it is asked.
+std::string ask(const std::string& path, const std::string& shown) {
+  const base::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd && errno == ENXIO) return nobody_reads(shown);
+  if (!fd && errno == ENOENT) {
+    return "no pipe " + shown + " (TORCH_FR_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)";
+  }
+  if (!fd && errno == ELOOP) return shown + " is a symbolic link and not a pipe";
+  if (!fd) return "cannot open the pipe " + shown + ": " + std::strerror(errno);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0 || !S_ISFIFO(status.st_mode)) return shown + " is not a pipe";
+  const base::SigpipeGuard guard;  // the reader may end right now
+  constexpr std::string_view kAnything = "1\n";
+  if (::write(fd.get(), kAnything.data(), kAnything.size()) > 0) return "";
+  return errno == EPIPE ? nobody_reads(shown) : "cannot write to the pipe " + shown + ": " + std::strerror(errno);
+}
+
+// Whether nothing more is to be expected of it.
+bool is_settled(Recorder& recorder) {
+  recorder.growing = nullptr;
+  for (File& file : recorder.files) {
+    const FileLook before = std::exchange(file.last, look_at(file.path));
+    if (file.last.bytes == 0 || file.last == file.before) continue;
+    if (file.last == before) {
+      recorder.written = &file;
+      return true;
+    }
+    recorder.growing = &file;
+  }
+  return false;
+}
+
+std::vector<Recorder> ask_all(const FlightRecorders& recorders, std::span<const int> ranks) {
+  std::vector<int> ascending(ranks.begin(), ranks.end());
+  std::ranges::sort(ascending);
+  ascending.erase(std::unique(ascending.begin(), ascending.end()), ascending.end());
+  const std::string shown = frame_text(recorders.pipes, kPathBytes) + "<rank>.pipe";
+  std::vector<Recorder> asked;
+  for (const int rank : ascending) {
+    Recorder& recorder = asked.emplace_back();
+    recorder.rank = rank;
+    for (const std::string& stem : recorders.stems) {
+      const std::string path = stem + std::to_string(rank);
+      const FileLook now = look_at(path);
+      recorder.files.push_back({stem, path, now, now});
+    }
+    recorder.trouble = ask(recorders.pipes + std::to_string(rank) + ".pipe", shown);
+  }
+  return asked;
+}
+
+void wait_for_files(std::vector<Recorder>& recorders, net::Deadline deadline, const std::function<void()>& pause) {
+  std::vector<Recorder*> awaited;
+  for (Recorder& recorder : recorders) {
+    if (recorder.trouble.empty()) awaited.push_back(&recorder);
+  }
+  while (true) {
+    std::erase_if(awaited, [](Recorder* recorder) { return is_settled(*recorder); });
+    // Never a shorter pause, which would take a growing file for a written one.
+    if (awaited.empty() || std::chrono::steady_clock::now() + kLookPause > deadline) return;
+    pause ? pause() : std::this_thread::sleep_for(kLookPause);
+  }
+}
+
+std::string what_is_missing(const Recorder& recorder) {
+  if (!recorder.trouble.empty()) return recorder.trouble;
+  if (recorder.growing != nullptr) {
+    return "had not written all of " + frame_text(recorder.growing->stem, kPathBytes) + "<rank> in time";
+  }
+  return "was asked, but has written no file in time (with TORCH_NCCL_DUMP_ON_TIMEOUT=0, PyTorch looks at its pipe "
+         ""
+         "only every few minutes)";
+}
+
+}  // namespace
+
+std::optional<FlightRecorders> find_flight_recorders(std::span<const std::string> environment) {
+  const auto pipes = value_of(environment, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+  if (!pipes || pipes->empty()) return std::nullopt;
+  FlightRecorders recorders{*pipes, {}};
+  // Versions before the first variable's know the second one alone.
+  for (const std::string_view name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}) {
+    if (const auto stem = value_of(environment, name); stem && std::ranges::count(recorders.stems, *stem) == 0) {
+      recorders.stems.push_back(*stem);
+    }
+  }
+  if (!recorders.stems.empty()) return recorders;
+  // The defaults, the latest version's first.
+  const std::string in_cache = "/torch/comm_lib_trace_rank_";
+  if (const auto cache = value_of(environment, "XDG_CACHE_HOME")) recorders.stems.push_back(*cache + in_cache);
+  recorders.stems.push_back(value_of(environment, "HOME").value_or("/tmp") + "/.cache" + in_cache);
+  recorders.stems.emplace_back("/tmp/nccl_trace_rank_");
+  return recorders;
+}
+
+Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks, net::Deadline deadline,
+                             const std::function<void()>& pause) {
+  std::vector<Recorder> asked = ask_all(recorders, ranks);
+  wait_for_files(asked, deadline, pause);
+  Witness witness{"flight recorder", {}, {}, {}};
+  std::vector<Remark> written;
+  std::vector<Remark> missing;
+  for (const Recorder& recorder : asked) {
+    if (recorder.written == nullptr) {
+      add_remark(missing, what_is_missing(recorder), recorder.rank);
+      continue;
+    }
+    const auto bytes = static_cast<std::uint64_t>(recorder.written->last.bytes);
+    witness.text += "rank " + std::to_string(recorder.rank) + ": " + recorder.written->path + " (" +
+                    base::human_bytes(bytes) + ")\n";
+    add_remark(written, frame_text(recorder.written->stem, kPathBytes) + "<rank>", recorder.rank);
+  }
+  std::vector<std::string> places;
+  for (const Remark& place : written) places.push_back(named(place.ranks) + ": " + place.what);
+  if (!places.empty()) witness.essence.push_back("files of " + base::join(places, ", of "));
+  for (const Remark& reason : missing) witness.missing.push_back(named(reason.ranks) + ": " + reason.what);
+  return witness;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,182 @@
+#include "launcher/watchdog/evidence/ras_client.h"
+
+#include <strings.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/result.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/watchdog/stacks/function_name.h"
+
+namespace ddp::launcher {
+namespace {
+
+using net::SocketFailure;
+using Kind = SocketFailure::Kind;
+
+// Takes the first line off `text`, and leaves out the blanks at its end.
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  line.remove_suffix(line.size() - (line.find_last_not_of(" \t\r") + 1));
+  return line;
+}
+
+bool is_underline(std::string_view line) {
+  return !line.empty() && line.find_first_not_of('=') == std::string_view::npos;
+}
+
+std::string place_of(const std::string& host, std::uint16_t port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return frame_text(is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+std::string why_not_connected(const std::string& place, const SocketFailure& failure) {
+  if (failure.kind == Kind::timed_out) return place + " gave no answer in time";
+  if (failure.message != std::strerror(ECONNREFUSED)) return "cannot connect to " + place + ": " + failure.message;
+  return "nobody listens at " + place +
+         " (connection refused): NCCL is older than 2.24, has made no communicator yet, or has NCCL_RAS_ENABLE=0";
+}
+
+class Conversation {
+ public:
+  Conversation(std::string place, base::UniqueFd fd, net::Deadline deadline)
+      : place_(std::move(place)), fd_(std::move(fd)), deadline_(deadline) {}
+
+  // The line that answers a command.
+  base::Result<std::string> ask(const std::string& command);
+
+  // All that comes upon the last command. Returns why that is less than the whole answer; empty: it is the whole.
+  std::string ask_all(const std::string& command, std::string& text);
+
+  base::Failure is_no_ras(std::string_view said) const {
+    return {place_ + " does not speak NCCL's RAS protocol ('" + frame_text(said, 40) + "')"};
+  }
+
+ private:
+  base::Result<net::Done, SocketFailure> say(const std::string& command) {
+    const std::string line = command + "\n";
+    return net::send_all(fd_.get(), line, deadline_);
+  }
+
+  base::Result<net::Done, SocketFailure> hear() {
+    std::array<char, 16 << 10> buffer;
+    const auto got = net::receive_some(fd_.get(), buffer, deadline_);
+    if (!got) return got.error();
+    heard_.append(buffer.data(), got.value());
+    return net::Done{};
+  }
+
+  // Why there is nothing.
+  base::Failure no_answer(const SocketFailure& failure, const std::string& command) const {
+    if (failure.kind == Kind::timed_out) return {place_ + " gave no answer in time"};
+    return {place_ + " did not answer " + command + ": " + failure.message};
+  }
+
+  std::string place_;
+  base::UniqueFd fd_;
+  net::Deadline deadline_;
+  std::string heard_;
+};
+
+base::Result<std::string> Conversation::ask(const std::string& command) {
+  if (const auto said = say(command); !said) return no_answer(said.error(), command);
+  std::size_t end = heard_.find('\n');
+  while (end == std::string::npos && heard_.size() < kRasLineBytes) {
+    const auto more = hear();
+    if (!more && more.error().kind == Kind::closed && !heard_.empty()) return is_no_ras(heard_);
+    if (!more) return no_answer(more.error(), command);
+    end = heard_.find('\n');
+  }
+  if (end == std::string::npos) return is_no_ras(heard_);
+  std::string_view rest = heard_;
+  std::string line(take_line(rest));
+  heard_.erase(0, end + 1);
+  return line;
+}
+
+std::string Conversation::ask_all(const std::string& command, std::string& text) {
+  if (const auto said = say(command); !said) return no_answer(said.error(), command).message;
+  auto more = hear();
+  while (more && heard_.size() <= kRasTextBytes) more = hear();
+  text = std::move(heard_);
+  if (text.size() > kRasTextBytes) {
+    text.resize(kRasTextBytes);
+    return place_ + " said more than " + base::human_bytes(kRasTextBytes) + "; the rest is left out";
+  }
+  const SocketFailure& end = more.error();
+  if (text.empty()) return no_answer(end, command).message;
+  if (end.kind == Kind::timed_out) return place_ + " had not said all in time; the rest is left out";
+  // A service that dies while it gathers has just said "Communicators...", without an end of the line.
+  if (end.kind == Kind::closed && text.ends_with('\n')) return "";
+  return place_ + " broke off in the middle of its answer: " + end.message;
+}
+
+// What the service may take for itself: it has to give up on dead ranks before we give up on it.
+std::string timeout_command(net::Deadline deadline) {
+  const auto left = std::chrono::floor<std::chrono::seconds>(deadline - std::chrono::steady_clock::now()).count();
+  return "TIMEOUT " + std::to_string(std::max<std::int64_t>(left - 1, 1));
+}
+
+base::Result<net::Done> agree(Conversation& conversation, net::Deadline deadline) {
+  constexpr std::string_view kGreeting = "SERVER PROTOCOL ";
+  const auto greeting = conversation.ask("CLIENT PROTOCOL 2");
+  if (!greeting) return greeting.error();
+  // Whatever its version is, NCCL's own client goes on.
+  if (::strncasecmp(greeting.value().c_str(), kGreeting.data(), kGreeting.size()) != 0) {
+    return conversation.is_no_ras(greeting.value());
+  }
+  const auto consent = conversation.ask(timeout_command(deadline));
+  if (!consent) return consent.error();
+  if (::strcasecmp(consent.value().c_str(), "OK") != 0) return conversation.is_no_ras(consent.value());
+  return net::Done{};
+}
+
+}  // namespace
+
+Witness ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline) {
+  Witness witness{"NCCL RAS", {}, {}, {}};
+  const std::string place = place_of(host, port);
+  auto fd = net::connect_tcp(host, port, deadline);
+  if (!fd) {
+    witness.missing.push_back(why_not_connected(place, fd.error()));
+    return witness;
+  }
+  Conversation conversation(place, std::move(fd).value(), deadline);
+  const auto agreed = agree(conversation, deadline);
+  const std::string why = agreed ? conversation.ask_all("VERBOSE STATUS", witness.text) : agreed.error().message;
+  if (!why.empty()) witness.missing.push_back(why);
+  witness.essence = ras_essence(witness.text, kRasEssenceLines);
+  return witness;
+}
+
+std::vector<std::string> ras_essence(std::string_view text, std::size_t most_lines) {
+  std::vector<std::string> essence;
+  std::int64_t left_out = 0;
+  bool is_wanted = false;
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    std::string_view behind = text;
+    if (is_underline(take_line(behind))) {
+      is_wanted = line == "Errors" || line == "Warnings";
+      text = behind;
+    } else if (is_wanted && !line.empty()) {
+      if (essence.size() < most_lines) {
+        essence.push_back(frame_text(line, kRasEssenceBytes));
+      } else {
+        ++left_out;
+      }
+    }
+  }
+  if (left_out > 0) essence.push_back("… and " + base::counted(left_out, "line") + " more");
+  return essence;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,333 @@
+#include "launcher/watchdog/hang_detector.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <tuple>
+
+namespace ddp::launcher {
+namespace {
+
+// It shows that it lives, and nothing else.
+bool beats(const RankView& rank) {
+  return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
+}
+
+// Ranks that wait for each other, and of which each thread that has called operations waits: none is left that could
+// make the call that another one waits for. A thread that calls for the first time can, which cannot be foreseen.
+bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> ranks) {
+  return verdict.kind == VerdictKind::each_other && !verdict.is_partial &&
+         std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
+           return !verdict.blames(rank.rank) ||
+                  (rank.board.calling_threads > 0 && rank.board.waiting_threads >= rank.board.calling_threads);
+         });
+}
+
+}  // namespace
+
+std::string_view name_of(HangNews::Kind kind) {
+  constexpr std::array<std::string_view, 7> kNames = {"stalled", "warned", "goes_on", "stopped",
+                                                      "resumed", "hung",   "asked"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanoseconds elapsed, std::uint64_t now) {
+  std::vector<HangNews> news;
+  if (plan_.is_off() || is_over_) return news;
+  elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
+  const LookDepth depth = this->depth();
+  since_evidence_ = depth == LookDepth::boards ? since_evidence_ + elapsed : elapsed;
+  if (depth != LookDepth::boards) follow_stops(ranks, news);
+  follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));
+  if (depth == LookDepth::boards || !stopped_.empty()) return news;
+
+  std::vector<Verdict> verdicts;
+  if (depth == LookDepth::all) verdicts = find_verdicts(ranks);
+  std::optional<Verdict> verdict = most_pressing(verdicts, ranks);
+  if (depth == LookDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
+  const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const StallJudgement& judgement) {
+    const bool ends_job = plan_.action == HangAction::kill && judgement.ends_in;
+    news.push_back({kind, of, age, judgement, ends_job, {ranks.begin(), ranks.end()}, {}, {}});
+  };
+  const auto is_told = [&](const Verdict& one) { return told_ && one.is_of(*told_); };
+  if (told_ && !(verdict && is_told(*verdict)) && std::none_of(verdicts.begin(), verdicts.end(), is_told)) {
+    add(HangNews::Kind::goes_on, *told_, Nanoseconds(0), {});
+    told_.reset();
+    has_warned_ = false;
+    times_over_ = 0;
+  }
+  const bool is_blocked = verdict && is_circle_of_blocked(*verdict, ranks);
+  const bool is_same = is_blocked && proven_ && verdict->is_of(*proven_) && verdict->culprits == proven_->culprits;
+  proven_looks_ = is_same ? proven_looks_ + 1 : is_blocked ? 1 : 0;
+  proven_ = is_blocked ? verdict : std::nullopt;
+  // Of a difference that is not described RankWatchdog::look_for_differences() tells, as soon as the nodes have
+  // answered.
+  if (!verdict || !verdict->is_described()) return news;
+  const StallFacts facts = facts_of(*verdict, ranks, now);
+  const StallJudgement judgement = judge_stall(facts, plan_);
+  // Whoever only warns says it again after as long a time, then after twice that, and so on.
+  const auto until_told_again = ((std::int64_t{1} << std::min(times_over_, 30)) - 1) * judgement.limit;
+  if (judgement.ends_in && *judgement.ends_in + until_told_again <= Nanoseconds(0)) {
+    ++times_over_;
+    add(HangNews::Kind::hung, *verdict, facts.age, judgement);
+    is_over_ = news.back().ends_job;
+    told_ = verdict;
+  } else if (!told_ && !others_judge_ && facts.age >= judgement.first_word) {
+    add(HangNews::Kind::stalled, *verdict, facts.age, judgement);
+    told_ = verdict;
+  } else if (told_ && !has_warned_ && times_over_ == 0 && judgement.is_warning) {
+    add(HangNews::Kind::warned, *verdict, facts.age, judgement);
+    has_warned_ = true;
+  }
+  return news;
+}
+
+HangNews HangDetector::describe(std::span<const RankView> ranks) const {
+  HangNews news;
+  news.kind = HangNews::Kind::asked;
+  if (const auto verdict = most_pressing(find_verdicts(ranks), ranks)) {
+    news.verdict = *verdict;
+    news.age = age_of(*verdict);
+  }
+  news.ranks = {ranks.begin(), ranks.end()};
+  return news;
+}
+
+LookDepth HangDetector::depth() const {
+  if (!stopped_.empty() && since_evidence_ >= limits::kHangEvidence) return LookDepth::all;
+  if (since_evidence_ < limits::kHangEvidence) return LookDepth::boards;
+  return longest_wait() >= limits::kHangEvidence ? LookDepth::all : LookDepth::states;
+}
+
+// What nothing can resolve, else what has lasted for longest; of equals the one that was told.
+std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts,
+                                                   std::span<const RankView> ranks) const {
+  const auto rank_of = [&](const Verdict& verdict) {
+    const bool is_certain = verdict.kind == VerdictKind::ended || verdict.kind == VerdictKind::different_call ||
+                            verdict.kind == VerdictKind::different_arguments || is_circle_of_blocked(verdict, ranks);
+    return std::tuple(is_certain, age_of(verdict), told_ && verdict.is_of(*told_));
+  };
+  const auto found = std::max_element(verdicts.begin(), verdicts.end(),
+                                      [&](const Verdict& a, const Verdict& b) { return rank_of(a) < rank_of(b); });
+  return found == verdicts.end() ? std::nullopt : std::optional(*found);
+}
+
+void HangDetector::RankClock::advance(Nanoseconds elapsed) {
+  age += elapsed;
+  still += elapsed;
+  unmoved += elapsed;
+  between = may_wait ? Nanoseconds(0) : between + elapsed;
+  const bool goes_on = may_wait || (waited.count() > 0 && between <= limits::kPollingPause);
+  waited = goes_on ? waited + elapsed : Nanoseconds(0);
+}
+
+// Others may exchange data in the group of a send or a receive that stalls, and programs begin those long before they
+// wait for them.
+HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
+  if (is_without_calls(verdict.kind)) return silence_;
+  Nanoseconds age{0};
+  if (verdict.is_transfer) {
+    for (const int rank : verdict.waiting) {
+      const auto clock = ranks_.find(rank);
+      if (clock != ranks_.end()) age = std::max(age, clock->second.waited);
+    }
+    return age;
+  }
+  const auto group = groups_.find(verdict.key());
+  return group == groups_.end() ? age : group->second.age;
+}
+
+// Of a group in which somebody waits, of a rank that waits, or of all that shows life.
+HangDetector::Nanoseconds HangDetector::longest_wait() const {
+  Nanoseconds longest = silence_concerns_us_ ? std::max(board_silence_, silence_) : Nanoseconds(0);
+  for (const auto& [key, clock] : groups_) {
+    if (clock.somebody_waits) longest = std::max(longest, clock.age);
+  }
+  for (const auto& [rank, clock] : ranks_) {
+    if (clock.waits) longest = std::max(longest, clock.age);
+  }
+  return longest;
+}
+
+// What goes on has its clock at 0, and the pause that ended was none that is to be feared.
+void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) {
+  bool any_life = false;
+  std::map<GroupKey, std::vector<GroupView>> groups;
+  for (const RankView& rank : ranks) {
+    for (const GroupView& group : rank.board.groups) groups[key_of(group)].push_back(group);
+    RankClock& clock = ranks_[rank.rank];
+    if (clock.seen == rank.board) {
+      clock.advance(elapsed);
+    } else {
+      any_life = true;
+      clock = {.seen = rank.board};
+    }
+    clock.waits = !rank.has_ended && rank.board.waiting_threads > 0;
+    clock.may_wait = !rank.has_ended && may_wait(rank);
+    if (!rank.activity) continue;
+    clock.still = std::min(clock.still, rank.activity->still_for);
+    clock.unmoved = std::min(clock.unmoved, rank.activity->unmoved_for);
+  }
+  // Programs without the runtime may sleep for as long as they like, unless the user gave a limit.
+  silence_concerns_us_ = plan_.timeout || std::any_of(ranks.begin(), ranks.end(),
+                                                      [](const RankView& rank) { return rank.board.is_written; });
+  they_beat_ =
+      std::all_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return rank.has_ended || beats(rank); }) &&
+      std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return !rank.has_ended; });
+  board_silence_ = any_life ? Nanoseconds(0) : board_silence_ + elapsed;
+  silence_ = they_beat_ ? longest_silence(ranks) : std::min(silence_, board_silence_);
+  for (auto& [key, seen] : groups) {
+    GroupClock& clock = groups_[key];
+    if (clock.seen == seen) {
+      clock.age += elapsed;
+      continue;
+    }
+    if (clock.is_warm) longest_pause_ = std::max(longest_pause_, clock.age);
+    clock.is_warm = std::all_of(seen.begin(), seen.end(),
+                                [](const auto& group) { return group.finished >= limits::kHangWarmCalls; });
+    clock.somebody_waits = std::any_of(seen.begin(), seen.end(), [](const auto& group) {
+      return group.called > group.finished || group.transfers_called > group.transfers_finished;
+    });
+    clock.seen = std::move(seen);
+    clock.age = Nanoseconds(0);
+  }
+  std::erase_if(groups_, [&](const auto& entry) { return !groups.contains(entry.first); });
+}
+
+void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news) {
+  std::set<int> now_stopped;
+  std::map<int, ProcessLook> traced;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended || !rank.process || !rank.process->is_stopped()) continue;
+    // A tracer (strace) stops it for a moment, again and again; a debugger for long.
+    const auto before = traced_.find(rank.rank);
+    const bool is_passing = rank.process->state == 't' && (before == traced_.end() || before->second != *rank.process);
+    if (!is_passing) now_stopped.insert(rank.rank);
+    traced[rank.rank] = *rank.process;
+  }
+  traced_ = std::move(traced);
+  const auto add = [&](HangNews::Kind kind, const std::set<int>& from, const std::set<int>& without) {
+    HangNews item;
+    item.kind = kind;
+    item.verdict.kind = VerdictKind::stopped;
+    std::set_difference(from.begin(), from.end(), without.begin(), without.end(),
+                        std::back_inserter(item.verdict.culprits));
+    if (item.verdict.culprits.empty()) return;
+    item.ranks = {ranks.begin(), ranks.end()};
+    news.push_back(std::move(item));
+  };
+  add(HangNews::Kind::stopped, now_stopped, stopped_);
+  add(HangNews::Kind::resumed, stopped_, now_stopped);
+  stopped_ = now_stopped;
+}
+
+// No rank waits in a collective: a hang only if none does anything else either.
+std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
+  if (!silence_concerns_us_ || board_silence_ < limits::kHangFirstWord) return std::nullopt;
+  Nanoseconds still = board_silence_;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended) continue;
+    // Until it is measured again, it is what it was.
+    if (!rank.activity) return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
+    still = std::min(still, ranks_.at(rank.rank).still);
+  }
+  silence_ = still;
+  return silence_.count() > 0 ? std::optional(Verdict{}) : std::nullopt;
+}
+
+void HangDetector::nothing_new(Nanoseconds elapsed) {
+  if (plan_.is_off() || is_over_) return;
+  elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
+  since_evidence_ += elapsed;
+  if (!stopped_.empty()) return;
+  board_silence_ += elapsed;
+  if (they_beat_) silence_ += elapsed;
+  for (auto& [key, clock] : groups_) clock.age += elapsed;
+  for (auto& [rank, clock] : ranks_) clock.advance(elapsed);
+}
+
+// Of the ranks that run: how long the one that has been still for longest has been.
+HangDetector::Nanoseconds HangDetector::longest_silence(std::span<const RankView> ranks) const {
+  Nanoseconds longest{0};
+  for (const RankView& rank : ranks) {
+    const auto clock = ranks_.find(rank.rank);
+    if (!rank.has_ended && clock != ranks_.end()) longest = std::max(longest, clock->second.age);
+  }
+  return longest;
+}
+
+// Ranks that send heartbeats are held to them, whatever else they do.
+std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) const {
+  if (silence_ < limits::kHangFirstWord) return std::nullopt;
+  Verdict verdict;
+  verdict.kind = VerdictKind::behind;
+  std::uint64_t fewest = ~std::uint64_t{0};
+  std::uint64_t most = 0;
+  std::vector<int> still;
+  std::vector<int> fewest_beats;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended) continue;
+    // Who was silent a step later than the others does not go on.
+    if (ranks_.at(rank.rank).age > silence_ / 2) still.push_back(rank.rank);
+    if (rank.board.steps < fewest) fewest_beats.clear();
+    fewest = std::min(fewest, rank.board.steps);
+    most = std::max(most, rank.board.steps);
+    if (rank.board.steps == fewest) fewest_beats.push_back(rank.rank);
+  }
+  const bool others_go_on = std::any_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
+    return !rank.has_ended && std::find(still.begin(), still.end(), rank.rank) == still.end();
+  });
+  verdict.culprits = others_go_on ? still : fewest < most ? fewest_beats : find_odd_ranks(ranks);
+  for (const RankView& rank : ranks) {
+    if (!rank.has_ended && !verdict.blames(rank.rank)) verdict.waiting.push_back(rank.rank);
+  }
+  if (verdict.culprits.empty()) verdict.kind = VerdictKind::silent;
+  return verdict;
+}
+
+StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const {
+  StallFacts facts;
+  facts.kind = verdict.kind;
+  facts.is_partial = verdict.is_partial;
+  facts.is_proven = proven_looks_ >= limits::kHangProof;
+  facts.others_judge = others_judge_;
+  facts.longest_pause = longest_pause_;
+  const auto group = groups_.find(verdict.key());
+  facts.is_warm = group != groups_.end() && group->second.is_warm;
+  facts.age = age_of(verdict);
+  const bool is_waited_for = !is_without_calls(verdict.kind) && !all_wait(verdict.kind);
+  if (!is_waited_for) facts.progress_age = facts.age;
+  for (const int rank : is_waited_for ? verdict.culprits : std::vector<int>()) {
+    const auto clock = ranks_.find(rank);
+    if (clock != ranks_.end()) facts.progress_age = std::max(facts.progress_age, clock->second.age);
+  }
+  // Before they are waited for, ranks may rest for as long as they like.
+  if (const auto still = still_for(verdict, ranks)) facts.still_for = std::min(*still, facts.age);
+  std::uint64_t until = 0;
+  for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the board may say anything
+  if (until > now) facts.more_time = Nanoseconds(static_cast<std::int64_t>(std::min(until - now, kMost)));
+  return facts;
+}
+
+// Of the ranks that are waited for; if all wait, of what moves between them. Unknown where the kernel does not tell
+// all, and where a GPU moves it whose counters cannot be read.
+std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& verdict,
+                                                                 std::span<const RankView> ranks) const {
+  const bool waits_for_data = all_wait(verdict.kind);
+  const std::vector<int>& concerned = waits_for_data ? verdict.waiting : verdict.culprits;
+  Nanoseconds still = Nanoseconds::max();
+  for (const int number : concerned) {
+    const auto rank =
+        std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == number; });
+    const auto clock = ranks_.find(number);
+    if (rank == ranks.end() || clock == ranks_.end() || !rank->activity || !rank->activity->is_complete) {
+      return std::nullopt;
+    }
+    if (waits_for_data && uses_gpu(*rank) && !rank->activity->counts_gpu_data) return std::nullopt;
+    still = std::min(still, waits_for_data ? clock->second.unmoved : clock->second.still);
+  }
+  return concerned.empty() ? std::nullopt : std::optional(still);
+}
+
+}  // namespace ddp::launcher

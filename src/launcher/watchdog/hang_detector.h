@@ -1,0 +1,131 @@
+// HangDetector: follows what the ranks are at, and tells what is new about those that do not go on. Looks and times in,
+// news out; no clock. What follows from a stall is stall_policy.h's business.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/limits.h"
+#include "launcher/plan/launch_plan.h"
+#include "launcher/watchdog/evidence/evidence_taker.h"
+#include "launcher/watchdog/stall_policy.h"
+#include "launcher/watchdog/straggler_table.h"
+#include "launcher/watchdog/verdict.h"
+
+namespace ddp::launcher {
+
+struct HangNews {
+  enum class Kind : std::uint8_t {
+    stalled,  // a note
+    warned,   // the stall is serious: stacks are taken, if that does not disturb
+    goes_on,  // after it was told that it does not
+    stopped,  // a rank: nobody's clock runs meanwhile
+    resumed,
+    hung,   // the limit is over
+    asked,  // by SIGQUIT: the verdict is `silent` where nobody waits
+  };
+  Kind kind = Kind::stalled;
+  Verdict verdict;  // of stopped and resumed: the ranks are the culprits
+  std::chrono::nanoseconds age{0};
+  StallJudgement judgement;
+  bool ends_job = false;  // when the limit is over; else nothing but words will follow
+  std::vector<RankView> ranks;
+  Evidence evidence;           // where it was taken
+  StragglerReport stragglers;  // of `asked`
+};
+
+// "stalled", as the event log and the report write it.
+std::string_view name_of(HangNews::Kind kind);
+
+class HangDetector {
+ public:
+  // `others_judge`: somebody sees more ranks than this, and is to be the first to name one.
+  // `longest_look`: of the time between two looks no more counts. A suspended machine and a stopped launcher have seen
+  // nothing.
+  explicit HangDetector(const HangPlan& plan, bool others_judge = false,
+                        std::chrono::nanoseconds longest_look = limits::kHangLongestLook)
+      : plan_(plan), others_judge_(others_judge), longest_look_(longest_look) {}
+
+  // `elapsed`: since the last look. `now`: CLOCK_MONOTONIC in nanoseconds, as on the boards. It should be as deep as
+  // depth() says.
+  std::vector<HangNews> look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
+
+  // What all ranks are at now, for somebody who asks.
+  HangNews describe(std::span<const RankView> ranks) const;
+
+  // As a look at boards in which nothing has changed.
+  void nothing_new(std::chrono::nanoseconds elapsed);
+
+  // How deep the next look should be: once a second deeper than the boards, and all where something seems to wait.
+  LookDepth depth() const;
+
+  // Whether the next look should bring what the processes do (RankView::activity).
+  bool wants_activity() const {
+    return depth() == LookDepth::all && stopped_.empty() && longest_wait() >= limits::kHangActivity;
+  }
+
+ private:
+  using Nanoseconds = std::chrono::nanoseconds;
+  struct GroupClock {
+    std::vector<GroupView> seen;
+    Nanoseconds age{0};
+    bool is_warm = false;
+    bool somebody_waits = false;
+  };
+  struct RankClock {
+    BoardView seen;
+    Nanoseconds age{0};
+    // Without a sign of life, and without data that moved: while this clock ran, and as far as was measured.
+    Nanoseconds still{0};
+    Nanoseconds unmoved{0};
+    bool waits = false;  // a thread of it waits for an operation
+    // Since one may wait. Who waits with a time-out again and again goes on waiting between.
+    bool may_wait = false;
+    Nanoseconds waited{0};
+    Nanoseconds between{0};
+
+    void advance(Nanoseconds elapsed);
+  };
+
+  void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
+  std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) const;
+  Nanoseconds longest_wait() const;
+  Nanoseconds longest_silence(std::span<const RankView> ranks) const;
+  void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
+  StallFacts facts_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;
+  Nanoseconds age_of(const Verdict& verdict) const;
+  std::optional<Nanoseconds> still_for(const Verdict& verdict, std::span<const RankView> ranks) const;
+  std::optional<Verdict> silent(std::span<const RankView> ranks);
+  std::optional<Verdict> behind(std::span<const RankView> ranks) const;
+
+  const HangPlan plan_;
+  const bool others_judge_;
+  const Nanoseconds longest_look_;
+  std::map<GroupKey, GroupClock> groups_;
+  std::map<int, RankClock> ranks_;
+  Nanoseconds longest_pause_{0};
+  Nanoseconds board_silence_{0};  // since a board last changed
+  Nanoseconds silence_{0};        // as long without any other sign of life, or a heartbeat of the rank that is late
+  bool silence_concerns_us_ = false;
+  bool they_beat_ = false;  // all ranks that run show heartbeats, and no collectives
+  Nanoseconds since_evidence_ = limits::kHangEvidence;
+  std::set<int> stopped_;
+  std::map<int, ProcessLook> traced_;  // at the last look at processes
+  std::optional<Verdict> told_;
+  bool has_warned_ = false;
+  // Looks in a row at the same ranks, which wait for each other and cannot stop to.
+  int proven_looks_ = 0;
+  std::optional<Verdict> proven_;
+  int times_over_ = 0;  // that the limit of this stall was told to be over
+  bool is_over_ = false;
+};
+
+}  // namespace ddp::launcher

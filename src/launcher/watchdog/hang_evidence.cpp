@@ -1,0 +1,127 @@
+#include "launcher/watchdog/hang_evidence.h"
+
+#include <utility>
+
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+
+using Kind = HangNews::Kind;
+using wire::Subject;
+
+HangEvidence::HangEvidence(HangEvidenceParts parts) : parts_(std::move(parts)), taker_(parts_.loop, parts_.processes) {}
+
+// A note comes with stacks, a warning with all that does not disturb the job, and the report that ends it with all that
+// there is.
+std::optional<Subject> HangEvidence::evidence_for(const HangNews& news) const {
+  if (news.verdict.kind == VerdictKind::stopped || parts_.action == HangAction::warn) return std::nullopt;
+  switch (news.kind) {
+    case Kind::stalled:
+      return Subject::stacks;
+    case Kind::warned:
+      return Subject::evidence;
+    case Kind::hung:
+      return Subject::last_evidence;
+    default:
+      return std::nullopt;
+  }
+}
+
+void HangEvidence::consider(const HangNews& news) {
+  if (news.kind == Kind::goes_on) {
+    taken_ = {};
+    // A note that has not been printed needs no end; a warning would be printed after it.
+    if (waits(Kind::stalled)) return waiting_.reset();
+    if (waits(Kind::warned)) waiting_.reset();
+  }
+  const auto what = evidence_for(news);
+  // Who has asked is told more than a note.
+  if (!what || (waits(Kind::asked) && news.kind == Kind::stalled)) return parts_.tell(news);
+  if (waiting_) {
+    is_to_be_taken_again_ = *what != wanted_ && wanted_ != Subject::last_evidence;
+    waiting_ = news;
+    return;
+  }
+  if (news.kind != Kind::hung || taken_.empty()) return take(news, *what);
+  // It was taken when the limit was over for the first time, and nothing has gone on since.
+  HangNews told = news;
+  told.evidence = taken_;
+  parts_.tell(told);
+}
+
+void HangEvidence::asked() {
+  if (waiting_ && !waits(Kind::stalled)) return;
+  if (parts_.others != nullptr) parts_.others->ask_for_ranks();
+  HangNews news;
+  news.kind = Kind::asked;
+  take(news, Subject::last_evidence);
+}
+
+void HangEvidence::end() {
+  if (!waits(Kind::asked)) return;
+  waiting_.reset();
+  tell_what_they_are_at({});
+}
+
+void HangEvidence::take(const HangNews& news, Subject what) {
+  waiting_ = news;
+  wanted_ = what;
+  is_to_be_taken_again_ = false;
+  own_.reset();
+  if (parts_.others != nullptr) {
+    parts_.others->ask_for_evidence(what);
+    others_late_ = parts_.loop.at(std::chrono::steady_clock::now() + limits::kShownEvidenceTime, [this] {
+      others_late_.reset();
+      tell_if_complete();
+    });
+  }
+  take_own(what, [this](const Evidence& evidence) {
+    own_ = evidence;
+    tell_if_complete();
+  });
+}
+
+// When all has come, or it is too late.
+void HangEvidence::tell_if_complete() {
+  const bool others_are_missing = others_late_ && !parts_.others->has_evidence();
+  if (!waiting_ || !own_ || others_are_missing) return;
+  others_late_.reset();
+  HangNews told = *std::exchange(waiting_, std::nullopt);
+  if (is_to_be_taken_again_) return take(told, *evidence_for(told));
+  Evidence evidence = *std::exchange(own_, std::nullopt);
+  if (parts_.others != nullptr) {
+    const Evidence more = parts_.others->take_evidence();
+    evidence.stacks.insert(evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
+    evidence.witnesses.insert(evidence.witnesses.end(), more.witnesses.begin(), more.witnesses.end());
+  }
+  if (told.kind == Kind::asked) return tell_what_they_are_at(std::move(evidence));
+  told.evidence = std::move(evidence);
+  if (told.kind == Kind::hung) taken_ = told.evidence;
+  parts_.tell(told);
+}
+
+void HangEvidence::tell_what_they_are_at(Evidence evidence) {
+  HangNews told = parts_.describe();
+  told.evidence = std::move(evidence);
+  parts_.tell(told);
+}
+
+void HangEvidence::take_own(Subject what, std::function<void(const Evidence& evidence)> done) {
+  wanting_.push_back(std::move(done));
+  if (wanting_.size() > 1) return;
+  std::vector<StackTarget> targets;
+  std::vector<int> ranks;
+  for (int i = 0; i < parts_.workers; ++i) {
+    ranks.push_back(parts_.first_rank + i);
+    targets.push_back({ranks.back(), i});
+  }
+  const StackMeans means = what == Subject::last_evidence ? StackMeans::any : StackMeans::gentle;
+  std::vector<Question> questions;
+  if (what != Subject::stacks) questions = questions_for(environment_, ranks);
+  taker_.take(targets, means, std::move(questions), [this, means](const Evidence& evidence) {
+    if (means == StackMeans::any) parts_.disturbed();
+    for (const auto& wants : std::exchange(wanting_, {})) wants(evidence);
+  });
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,72 @@
+// RankExchange: how the nodes of a job see each other's ranks. Each shows its own when something is new in them; the
+// hub sees all, and asks for more. docs/decisions/0023-all-ranks-are-judged-together.md
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/plan/placement.h"
+#include "launcher/process/rank_view.h"
+#include "launcher/watchdog/evidence/evidence_taker.h"
+#include "launcher/watchdog/rank_channel.h"
+
+namespace ddp::launcher {
+
+// Belongs to the loop's thread.
+class RankExchange {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // An attempt: nothing is known of the others yet. `channel` must live as long as it is used.
+  void begin(RankChannel& channel, const Placement& place);
+
+  bool is_hub() const { return channel_->is_hub(); }
+  // Nodes beside this one.
+  bool has_others() const { return place_.node_count > 1; }
+
+  // --- A node that is not the hub shows its ranks. `now` and then: not too often.
+  bool may_show(TimePoint now) const { return !is_hub() && has_others() && now >= next_show_; }
+  // Nothing is said if they are as they were shown last.
+  void show(std::span<const RankView> ranks, TimePoint now);
+  void show_in_full(std::span<const RankView> ranks);
+  // `what` it was asked for.
+  void show(const Evidence& evidence, wire::Subject what);
+
+  // --- The hub sees them.
+  void ask_for_ranks() { channel_->ask(wire::Subject::ranks); }
+  void ask_for_evidence(wire::Subject what);
+  // Ranks of other nodes, by rank, as they were shown last.
+  const std::map<int, RankView>& far() const { return far_; }
+  // Whether something has been shown since the last call.
+  bool take_news() { return std::exchange(has_news_, false); }
+  // Whether all nodes that have shown ranks have answered.
+  bool has_evidence() const;
+  // That of other nodes, with a word about ranks whose node has not answered.
+  Evidence take_evidence();
+
+  // --- From the other nodes.
+  void shown(const Shown& shown);
+  // What the watchdog does while the workers run.
+  std::function<void(wire::Subject what)> on_asked;
+  std::function<void()> on_evidence;
+
+ private:
+  RankChannel* channel_ = nullptr;
+  Placement place_;
+  std::vector<std::uint64_t> shown_;  // the stamps of what was
+  TimePoint next_show_;
+  std::map<int, RankView> far_;
+  bool has_news_ = false;
+  wire::Subject asked_ = wire::Subject::nothing;  // answers to what was asked before are not waited for any more
+  Evidence evidence_;
+  std::set<int> with_evidence_;  // ranks
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,109 @@
+#include "launcher/watchdog/root_causes.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace ddp::launcher {
+namespace {
+
+// Verdicts, each of which has culprits that wait in another one: from one to the next.
+class WaitsFor {
+ public:
+  WaitsFor(const std::vector<Verdict>& verdicts, const std::set<int>& waiting) : verdicts_(verdicts) {
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      for (const int rank : verdicts[i].waiting) {
+        if (waiting.contains(rank)) waits_in_[rank].push_back(i);
+      }
+    }
+  }
+
+  // Those that can be reached, this one itself only by a circle.
+  std::set<std::size_t> reachable(std::size_t from) const {
+    std::set<std::size_t> seen;
+    std::vector<std::size_t> open = {from};
+    while (!open.empty()) {
+      const std::size_t next = open.back();
+      open.pop_back();
+      for (const int rank : verdicts_[next].culprits) {
+        const auto waits = waits_in_.find(rank);
+        if (waits == waits_in_.end()) continue;
+        for (const std::size_t one : waits->second) {
+          if (seen.insert(one).second) open.push_back(one);
+        }
+      }
+    }
+    return seen;
+  }
+
+ private:
+  const std::vector<Verdict>& verdicts_;
+  std::map<int, std::vector<std::size_t>> waits_in_;
+};
+
+// The verdict on the ranks of a circle: those that wait in it and are waited for in it.
+Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size_t>& members) {
+  std::set<int> waiting;
+  std::set<int> culprits;
+  for (const std::size_t i : members) {
+    waiting.insert(verdicts[i].waiting.begin(), verdicts[i].waiting.end());
+    culprits.insert(verdicts[i].culprits.begin(), verdicts[i].culprits.end());
+  }
+  Verdict circle = verdicts[*members.begin()];
+  circle.kind = VerdictKind::each_other;
+  circle.culprits.clear();
+  std::set_intersection(waiting.begin(), waiting.end(), culprits.begin(), culprits.end(),
+                        std::back_inserter(circle.culprits));
+  circle.waiting = circle.culprits;
+  for (const std::size_t i : members) circle.is_partial = circle.is_partial || verdicts[i].is_partial;
+  return circle;
+}
+
+}  // namespace
+
+std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) {
+  std::set<int> that_may_wait;
+  for (const RankView& rank : ranks) {
+    if (may_wait(rank)) that_may_wait.insert(rank.rank);
+  }
+  std::set<int> waiting;
+  for (const Verdict& verdict : verdicts) {
+    std::set_intersection(verdict.waiting.begin(), verdict.waiting.end(), that_may_wait.begin(), that_may_wait.end(),
+                          std::inserter(waiting, waiting.end()));
+  }
+  std::vector<Verdict> found;
+  std::vector<bool> is_root(verdicts.size());
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    Verdict root = verdicts[i];
+    if (root.kind == VerdictKind::not_called) {
+      std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
+    }
+    is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
+    if (is_root[i]) found.push_back(std::move(root));
+  }
+  // What does not lead to a root leads into a circle. More of them than this are one hang all the same.
+  constexpr std::size_t kMostLooked = 256;
+  const WaitsFor graph(verdicts, waiting);
+  std::set<std::size_t> in_circles;
+  for (std::size_t i = 0; i < std::min(verdicts.size(), kMostLooked); ++i) {
+    if (is_root[i] || in_circles.contains(i)) continue;
+    const std::set<std::size_t> reached = graph.reachable(i);
+    const bool leads_to_root =
+        std::any_of(reached.begin(), reached.end(), [&](std::size_t one) { return is_root[one]; });
+    if (leads_to_root || !reached.contains(i)) continue;
+    std::set<std::size_t> circle;
+    for (const std::size_t one : reached) {
+      if (graph.reachable(one).contains(i)) circle.insert(one);
+    }
+    in_circles.insert(circle.begin(), circle.end());
+    found.push_back(circle_of(verdicts, circle));
+  }
+  std::stable_partition(found.begin(), found.end(), [](const Verdict& verdict) {
+    return verdict.kind != VerdictKind::transport && verdict.kind != VerdictKind::gpu_behind;
+  });
+  return found;
+}
+
+}  // namespace ddp::launcher

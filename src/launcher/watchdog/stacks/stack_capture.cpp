@@ -1,0 +1,135 @@
+#include "launcher/watchdog/stacks/stack_capture.h"
+
+#include <nlohmann/json.hpp>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "launcher/process/process_look.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr int kLooks = 4;  // at a thread that runs, which may come to wait meanwhile
+constexpr std::chrono::milliseconds kBetweenLooks{3};
+constexpr int kTries = 3;  // to find a thread at the same place before and after its stack was copied
+
+std::optional<std::uint64_t> parse_address(std::string_view text) {
+  return text.starts_with("0x") ? base::parse_hex(text.substr(2)) : std::nullopt;
+}
+
+std::optional<ThreadCapture> look_at_place(pid_t pid, pid_t tid) {
+  auto place =
+      parse_thread_place(base::read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/syscall"));
+  if (place) place->tid = tid;
+  return place;
+}
+
+// Nothing if it is gone, or never stays where it is.
+std::optional<ThreadCapture> capture_thread(pid_t pid, pid_t tid) {
+  for (int i = 0; i < kTries; ++i) {
+    auto place = look_at_place(pid, tid);
+    if (!place || place->runs) return place;
+    std::string stack = copy_stack(pid, place->registers[kStackPointer], kMostStack);
+    if (look_at_place(pid, tid) != place) continue;
+    place->stack = std::move(stack);
+    return place;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ThreadCapture> parse_thread_place(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (text == "running") return ThreadCapture{0, true, {}, ""};
+  // "NUMBER ARGUMENT... STACK_POINTER PROGRAM_COUNTER", or "-1 STACK_POINTER PROGRAM_COUNTER" outside of a call.
+  const std::vector<std::string> words = base::split(text, ' ');
+  if (words.size() != 3 && words.size() != 9) return std::nullopt;
+  const auto stack_pointer = parse_address(words[words.size() - 2]);
+  const auto program_counter = parse_address(words.back());
+  if (!stack_pointer || !program_counter) return std::nullopt;
+  return ThreadCapture{0, false, {{kStackPointer, *stack_pointer}, {kProgramCounter, *program_counter}}, ""};
+}
+
+std::string copy_stack(pid_t pid, std::uint64_t stack_pointer, std::size_t most) {
+  std::string bytes(most, '\0');
+  const iovec into{bytes.data(), bytes.size()};
+  std::vector<iovec> pages;  // what is read ends before the first one that is not there
+  for (std::size_t done = 0; done < most;) {
+    const std::size_t size = std::min(kPage - (stack_pointer + done) % kPage, most - done);
+    pages.push_back({reinterpret_cast<void*>(stack_pointer + done), size});  // NOLINT: an address of another process
+    done += size;
+  }
+  const ssize_t got = ::process_vm_readv(pid, &into, 1, pages.data(), pages.size(), 0);
+  bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return bytes;
+}
+
+StackCapture capture_stacks(pid_t pid, std::size_t most_threads) {
+  StackCapture capture{pid, "", {}, ""};
+#ifdef __x86_64__
+  capture.maps = base::read_file("/proc/" + std::to_string(pid) + "/maps");
+  const std::vector<ThreadLook> threads = look_at_threads(pid, most_threads);
+  for (const ThreadLook& thread : threads) {
+    auto captured = capture_thread(pid, thread.tid);
+    if (captured) capture.threads.push_back(std::move(*captured));
+  }
+  for (int look = 1; look < kLooks; ++look) {
+    if (std::ranges::none_of(capture.threads, &ThreadCapture::runs)) break;
+    std::this_thread::sleep_for(kBetweenLooks);
+    for (ThreadCapture& thread : capture.threads) {
+      if (!thread.runs) continue;
+      if (auto again = capture_thread(pid, thread.tid)) thread = std::move(*again);
+    }
+  }
+  const bool has_stack = std::ranges::any_of(capture.threads, [](const auto& t) { return t.runs || !t.stack.empty(); });
+  if (threads.empty()) {
+    capture.obstacle = "it has ended";
+  } else if (capture.maps.empty() || !has_stack) {
+    capture.obstacle = "its memory may not be read";
+  }
+#else
+  static_cast<void>(most_threads);
+  capture.obstacle = "not on this kind of processor";
+#endif
+  return capture;
+}
+
+std::string to_bytes(const StackCapture& capture) {
+  nlohmann::json threads = nlohmann::json::array();
+  for (const ThreadCapture& thread : capture.threads) {
+    const nlohmann::json::binary_t stack({thread.stack.begin(), thread.stack.end()});
+    threads.push_back({{"tid", thread.tid}, {"runs", thread.runs}, {"registers", thread.registers}, {"stack", stack}});
+  }
+  // The path of a file need not be UTF-8.
+  const nlohmann::json::binary_t maps({capture.maps.begin(), capture.maps.end()});
+  std::string bytes;
+  nlohmann::json::to_cbor({{"pid", capture.pid}, {"maps", maps}, {"threads", threads}}, bytes);
+  return bytes;
+}
+
+std::optional<StackCapture> capture_from_bytes(std::string_view bytes) try {
+  const auto text_of = [](const nlohmann::json& binary) {
+    const auto& octets = binary.get_binary();
+    return std::string(octets.begin(), octets.end());
+  };
+  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
+  StackCapture capture{json.at("pid").get<pid_t>(), text_of(json.at("maps")), {}, ""};
+  for (const nlohmann::json& thread : json.at("threads")) {
+    capture.threads.push_back({thread.at("tid").get<pid_t>(), thread.at("runs").get<bool>(),
+                               thread.at("registers").get<std::map<int, std::uint64_t>>(),
+                               text_of(thread.at("stack"))});
+  }
+  return capture;
+} catch (const nlohmann::json::exception&) {
+  return std::nullopt;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,275 @@
+#include "launcher/watchdog/stacks/stack_taker.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "launcher/limits.h"
+#include "launcher/process/our_programs.h"
+#include "launcher/process/process_look.h"
+#include "launcher/watchdog/stacks/symbols.h"
+
+namespace ddp::launcher {
+
+struct StackTaker::Tool {
+  std::string_view name;
+  std::vector<std::string> arguments;  // before the pid
+  std::vector<ThreadStack> (*parse)(std::string_view text);
+  bool is_ours = false;  // it reads the copy of the stacks
+
+  std::string source() const { return is_ours ? "copied stack" : std::string(name); }
+  std::optional<std::string> path() const {
+    return is_ours ? our_program(std::string(name)) : find_tool(std::string(name));
+  }
+};
+
+// In the order in which they are tried. Those that are not gentle stop the process for a moment.
+std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
+  static const std::array<Tool, 2> gentle = {{{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy},
+                                              {"ddp_stack_reader", {}, parse_stack_reader, true}}};
+  static const std::array<Tool, 3> any = {
+      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
+       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
+       {"gdb",
+        {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
+         "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
+        parse_gdb}}};
+  const std::span<const Tool> tools = means == StackMeans::gentle ? std::span<const Tool>(gentle) : any;
+  return tools.subspan(python ? 0 : 1);
+}
+
+namespace {
+
+// Where in the kernel each thread waits: all that there is without a tool.
+std::vector<ThreadStack> kernel_stacks(pid_t pid) {
+  std::vector<ThreadStack> stacks;
+  for (const ThreadLook& thread : look_at_threads(pid, kStackThreads)) {
+    const std::string place = thread.waits_in.empty() ? thread.state == 'R' ? "running" : "??" : thread.waits_in;
+    stacks.push_back({thread.tid, thread.name, {place + " (kernel)"}});
+  }
+  return stacks;
+}
+
+std::vector<ThreadStack> named(const std::string& maps, const std::vector<RawStack>& raw, SymbolFiles& files) {
+  Symbolizer symbolizer(maps, files);
+  std::vector<ThreadStack> threads;
+  for (const RawStack& stack : raw) {
+    ThreadStack thread{stack.tid, "", {}};
+    for (std::size_t i = 0; i < stack.addresses.size() && i < kStackFrames; ++i) {
+      thread.frames.push_back(symbolizer.describe(stack.addresses[i], i > 0));
+    }
+    threads.push_back(std::move(thread));
+  }
+  return threads;
+}
+
+}  // namespace
+
+StackTaker::~StackTaker() = default;
+
+void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means, Done done) {
+  done_ = std::move(done);
+  means_ = means;
+  began_ = Clock::now();
+  asked_.clear();
+  asked_.reserve(targets.size());  // tools refer to their places
+  for (const StackTarget& target : targets) {
+    Asked asked;
+    asked.target = target;
+    asked.request = processes_.ask_for_stacks(target.local_rank, means);
+    asked.result.rank = target.rank;
+    asked_.push_back(std::move(asked));
+  }
+  if (means == StackMeans::gentle) return copy_stacks();
+  ask_tools();
+}
+
+// To read a process's memory, its map must not be locked: it takes a thread that may be left behind.
+void StackTaker::copy_stacks() {
+  std::vector<pid_t> pids;
+  for (const Asked& asked : asked_) {
+    if (asked.request.pid > 0 && static_cast<int>(pids.size()) < limits::kStackTools) pids.push_back(asked.request.pid);
+  }
+  copying_.emplace([pids] {
+    Captures captures;
+    for (const pid_t pid : pids) captures[pid] = capture_stacks(pid, kStackThreads);
+    return captures;
+  });
+  const auto over = [this] {
+    captures_ = copying_->result().value_or(Captures());
+    ask_tools();
+  };
+  over_ = loop_.watch_readable(copying_->ready(), over);
+  timer_ = loop_.at(began_ + limits::kStackCopyTime, over);
+}
+
+void StackTaker::ask_tools() {
+  over_.reset();
+  timer_.reset();
+  int tools = 0;
+  for (Asked& asked : asked_) {
+    // What says itself where its threads are needs no tool, unless that is where its interpreter is.
+    const bool python = asked.request.pid > 0 && is_python(asked.request.pid);
+    if (has_signal(asked) && !python) continue;
+    if (asked.request.pid == 0) {
+      asked.result.missing.push_back(asked.request.obstacle);
+      asked.is_done = true;
+      continue;
+    }
+    if (++tools > limits::kStackTools) {
+      asked.result.missing.push_back("no more than " + std::to_string(limits::kStackTools) + " tools at a time");
+    } else {
+      asked.tools = tools_for(python, means_);
+      if (has_signal(asked)) asked.tools = asked.tools.first(1);  // the functions it tells itself
+      const bool is_asked = means_ == StackMeans::any && !has_signal(asked);
+      if (is_asked) asked.result.missing.push_back("signal handler: " + asked.request.obstacle);
+    }
+    run_next_tool(asked);
+  }
+  look();
+}
+
+void StackTaker::run_next_tool(Asked& asked) {
+  const pid_t pid = asked.request.pid;
+  while (!asked.tools.empty()) {
+    const Tool& tool = asked.tools.front();
+    asked.tools = asked.tools.subspan(1);
+    const auto lacks = [&](const std::string& why) {
+      asked.result.missing.push_back(std::string(tool.name) + ": " + why);
+    };
+    const auto path = tool.path();
+    if (!path) {
+      lacks("not found in PATH");
+      continue;
+    }
+    std::vector<std::string> arguments = tool.arguments;
+    base::UniqueFd input;
+    if (tool.is_ours) {
+      const auto capture = captures_.find(pid);
+      if (capture == captures_.end() || !capture->second.obstacle.empty()) {
+        lacks(capture == captures_.end() ? "its stacks took too long to copy" : capture->second.obstacle);
+        continue;
+      }
+      input = file_with(to_bytes(capture->second));
+    } else {
+      arguments.push_back(std::to_string(pid));
+    }
+    asked.tool = std::make_unique<ToolRun>(
+        loop_, *path, arguments, [this, &asked, &tool](const std::string& output) { tool_ended(asked, tool, output); },
+        std::move(input));
+    asked.running = &tool;
+    if (!asked.tool->has_failed()) return;
+    asked.tool.reset();
+    lacks("could not be started (" + *path + ")");
+  }
+  if (means_ == StackMeans::gentle) take_from_kernel(asked);
+  asked.is_done = !has_signal(asked);
+}
+
+void StackTaker::tool_ended(Asked& asked, const Tool& tool, const std::string& output) {
+  asked.tool.reset();
+  asked.result.threads = tool.parse(output);
+  if (asked.result.threads.empty()) {
+    asked.result.missing.push_back(std::string(tool.name) + ": told no stack (may it look into the process?)");
+    return run_next_tool(asked);
+  }
+  asked.result.source = tool.source();
+  asked.is_done = true;
+}
+
+void StackTaker::take_from_kernel(Asked& asked) {
+  asked.result.threads = kernel_stacks(asked.request.pid);
+  asked.result.source = "kernel";
+}
+
+// Until all have answered, or no more time is to be lost.
+void StackTaker::look() {
+  const auto age = Clock::now() - began_;
+  bool is_waiting = false;
+  for (Asked& asked : asked_) {
+    if (asked.is_done) continue;
+    if (asked.tool) {
+      is_waiting = is_waiting || age < limits::kStackToolTime;
+      continue;
+    }
+    asked.raw = processes_.stacks(asked.target.local_rank);
+    asked.is_done = asked.raw.size() >= asked.request.threads.size();
+    is_waiting = is_waiting || (asked.raw.size() < asked.request.answers && age < limits::kStackAnswerTime);
+  }
+  if (!is_waiting) return name_frames();
+  timer_ = loop_.at(Clock::now() + limits::kStackPoll, [this] { look(); });
+}
+
+// Names are read from files, which may lie on a file system that hangs.
+void StackTaker::name_frames() {
+  std::vector<Process> processes;
+  for (Asked& asked : asked_) {
+    if (asked.tool) {
+      asked.result.threads = asked.running->parse(asked.tool->output_so_far());
+      asked.result.source = asked.result.threads.empty() ? "" : asked.running->source();
+      asked.tool.reset();
+      asked.result.missing.emplace_back("its tool took too long");
+      if (means_ == StackMeans::gentle && asked.result.threads.empty()) take_from_kernel(asked);
+    }
+    // It had been asked by signal, too: a tool that knew nothing is no loss.
+    if (asked.raw.empty() && asked.result.threads.empty() && has_signal(asked)) {
+      asked.raw = processes_.stacks(asked.target.local_rank);
+    }
+    if (asked.raw.empty()) continue;
+    processes.push_back({base::read_file("/proc/" + std::to_string(asked.request.pid) + "/maps"), asked.raw});
+  }
+  if (processes.empty()) return finish();
+  naming_.emplace([processes = std::move(processes)] {
+    SymbolFiles files;
+    std::vector<std::vector<ThreadStack>> result;
+    for (const Process& process : processes) result.push_back(named(process.maps, process.raw, files));
+    return result;
+  });
+  over_ = loop_.watch_readable(naming_->ready(), [this] { finish(); });
+  timer_ = loop_.at(began_ + limits::kStackTime, [this] { finish(); });
+}
+
+void StackTaker::finish() {
+  timer_.reset();
+  over_.reset();
+  auto names = naming_ ? naming_->result() : std::nullopt;
+  std::size_t next = 0;
+  std::vector<RankStacks> result;
+  for (Asked& asked : asked_) {
+    if (!asked.raw.empty()) {
+      asked.result.source = "signal handler";
+      if (names) asked.result.threads = std::move(names->at(next++));
+      if (!names) asked.result.missing.emplace_back("the names of its functions took too long to read");
+    }
+    const std::vector<ThreadLook> looks = look_at_threads(asked.request.pid, kStackThreads);
+    std::vector<ThreadStack>& threads = asked.result.threads;
+    for (ThreadStack& thread : threads) {
+      const auto look = std::find_if(looks.begin(), looks.end(), [&](const auto& l) { return l.tid == thread.tid; });
+      if (thread.name.empty() && look != looks.end()) thread.name = look->name;
+    }
+    std::stable_sort(threads.begin(), threads.end(), [&](const ThreadStack& a, const ThreadStack& b) {
+      return (a.tid == asked.request.pid) > (b.tid == asked.request.pid);
+    });
+    for (const pid_t tid : asked.request.threads) {
+      const bool answered = std::any_of(threads.begin(), threads.end(), [&](const auto& t) { return t.tid == tid; });
+      if (!answered && asked.result.source == "signal handler") {
+        asked.result.missing.push_back("thread " + std::to_string(tid) +
+                                       ": no answer (stopped, or the signal is blocked)");
+      }
+    }
+    if (threads.empty() && has_signal(asked) && asked.raw.empty() && asked.result.missing.empty()) {
+      asked.result.missing.emplace_back("signal handler: no answer (stopped, in the kernel, or the signal is blocked)");
+    }
+    result.push_back(std::move(asked.result));
+  }
+  asked_.clear();
+  naming_.reset();
+  captures_.clear();
+  const Done done = std::exchange(done_, nullptr);
+  done(std::move(result));
+}
+
+}  // namespace ddp::launcher

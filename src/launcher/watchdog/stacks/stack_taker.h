@@ -1,0 +1,88 @@
+// StackTaker: the stacks of many workers at the same moment, from whatever can give them.
+//
+//   the runtime's signal handler (addresses, named here) ── Python: py-spy ── else: eu-stack, or gdb
+//   by gentle means, which stop nothing: Python: py-spy ── else: copied stacks, named by ddp_stack_reader ── else:
+//   where in the kernel the threads wait
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/side_thread.h"
+#include "launcher/process/process_host.h"
+#include "launcher/watchdog/stacks/stack_capture.h"
+#include "launcher/watchdog/stacks/stack_text.h"
+#include "launcher/watchdog/stacks/tool_run.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+struct StackTarget {
+  int rank = 0;
+  int local_rank = 0;
+};
+
+class StackTaker {
+ public:
+  using Done = std::function<void(std::vector<RankStacks> stacks)>;
+
+  StackTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), processes_(processes) {}
+  ~StackTaker();
+  StackTaker(const StackTaker&) = delete;
+  StackTaker& operator=(const StackTaker&) = delete;
+
+  // Not while is_taking(). A program that may go on must not be disturbed: `means`. `done` is called once, within
+  // limits::kStackTime, with an entry for each target that says what is missing; never if this is destroyed before.
+  void take(const std::vector<StackTarget>& targets, StackMeans means, Done done);
+  bool is_taking() const { return done_ != nullptr; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Captures = std::map<pid_t, StackCapture>;
+  struct Tool;
+  struct Asked {
+    StackTarget target;
+    StackRequest request;
+    RankStacks result;
+    std::vector<RawStack> raw;
+    std::span<const Tool> tools;    // that are still to be tried
+    std::unique_ptr<ToolRun> tool;  // that runs
+    const Tool* running = nullptr;  // which that is
+    bool is_done = false;
+  };
+  struct Process {  // whose addresses are to be named
+    std::string maps;
+    std::vector<RawStack> raw;
+  };
+
+  static std::span<const Tool> tools_for(bool python, StackMeans means);
+  bool has_signal(const Asked& asked) const { return asked.request.obstacle.empty(); }
+  void copy_stacks();
+  void ask_tools();
+  void run_next_tool(Asked& asked);
+  void tool_ended(Asked& asked, const Tool& tool, const std::string& output);
+  static void take_from_kernel(Asked& asked);
+  void look();
+  void name_frames();
+  void finish();
+
+  net::EventLoop& loop_;
+  ProcessHost& processes_;
+  Done done_;
+  StackMeans means_ = StackMeans::any;
+  std::vector<Asked> asked_;
+  Clock::time_point began_;
+  std::unique_ptr<net::Watch> timer_;
+  std::optional<base::SideThread<Captures>> copying_;
+  Captures captures_;
+  std::optional<base::SideThread<std::vector<std::vector<ThreadStack>>>> naming_;
+  std::unique_ptr<net::Watch> over_;  // of the thread beside us
+};
+
+}  // namespace ddp::launcher

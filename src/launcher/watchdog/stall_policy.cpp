@@ -1,0 +1,122 @@
+#include "launcher/watchdog/stall_policy.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+struct Limit {
+  Nanoseconds time{0};
+  Nanoseconds passed{0};
+  std::string why;
+
+  Nanoseconds left() const { return time - passed; }
+};
+
+// Of what nothing can resolve.
+std::optional<Limit> certain_limit(const StallFacts& facts) {
+  switch (facts.kind) {
+    case VerdictKind::different_call:
+    case VerdictKind::different_arguments:
+      return Limit{limits::kHangConclusive, facts.age, "it cannot go on"};
+    case VerdictKind::ended:
+      // What it sent last may be on its way still.
+      return Limit{limits::kHangFirstWord, facts.age, "it will not come"};
+    case VerdictKind::each_other:
+      if (facts.is_proven) return Limit{limits::kHangFirstWord, facts.age, "nobody is left who could resolve it"};
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Learnt from the pauses of this job.
+Limit learnt_limit(const StallFacts& facts) {
+  const auto learnt = std::max<Nanoseconds>(limits::kHangFloor, limits::kHangFactor * facts.longest_pause);
+  const bool is_floor = learnt == Nanoseconds(limits::kHangFloor);
+  return {learnt, *facts.still_for,
+          is_floor ? "the pauses so far were short"
+                   : std::to_string(limits::kHangFactor) + " times the longest pause so far, " +
+                         base::human_duration(facts.longest_pause)};
+}
+
+// Where no limit was given: only a rank that is waited for, and of which something is known, can be given up.
+std::optional<Limit> unknown_limit(const StallFacts& facts, const HangPlan& plan) {
+  if (is_without_calls(facts.kind) || facts.is_partial || !facts.still_for) return std::nullopt;
+  if (plan.limit == HangLimit::learnt && facts.is_warm) return learnt_limit(facts);
+  return Limit{plan.still, *facts.still_for, all_wait(facts.kind) ? "no data has moved" : "no sign of life"};
+}
+
+Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
+  constexpr int kPauses = 4;
+  Nanoseconds word = limits::kHangFirstWordCold;
+  if (is_without_calls(facts.kind)) word = limits::kHangFirstWordSilent;
+  if (facts.kind == VerdictKind::each_other) word = limits::kHangFirstWord;
+  if (facts.is_warm && !is_without_calls(facts.kind)) {
+    word = std::min<Nanoseconds>(kPauses * facts.longest_pause, limits::kHangLastWord);
+  }
+  if (!plan.timeout) return std::max<Nanoseconds>(word, limits::kHangFirstWord);
+  word = std::min<Nanoseconds>(word, *plan.timeout / 4);
+  return std::max(word, std::min<Nanoseconds>(*plan.timeout, limits::kHangFirstWord));
+}
+
+}  // namespace
+
+std::string_view name_of(HangClass hang_class) {
+  switch (hang_class) {
+    case HangClass::certain:
+      return "certain";
+    case HangClass::users_limit:
+      return "users_limit";
+    case HangClass::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
+  StallJudgement judgement;
+  judgement.first_word = first_word(facts, plan);
+  std::optional<Limit> limit = certain_limit(facts);
+  if (limit) {
+    judgement.hang_class = HangClass::certain;
+  } else {
+    limit = unknown_limit(facts, plan);
+    if (plan.timeout) {
+      judgement.hang_class = HangClass::users_limit;
+      Limit users{*plan.timeout, facts.progress_age, "--hang-timeout"};
+      // A rank that worked alone for long before others wait for it is reported before it ends the job.
+      const auto after_report = std::min<Nanoseconds>(users.time, judgement.first_word + limits::kHangNotice);
+      users.passed = std::min(users.passed, users.time + facts.age - after_report);
+      const bool is_learnt = limit && plan.limit == HangLimit::learnt && limit->left() < users.left();
+      if (!is_learnt) limit = users;
+    }
+  }
+  // A node that sees only its own ranks does not know whether those of the others work.
+  const bool sees_too_little = facts.is_partial || is_without_calls(facts.kind);
+  if (facts.others_judge && sees_too_little && judgement.hang_class != HangClass::certain) limit.reset();
+  // Whoever sees the ranks of all nodes is to name one before a node that sees only its own.
+  if (limit && facts.others_judge) limit->time += limits::kHangFirstWord;
+  if (limit) {
+    judgement.limit = limit->time;
+    judgement.ends_in = limit->left();
+    judgement.why = limit->why;
+    if (judgement.hang_class != HangClass::certain && facts.more_time > std::max(limit->left(), Nanoseconds(0))) {
+      judgement.ends_in = facts.more_time;
+      judgement.limit = facts.age + facts.more_time;
+      judgement.why = "a rank asked for more time";
+    }
+  }
+  const bool is_half_over = plan.timeout && judgement.ends_in && *judgement.ends_in <= judgement.limit / 2;
+  const bool is_still = facts.still_for && *facts.still_for >= Nanoseconds(limits::kHangStillWarning);
+  judgement.is_warning = judgement.hang_class == HangClass::certain || is_half_over || is_still ||
+                         facts.age >= Nanoseconds(limits::kHangLongWarning);
+  return judgement;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,97 @@
+#include "launcher/watchdog/straggler_table.h"
+
+#include <algorithm>
+
+namespace ddp::launcher {
+namespace {
+
+using Members = std::vector<std::pair<const RankView*, std::size_t>>;  // a rank, and the group's index on its board
+
+const GroupView& group_of(const std::pair<const RankView*, std::size_t>& member) {
+  return member.first->board.groups[member.second];
+}
+
+}  // namespace
+
+void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed) {
+  time_ += elapsed;
+  std::map<GroupKey, Members> groups;
+  for (const RankView& rank : ranks) {
+    for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
+      const GroupView& group = rank.board.groups[i];
+      if (!group.is_left && !rank.has_ended) groups[key_of(group)].emplace_back(&rank, i);
+    }
+  }
+  std::erase_if(newest_, [&](const auto& entry) { return !groups.contains(entry.first); });
+  std::erase_if(waits_now_, [&](const auto& entry) { return !groups.contains(entry.first.first); });
+  for (const auto& [key, members] : groups) {
+    // Of ranks that are not here nothing is known.
+    const auto size = static_cast<std::size_t>(group_of(members.front()).size);
+    if (members.size() != size || size < 2) continue;
+    count_arrivals(newest_[key], members);
+    count_waits(key, members, elapsed);
+  }
+}
+
+void StragglerTable::count_arrivals(std::uint64_t& newest,
+                                    std::span<const std::pair<const RankView*, std::size_t>> members) {
+  struct One {
+    std::uint64_t called_at;
+    int rank;
+  };
+  std::map<std::uint64_t, std::vector<One>> by_sequence;
+  for (const auto& [rank, index] : members) {
+    if (index >= rank->arrivals.size()) continue;
+    for (const Arrival& arrival : rank->arrivals[index]) {
+      if (arrival.sequence > newest) by_sequence[arrival.sequence].push_back({arrival.called_at, rank->rank});
+    }
+  }
+  for (auto& [sequence, arrivals] : by_sequence) {
+    if (arrivals.size() != members.size()) continue;
+    newest = sequence;
+    ++collectives_;
+    std::sort(arrivals.begin(), arrivals.end(), [](const One& a, const One& b) { return a.called_at < b.called_at; });
+    const One& median = arrivals[(arrivals.size() - 1) / 2];
+    Straggler& last = ranks_[arrivals.back().rank];
+    ++last.last;
+    last.late += std::chrono::nanoseconds(arrivals.back().called_at - median.called_at);
+  }
+}
+
+void StragglerTable::count_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members,
+                                 std::chrono::nanoseconds elapsed) {
+  std::uint64_t furthest = 0;
+  for (const auto& member : members) furthest = std::max(furthest, group_of(member).called);
+  for (const auto& member : members) {
+    const int rank = member.first->rank;
+    ranks_[rank].rank = rank;
+    if (group_of(member).called == furthest) {
+      waits_now_.erase({key, rank});
+    } else {
+      add_wait(rank, waits_now_[{key, rank}], elapsed);
+    }
+  }
+}
+
+void StragglerTable::add_wait(int rank, std::chrono::nanoseconds& now, std::chrono::nanoseconds elapsed) {
+  Straggler& straggler = ranks_[rank];
+  now += elapsed;
+  straggler.waited_for += elapsed;
+  straggler.longest_wait = std::max(straggler.longest_wait, now);
+}
+
+void StragglerTable::nothing_new(std::chrono::nanoseconds elapsed) {
+  time_ += elapsed;
+  for (auto& [key, now] : waits_now_) add_wait(key.second, now, elapsed);
+}
+
+StragglerReport StragglerTable::report() const {
+  StragglerReport report{collectives_, time_, {}};
+  for (const auto& [rank, straggler] : ranks_) report.ranks.push_back(straggler);
+  std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const Straggler& a, const Straggler& b) {
+    return std::pair(a.waited_for, a.late) > std::pair(b.waited_for, b.late);
+  });
+  return report;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,362 @@
+#include "launcher/watchdog/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "launcher/limits.h"
+#include "launcher/watchdog/root_causes.h"
+#include "wire/progress_board.h"
+
+namespace ddp::launcher {
+namespace {
+
+struct Text {
+  std::string_view code;
+  std::string_view title;
+};
+constexpr std::array<Text, 10> kTexts = {
+    Text{"DDP-H01", "ended"},
+    {"DDP-H02", "stopped"},
+    {"DDP-H03", "not called"},
+    {"DDP-H04", "different collective"},
+    {"DDP-H05", "different arguments"},
+    {"DDP-H06", "wait for each other"},
+    {"DDP-H07", "transport"},
+    {"DDP-H08", "no sign of life"},
+    {"DDP-H09", "behind"},
+    {"DDP-H10", "GPU behind"},
+};
+
+// A rank in a group.
+struct Member {
+  const RankView* rank = nullptr;
+  const GroupView* group = nullptr;
+  std::size_t index = 0;  // of the group, on the rank's board
+};
+
+using Groups = std::map<GroupKey, std::vector<Member>>;
+
+// Without groups in which a rank or a place is twice: they are several that cannot be told apart.
+Groups members_by_group(std::span<const RankView> ranks) {
+  Groups result;
+  for (const RankView& rank : ranks) {
+    for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
+      result[key_of(rank.board.groups[i])].push_back({&rank, &rank.board.groups[i], i});
+    }
+  }
+  std::erase_if(result, [](const auto& entry) {
+    std::set<const RankView*> seen;
+    std::set<int> places;
+    return std::any_of(entry.second.begin(), entry.second.end(), [&](const Member& member) {
+      return !seen.insert(member.rank).second || !places.insert(member.group->rank).second;
+    });
+  });
+  return result;
+}
+
+// A verdict on a group, so far without a kind.
+Verdict verdict_on(const Member& member, std::uint64_t sequence) {
+  Verdict verdict;
+  verdict.group = member.group->name;
+  verdict.group_size = member.group->size;
+  verdict.group_identity = member.group->identity;
+  verdict.sequence = sequence;
+  return verdict;
+}
+
+bool waits(const Member& member) {
+  return may_wait(*member.rank) && !member.rank->has_ended && !member.group->is_left &&
+         member.group->called > member.group->finished;
+}
+
+const CallView* call_of(const Member& member, std::uint64_t sequence) {
+  if (member.index >= member.rank->calls.size()) return nullptr;
+  const auto& calls = member.rank->calls[member.index];
+  const auto found =
+      std::find_if(calls.begin(), calls.end(), [&](const CallView& call) { return call.sequence == sequence; });
+  return found == calls.end() ? nullptr : &*found;
+}
+
+template <typename Condition>
+std::vector<int> ranks_that(const std::vector<Member>& members, const Condition& condition) {
+  std::vector<int> result;
+  for (const Member& member : members) {
+    if (condition(member)) result.push_back(member.rank->rank);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+constexpr std::uint64_t kCallsBefore = 2;
+constexpr std::uint64_t kCallsAfter = 2;
+
+// What two members called around the first call in which they differ.
+void add_calls_around(const Member& one, const Member& other, std::uint64_t sequence, Verdict& verdict) {
+  for (const Member* member : {&one, &other}) {
+    for (const CallView& call : member->rank->calls[member->index]) {
+      const bool is_before = call.sequence < sequence && call.sequence + kCallsBefore >= sequence;
+      const bool is_after = call.sequence > sequence && call.sequence <= sequence + kCallsAfter;
+      // Those before are the same for both.
+      if ((is_before && member == &one) || is_after) verdict.around.push_back({member->rank->rank, call});
+    }
+  }
+  std::stable_sort(verdict.around.begin(), verdict.around.end(),
+                   [](const RankCall& a, const RankCall& b) { return a.call.sequence < b.call.sequence; });
+}
+
+// Where some members' calls of this number are others than those of most. False if there are none.
+bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequence, Verdict& verdict) {
+  std::map<std::uint64_t, std::vector<Member>> by_fingerprint;
+  for (const Member& member : members) {
+    if (const CallView* call = call_of(member, sequence)) by_fingerprint[call->fingerprint].push_back(member);
+  }
+  if (by_fingerprint.size() < 2) return false;
+  std::vector<std::vector<Member>> sides;
+  std::size_t callers = 0;
+  for (auto& [fingerprint, side] : by_fingerprint) {
+    callers += side.size();
+    sides.push_back(std::move(side));
+  }
+  // The largest first; of equals that with the lowest rank.
+  std::sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
+    return std::pair(b.size(), a.front().rank->rank) < std::pair(a.size(), b.front().rank->rank);
+  });
+  const bool nobody_knows = sides[0].size() == sides[1].size();
+  std::vector<Member> culprits;
+  for (std::size_t i = nobody_knows ? 0 : 1; i < sides.size(); ++i) {
+    culprits.insert(culprits.end(), sides[i].begin(), sides[i].end());
+  }
+  const Member& one = sides[0].front();
+  const Member& other = sides[1].front();
+  verdict.is_open = nobody_knows && callers < static_cast<std::size_t>(members.front().group->size);
+  verdict.culprits = ranks_that(culprits, [](const Member&) { return true; });
+  verdict.sides = {{one.rank->rank, *call_of(one, sequence)}, {other.rank->rank, *call_of(other, sequence)}};
+  verdict.kind = compare_calls(verdict.sides[0].call, verdict.sides[1].call);
+  add_calls_around(one, other, sequence, verdict);
+  return true;
+}
+
+// The first number, of which boards still tell, at which calls differ: what follows differs too.
+bool find_first_difference(const std::vector<Member>& members, Verdict& verdict) {
+  std::set<std::uint64_t> sequences;
+  for (const Member& member : members) {
+    if (member.index >= member.rank->calls.size()) continue;
+    for (const CallView& call : member.rank->calls[member.index]) sequences.insert(call.sequence);
+  }
+  return std::any_of(sequences.begin(), sequences.end(),
+                     [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
+}
+
+// World ranks of a group that have no place in it: they have left it, or have not made it. Nothing where they could be
+// on other machines, or have no known number.
+std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>& members,
+                               std::span<const RankView> ranks) {
+  std::vector<int> result;
+  if (group.name != "world" || group.size != static_cast<int>(ranks.size())) return result;
+  std::set<const RankView*> present;
+  for (const Member& member : members) present.insert(member.rank);
+  for (const RankView& rank : ranks) {
+    if (!present.contains(&rank)) result.push_back(rank.rank);
+  }
+  return result;
+}
+
+std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<const RankView> ranks) {
+  const auto first = std::min_element(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    return std::pair(!waits(a), a.group->finished) < std::pair(!waits(b), b.group->finished);
+  });
+  if (!waits(*first)) return std::nullopt;
+  const std::uint64_t sequence = first->group->finished + 1;
+  Verdict verdict = verdict_on(*first, sequence);
+  const auto missing = missing_ranks(*first->group, members, ranks);
+  verdict.is_partial = members.size() + missing.size() < static_cast<std::size_t>(first->group->size);
+  if (const CallView* call = call_of(*first, sequence)) verdict.call = describe(*call);
+  verdict.waiting = ranks_that(members, [&](const Member& m) {
+    return waits(m) && m.group->finished < sequence && m.group->called >= sequence;
+  });
+  // Of ranks that are missing, nothing was called.
+  std::map<const RankView*, const GroupView*> groups;
+  for (const Member& member : members) groups[member.rank] = member.group;
+  const std::set<int> absent(missing.begin(), missing.end());
+  for (const RankView& rank : ranks) {
+    if (absent.contains(rank.rank)) groups.try_emplace(&rank, nullptr);
+  }
+  const auto culprits_that = [&](const auto& condition) {
+    std::vector<int> result;
+    for (const RankView& rank : ranks) {
+      const auto found = groups.find(&rank);
+      if (found == groups.end()) continue;
+      const GroupView* group = found->second;
+      if (group != nullptr && group->finished >= sequence) continue;
+      if (condition(rank, group == nullptr ? 0 : group->called)) result.push_back(rank.rank);
+    }
+    return result;
+  };
+  // The nearest cause first: what has ended or is stopped cannot call.
+  const std::array<std::pair<VerdictKind, std::vector<int>>, 3> causes = {{
+      {VerdictKind::ended, culprits_that([](const RankView& rank, std::uint64_t) { return rank.has_ended; })},
+      {VerdictKind::stopped,
+       culprits_that([](const RankView& rank, std::uint64_t) { return rank.process && rank.process->is_stopped(); })},
+      {VerdictKind::not_called,
+       culprits_that([&](const RankView&, std::uint64_t called) { return called < sequence; })},
+  }};
+  for (const auto& [kind, culprits] : causes) {
+    if (culprits.empty()) continue;
+    verdict.kind = kind;
+    verdict.culprits = culprits;
+    return verdict;
+  }
+  verdict.kind = VerdictKind::transport;
+  if (find_first_difference(members, verdict)) return verdict;
+  verdict.culprits = ranks_that(members, [&](const Member& m) {
+    return waits(m) && m.group->gpu_queued >= sequence && m.group->gpu_started < sequence;
+  });
+  if (!verdict.culprits.empty()) verdict.kind = VerdictKind::gpu_behind;
+  return verdict;
+}
+
+}  // namespace
+
+std::string_view code_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].code;
+}
+
+std::string_view title_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].title;
+}
+
+namespace {
+
+// Of a send or a receive that a thread waits for and that its other side has not called, has called and does not end,
+// or cannot call any more. Nothing: nobody waits for it.
+std::optional<Verdict> verdict_of(const Member& member, const TransferView& transfer,
+                                  const std::vector<Member>& members) {
+  if (member.rank->has_ended || member.group->is_left || transfer.is_done || !transfer.is_waited_for) {
+    return std::nullopt;
+  }
+  Verdict verdict = verdict_on(member, transfer.number);
+  verdict.is_transfer = true;
+  verdict.waiting = {member.rank->rank};
+  const auto peer = std::find_if(members.begin(), members.end(),
+                                 [&](const Member& other) { return other.group->rank == transfer.peer; });
+  verdict.is_partial = peer == members.end();
+  verdict.call = (transfer.is_send ? "recv " + transfer.what + " from rank " : "send " + transfer.what + " to rank ") +
+                 std::to_string(member.rank->rank);
+  verdict.kind = VerdictKind::transport;
+  if (peer == members.end()) return verdict;
+  const std::vector<TransferView>& theirs = peer->group->transfers;
+  const auto counterpart = std::find_if(theirs.begin(), theirs.end(), [&](const TransferView& their) {
+    return their.is_send != transfer.is_send && their.peer == member.group->rank && their.number == transfer.number;
+  });
+  const bool has_called = counterpart != theirs.end();
+  // Then what it sent may be on its way.
+  const bool has_done_its_part = has_called && counterpart->is_done;
+  // More that are not done than a status page has places for: this may be one of those.
+  const bool all_are_shown = theirs.size() < wire::kBoardTransfers || theirs.back().is_done;
+  if (has_done_its_part) return verdict;
+  if (peer->rank->has_ended) {
+    verdict.kind = VerdictKind::ended;
+  } else if (peer->rank->process && peer->rank->process->is_stopped()) {
+    verdict.kind = VerdictKind::stopped;
+  } else if (!has_called && all_are_shown) {
+    verdict.kind = VerdictKind::not_called;
+  }
+  if (verdict.kind != VerdictKind::transport) verdict.culprits = {peer->rank->rank};
+  return verdict;
+}
+
+}  // namespace
+
+std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
+  for (const auto& [key, members] : members_by_group(ranks)) {
+    Verdict verdict = verdict_on(members.front(), 0);
+    if (!find_first_difference(members, verdict)) continue;
+    verdict.sequence = verdict.sides.front().call.sequence;
+    verdict.call = describe(verdict.sides.front().call);
+    verdict.waiting = ranks_that(members, waits);
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
+  // Kernel functions in which a thread waits that does not wait for other ranks, by a part of their names.
+  constexpr std::array<std::string_view, 6> kOwnDoing = {"nanosleep",  "sys_pause", "sigtimedwait",
+                                                         "sigsuspend", "pipe_read", "do_wait"};
+  // Those of messages, and of threads that wait for them.
+  constexpr std::array<std::string_view, 9> kForOthers = {
+      "futex", "ep_poll", "do_epoll", "poll_schedule", "do_select", "sk_wait", "tcp_", "unix_stream", "skb_wait"};
+  const auto is_in = [](const auto& names, const std::string& function) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](std::string_view name) { return function.find(name) != std::string::npos; });
+  };
+  std::vector<int> odd;
+  std::size_t alive = 0;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended) continue;
+    ++alive;
+    if (!rank.process) return {};
+    const std::string& waits_in = rank.process->waits_in;
+    // A rank that waits for a GPU is busy, and waits nowhere.
+    if (waits_in.empty() || is_in(kForOthers, waits_in)) continue;
+    if (!is_in(kOwnDoing, waits_in)) return {};
+    odd.push_back(rank.rank);
+  }
+  return odd.size() < alive ? odd : std::vector<int>();
+}
+
+std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
+  for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
+    const GroupView& group = rank.board.groups[i];
+    if ((group.is_left && !failed_too) || group.called <= group.finished) continue;
+    Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);
+    verdict.kind = VerdictKind::ended;
+    verdict.culprits = {rank.rank};
+    if (const CallView* call = call_of({&rank, &group, i}, verdict.sequence)) verdict.call = describe(*call);
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+bool uses_gpu(const RankView& rank) {
+  return std::any_of(rank.board.groups.begin(), rank.board.groups.end(),
+                     [](const GroupView& group) { return group.gpu_queued > 0; });
+}
+
+bool may_wait(const RankView& rank) {
+  const BoardView& board = rank.board;
+  const auto kept_asking = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kPollingPause).count());
+  const bool polls = board.polled_at != 0 && board.polled_at + kept_asking >= rank.seen_at;
+  return board.waiting_threads > 0 || polls || uses_gpu(rank) || board.calling_threads == 0;
+}
+
+VerdictKind compare_calls(const CallView& one, const CallView& other) {
+  const auto operation = [](const CallView& call) { return call.what.substr(0, call.what.find(' ')); };
+  const bool is_same = operation(one) == operation(other) && one.name == other.name;
+  return is_same ? VerdictKind::different_arguments : VerdictKind::different_call;
+}
+
+std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {
+  std::vector<Verdict> verdicts;
+  const auto add = [&](std::optional<Verdict> verdict) {
+    if (verdict) verdicts.push_back(std::move(*verdict));
+  };
+  for (const auto& [key, members] : members_by_group(ranks)) {
+    add(verdict_of(members, ranks));
+    for (const Member& member : members) {
+      for (const TransferView& transfer : member.group->transfers) add(verdict_of(member, transfer, members));
+    }
+  }
+  return root_causes(verdicts, ranks);
+}
+
+std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
+  std::vector<Verdict> verdicts = find_verdicts(ranks);
+  return verdicts.empty() ? std::nullopt : std::optional(std::move(verdicts.front()));
+}
+
+}  // namespace ddp::launcher

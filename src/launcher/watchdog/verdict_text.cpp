@@ -1,0 +1,82 @@
+#include "launcher/watchdog/verdict_text.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Of different calls: those of one side are as many as those of the other.
+bool nobody_knows(const Verdict& verdict) {
+  return std::all_of(verdict.sides.begin(), verdict.sides.end(),
+                     [&](const RankCall& side) { return verdict.blames(side.rank); });
+}
+
+}  // namespace
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
+}
+
+std::string call_text(const Verdict& verdict) {
+  return (verdict.call.empty() ? "collective" : verdict.call) + " (#" + std::to_string(verdict.sequence) + " of " +
+         verdict.group + ")";
+}
+
+std::string hang_headline(const Verdict& verdict) {
+  const std::string culprits = ranks_text(verdict.culprits);
+  const bool one = verdict.culprits.size() == 1;
+  const std::string number = std::to_string(verdict.sequence);
+  const std::string waiting = ranks_text(verdict.waiting) + (verdict.waiting.size() == 1 ? " waits" : " wait");
+  const std::string in_which = verdict.is_transfer ? ", for which " : ", in which ";
+  const auto sentence = [&]() -> std::string {
+    switch (verdict.kind) {
+      case VerdictKind::ended:
+        return culprits + (one ? " has" : " have") + " ended" +
+               (verdict.group.empty() ? ", and " + waiting + " for it"
+                : verdict.waiting.empty()
+                    ? " without having finished " + call_text(verdict)
+                    : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
+      case VerdictKind::stopped:
+        return culprits + (one ? " is" : " are") + " stopped, and " + waiting +
+               (verdict.is_transfer ? " for " : " in ") + call_text(verdict);
+      case VerdictKind::not_called:
+        return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
+      case VerdictKind::different_call:
+        if (nobody_knows(verdict))
+          return culprits + " called different collectives as #" + number + " of " + verdict.group;
+        return culprits + (one ? " called another collective than " : " called other collectives than ") +
+               call_text(verdict) + ", which the other ranks called";
+      case VerdictKind::different_arguments:
+        if (nobody_knows(verdict)) return culprits + " called " + call_text(verdict) + " with different arguments";
+        return culprits + " called " + call_text(verdict) + " with other arguments than the other ranks";
+      case VerdictKind::each_other:
+        return ranks_text(verdict.waiting) + (one ? " waits for itself" : " wait for each other") +
+               (verdict.is_transfer ? ", first for " : " in different groups, first in ") + call_text(verdict);
+      case VerdictKind::transport:
+        if (verdict.is_transfer) {
+          return waiting + " for " + call_text(verdict) +
+                 (verdict.is_partial ? ", of a rank of another node" : ", which has been called and does not end");
+        }
+        if (verdict.is_partial) {
+          return waiting + " in " + call_text(verdict) + ", for ranks of other nodes, or for what connects them";
+        }
+        return "all ranks are in " + call_text(verdict) + ", and it does not go on";
+      case VerdictKind::gpu_behind:
+        return (one ? "the GPU of " : "the GPUs of ") + culprits + (one ? " has" : " have") + " not begun " +
+               call_text(verdict) + ", in which all ranks are: " +
+               (one ? "what its stream holds before it does not end"
+                    : "what their streams hold before it does not end");
+      case VerdictKind::silent:
+        return "no rank does anything, and none waits in a collective that is known";
+      case VerdictKind::behind:
+        return culprits + (one ? " has" : " have") + " sent no heartbeat; " + waiting + ", or " +
+               (verdict.waiting.size() == 1 ? "goes on" : "go on");
+    }
+    return "";
+  };
+  return sentence() + "  [" + std::string(code_of(verdict.kind)) + " " + std::string(title_of(verdict.kind)) + "]";
+}
+
+}  // namespace ddp::launcher

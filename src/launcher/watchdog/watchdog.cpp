@@ -1,0 +1,248 @@
+#include "launcher/watchdog/watchdog.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "launcher/limits.h"
+#include "launcher/watchdog/activity_watch.h"
+#include "launcher/watchdog/gpu_watch.h"
+#include "launcher/watchdog/hang_evidence.h"
+#include "launcher/watchdog/hang_trace.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class RankWatchdog : public Watchdog {
+ public:
+  RankWatchdog(const WatchdogParts& parts, const Placement& placement)
+      : parts_(parts),
+        placement_(placement),
+        hangs_(parts.plan.hang, is_judged_elsewhere(), longest_look()),
+        trace_(parts.plan.hang.trace_file, parts_.tell),
+        gpus_(parts.loop, parts.plan.machine_has_gpus),
+        activity_(
+            parts.processes, gpus_, placement.first_rank, placement.master_port,
+            [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
+            [this](int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
+              trace_.sample(rank, sample, now);
+            }) {
+    evidence_.emplace(HangEvidenceParts{parts.loop, parts.processes, parts.plan.workers, placement.first_rank,
+                                        parts.plan.hang.action, sees_others() ? &parts_.exchange : nullptr, parts_.news,
+                                        [this] { return what_they_are_at(); },
+                                        [this] { activity_.discard_windows(); }});
+  }
+  ~RankWatchdog() override { leave_exchange(); }
+
+  void started(int local_rank, const std::vector<std::string>& environment) override {
+    started_.insert(local_rank);
+    evidence_->set_environment(environment);
+    gpus_.sees(local_rank, find_variable(environment, wire::env::kCudaVisibleDevices));
+  }
+
+  void begin() override {
+    parts_.exchange.on_asked = [this](wire::Subject what) { show(what); };
+    parts_.exchange.on_evidence = [this] { evidence_->tell_if_complete(); };
+    if (!parts_.plan.hang.is_off()) look_later();
+  }
+
+  void set_paused(bool is_paused) override { is_paused_ = is_paused; }
+  void asked() override { evidence_->asked(); }
+
+  // Who has asked what they are at is told now: nobody will answer any more.
+  void end() override {
+    look_.reset();
+    has_ended_ = true;
+    evidence_->end();
+  }
+
+  WatchReport finish() override {
+    leave_exchange();
+    look_.reset();
+    has_ended_ = true;
+    evidence_.reset();
+    WatchReport report{stragglers_.report()};
+    for (const RankView& rank : look_at_own(LookDepth::boards)) {
+      report.progress = std::max(report.progress, progress_of(rank.board));
+    }
+    return report;
+  }
+
+  std::optional<Verdict> unfinished(int local_rank, bool failed_too) override {
+    RankView view;
+    parts_.processes.look(local_rank, LookDepth::calls, view);
+    return find_unfinished(view, failed_too);
+  }
+
+  std::optional<Verdict> difference() override { return find_difference(with_others(look_at_own(LookDepth::calls))); }
+
+  std::optional<HangNews> late_difference() override {
+    const HangPlan& hang = parts_.plan.hang;
+    if (!sees_others() || hang.is_off() || hang.action != HangAction::kill) return std::nullopt;
+    HangNews news;
+    news.ranks = with_others(look_at_own(LookDepth::calls));
+    const auto verdict = find_difference(news.ranks);
+    if (!verdict || verdict->is_open) return std::nullopt;
+    news.verdict = *verdict;
+    return news;
+  }
+
+  void show_calls() override {
+    if (is_judged_elsewhere()) parts_.exchange.show_in_full(look_at_own(LookDepth::calls));
+  }
+
+ private:
+  // The hub judges the ranks of all nodes, and is to be the first to.
+  bool is_judged_elsewhere() const { return parts_.exchange.has_others() && !parts_.exchange.is_hub(); }
+  bool sees_others() const { return parts_.exchange.has_others() && parts_.exchange.is_hub(); }
+
+  // The hub looks the more rarely the more ranks there are.
+  Clock::duration time_between_looks() const {
+    const auto share = sees_others() ? placement_.world_size * limits::kHangLookShare : Clock::duration(0);
+    return std::max<Clock::duration>(limits::kHangLook, share);
+  }
+  Clock::duration longest_look() const {
+    return std::max<Clock::duration>(limits::kHangLongestLook, 2 * time_between_looks());
+  }
+
+  void leave_exchange() {
+    parts_.exchange.on_asked = nullptr;
+    parts_.exchange.on_evidence = nullptr;
+  }
+
+  void look_later() {
+    if (!has_ended_) look_ = parts_.loop.at(Clock::now() + time_between_looks(), [this] { look(); });
+  }
+
+  // What all ranks are at.
+  void look() {
+    const auto begun = Clock::now();
+    const auto elapsed = begun - std::exchange(looked_at_, begun);
+    if (!is_paused_) judge(elapsed);
+    look_later();
+  }
+
+  void judge(std::chrono::nanoseconds elapsed) {
+    const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_look());
+    const LookDepth depth = hangs_.depth();
+    const bool is_measured = hangs_.wants_activity();
+    const bool others_are_new = sees_others() && parts_.exchange.take_news();
+    const bool ours_are_new = look_at_own(depth, ranks_);
+    if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
+    is_to_show_ = is_to_show_ || ours_are_new;
+    show_ranks();
+    if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
+    // Most looks see nothing new, and are to cost nothing.
+    if (!ours_are_new && !others_are_new) {
+      hangs_.nothing_new(counted);
+      trace_.nothing_new(counted);
+      stragglers_.nothing_new(counted);
+      return;
+    }
+    stragglers_.look(ranks_, counted);
+    // What is deeper than the boards will be there when it is looked at the next time.
+    if (sees_others() && depth == LookDepth::all) parts_.exchange.ask_for_ranks();
+    const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+    const std::vector<RankView> all = with_others(ranks_);
+    trace_.look(all, elapsed, static_cast<std::uint64_t>(now));
+    for (const HangNews& news : hangs_.look(all, elapsed, static_cast<std::uint64_t>(now))) evidence_->consider(news);
+  }
+
+  // Of another node: the hub is shown what is new here.
+  void show_ranks() {
+    if (!is_to_show_ || !parts_.exchange.may_show(Clock::now())) return;
+    is_to_show_ = false;
+    parts_.exchange.show(look_at_own(LookDepth::calls), Clock::now());
+  }
+  void show(wire::Subject what) {
+    if (what == wire::Subject::ranks) parts_.exchange.show_in_full(measure_own());
+    if (!HangEvidence::is_evidence(what)) return;
+    evidence_->take_own(what, [this, what](const Evidence& evidence) { parts_.exchange.show(evidence, what); });
+  }
+
+  // Ranks of different nodes do not compare their calls themselves. What the nodes show is enough to see a difference;
+  // then they are asked what was called.
+  void look_for_differences() {
+    if (told_difference_) return;
+    const auto verdict = difference();
+    if (!verdict) return difference_since_.reset();
+    if (!std::exchange(asked_of_difference_, true)) parts_.exchange.ask_for_ranks();
+    if (!difference_since_) difference_since_ = Clock::now();
+    const auto passed = Clock::now() - *difference_since_;
+    if (!verdict->is_described() && passed < limits::kShownEvidenceTime) return;
+    if (verdict->is_open && passed < limits::kSettleTime) return;
+    told_difference_ = true;
+    HangNews news = hangs_.describe(with_others(look_at_own(LookDepth::all)));
+    news.kind = HangNews::Kind::hung;
+    news.verdict = *verdict;
+    news.judgement.hang_class = HangClass::certain;
+    news.judgement.why = "what they do together is wrong";
+    news.ends_job = parts_.plan.hang.action == HangAction::kill;
+    parts_.news(news);
+  }
+
+  // The ranks that were started in this attempt. False if nothing is new in them.
+  bool look_at_own(LookDepth depth, std::vector<RankView>& ranks) {
+    bool is_new = depth != LookDepth::boards;
+    ranks.resize(static_cast<std::size_t>(parts_.plan.workers));
+    for (int i = 0; i < parts_.plan.workers; ++i) {
+      RankView& view = ranks[static_cast<std::size_t>(i)];
+      if (started_.contains(i)) is_new = parts_.processes.look(i, depth, view) || is_new;
+    }
+    std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });
+    return is_new;
+  }
+  std::vector<RankView> look_at_own(LookDepth depth) {
+    std::vector<RankView> ranks;
+    look_at_own(depth, ranks);
+    return ranks;
+  }
+  std::vector<RankView> measure_own() {
+    std::vector<RankView> ranks = look_at_own(LookDepth::all);
+    activity_.measure(ranks, Clock::now().time_since_epoch());
+    return ranks;
+  }
+  // Those of other nodes, too, as they were shown last, where this is the hub.
+  std::vector<RankView> with_others(std::vector<RankView> ranks) const {
+    if (!sees_others()) return ranks;
+    for (const auto& [rank, view] : parts_.exchange.far()) ranks.push_back(view);
+    return ranks;
+  }
+
+  HangNews what_they_are_at() {
+    HangNews news = hangs_.describe(with_others(measure_own()));
+    news.stragglers = stragglers_.report();
+    return news;
+  }
+
+  const WatchdogParts parts_;
+  const Placement placement_;
+  HangDetector hangs_;
+  HangTrace trace_;
+  GpuWatch gpus_;
+  ActivityWatch activity_;
+  std::optional<HangEvidence> evidence_;  // until finish()
+  StragglerTable stragglers_;
+  std::set<int> started_;        // local ranks
+  std::vector<RankView> ranks_;  // as they were seen last
+  bool is_paused_ = false;
+  bool has_ended_ = false;
+  bool is_to_show_ = true;
+  std::optional<Clock::time_point> difference_since_;
+  bool asked_of_difference_ = false;
+  bool told_difference_ = false;
+  Clock::time_point looked_at_ = Clock::now();
+  std::unique_ptr<net::Watch> look_;
+};
+
+}  // namespace
+
+std::unique_ptr<Watchdog> make_watchdog(const WatchdogParts& parts, const Placement& placement) {
+  return std::make_unique<RankWatchdog>(parts, placement);
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,14 @@
+// What stands in TORCHELASTIC_ERROR_FILE beside torchrun's fields: the runtime writes it, the launcher reads it.
+#pragma once
+
+#include <string_view>
+
+namespace ddp::wire {
+
+inline constexpr const char* kErrorKind = "ddp_kind";  // to_string(ErrorKind)
+inline constexpr const char* kErrorPeer = "ddp_peer";  // the rank that was lost, if it is known
+
+inline constexpr std::string_view kPeerLost = "peer_lost";  // ErrorKind::peer_lost
+inline constexpr std::string_view kMismatch = "mismatch";   // ErrorKind::mismatch
+
+}  // namespace ddp::wire

@@ -1,0 +1,26 @@
+// NoWorkers: a WorkerGroup whose workers cannot be started; tests override what they want of it.
+#pragma once
+
+#include "launcher/job/worker_group.h"
+
+namespace ddp::launcher {
+
+class NoWorkers : public WorkerGroup {
+ public:
+  std::optional<base::Failure> begin(const Placement&, const std::string&) override { return std::nullopt; }
+  base::Result<StartedWorker, StartFailure> start(int) override { return StartFailure{125, "there are none"}; }
+  void on_exit(ProcessHost::ExitCallback) override {}
+  void signal(int, int, SignalTarget) override {}
+  void say_lost(int) override {}
+  std::optional<ErrorRecord> error_of(int) override { return std::nullopt; }
+  std::optional<OomKill> new_oom_kill() override { return std::nullopt; }
+  Remains end(const std::function<bool()>&) override { return {}; }
+  std::vector<store::RankedSocket> sockets() const override { return {}; }
+  void print_elsewhere(std::function<std::optional<std::size_t>(int, std::string_view)>,
+                       std::function<int()>) override {}
+  void room_elsewhere() override {}
+  void show_of_node(std::uint64_t, int, std::string_view) override {}
+  void finish_output() override {}
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,214 @@
+#include "launcher/facts/cluster_env.h"
+
+#include <catch2/catch.hpp>
+
+#include <random>
+
+#include "base/text.h"
+#include "launcher/facts/host_text.h"
+#include "unit/launcher/facts/engine_fixtures.h"
+
+using namespace ddp::launcher;
+using namespace ddp::launcher::fixtures;
+
+namespace {
+
+std::string engine_of(const Lines& environment) {
+  const std::string text = found(environment);
+  return text.substr(0, text.find(':'));
+}
+
+Lines warnings(const Lines& environment) {
+  return read_cluster_env(request(environment)).value().warnings;
+}
+
+}  // namespace
+
+TEST_CASE("without an engine there is no cluster and nothing to say") {
+  CHECK(found({}) == "none");
+  CHECK(found({"PATH=/bin", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=x", "PET_NNODES=2"}) == "none");
+  CHECK(warnings({}).empty());
+}
+
+TEST_CASE("the option --engine=none sees no engine, whatever is wrong with its variables") {
+  CHECK(found(kSlurm, "none") == "none");
+  CHECK(found(with(kSlurm, {"SLURM_NODEID=x"}), "none") == "none");
+}
+
+TEST_CASE("the engine that started the process is found in the order of the table") {
+  // All of them say that this is node 1 of 2.
+  const Lines index = {"JOB_COMPLETION_INDEX=1"};
+  CHECK(engine_of(kSlurm + kFlux + kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Slurm");
+  CHECK(engine_of(kFlux + kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Flux");
+  CHECK(engine_of(kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "PALS");
+  CHECK(engine_of(kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Open MPI");
+  CHECK(engine_of(kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "PMI");
+  CHECK(engine_of(kJsm + kLsf + kPbs + index + kSageMaker) == "JSM");
+  CHECK(engine_of(kLsf + kPbs + index + kSageMaker) == "LSF");
+  CHECK(engine_of(kPbs + index + kSageMaker) == "PBS");
+  CHECK(engine_of(index + kSageMaker) == "Kubernetes");
+  CHECK(engine_of(kSageMaker) == "SageMaker");
+}
+
+TEST_CASE("an engine counts only with all of its signs") {
+  CHECK(engine_of(with(kSlurm, {"SLURM_PROCID="}) + kOpenMpi) == "Open MPI");
+  CHECK(found({"OMPI_COMM_WORLD_RANK=0"}) == "none");
+  CHECK(found({"PMI_SIZE=2"}) == "none");
+}
+
+TEST_CASE("an allocation's variables do not contradict the processes started in it") {
+  // Two nodes of an allocation of four.
+  CHECK(found(with(kOpenMpi, {"PBS_NODEFILE=/gone", "LSB_MCPU_HOSTS=a 1 b 1 c 1 d 1", "JOB_COMPLETION_INDEX=7"})) ==
+        "Open MPI: 2 nodes, this is 1 (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK)");
+  CHECK(warnings(kOpenMpi + kSlurmBatch).empty());
+}
+
+TEST_CASE("two engines that contradict each other are refused") {
+  CHECK(
+      found(with(kSlurm + kHydra, {"PMI_RANK=0"})) ==
+      "refused: Slurm says that this is node 1 of 2, PMI that it is node 0 of 2. Say which of them started ddplaunch: "
+      "--engine=slurm or --engine=pmi.");
+  CHECK(contains(found(with(kSlurm + kHydra, {"PMI_SIZE=4"})),
+                 "Slurm says that this is node 1 of 2, PMI that it is node 1 of 4"));
+  CHECK(contains(found(with(kSlurm + kHydra, {"PMI_RANK=0"}), "pmi"), "PMI: 2 nodes, this is 0"));
+  CHECK(contains(found(with(kSlurm + kHydra, {"PMI_RANK=x"}), "slurm"), "Slurm: 2 nodes, this is 1"));
+}
+
+TEST_CASE("mpirun within a Slurm job is believed: Slurm's step is that of its daemons") {
+  // On the first node there is mpirun itself, in the batch script; on the others are daemons that it started with srun.
+  const Lines first = with(kOpenMpi, {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=3"}) + kSlurmBatch;
+  CHECK(contains(found(first), "Open MPI: 3 nodes, this is 0"));
+  CHECK(warnings(first).empty());
+  const Lines second = with(kOpenMpi, {"OMPI_COMM_WORLD_SIZE=3"}) + with(kSlurm, {"SLURM_NODEID=0"});
+  CHECK(contains(found(second), "Open MPI: 3 nodes, this is 1"));
+  CHECK(
+      warnings(second) ==
+      Lines{"Slurm says that this is node 0 of 2, Open MPI that it is node 1 of 3: Open MPI is believed, as the other "
+            "may have started its daemons. --engine decides otherwise"});
+  CHECK(contains(found(second, "slurm"), "Slurm: 2 nodes, this is 0"));
+  CHECK(contains(found(with(kFlux, {"PMI_RANK=0"})), "Flux: 2 nodes, this is 1"));
+}
+
+TEST_CASE("a node beyond the number of nodes is refused") {
+  const std::string text = found(with(kSlurm, {"SLURM_NODEID=2"}));
+  CHECK(text ==
+        "refused: Slurm: SLURM_NODEID=2 is not below SLURM_STEP_NUM_NODES=2. Unset what is wrong, say it with --nnodes "
+        "and "
+        "--node-rank, or use --engine=none.");
+  CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_RANK=2"})),
+                 "OMPI_COMM_WORLD_RANK=2 is not below OMPI_COMM_WORLD_SIZE=2"));
+  CHECK(contains(found(with(kHydra, {"PMI_RANK=5"})), "PMI_RANK=5 is not below PMI_SIZE=2"));
+  CHECK(contains(found(with(kFlux, {"FLUX_TASK_RANK=2"})), "FLUX_TASK_RANK=2 is not below FLUX_JOB_NNODES=2"));
+  CHECK(contains(found(with(kPbs, {"PBS_NODENUM=2"}), "auto", "x"),
+                 "PBS_NODENUM=2 is not below the 2 hosts of PBS_NODEFILE"));
+  CHECK(contains(found(with(kPyTorchJob, {"RANK=4"}), "kubernetes"), "PyTorchJob: RANK=4 is not below WORLD_SIZE=4"));
+}
+
+TEST_CASE("a host list of another length than the number of nodes is refused") {
+  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=node[1-3]"})),
+                 "refused: Slurm: SLURM_STEP_NUM_NODES=2, but SLURM_STEP_NODELIST=\"node[1-3]\" has 3 hosts. Unset"));
+  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=node1"})), "has 1 host."));
+}
+
+TEST_CASE("nonsense in a variable that is needed is refused") {
+  for (const std::string value : {"x", "-1", "99999999999999999999", "1 ", "0x1", "\x1b[2J"}) {
+    for (const std::string name : {"SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_GPUS_ON_NODE", "SLURM_STEP_ID"}) {
+      const std::string text = found(with(kSlurm, {name + "=" + value}));
+      CHECK(contains(text, "refused: Slurm: " + name + "=" + shown(value)));
+      CHECK(contains(text, "is not a number from"));
+      CHECK(contains(text, "--engine=none"));
+    }
+  }
+  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=n[3-1]"})),
+                 "Slurm: SLURM_STEP_NODELIST: host \"n[3-1]\" has the range"));
+  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=n[0-999999999]"})), "stands for more than 65536 hosts"));
+  CHECK(contains(found(with(kSlurm, {"SLURM_JOB_ID=1 2"})), "SLURM_JOB_ID=\"1 2\" is not a word"));
+  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NUM_NODES=65537"})), "is not a number from 1 to 65536"));
+}
+
+TEST_CASE("a huge value is cut in messages and in what is derived") {
+  const std::string huge(1'000'000, 'n');
+  const std::string text = found(with(kSlurm, {"SLURM_NODEID=" + huge}));
+  CHECK(text.size() < 400);
+  std::string many = "node00000000";
+  for (int i = 1; i < 5000; ++i) many += ",node0000" + std::to_string(1000 + i);
+  const ClusterEnv big = cluster(with(kSlurm, {"SLURM_STEP_NODELIST=" + many, "SLURM_STEP_NUM_NODES=5000"}));
+  CHECK(big.hosts.size() == 5000);
+  CHECK(big.derived.size() < 300);
+  CHECK(contains(big.derived, "… (SLURM_STEP_NODELIST)"));
+}
+
+TEST_CASE("the largest job there is") {
+  const ClusterEnv big =
+      cluster(with(kSlurm, {"SLURM_STEP_NODELIST=n[1-65536]", "SLURM_STEP_NUM_NODES=65536", "SLURM_NODEID=65535"}));
+  CHECK(big.node_count == 65536);
+  CHECK(big.node_rank == 65535);
+  CHECK(big.hosts.size() == kHosts);
+}
+
+TEST_CASE("an engine that is asked for must have started us") {
+  CHECK(contains(found(kSlurm, "slurm"), "Slurm: 2 nodes, this is 1"));
+  CHECK(contains(found(kSlurm + kHydra, "pmi"), "PMI: 2 nodes, this is 1"));
+  CHECK(found(kSlurmBatch, "slurm") ==
+        "refused: --engine=slurm: not set here: SLURM_STEP_ID. Start it with \"srun --ntasks-per-node=1 ddplaunch …\", "
+        "leave the option out, or use --engine=none.");
+  CHECK(contains(found({}, "slurm"), "--engine=slurm: not set here: SLURM_STEP_ID and SLURM_PROCID. Start it with"));
+  CHECK(contains(found({}, "openmpi"), "not set here: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE. Start it with"));
+  CHECK(found({}, "lsf") ==
+        "refused: --engine=lsf: not set here: LSB_DJOB_HOSTFILE, or LSB_MCPU_HOSTS. Leave the option out, or "
+        "use --engine=none.");
+  CHECK(contains(found({"RANK=1"}, "kubernetes"), "not set here: JOB_COMPLETION_INDEX, or WORLD_SIZE. Leave"));
+  for (const std::string& name : engine_names()) {
+    if (name == "auto" || name == "none") continue;
+    CHECK(contains(found({}, name), "refused: --engine=" + name + ": not set here: "));
+  }
+}
+
+TEST_CASE("an engine that is asked for is the only one that is read") {
+  CHECK(contains(found(with(kSlurm, {"SLURM_NODEID=x"}) + kHydra, "pmi"), "PMI: 2 nodes"));
+}
+
+TEST_CASE("an engine that does not exist is refused") {
+  CHECK(contains(found({}, "slrum"),
+                 "refused: --engine=slrum is no engine; did you mean slurm? Use one of auto, none, slurm"));
+  CHECK(contains(found({}, ""), "is no engine"));
+}
+
+TEST_CASE("the names of the engines are those of the option") {
+  CHECK(engine_names() == Lines{"auto", "none", "slurm", "flux", "pals", "openmpi", "pmi", "jsm", "lsf", "pbs",
+                                "kubernetes", "sagemaker"});
+}
+
+TEST_CASE("no environment breaks the engines, and what is found is consistent") {
+  const auto seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const std::vector<Lines> all = {kSlurm, kSlurmBatch, kFlux, kPals,       kOpenMpi,    kHydra,
+                                  kJsm,   kLsf,        kPbs,  kIndexedJob, kPyTorchJob, kSageMaker};
+  const Lines values = {
+      "",     "0",     "1",      "2", "3", "x", "a", "b", "n[1-2]", "1(x2)", "2(x2)", "4294967290", "[\"a\",\"b\"]",
+      "/pbs", "/gone", "a 1 b 1"};
+  const Lines engines = engine_names();
+  for (int round = 0; round < 20'000; ++round) {
+    Lines environment = all[random() % all.size()];
+    if (random() % 2 == 0) environment = environment + all[random() % all.size()];
+    for (auto changes = random() % 4; changes > 0; --changes) {
+      std::string& line = environment[random() % environment.size()];
+      line = line.substr(0, line.find('=') + 1) + values[random() % values.size()];
+    }
+    const auto finding =
+        read_cluster_env(request(environment, random() % 2 == 0 ? "auto" : engines[random() % engines.size()]));
+    if (!finding) {
+      CHECK_FALSE(finding.error().message.empty());
+      continue;
+    }
+    if (!finding.value().cluster) continue;
+    const ClusterEnv& found = *finding.value().cluster;
+    CHECK(found.node_rank >= 0);
+    CHECK((!found.node_count || found.node_rank < *found.node_count));
+    CHECK((found.hosts.empty() || static_cast<int>(found.hosts.size()) == found.node_count));
+    CHECK(found.workers.value_or(1) >= 1);
+    CHECK_FALSE(found.engine.empty());
+    CHECK_FALSE(found.derived.empty());
+  }
+}

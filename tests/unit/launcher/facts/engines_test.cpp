@@ -1,0 +1,258 @@
+#include "launcher/facts/engines.h"
+
+#include <catch2/catch.hpp>
+
+#include <set>
+
+#include "unit/launcher/facts/engine_fixtures.h"
+
+using namespace ddp::launcher;
+using namespace ddp::launcher::fixtures;
+
+TEST_CASE("srun's second task of two") {
+  const ClusterEnv slurm = cluster(kSlurm);
+  CHECK(slurm.engine == "Slurm");
+  CHECK(slurm.node_count == 2);
+  CHECK(slurm.node_rank == 1);
+  CHECK(slurm.workers == 2);
+  CHECK(slurm.hosts == Lines{"node1", "node3"});
+  CHECK(slurm.job_id == "12.0");
+  CHECK_FALSE(slurm.master_addr);
+  CHECK(slurm.derived ==
+        "2 nodes, this is 1 (SLURM_STEP_NUM_NODES, SLURM_NODEID), hosts node[1,3] (SLURM_STEP_NODELIST), 2 workers "
+        "(SLURM_GPUS_ON_NODE)");
+}
+
+TEST_CASE("a step of Slurm may be smaller than its job") {
+  const ClusterEnv step = cluster(with(kSlurm, {"SLURM_JOB_NODELIST=node[1-8]", "SLURM_NODELIST=node[1-8]",
+                                                "SLURM_JOB_NUM_NODES=8", "SLURM_NNODES=8", "SLURM_STEP_ID=3"}));
+  CHECK(step.node_count == 2);
+  CHECK(step.hosts.size() == 2);
+  CHECK(step.job_id == "12.3");
+}
+
+TEST_CASE("a Slurm without a step's own variables is read by the job's") {
+  const ClusterEnv old = cluster({"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_JOBID=12", "SLURM_NNODES=2",
+                                  "SLURM_NTASKS=2", "SLURM_NODELIST=n[1-2]"});
+  CHECK(old.node_count == 2);
+  CHECK(old.node_rank == 1);
+  CHECK(old.hosts == Lines{"n1", "n2"});
+  CHECK(old.job_id == "12.0");
+  CHECK_FALSE(old.workers);
+}
+
+TEST_CASE("one node of Slurm, perhaps seen from within a container, is one node") {
+  const Lines stale = {"SLURM_JOB_ID=12", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NNODES=1"};
+  CHECK(found(stale) == "Slurm: 1 node, this is 0 (SLURM_NNODES, SLURM_PROCID)");
+}
+
+TEST_CASE("several of us on one of Slurm's nodes are refused") {
+  const std::string remedy = "Start one on each node: srun --ntasks-per-node=1 ddplaunch …";
+  for (const std::string tasks : {"2(x2)", "1,2", "1(x3),4(x2)", "8"}) {
+    const std::string text = found(with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=" + tasks}));
+    CHECK(contains(text, "refused: Slurm: SLURM_STEP_TASKS_PER_NODE=\"" + tasks + "\" says that a node has several"));
+    CHECK(contains(text, remedy));
+  }
+  const Lines old = with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=", "SLURM_STEP_NUM_TASKS="});
+  CHECK(contains(found(with(old, {"SLURM_NTASKS=4"})), "SLURM_NTASKS=4 on SLURM_STEP_NUM_NODES=2 says that"));
+  CHECK(contains(found(with(old, {"SLURM_NTASKS_PER_NODE=2"})), "SLURM_NTASKS_PER_NODE=\"2\" says that"));
+  CHECK(contains(found(with(kSlurm, {"SLURM_STEP_TASKS_PER_NODE=x"})), "is not a list of numbers of tasks"));
+}
+
+TEST_CASE("what the job's script asked for does not count where the step says something else") {
+  CHECK(contains(found(with(kSlurm, {"SLURM_NTASKS_PER_NODE=8", "SLURM_TASKS_PER_NODE=8(x2)"})), "Slurm: 2 nodes"));
+}
+
+TEST_CASE("the shell of salloc is not a step of srun") {
+  for (const std::string step : {"4294967290", "4294967291", "4294967292", "4294967294"}) {
+    const Lines shell = with(kSlurm, {"SLURM_STEP_ID=" + step, "SLURM_STEP_NUM_NODES=1"});
+    CHECK(found(shell) == "none");
+    CHECK(contains(found(shell, "slurm"), "--engine=slurm: SLURM_STEP_ID=" + step + " is a shell's or a batch"));
+    CHECK(contains(read_cluster_env(request(shell)).value().warnings.at(0), "this Slurm job has 2 nodes"));
+  }
+}
+
+TEST_CASE("a batch script of several nodes is warned of") {
+  const auto finding = read_cluster_env(request(kSlurmBatch));
+  REQUIRE(finding.ok());
+  CHECK_FALSE(finding.value().cluster);
+  CHECK(
+      finding.value().warnings ==
+      Lines{"this Slurm job has 3 nodes, but srun did not start ddplaunch, which therefore runs on this node only. For "
+            "all of them: srun --ntasks-per-node=1 ddplaunch …"});
+}
+
+TEST_CASE("a batch script of one node, or of nonsense, is not warned of") {
+  CHECK(read_cluster_env(request(with(kSlurmBatch, {"SLURM_NNODES=1"}))).value().warnings.empty());
+  CHECK(read_cluster_env(request(with(kSlurmBatch, {"SLURM_NNODES=x"}))).value().warnings.empty());
+  CHECK(read_cluster_env(request(with(kSlurmBatch, {"SLURM_JOB_ID="}))).value().warnings.empty());
+  CHECK(read_cluster_env(request(kSlurmBatch, "none")).value().warnings.empty());
+}
+
+TEST_CASE("a step of all components of a heterogeneous job is one of all their nodes") {
+  CHECK(found(kSlurmHet) ==
+        "Slurm: 3 nodes, this is 2 (SLURM_STEP_NUM_NODES, SLURM_NODEID), hosts node[1-3] (SLURM_STEP_NODELIST)");
+  CHECK(read_cluster_env(request(kSlurmHet)).value().warnings.empty());
+}
+
+TEST_CASE("who leaves components of a heterogeneous job out is warned") {
+  const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
+  CHECK(warnings(kSlurmHetFirst) == Lines{"this Slurm job has 3 nodes in 2 components (SLURM_HET_SIZE), of which this "
+                                          "step has 1. For all of them: srun "
+                                          "--het-group=0-1 --ntasks-per-node=1 ddplaunch …"});
+  CHECK(
+      warnings(kSlurmHetBatch) ==
+      Lines{
+          "this Slurm job has 2 components, but srun did not start ddplaunch, which therefore runs on this node only. "
+          "For all of them: srun --het-group=0-1 --ntasks-per-node=1 ddplaunch …"});
+  CHECK(warnings(with(kSlurmHetFirst, {"SLURM_HET_SIZE="})).empty());
+  CHECK(contains(found(with(kSlurmHet, {"SLURM_HET_SIZE=x"})), "SLURM_HET_SIZE=\"x\" is not a number"));
+}
+
+TEST_CASE("a pod of several that is not asked for is warned of") {
+  const auto warnings = [](const Lines& lines) { return read_cluster_env(request(lines)).value().warnings; };
+  const Lines pod = with(kPyTorchJob, {"KUBERNETES_SERVICE_HOST=10.0.0.1"});
+  CHECK(warnings(pod) ==
+        Lines{"RANK and WORLD_SIZE=4 may count pods. This is a job of this pod alone; for one job of all of "
+              "them give --engine=kubernetes"});
+  CHECK(warnings(kPyTorchJob).empty());
+  // A rank of somebody's launcher in a pod, and one pod.
+  CHECK(warnings(with(pod, {"LOCAL_RANK=0"})).empty());
+  CHECK(warnings(with(pod, {"WORLD_SIZE=1"})).empty());
+  CHECK(warnings(with(pod, {"JOB_COMPLETION_INDEX=1"})).empty());
+}
+
+TEST_CASE("Flux") {
+  CHECK(found(kFlux) == "Flux: 2 nodes, this is 1 (FLUX_JOB_NNODES, FLUX_TASK_RANK)");
+  CHECK(cluster(kFlux).job_id == "3ETxsR9H");
+  CHECK(contains(found(with(kFlux, {"FLUX_JOB_SIZE=4"})), "Flux: FLUX_JOB_SIZE=\"4\" says that a node has several"));
+  CHECK(contains(found(with(kFlux, {"FLUX_TASK_LOCAL_ID=1"})), "flux run -N NODES --tasks-per-node=1 ddplaunch"));
+}
+
+TEST_CASE("PALS") {
+  CHECK(found(kPals) == "PALS: 2 nodes, this is 1 (PMI_SIZE, PALS_NODEID)");
+  CHECK(cluster(kPals).job_id == "8f0c-11");
+  CHECK(contains(found(with(kPals, {"PALS_RANKID=3"})), "PALS: PALS_RANKID=\"3\" says that a node has several"));
+  CHECK(contains(found(with(kPals, {"PALS_LOCAL_SIZE=2"})), "Start one on each node: mpiexec --ppn 1"));
+  CHECK(found(with(kPals, {"PMI_RANK=", "PMI_SIZE="})) == "PALS: this is node 1 (PALS_NODEID)");
+}
+
+TEST_CASE("mpirun's second process of two") {
+  const ClusterEnv mpi = cluster(kOpenMpi);
+  CHECK(mpi.engine == "Open MPI");
+  CHECK(mpi.derived == "2 nodes, this is 1 (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK)");
+  CHECK(mpi.hosts.empty());
+  CHECK_FALSE(mpi.workers);
+  CHECK(mpi.job_id == "287965185");
+  CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_LOCAL_SIZE=2"})),
+                 "Open MPI: OMPI_COMM_WORLD_LOCAL_SIZE=\"2\" says that a node has several tasks"));
+  CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_LOCAL_RANK=1"})), "mpirun -npernode 1 ddplaunch …"));
+}
+
+TEST_CASE("hydra's second process of two") {
+  CHECK(found(kHydra) == "PMI: 2 nodes, this is 1 (PMI_SIZE, PMI_RANK)");
+  CHECK(cluster(kHydra).job_id.empty());
+  CHECK(
+      contains(found(with(kHydra, {"MPI_LOCALNRANKS=2"})), "PMI: MPI_LOCALNRANKS=\"2\" says that a node has several"));
+  CHECK(contains(found(with(kHydra, {"MPI_LOCALNRANKS=2"})), "mpiexec -ppn 1 ddplaunch …"));
+}
+
+TEST_CASE("JSM, whose hosts are not those of the allocation") {
+  CHECK(found(kJsm) == "JSM: 2 nodes, this is 1 (JSM_NAMESPACE_SIZE, JSM_NAMESPACE_RANK)");
+  CHECK(cluster(kJsm).job_id == "2.1");
+  CHECK(contains(found(with(kJsm, {"JSM_NAMESPACE_LOCAL_SIZE=6"})), "jsrun --rs_per_host=1 --tasks_per_rs=1"));
+}
+
+TEST_CASE("LSF") {
+  CHECK(found(kLsf) == "LSF: 2 nodes, this is 1 (LSB_DJOB_HOSTFILE, this host's name), hosts a,b (LSB_DJOB_HOSTFILE)");
+  CHECK(cluster(kLsf).hosts == Lines{"a", "b"});
+  CHECK(cluster(kLsf).job_id == "44");
+  CHECK(cluster(with(kLsf, {"LSB_JOBINDEX=5"})).job_id == "44[5]");
+  const std::string by_variable =
+      "LSF: 2 nodes, this is 1 (LSB_MCPU_HOSTS, this host's name), hosts a,b (LSB_MCPU_HOSTS)";
+  CHECK(found(with(kLsf, {"LSB_DJOB_HOSTFILE="})) == by_variable);
+  CHECK(found(with(kLsf, {"LSB_DJOB_HOSTFILE=/gone"})) == by_variable);
+  CHECK(contains(found(with(kLsf, {"LSB_DJOB_HOSTFILE=", "LSB_MCPU_HOSTS=a 2 b"})),
+                 "refused: LSF: LSB_MCPU_HOSTS=\"a 2 b\""));
+}
+
+TEST_CASE("an LSF whose hosts nobody tells is warned of") {
+  const Lines blind = with(kLsf, {"LSB_DJOB_HOSTFILE=/gone", "LSB_MCPU_HOSTS="});
+  const auto finding = read_cluster_env(request(blind));
+  REQUIRE(finding.ok());
+  CHECK_FALSE(finding.value().cluster);
+  CHECK(finding.value().warnings.size() == 1);
+  CHECK(contains(found(blind, "lsf"), "refused: --engine=lsf: neither the file that LSB_DJOB_HOSTFILE names"));
+}
+
+TEST_CASE("PBS") {
+  CHECK(found(kPbs) == "PBS: 2 nodes, this is 1 (PBS_NODEFILE, PBS_NODENUM), hosts a.x.org,b.x.org (PBS_NODEFILE)");
+  CHECK(cluster(kPbs).job_id == "3.head");
+  CHECK_FALSE(cluster(kPbs).workers);
+  CHECK(contains(found(with(kPbs, {"PBS_NODENUM="})), "2 nodes, this is 1 (PBS_NODEFILE, this host's name)"));
+  CHECK(contains(found(with(kPbs, {"PBS_NODENUM=0"})),
+                 "PBS_NODENUM=0, but this host, \"b\", has number 1 in the file of PBS_NODEFILE=\"/pbs\""));
+}
+
+TEST_CASE("a host that its manager's file does not have is refused") {
+  const std::string text = found(with(kPbs, {"PBS_NODENUM="}), "auto", "login");
+  CHECK(
+      contains(text, "refused: PBS: nothing says which node this is: \"login\" is not, or not once, among a.x.org,b"));
+  CHECK(contains(text, "--engine=none"));
+  // With a number it need not have.
+  CHECK(contains(found(kPbs, "auto", "container"), "2 nodes, this is 1 (PBS_NODEFILE, PBS_NODENUM)"));
+}
+
+TEST_CASE("a file of PBS that is out of sight is warned of, and no failure") {
+  const Lines blind = with(kPbs, {"PBS_NODEFILE=/gone"});
+  const auto finding = read_cluster_env(request(blind));
+  REQUIRE(finding.ok());
+  CHECK_FALSE(finding.value().cluster);
+  CHECK(contains(finding.value().warnings.at(0), "the file that PBS_NODEFILE names cannot be read here"));
+  CHECK(contains(found(blind, "pbs"), "refused: --engine=pbs: the file that PBS_NODEFILE names"));
+}
+
+TEST_CASE("a pod of an Indexed Job knows its number only") {
+  const ClusterEnv pod = cluster(kIndexedJob);
+  CHECK(pod.engine == "Kubernetes");
+  CHECK_FALSE(pod.node_count);
+  CHECK(pod.node_rank == 3);
+  CHECK(pod.derived == "this is node 3 (JOB_COMPLETION_INDEX)");
+}
+
+TEST_CASE("a PyTorchJob's pods are read only if asked for") {
+  CHECK(found(kPyTorchJob) == "none");
+  const ClusterEnv pod = cluster(kPyTorchJob, "kubernetes");
+  CHECK(pod.node_count == 4);
+  CHECK(pod.node_rank == 1);
+  CHECK(pod.master_addr == "train-master-0");
+  CHECK(pod.master_port == 23456);
+  CHECK(pod.derived == "4 nodes, this is 1 (WORLD_SIZE, RANK), master train-master-0 (MASTER_ADDR)");
+  CHECK(
+      contains(found(with(kPyTorchJob, {"MASTER_PORT=0"}), "kubernetes"), "MASTER_PORT=\"0\" is not a number from 1"));
+}
+
+TEST_CASE("SageMaker's hosts are numbered by their names") {
+  const ClusterEnv sagemaker = cluster(kSageMaker);
+  CHECK(sagemaker.derived ==
+        "2 nodes, this is 1 (SM_HOSTS, SM_CURRENT_HOST), hosts algo-1,algo-2 (SM_HOSTS), 8 workers (SM_NUM_GPUS)");
+  CHECK(sagemaker.hosts == Lines{"algo-1", "algo-2"});
+  CHECK(sagemaker.job_id == "resnet-1");
+  CHECK_FALSE(cluster(with(kSageMaker, {"SM_NUM_GPUS=0"})).workers);
+  CHECK(
+      contains(found(with(kSageMaker, {"SM_CURRENT_HOST=algo-3"})), "SM_CURRENT_HOST=\"algo-3\" is not in SM_HOSTS="));
+  CHECK(contains(found(with(kSageMaker, {"SM_HOSTS={}"})), "SM_HOSTS=\"{}\" is not a JSON list"));
+}
+
+TEST_CASE("every engine has a title, signs and a function; rows of one name stand together") {
+  std::set<std::string_view> names;
+  std::string_view last;
+  for (const Engine& engine : engine_table()) {
+    CHECK_FALSE(engine.title.empty());
+    CHECK_FALSE(engine.signs.empty());
+    CHECK(engine.read != nullptr);
+    CHECK(engine.starts_processes == !engine.start.empty());
+    if (engine.name != last) CHECK(names.insert(engine.name).second);
+    last = engine.name;
+  }
+}

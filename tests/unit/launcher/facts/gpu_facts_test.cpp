@@ -1,0 +1,84 @@
+#include "launcher/facts/gpu_facts.h"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/temporary_directory.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+// A root folder as the NVIDIA driver would show itself in it.
+class Machine {
+ public:
+  void device_file(const std::string& name) { write("dev/" + name, ""); }
+  void driver_entry(const std::string& address, const std::string& uuid, const std::string& minor) {
+    write("proc/driver/nvidia/gpus/" + address + "/information",
+          "Model: \t\t NVIDIA H200\nIRQ:   \t\t 57\nGPU UUID: \t " + uuid + "\nBus Location: \t " + address +
+              "\nDevice Minor: \t " + minor + "\n");
+  }
+  void numa_node(const std::string& address, int node) {
+    write("sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node) + "\n");
+  }
+  std::vector<GpuFacts> gpus() const { return find_gpus(directory_.path()); }
+
+ private:
+  void write(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = std::filesystem::path(directory_.path()) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+}  // namespace
+
+TEST_CASE("a machine without the driver has no GPUs") {
+  CHECK(Machine().gpus().empty());
+}
+
+TEST_CASE("GPUs are known by UUID, address and NUMA node and numbered by address") {
+  Machine machine;
+  machine.driver_entry("0000:b1:00.0", "GPU-bb", "0");
+  machine.driver_entry("0000:17:00.0", "GPU-aa", "1");
+  machine.device_file("nvidia0");
+  machine.device_file("nvidia1");
+  machine.device_file("nvidiactl");
+  machine.device_file("nvidia-uvm");
+  machine.numa_node("0000:b1:00.0", 1);
+  machine.numa_node("0000:17:00.0", -1);
+  CHECK(machine.gpus() ==
+        std::vector<GpuFacts>{{0, "GPU-aa", "0000:17:00.0", std::nullopt}, {1, "GPU-bb", "0000:b1:00.0", 1}});
+}
+
+TEST_CASE("in a container only GPUs with a device file count") {
+  Machine machine;
+  machine.driver_entry("0000:17:00.0", "GPU-aa", "0");
+  machine.driver_entry("0000:31:00.0", "GPU-bb", "1");
+  machine.driver_entry("0000:b1:00.0", "GPU-cc", "2");
+  machine.device_file("nvidia1");
+  REQUIRE(machine.gpus().size() == 1);
+  CHECK(machine.gpus()[0].uuid == "GPU-bb");
+  CHECK(machine.gpus()[0].index == 0);
+}
+
+TEST_CASE("GPUs are counted by device files where proc is not shown, and by proc where no device file is") {
+  Machine files;
+  files.device_file("nvidia0");
+  files.device_file("nvidia3");
+  CHECK(files.gpus() == std::vector<GpuFacts>{{0, "", "", std::nullopt}, {1, "", "", std::nullopt}});
+  Machine driver;
+  driver.driver_entry("0000:17:00.0", "GPU-aa", "0");
+  CHECK(driver.gpus().size() == 1);
+}
+
+TEST_CASE("a UUID that the driver does not know yet is unknown") {
+  Machine machine;
+  machine.driver_entry("0000:17:00.0", std::string("GPU-") + std::string(8, '?'), "0");
+  REQUIRE(machine.gpus().size() == 1);
+  CHECK(machine.gpus()[0].uuid.empty());
+}

@@ -1,0 +1,216 @@
+// What the ranks' calls say of the cause.
+#include <catch2/catch.hpp>
+
+#include <csignal>
+
+#include "launcher/job/job_state.h"
+#include "support/job_fixture.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Ranks = std::vector<int>;
+
+namespace {
+
+WorkerEnded ended(int rank, int code) {
+  return {rank, ddp::base::ExitStatus::exited(code)};
+}
+
+// Of three ranks.
+WorkerEnded ended_by_mismatch(int rank, std::vector<int> culprits, bool is_open) {
+  WorkerEnded event = ended(rank, 1);
+  event.error = ErrorRecord{"different", false, true};
+  Verdict verdict;
+  verdict.kind = VerdictKind::different_call;
+  verdict.culprits = std::move(culprits);
+  verdict.sides = {{0, {}}, {2, {}}};
+  verdict.is_open = is_open;
+  event.verdict = verdict;
+  return event;
+}
+
+JobState three_ranks() {
+  JobState state({3, 0, 5s, true, {SIGTERM}}, {});
+  for (int rank = 0; rank < 3; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
+  return state;
+}
+
+const Verdict* verdict_in(const JobOutcome& outcome) {
+  const auto* failed = outcome.cause_as<WorkerFailed>();
+  return failed == nullptr || !failed->verdict ? nullptr : &*failed->verdict;
+}
+
+const TimePoint kBegin{};
+
+}  // namespace
+
+TEST_CASE("of ranks that called different things those that differ from most are the cause") {
+  JobState state = three_ranks();
+  state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
+  CHECK_FALSE(state.ending());  // who is right is not known yet
+  state.step(ended_by_mismatch(2, {2}, false), kBegin + 10ms);
+  CHECK(state.ending());
+  state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 20ms);
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.status.shell_code() == 1);
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 2);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->culprits == Ranks{2});
+}
+
+TEST_CASE("ranks that never call hold the end of a job with different calls for a moment only") {
+  JobState state = three_ranks();
+  state.step(ended_by_mismatch(0, {0, 2}, true), kBegin);
+  CHECK(state.outcome().knowledge == ddp::wire::Knowledge::disputed);
+  CHECK_FALSE(state.ending());
+  state.step(Settled{}, kBegin + 500ms);
+  CHECK(state.ending());
+}
+
+TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
+  JobState state = three_ranks();
+  state.step(ended(1, 0), kBegin);
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{"lost", true, false, 1};
+  victim.verdict.emplace();
+  victim.verdict->group = "world";
+  victim.verdict->sequence = 7;
+  state.step(victim, kBegin + 1s);
+  victim.local_rank = 2;
+  state.step(victim, kBegin + 1s);
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.status.shell_code() == 124);
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 1);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->kind == VerdictKind::ended);
+  CHECK(verdict_in(outcome)->waiting == Ranks{0, 2});
+  CHECK(verdict_in(outcome)->sequence == 7);
+  CHECK(outcome.also_failed.size() == 2);
+  CHECK(outcome.left_early.empty());
+  CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");
+}
+
+TEST_CASE("a rank that ended with 0 is the cause also if its victims were seen to end before it") {
+  JobState state = three_ranks();
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{"lost", true, false, 1};
+  state.step(victim, kBegin);
+  state.step(ended(1, 0), kBegin + 10ms);
+  CHECK_FALSE(state.ending());
+  victim.local_rank = 2;
+  state.step(victim, kBegin + 20ms);
+  REQUIRE(state.finished());
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.status.shell_code() == 124);
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 1);
+  CHECK(verdict_in(outcome)->waiting == Ranks{0, 2});
+}
+
+TEST_CASE("a rank that ends with 0 within a collective has failed") {
+  JobState state = three_ranks();
+  WorkerEnded event = ended(1, 0);
+  event.verdict.emplace();
+  event.verdict->kind = VerdictKind::ended;
+  event.verdict->culprits = {1};
+  state.step(event, kBegin + 1s);
+  CHECK(state.ending());
+  for (const int rank : {0, 2}) {
+    state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
+  }
+  CHECK(state.outcome().status.shell_code() == 124);
+  CHECK(state.outcome().culprit()->rank == 1);
+  CHECK(state.outcome().ended_ranks == Ranks{0, 2});
+}
+
+TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
+  JobState state = three_ranks();
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{"lost", true};
+  state.step(victim, kBegin);
+  state.step(Settled{}, kBegin + 2s);
+  REQUIRE(state.ending());
+  WorkerEnded event = ended(1, 0);
+  event.verdict.emplace();
+  event.verdict->kind = VerdictKind::ended;
+  event.verdict->culprits = {1};
+  state.step(event, kBegin + 2s);
+  state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2s);
+  CHECK(state.outcome().status.shell_code() == 1);
+  CHECK(state.outcome().culprit()->rank == 0);
+  CHECK(state.outcome().ended_ranks == Ranks{1, 2});
+}
+
+TEST_CASE("workers that are ended by a signal that the launcher gets as well have not failed") {
+  for (const int workers_first : {1, 2}) {
+    JobFixture job(2);
+    job.start();
+    for (int i = 0; i < workers_first; ++i) job.killed(i, SIGTERM);
+    CHECK_FALSE(job.state().finished());
+    job.passes(50ms).launcher_gets(SIGTERM);
+    if (workers_first == 1) job.killed(1, SIGTERM);
+    const JobOutcome outcome = job.outcome();
+    CHECK(outcome.status == ddp::base::ExitStatus::killed(SIGTERM));
+    CHECK_FALSE(outcome.culprit());
+    CHECK(outcome.also_failed.empty());
+    CHECK(outcome.ended_ranks == Ranks{0, 1});
+  }
+  // Nobody else was meant.
+  JobFixture job(2);
+  job.start().killed(0, SIGTERM).killed(1, SIGTERM).passes(600ms);
+  CHECK(job.outcome().culprit()->rank == 0);
+  CHECK(job.outcome().status.shell_code() == 143);
+}
+
+TEST_CASE("of ranks with error records the one that wrote first is the cause, however long its end takes") {
+  using std::chrono::system_clock;
+  const auto failed_at = [](int rank, std::chrono::milliseconds written, ddp::base::ExitStatus status) {
+    WorkerEnded event{rank, status};
+    event.error = ErrorRecord{"bad batch", false, false, std::nullopt, system_clock::time_point(written)};
+    return event;
+  };
+  WorkerEnded faster = failed_at(0, 20ms, ddp::base::ExitStatus::exited(3));
+  faster.another_failed_before = true;
+
+  SECTION("it ends by itself in time") {
+    JobState state = three_ranks();
+    state.step(faster, kBegin + 30ms);
+    CHECK_FALSE(state.ending());
+    state.step(failed_at(1, 10ms, ddp::base::ExitStatus::exited(7)), kBegin + 400ms);
+    CHECK(state.ending());
+    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 410ms);
+    const JobOutcome outcome = state.outcome();
+    REQUIRE(outcome.culprit());
+    CHECK(outcome.culprit()->rank == 1);
+    CHECK(outcome.status.shell_code() == 7);
+  }
+  SECTION("it has to be ended: the exit code is that of the first to end") {
+    JobState state = three_ranks();
+    state.step(faster, kBegin + 30ms);
+    state.step(Settled{}, kBegin + 2030ms);
+    CHECK(state.ending());
+    state.step(failed_at(1, 10ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 2040ms);
+    state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 2040ms);
+    const JobOutcome outcome = state.outcome();
+    REQUIRE(outcome.culprit());
+    CHECK(outcome.culprit()->rank == 1);
+    CHECK(outcome.status.shell_code() == 3);
+    CHECK(outcome.run_time == 30ms);
+    CHECK(outcome.ended_ranks == Ranks{2});
+    REQUIRE(outcome.also_failed.size() == 1);
+    CHECK(outcome.also_failed[0].rank == 0);
+    CHECK(describe_failure(outcome) == "rank 1: failed with an error");
+  }
+  SECTION("a victim's record does not count, and neither does that of a rank that ended without one") {
+    JobState state = three_ranks();
+    state.step(ended(0, 3), kBegin + 30ms);
+    CHECK(state.ending());
+    WorkerEnded victim = failed_at(1, 10ms, ddp::base::ExitStatus::exited(1));
+    victim.error->is_victim = true;
+    state.step(victim, kBegin + 40ms);
+    state.step(failed_at(2, 5ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 40ms);
+    CHECK(state.outcome().culprit()->rank == 0);
+  }
+}

@@ -1,0 +1,62 @@
+#include "launcher/job/flapping_hosts.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/hub_job.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+TEST_CASE("a host that is lost again and again waits longer and longer") {
+  const FlappingHosts::TimePoint start{1h};
+  FlappingHosts hosts;
+  CHECK(hosts.may_return("b") < start);
+  hosts.was_lost("b", start);
+  CHECK(hosts.may_return("b") < start);
+  hosts.was_lost("b", start + 1min);
+  CHECK(hosts.may_return("b") == start + 1min + 30s);
+  hosts.was_lost("b", start + 2min);
+  CHECK(hosts.may_return("b") == start + 3min);
+  for (int i = 0; i < 20; ++i) hosts.was_lost("b", start + 3min);
+  CHECK(hosts.may_return("b") == start + 13min);
+  CHECK(hosts.may_return("c") < start);
+  hosts.was_lost("b", start + 2h);
+  CHECK(hosts.may_return("b") < start);
+}
+
+TEST_CASE("a job goes on without a host that flaps and with it when its time is over") {
+  HubOptions options;
+  options.min_nodes = 1;
+  options.max_nodes = 2;
+  options.last_call = 1s;
+  options.max_restarts = 20;
+  HubJob job(options);
+  // Lost twice, while another node keeps the hub's company.
+  for (NodeId id = 7; id < 9; ++id) {
+    job.comes(id, node("b")).loses(id).says(kOwnNode, wire::NodeEnded{static_cast<int>(id) - 7});
+    job.passes(300ms);
+  }
+  job.comes(9, node("b")).passes(2s, {9});
+  CHECK(job.to<wire::HubBegins>(9).empty());
+  REQUIRE(job.to<wire::HubBegins>(kOwnNode).back().world_size == 2);
+  REQUIRE_FALSE(job.to<wire::HubWaits>(9).empty());
+  CHECK_THAT(job.to<wire::HubWaits>(9)[0].text, Catch::StartsWith("this host was lost again and again"));
+  job.passes(40s, {9}).says(kOwnNode, wire::NodeFailed{2, failure("rank 0: exit code 3")});
+  job.says(kOwnNode, wire::NodeEnded{2}).passes(2s, {9});
+  CHECK(job.to<wire::HubBegins>(9).size() == 1);
+}
+
+TEST_CASE("a job that needs a host that flaps waits for it") {
+  HubOptions options;
+  options.max_restarts = 20;
+  options.join_timeout = 300s;
+  HubJob job(options);
+  for (NodeId id = 7; id < 9; ++id) {
+    job.comes(id, node("b")).loses(id).says(kOwnNode, wire::NodeEnded{static_cast<int>(id) - 7}).passes(300ms);
+  }
+  job.comes(9, node("b")).passes(20s, {9});
+  CHECK(job.to<wire::HubBegins>(9).empty());
+  job.passes(15s, {9});
+  CHECK(job.to<wire::HubBegins>(9).size() == 1);
+}

@@ -1,0 +1,327 @@
+#include "launcher/job/hub.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/hub_job.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+using Job = HubJob;
+
+TEST_CASE("a job begins when all of its nodes have come") {
+  Job job;
+  CHECK(job.to<wire::HubBegins>(kOwnNode).empty());
+  wire::NodeHello other = node("b");
+  other.workers = 3;
+  job.comes(7, other);
+  CHECK(job.to<wire::HubBegins>(kOwnNode) ==
+        std::vector{wire::HubBegins{0, 0, 2, 0, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
+  CHECK(job.to<wire::HubBegins>(7) ==
+        std::vector{wire::HubBegins{0, 1, 2, 2, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
+  CHECK(job.count<EmptyStore>() == 1);
+}
+
+TEST_CASE("nodes with numbers have their ranks in that order whoever comes first") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  options.is_static = true;
+  Job job(options, 0);
+  job.comes(7, node("c", 2)).comes(8, node("b", 1));
+  REQUIRE(job.to<wire::HubBegins>(7).size() == 1);
+  CHECK(job.to<wire::HubBegins>(7)[0].node_rank == 2);
+  CHECK(job.to<wire::HubBegins>(7)[0].first_rank == 4);
+  CHECK(job.to<wire::HubBegins>(8)[0].first_rank == 2);
+}
+
+TEST_CASE("of strangers little is said, whatever they say of themselves") {
+  Job job;
+  for (NodeId id = 10; id < 400; ++id) {
+    wire::NodeHello hello = node(std::string(10'000, 'x') + "\x1b[2J" + std::to_string(id));
+    hello.job = std::string(100'000, 'y');
+    for (int i = 0; i < 100; ++i) hello.same["file " + std::to_string(i)] = std::string(1000, 'z');
+    job.says(id, hello);  // all from one address
+  }
+  const auto told = job.told();
+  REQUIRE(told.size() == 5);
+  for (const std::string& line : told) {
+    CHECK(line.size() < 800);
+    CHECK(line.find('\x1b') == std::string::npos);
+  }
+  CHECK(told.back().ends_with("(no more is said of that address)"));
+  for (NodeId id = 1000; id < 1200; ++id)
+    job.comes(id, [] {
+      wire::NodeHello hello = node("b");
+      hello.same["program train"] = std::string(100'000, 'z');
+      return hello;
+    }());
+  CHECK(job.told().size() == 5 + 63);  // each from an address of its own
+}
+
+TEST_CASE("of nodes that come and go without taking part little is said as well") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  Job job(options);
+  for (NodeId id = 10; id < 400; ++id) {
+    wire::NodeHello hello = node("b");
+    hello.alike["VARIABLE_" + std::to_string(id)] = "1";
+    job.says(id, hello).loses(id);
+  }
+  CHECK(job.to<wire::HubBegins>(kOwnNode).empty());
+  CHECK(job.told().size() == 5);
+}
+
+TEST_CASE("nodes with equal host names have different names for people") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  Job job(options);
+  wire::NodeHello same = node("a");
+  same.nodes = node("a").nodes;
+  job.comes(7, same).comes(8, same);
+  REQUIRE(job.to<wire::HubBegins>(8).size() == 1);
+  CHECK(job.to<wire::HubBegins>(8)[0].nodes == "a (ranks 0-1), a#2 (ranks 2-3, 10.0.0.7), a#3 (ranks 4-5, 10.0.0.8)");
+  job.says(8, wire::NodeFailed{0, failure()});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.node == "a#3");
+}
+
+TEST_CASE("a node that does not belong to the job is sent away with what differs") {
+  HubOptions options;
+  options.is_static = true;
+  const auto why = [&](const std::function<void(wire::NodeHello&)>& change) {
+    Job job(options, 0);
+    wire::NodeHello hello = node("b", 1);
+    change(hello);
+    job.comes(7, hello);
+    CHECK(job.count<CloseNode>() == job.to<wire::HubRefuses>(7).size());
+    return job.to<wire::HubRefuses>(7).empty() ? "" : job.to<wire::HubRefuses>(7)[0].why;
+  };
+  CHECK(why([](wire::NodeHello&) {}).empty());
+  CHECK(why([](wire::NodeHello& h) { h.version = 9; }) == "it is another version of ddplaunch");
+  CHECK(why([](wire::NodeHello& h) { h.job = "k"; }) == "it belongs to job 'k', and this is job 'j' (--rdzv-id)");
+  CHECK(why([](wire::NodeHello& h) { h.nodes = "3"; }) == "it has --nnodes=3, and the first node has 2");
+  CHECK(why([](wire::NodeHello& h) { h.same["program train"] = "bb"; }) ==
+        "it would run something else (program train: bb on b, aa11 on a)");
+  CHECK(why([](wire::NodeHello& h) { h.same.clear(); }).find("nothing on b") != std::string::npos);
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 0; }) == "node a has --node-rank=0 already");
+  for (const int workers : {0, -3, 1 << 30}) {
+    CHECK(why([&](wire::NodeHello& h) { h.workers = workers; }).find("which no launcher has") != std::string::npos);
+  }
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = -7; }).find("which no launcher has") != std::string::npos);
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = 2; }) == "--node-rank=2 is none of 2 nodes");
+  CHECK(why([](wire::NodeHello& h) { h.node_rank = -1; }) == "it has no --node-rank, and the first node has one");
+}
+
+TEST_CASE("a number whose node says nothing is kept for that one until it is given up") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  options.is_static = true;
+  Job job(options, 0);
+  job.comes(7, node("b", 1)).passes(1s, {7}).comes(8, node("b", 1));
+  CHECK(job.to<wire::HubRefuses>(8).size() == 1);
+  job.passes(3s).comes(9, node("b", 1));
+  CHECK(job.to<wire::HubRefuses>(9).empty());
+  CHECK(job.count<CloseNode>() == 2);
+  job.passes(8s).comes(10, node("b", 1)).comes(11, node("c", 2));
+  CHECK(job.to<wire::HubBegins>(10).size() == 1);
+}
+
+TEST_CASE("a job that does not begin again has no place for a node too many") {
+  Job job;
+  job.comes(7, node("b")).comes(8, node("c"));
+  REQUIRE(job.to<wire::HubRefuses>(8).size() == 1);
+  CHECK_THAT(job.to<wire::HubRefuses>(8)[0].why, Catch::StartsWith("the job has all of its nodes"));
+}
+
+TEST_CASE("an attempt of which something remains is the last") {
+  HubOptions options;
+  options.max_restarts = 3;
+  Job job(options);
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
+  job.says(7, wire::NodeFailed{0, {.text = "rank 5 cannot be killed", .exit_code = 3}}).says(7, wire::NodeEnded{0});
+  job.says(kOwnNode, wire::NodeEnded{0});
+  REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "not restarted: node b: rank 5 cannot be killed");
+}
+
+TEST_CASE("who does not say hello first is disconnected") {
+  Job job;
+  job.says(7, wire::Beat{});
+  CHECK(job.count<CloseNode>() == 1);
+  job.comes(8, node("b")).says(8, wire::Beat{});
+  CHECK(job.count<CloseNode>() == 1);
+}
+
+TEST_CASE("of many nodes not all are named to all") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 100;
+  Job job(options);
+  for (NodeId id = 2; id < 101; ++id) job.comes(id, node("n" + std::to_string(id)));
+  REQUIRE(job.to<wire::HubBegins>(100).size() == 1);
+  CHECK(job.to<wire::HubBegins>(100)[0].world_size == 200);
+  CHECK_THAT(job.to<wire::HubBegins>(100)[0].nodes, Catch::EndsWith(", … and 84 more"));
+}
+
+TEST_CASE("what nodes should have alike is told once") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 3;
+  Job job(options);
+  wire::NodeHello other = node("b");
+  other.alike["NCCL_P2P_DISABLE"] = "1";
+  job.comes(7, other).comes(8, other);
+  CHECK(job.told() == std::vector<std::string>{"nodes differ: NCCL_P2P_DISABLE is '1' on b and '' on a"});
+}
+
+TEST_CASE("who waits is told for whom and the time is limited") {
+  Job job;
+  job.passes(4s);
+  CHECK(job.told() == std::vector<std::string>{"waiting for 1 of 2 nodes (have: a; 3.0 s of 1 min)"});
+  job.passes(60s);
+  REQUIRE(job.to<wire::HubIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(kOwnNode)[0].cause.text == "only 1 node of 2 came within 1 min (a)");
+  CHECK(job.count<HubIsThrough>() >= 1);
+}
+
+TEST_CASE("a number of nodes that varies begins after the last call") {
+  HubOptions options;
+  options.min_nodes = 2;
+  options.max_nodes = 4;
+  options.last_call = 5s;
+  Job job(options);
+  job.comes(7, node("b")).passes(4s, {7});
+  job.comes(8, node("c")).passes(4s, {7, 8});
+  CHECK(job.to<wire::HubBegins>(7).empty());
+  job.passes(2s, {7, 8});
+  REQUIRE(job.to<wire::HubBegins>(7).size() == 1);
+  CHECK(job.to<wire::HubBegins>(7)[0].node_count == 3);
+}
+
+TEST_CASE("the first cause ends all nodes and the job with it") {
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
+  const wire::Cause cause{.text = "rank 5: exited with code 3", .node = "b", .exit_code = 3, .may_restart = true};
+  CHECK(job.to<wire::HubEnds>(kOwnNode) == std::vector{wire::HubEnds{0, cause}});
+  CHECK(job.to<wire::HubEnds>(7) == std::vector{wire::HubEnds{0, cause}});
+  job.says(kOwnNode, wire::NodeFailed{0, failure("rank 0: killed by SIGABRT")});
+  job.says(7, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubIsDone>(7).empty());
+  job.says(kOwnNode, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubIsDone>(7) == std::vector{wire::HubIsDone{cause}});
+  CHECK(job.to<wire::HubIsDone>(kOwnNode) == std::vector{wire::HubIsDone{cause}});
+  CHECK(job.count<HubIsThrough>() == 0);
+  job.loses(7);
+  CHECK(job.count<HubIsThrough>() == 1);
+}
+
+TEST_CASE("a victim's cause waits for a better one") {
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)});
+  CHECK(job.to<wire::HubEnds>(7).empty());
+  job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, failure("rank 0: killed by SIGSEGV")});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 0: killed by SIGSEGV");
+  Job alone;
+  alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)}).passes(3s);
+  REQUIRE(alone.to<wire::HubEnds>(7).size() == 1);
+  CHECK(alone.to<wire::HubEnds>(7)[0].cause.text == "rank 5: exited with code 1");
+}
+
+TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
+  Job left;
+  left.comes(7, node("b")).loses(7);
+  REQUIRE(left.to<wire::HubEnds>(kOwnNode).size() == 1);
+  CHECK(left.to<wire::HubEnds>(kOwnNode)[0].cause.text == "lost: it has closed the connection");
+  CHECK(left.to<wire::HubEnds>(kOwnNode)[0].cause.exit_code == 125);
+  Job silent;
+  silent.comes(7, node("b")).passes(9s);
+  CHECK(silent.to<wire::HubEnds>(kOwnNode).empty());
+  silent.passes(2s);
+  REQUIRE(silent.to<wire::HubEnds>(kOwnNode).size() == 1);
+  CHECK(silent.to<wire::HubEnds>(kOwnNode)[0].cause.text == "lost: no word from it for 10.0 s");
+}
+
+TEST_CASE("a job that all nodes have done is a success") {
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubIsDone>(7) == std::vector{wire::HubIsDone{}});
+  CHECK(job.to<wire::HubEnds>(7).empty());
+}
+
+TEST_CASE("another attempt begins when all have ended and a node that waited takes a place") {
+  HubOptions options;
+  options.max_restarts = 1;
+  Job job(options);
+  job.comes(7, node("b")).comes(8, node("c"));
+  CHECK(job.to<wire::HubWaits>(8).size() == 1);
+  job.loses(7).says(kOwnNode, wire::NodeEnded{0});
+  CHECK(job.to<wire::HubRestarts>(8) == std::vector{wire::HubRestarts{"restart 1 of 1 in 0.2 s"}});
+  job.passes(1s, {8});
+  REQUIRE(job.to<wire::HubBegins>(8).size() == 1);
+  CHECK(job.to<wire::HubBegins>(8)[0].attempt == 1);
+  // What comes from the attempt before is not listened to.
+  job.says(8, wire::NodeFailed{0, failure()});
+  CHECK(job.to<wire::HubEnds>(8).empty());
+  job.says(8, wire::NodeFailed{1, failure()}).says(8, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
+  REQUIRE(job.to<wire::HubIsDone>(8).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(8)[0].cause.text == "rank 5: exited with code 3");
+  CHECK(job.to<wire::HubIsDone>(8)[0].cause.not_restarted == "given up after 1 restart");
+}
+
+TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
+  const wire::Cause asked{.text = "ended by SIGINT", .exit_code = 130, .signal = 2};
+  HubOptions options;
+  options.max_restarts = 3;
+  SECTION("while those of others are being ended") {
+    Job job(options);
+    job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()}).says(7, wire::NodeEnded{0});
+    job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeFailed{0, asked}).says(kOwnNode, wire::NodeEnded{0});
+    REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "not restarted: asked to end meanwhile");
+    CHECK(job.to<wire::HubIsDone>(7)[0].cause.exit_code == 3);
+  }
+  SECTION("before the next attempt, and in it") {
+    for (const auto late : {0s, 1s}) {
+      Job job(options);
+      job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()}).says(7, wire::NodeEnded{0});
+      job.says(kOwnNode, wire::NodeEnded{0}).passes(late, {7});
+      job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
+      REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+      CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "ended by SIGINT");
+    }
+  }
+}
+
+TEST_CASE("a signal on any node ends the job on all of them") {
+  const wire::Cause asked{.text = "ended by SIGTERM", .exit_code = 143, .signal = 15};
+  HubOptions options;
+  options.max_restarts = 3;
+  Job job(options);
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeEnded{0});
+  job.says(kOwnNode, wire::NodeEnded{0});
+  REQUIRE(job.to<wire::HubIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(kOwnNode)[0].cause.exit_code == 143);
+  // While it waits for others, too.
+  Job waiting;
+  waiting.says(kOwnNode, wire::NodeFailed{0, asked});
+  CHECK(waiting.to<wire::HubIsDone>(kOwnNode).size() == 1);
+  waiting.comes(7, node("b"));
+  // The next job may have this endpoint: who comes now goes on looking.
+  CHECK(waiting.to<wire::HubRefuses>(7).empty());
+  CHECK(waiting.count<CloseNode>() == 1);
+}
+
+TEST_CASE("of nodes with numbers it is told which are missing") {
+  HubOptions options;
+  options.min_nodes = options.max_nodes = 4;
+  options.is_static = true;
+  Job job(options, 0);
+  job.comes(7, node("c", 2)).passes(61s, {7});
+  REQUIRE_FALSE(job.told().empty());
+  CHECK(job.told()[0] == "waiting for 2 of 4 nodes (have: a, c; missing: --node-rank 1, 3; 3.0 s of 1 min)");
+  REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
+  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text ==
+        "only 2 nodes of 4 came within 1 min (a, c; missing: --node-rank 1, 3)");
+}

@@ -1,0 +1,336 @@
+#include "launcher/job/job_state.h"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/limits.h"
+#include "support/job_fixture.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Ranks = std::vector<int>;
+
+namespace {
+
+const std::string kAskedToEnd = std::to_string(SIGTERM) + " " + std::to_string(SIGCONT);
+const std::string kKilled = kAskedToEnd + " g" + std::to_string(SIGKILL);
+
+}  // namespace
+
+TEST_CASE("a failed rank ends the others at once") {
+  JobFixture job(4);
+  job.start().passes(10s).exits(2, 3);
+  CHECK_FALSE(job.state().finished());
+  for (const int other : {0, 1, 3}) CHECK(job.signals_to(other) == kAskedToEnd);
+  CHECK(job.signals_to(2).empty());
+  job.killed(0, SIGTERM).killed(1, SIGTERM).killed(3, SIGTERM);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.status.shell_code() == 3);
+  CHECK(outcome.culprit()->rank == 2);
+  CHECK(outcome.culprit()->pid == 1002);
+  CHECK(outcome.ended_ranks == Ranks{0, 1, 3});
+  CHECK(outcome.run_time == 10s);
+  CHECK_FALSE(outcome.needed_kill);
+}
+
+TEST_CASE("a rank that somebody else kills just after another one is told as well") {
+  JobFixture job(3);
+  job.start().killed(0, SIGKILL).killed(1, SIGKILL).killed(2, SIGTERM);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.culprit()->rank == 0);
+  REQUIRE(outcome.also_failed.size() == 1);
+  CHECK(outcome.also_failed[0].rank == 1);
+  CHECK(outcome.ended_ranks == Ranks{2});
+}
+
+TEST_CASE("a rank killed by a signal gives 128 plus its number") {
+  CHECK(JobFixture(1).start().killed(0, SIGSEGV).outcome().status.shell_code() == 139);
+  CHECK(JobFixture(1).start().killed(0, SIGKILL).outcome().status.shell_code() == 137);
+  CHECK(JobFixture(1).start().exits(0, 11).outcome().status.shell_code() == 11);
+}
+
+TEST_CASE("a worker that ignores SIGTERM is killed with its group after the grace") {
+  JobFixture job(2);
+  job.start().exits(0, 1).passes(JobFixture::kGrace - 1ms);
+  CHECK(job.signals_to(1) == kAskedToEnd);
+  job.passes(1ms);
+  CHECK(job.signals_to(1) == kKilled);
+  job.killed(1, SIGKILL);
+  CHECK(job.outcome().status.shell_code() == 1);
+  CHECK(job.outcome().needed_kill);
+  CHECK(job.outcome().ending_time == JobFixture::kGrace);
+}
+
+TEST_CASE("a worker that survives SIGKILL does not hold the launcher for ever") {
+  JobFixture job(2);
+  job.start().exits(0, 1).passes(1h);
+  const JobOutcome outcome = job.outcome();
+  REQUIRE(outcome.unkillable.size() == 1);
+  CHECK(outcome.unkillable[0].rank == 1);
+  CHECK(outcome.unkillable[0].pid == 1001);
+  CHECK(outcome.status.shell_code() == 1);
+}
+
+TEST_CASE("the user is told once what is waited for") {
+  JobFixture job(3);
+  job.start().exits(1, 7).passes(999ms);
+  CHECK(job.told().empty());
+  job.passes(3s);
+  REQUIRE(job.told().size() == 1);
+  CHECK(job.told()[0] ==
+        "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see "
+        "--grace)");
+}
+
+TEST_CASE("the first rank that fails is the culprit") {
+  JobFixture job(3);
+  job.start().killed(1, SIGSEGV).exits(0, 1).exits(2, 1);
+  CHECK(job.outcome().culprit()->rank == 1);
+  CHECK(job.outcome().status.shell_code() == 139);
+  CHECK(job.outcome().ended_ranks == Ranks{0, 2});
+}
+
+TEST_CASE("a victim that is seen first does not become the culprit") {
+  JobFixture job(3);
+  job.start().exits_as_victim(0, 1).passes(20ms).exits(2, 42).killed(1, SIGTERM);
+  CHECK(job.outcome().culprit()->rank == 2);
+  CHECK(job.outcome().status.shell_code() == 42);
+}
+
+TEST_CASE("a victim without anybody else to blame is the culprit") {
+  JobFixture job(2);
+  job.start().exits(1, 0).exits_as_victim(0, 1);
+  CHECK(job.outcome().culprit()->rank == 0);
+  CHECK(job.outcome().status.shell_code() == 1);
+}
+
+TEST_CASE("a rank that turns SIGTERM into a code long after the victim is not the culprit") {
+  JobFixture job(3);
+  job.start().exits_as_victim(0, 1).passes(3s).exits(1, 9).exits(2, 9);
+  CHECK(job.outcome().culprit()->rank == 0);
+}
+
+TEST_CASE("ranks that end by themselves with 0 are not ended and the job goes on") {
+  JobFixture job(2);
+  job.start().exits(0, 0).passes(4min);
+  CHECK_FALSE(job.state().finished());
+  CHECK(job.signals_to(1).empty());
+  job.exits(1, 0);
+  CHECK(job.outcome().status.shell_code() == 0);
+  CHECK_FALSE(job.outcome().culprit());
+}
+
+TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    JobFixture job(2);
+    job.start().launcher_gets(signal);
+    CHECK(job.signals_to(0) == kAskedToEnd);
+    job.killed(0, SIGTERM).exits(1, 0);
+    CHECK(job.outcome().status.shell_code() == 128 + signal);
+    CHECK(job.outcome().status.was_killed_by(signal));
+    CHECK_FALSE(job.outcome().culprit());
+  }
+}
+
+TEST_CASE("a second signal kills at once") {
+  JobFixture job(2);
+  job.start().launcher_gets(SIGINT).passes(500ms).launcher_gets(SIGINT);
+  CHECK(job.signals_to(0) == kKilled);
+  job.launcher_gets(SIGINT);
+  CHECK(job.signals_to(0) == kKilled);
+  job.killed(0, SIGKILL).killed(1, SIGKILL);
+  CHECK(job.outcome().status.shell_code() == 130);
+}
+
+TEST_CASE("signals close together are one request") {
+  JobFixture job(1);
+  job.start().launcher_gets(SIGTERM).passes(5ms).launcher_gets(SIGHUP);
+  CHECK(job.signals_to(0) == kAskedToEnd);
+  job.killed(0, SIGTERM);
+  CHECK(job.outcome().status.shell_code() == 143);
+}
+
+TEST_CASE("a rank that crashes while it is being ended is told and one that obeys is not") {
+  JobFixture job(4);
+  job.start().exits(0, 3).killed(1, SIGSEGV).exits(2, 143).exits(3, 1);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.status.shell_code() == 3);
+  REQUIRE(outcome.also_failed.size() == 1);
+  CHECK(outcome.also_failed[0].rank == 1);
+  CHECK(outcome.ended_ranks == Ranks{2, 3});
+}
+
+TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a victim") {
+  JobFixture job(3);
+  job.start().exits(0, 0).exits_as_victim(1, 1).passes(3s).exits(2, 143);
+  CHECK(job.outcome().culprit()->rank == 1);
+  CHECK(job.outcome().status.shell_code() == 1);
+  CHECK(job.outcome().left_early == Ranks{0});
+}
+
+TEST_CASE("after a victim the others have a moment to say what happened") {
+  JobFixture job(3);
+  job.start().exits_as_victim(0, 1);
+  CHECK(job.signals_to(1).empty());
+  CHECK(job.signals_to(2).empty());
+  SECTION("the one that it lost fails by itself") {
+    job.passes(1900ms).exits(2, 17);
+    CHECK(job.signals_to(1) == kAskedToEnd);
+    job.killed(1, SIGTERM);
+    CHECK(job.outcome().culprit()->rank == 2);
+    CHECK(job.outcome().status.shell_code() == 17);
+  }
+  SECTION("nobody else fails") {
+    job.passes(2s);
+    CHECK(job.signals_to(1) == kAskedToEnd);
+    job.killed(1, SIGTERM).killed(2, SIGTERM);
+    CHECK(job.outcome().culprit()->rank == 0);
+    CHECK(job.outcome().run_time == 0s);
+  }
+}
+
+TEST_CASE("other signals are passed on to live workers and the job goes on") {
+  JobFixture job(2);
+  job.start().exits(0, 0).launcher_gets(SIGUSR1);
+  CHECK(job.signals_to(0).empty());
+  CHECK(job.signals_to(1) == std::to_string(SIGUSR1));
+  job.exits(1, 0);
+  CHECK(job.outcome().status.shell_code() == 0);
+}
+
+TEST_CASE("a worker that cannot be started ends those that were") {
+  JobFixture job(3);
+  job.start_worker(0).spawn_fails(1, 126);
+  CHECK(job.signals_to(0) == kAskedToEnd);
+  CHECK_FALSE(job.state().finished());
+  job.killed(0, SIGTERM);
+  CHECK(job.outcome().status.shell_code() == 126);
+  CHECK(job.outcome().cause_as<SpawnFailed>());
+}
+
+TEST_CASE("a first worker that cannot be started finishes the job at once") {
+  JobFixture job(3);
+  job.spawn_fails(0, 127);
+  CHECK(job.outcome().status.shell_code() == 127);
+}
+
+TEST_CASE("a signal before the first worker finishes the job at once") {
+  JobFixture job(2);
+  job.launcher_gets(SIGTERM);
+  CHECK(job.outcome().status.shell_code() == 143);
+}
+
+TEST_CASE("a rank that does not follow the others to the end is given the exit timeout") {
+  JobFixture job(3);
+  job.start().exits(0, 0).passes(2min).exits(2, 0).passes(299s);
+  CHECK_FALSE(job.state().ending());
+  job.passes(2s);
+  CHECK(job.signals_to(1) == "15 18");
+  job.killed(1, SIGTERM);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.cause_as<ExitTimedOut>());
+  CHECK(outcome.status.shell_code() == 124);
+  CHECK(outcome.left_early == std::vector<int>{0, 2});
+  CHECK(outcome.ended_ranks == std::vector<int>{1});
+}
+
+TEST_CASE("ranks that follow in time are a success") {
+  JobFixture job(2);
+  job.start().exits(0, 0).passes(4min).exits(1, 0);
+  CHECK(job.outcome().status.shell_code() == 0);
+}
+
+TEST_CASE("Ctrl-Z stops the workers with their groups and every clock") {
+  JobFixture job(2);
+  job.start().exits(0, 0).passes(4min).launcher_gets(SIGTSTP).passes(1h);
+  CHECK(job.signals_to(1) == "g19");
+  job.launcher_gets(SIGCONT).passes(59s);
+  CHECK(job.signals_to(1) == "g19 g18");
+  CHECK_FALSE(job.state().ending());
+  job.passes(2s);
+  CHECK(job.state().ending());
+}
+
+TEST_CASE("a request to end reaches stopped workers") {
+  JobFixture job(1);
+  job.start().launcher_gets(SIGTSTP).launcher_gets(SIGINT);
+  CHECK(job.signals_to(0) == "g19 g18 15 18");
+  job.passes(5s);
+  CHECK(job.signals_to(0) == "g19 g18 15 18 g9");
+}
+
+TEST_CASE("without its guardian a job is killed at once") {
+  JobFixture job(2);
+  job.start().guardian_dies();
+  CHECK(job.signals_to(0) == "15 18 g9");
+  job.killed(0, SIGKILL).killed(1, SIGKILL);
+  CHECK(job.outcome().cause_as<GuardianLost>());
+  CHECK(job.outcome().status.shell_code() == 125);
+}
+
+TEST_CASE("a guardian that dies while the job is being ended shortens the grace") {
+  JobFixture job(1);
+  job.start().launcher_gets(SIGTERM).guardian_dies();
+  CHECK(job.signals_to(0) == "15 18 g9");
+  job.killed(0, SIGKILL);
+  CHECK(job.outcome().status.shell_code() == 143);
+}
+
+TEST_CASE("a job may end with its reader") {
+  JobFixture job(1);
+  job.start().console_closes();
+  CHECK(job.signals_to(0) == "15 18");
+  job.killed(0, SIGTERM);
+  CHECK(job.outcome().status.shell_code() == 141);
+}
+
+TEST_CASE("signals that the user took from the ending ones are passed on") {
+  JobState state({1, 0, 5s, false, {SIGUSR1}}, {});
+  state.step(WorkerStarted{0, 1000}, {});
+  CHECK(state.step(SignalArrived{SIGTERM}, {}) == std::vector<Action>{SendSignal{0, SIGTERM, SignalTarget::leader}});
+  CHECK_FALSE(state.ending());
+  state.step(SignalArrived{SIGUSR1}, {});
+  CHECK(state.ending());
+}
+
+TEST_CASE("a signal that has a reason ends the job with it") {
+  JobState state({1, 0, 5s, false, {SIGHUP}}, {});
+  state.step(SignalArrived{SIGHUP, "the connection is lost"}, {});
+  CHECK(state.finished());
+  CHECK(describe_failure(state.outcome()) == "the connection is lost");
+  CHECK(state.outcome().status.was_killed_by(SIGHUP));
+  CHECK(state.outcome().status.shell_code() == 128 + SIGHUP);
+}
+
+TEST_CASE("without an exit timeout ranks that ended long before others are told once, and the job goes on") {
+  JobFixture job(2, 0ms);
+  job.start().exits(1, 0).passes(ddp::limits::kExitNote - 1ms);
+  CHECK(job.told().empty());
+  job.passes(2h);
+  CHECK(job.told() ==
+        std::vector<std::string>{"rank 1 ended with exit code 0; rank 0 still runs 1 min later. The job goes on "
+                                 "(--exit-timeout=SECONDS ends it)"});
+  CHECK_FALSE(job.state().ending());
+  CHECK(job.exits(0, 0).outcome().status.shell_code() == 0);
+}
+
+TEST_CASE("a hang that is to end the job does and other news do not") {
+  JobState state({2, 0, 5s, false, {SIGTERM}}, {});
+  for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
+  HangNews news;
+  news.kind = HangNews::Kind::stalled;
+  news.ends_job = true;
+  CHECK(state.step(news, {}).empty());
+  news.kind = HangNews::Kind::hung;
+  news.ends_job = false;
+  CHECK(state.step(news, {}).empty());
+  news.ends_job = true;
+  news.verdict.culprits = {1};
+  CHECK(state.step(news, {}).size() == 5);
+  for (int rank = 0; rank < 2; ++rank) state.step(WorkerEnded{rank, ddp::base::ExitStatus::killed(SIGTERM)}, {});
+  CHECK(state.finished());
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.status.shell_code() == 124);
+  REQUIRE(outcome.cause_as<HangNews>());
+  CHECK(outcome.cause_as<HangNews>()->verdict.culprits == std::vector<int>{1});
+  CHECK(outcome.ended_ranks == Ranks{0, 1});
+}

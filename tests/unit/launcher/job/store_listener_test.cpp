@@ -1,0 +1,47 @@
+#include "launcher/job/store_listener.h"
+
+#include <catch2/catch.hpp>
+
+#include <cerrno>
+#include <cstring>
+
+#include "support/sockets.h"
+
+using namespace ddp::launcher;
+
+TEST_CASE("a store listens at an address, and at the first address of a name that is this machine's") {
+  for (const char* host : {"127.0.0.1", "localhost", "::"}) {
+    CAPTURE(host);
+    const auto server = listen_at(host, 0, {}, "--host");
+    REQUIRE(server);
+    CHECK(server.value()->port() != 0);
+    ddp::test::RawPeer(server.value()->port());
+  }
+}
+
+TEST_CASE("a name that means nothing is told with the option that gave it") {
+  const auto server = listen_at("name.invalid", 0, {}, "--host");
+  REQUIRE_FALSE(server);
+  CHECK_THAT(server.error().message, Catch::StartsWith("cannot serve the store on name.invalid: ") &&
+                                         Catch::EndsWith("Give an address of this machine with --host"));
+}
+
+TEST_CASE("a port that is taken is told with the address") {
+  ddp::test::BoundSocket taken;
+  taken.listen();
+  const auto server = listen_at("127.0.0.1", taken.port(), {}, "--host");
+  REQUIRE_FALSE(server);
+  CHECK(server.error().message ==
+        "cannot listen on 127.0.0.1:" + std::to_string(taken.port()) + ": Address already in use");
+}
+
+TEST_CASE("a failure to listen comes with what the user can do about it, and with nothing that is not so") {
+  const auto remedy = [](int error) {
+    return listen_remedy(std::string("cannot listen on [::2]:80: ") + std::strerror(error), "--local-addr", "--port=");
+  };
+  CHECK(remedy(EADDRNOTAVAIL) == " The address must belong to this machine (--local-addr).");
+  CHECK_THAT(remedy(EADDRINUSE), Catch::Contains("--port=0 takes a free port"));
+  CHECK_THAT(remedy(EACCES), Catch::Contains("below 1024"));
+  CHECK_THAT(remedy(EMFILE), Catch::Contains("ulimit -n"));
+  CHECK(remedy(ENOMEM).empty());
+}

@@ -1,0 +1,52 @@
+#include "launcher/job/timed_faults.h"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/no_workers.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+class Signalled : public NoWorkers {
+ public:
+  void signal(int local_rank, int signal, SignalTarget target) override {
+    CHECK(target == SignalTarget::group);
+    signals.emplace_back(local_rank, signal);
+  }
+
+  std::vector<std::pair<int, int>> signals;
+};
+
+}  // namespace
+
+TEST_CASE("faults at a time come in their order, to this node's ranks, in their attempt") {
+  LaunchPlan plan;
+  plan.workers = 2;
+  for (const char* text : {"rank=4,at=10ms,kind=delay=20ms", "rank=5,at=20ms,kind=kill", "rank=3,at=1ms,kind=kill",
+                           "rank=6,at=1ms,kind=kill", "rank=4,at=1ms,kind=kill,attempt=1"}) {
+    plan.timed_faults.push_back(wire::parse_fault(text).value());
+  }
+  Placement placement;
+  placement.first_rank = 4;
+  net::EventLoop loop;
+  Signalled workers;
+  std::vector<std::string> told;
+  const TimedFaults::Tell tell = [&](const std::string& line) {
+    told.push_back(line);
+    if (told.size() == 3) loop.stop();
+  };
+  const TimedFaults faults(loop, workers, plan, placement, tell);
+  const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [&] { loop.stop(); });
+  loop.run();
+  CHECK(told ==
+        std::vector<std::string>{"--inject stops rank 4", "--inject kills rank 5", "--inject continues rank 4"});
+  CHECK(workers.signals == std::vector<std::pair<int, int>>{{0, SIGSTOP}, {1, SIGKILL}, {0, SIGCONT}});
+}

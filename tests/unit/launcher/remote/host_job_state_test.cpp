@@ -1,0 +1,215 @@
+#include "launcher/remote/host_job_state.h"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using ddp::base::ExitStatus;
+
+namespace {
+
+// Three hosts, and what they are told, in words: "go", "15>0", "cut 2", "say …", "info …".
+class Job {
+ public:
+  Job() : state_(options(), now_) {}
+
+  static HostJobOptions options() {
+    HostJobOptions options;
+    for (const std::string name : {"a", "b", "c"})
+      options.hosts.push_back({name, "ssh -o BatchMode=yes " + name, "/d"});
+    options.ending_signals = {SIGTERM, SIGINT, SIGHUP};
+    options.ready_within = 600s;
+    options.end_within = 20s;
+    options.grace = 5s;
+    return options;
+  }
+
+  std::vector<std::string> step(const HostEvent& event) {
+    std::vector<std::string> words;
+    for (const HostAction& action : state_.step(event, now_)) words.push_back(std::visit(Words{}, action));
+    return words;
+  }
+  std::vector<std::string> wait(std::chrono::milliseconds time) {
+    now_ += time;
+    REQUIRE(state_.alarm());
+    return step(TimeIsUp{});
+  }
+  void pass(std::chrono::milliseconds time) { now_ += time; }
+
+  Job& run() {
+    for (std::size_t host : {0U, 1U, 2U}) step(HostReady{host});
+    return *this;
+  }
+  void end_with(std::size_t host, int code) {
+    step(HostSaidEnd{host, code});
+    step(SshEnded{host, ExitStatus::exited(code)});
+  }
+
+  const HostJobState& state() const { return state_; }
+
+ private:
+  struct Words {
+    std::string operator()(const LetBegin&) const { return "go"; }
+    std::string operator()(const PassSignal& action) const {
+      return std::to_string(action.signal) + ">" + std::to_string(action.host);
+    }
+    std::string operator()(const EndSsh& action) const { return "cut " + std::to_string(action.host); }
+    std::string operator()(const TellOfHost& action) const {
+      return (action.is_error ? "say " : "info ") + action.line;
+    }
+  };
+
+  HostJobState::TimePoint now_{};
+  HostJobState state_;
+};
+
+using Said = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("nothing begins before all hosts are ready, and then all do") {
+  Job job;
+  CHECK(job.step(HostReady{1}).empty());
+  CHECK(job.step(HostReady{0}).empty());
+  CHECK(job.step(HostReady{2}) == Said{"go"});
+  CHECK_FALSE(job.state().alarm());
+  for (std::size_t host : {0U, 1U, 2U}) {
+    CHECK_FALSE(job.state().finished());
+    job.end_with(host, 0);
+  }
+  CHECK(job.state().finished());
+  CHECK(job.state().end() == ExitStatus::exited(0));
+}
+
+TEST_CASE("a host that is not reached ends the start of all, with what to try") {
+  Job job;
+  job.step(HostReady{0});
+  const Said said = job.step(SshEnded{1, ExitStatus::exited(255)});
+  CHECK(
+      said ==
+      Said{"say b cannot be reached over ssh; nothing was started anywhere. This must work without a password: ssh -o "
+           "BatchMode=yes b true",
+           "cut 0", "cut 2"});
+  // The others say nothing about themselves any more, and nobody begins.
+  CHECK(job.step(HostReady{2}).empty());
+  CHECK(job.step(SshEnded{0, ExitStatus::killed(SIGTERM)}).empty());
+  CHECK(job.step(SshEnded{2, ExitStatus::killed(SIGTERM)}).empty());
+  CHECK(job.state().finished());
+  CHECK(job.state().end() == ExitStatus::exited(125));
+}
+
+TEST_CASE("a launcher that is not there, one that could not begin, and something else are told apart") {
+  CHECK(Job().step(SshEnded{0, ExitStatus::exited(127)}).front().find("a: /d cannot be executed there") !=
+        std::string::npos);
+  CHECK(Job()
+            .step(SshEnded{0, ExitStatus::exited(0)})
+            .front()
+            .find("What does this print? ssh -o BatchMode=yes a /d --version") != std::string::npos);
+  Job job;
+  CHECK(job.step(HostSaidEnd{2, 127}).empty());
+  CHECK(
+      job.step(SshEnded{2, ExitStatus::exited(127)}).front().find("c: its launcher could not begin (exit code 127)") !=
+      std::string::npos);
+  job.step(SshEnded{0, ExitStatus::killed(SIGTERM)});
+  job.step(SshEnded{1, ExitStatus::killed(SIGTERM)});
+  CHECK(job.state().end() == ExitStatus::exited(127));
+}
+
+TEST_CASE("who is waited for is told, and nobody is waited for without a limit") {
+  Job job;
+  job.step(HostReady{1});
+  CHECK(job.wait(10s) == Said{"info waiting for a, c to answer"});
+  CHECK(job.wait(589s).empty());
+  CHECK(job.wait(1s) == Said{"say a, c did not answer within 10 min. Nothing was started", "cut 0", "cut 1", "cut 2"});
+}
+
+TEST_CASE("the job's exit code is the first that a launcher says, not that of a connection") {
+  Job job;
+  job.run();
+  CHECK(job.step(SshEnded{1, ExitStatus::exited(255)}) ==
+        Said{"say the connection to b is lost (ssh: exit code 255); its launcher ends its workers by itself"});
+  job.end_with(0, 129);
+  job.end_with(2, 129);
+  CHECK(job.state().end() == ExitStatus::exited(129));
+  Job all;
+  all.run();
+  for (std::size_t host : {0U, 1U, 2U}) all.step(SshEnded{host, ExitStatus::exited(255)});
+  CHECK(all.state().end() == ExitStatus::exited(125));
+  Job own;
+  own.run();
+  for (std::size_t host : {0U, 1U, 2U}) own.end_with(host, 255);
+  CHECK(own.state().end() == ExitStatus::exited(255));
+}
+
+TEST_CASE("when one has failed the others follow by themselves, or are asked, or cut off") {
+  Job job;
+  job.run();
+  job.end_with(1, 3);
+  CHECK(job.wait(19s).empty());
+  CHECK(job.wait(1s) == Said{"15>0", "15>2"});
+  job.end_with(0, 143);
+  CHECK(job.wait(10s) == Said{"cut 2"});
+  job.step(SshEnded{2, ExitStatus::killed(SIGTERM)});
+  CHECK(job.state().end() == ExitStatus::exited(3));
+}
+
+TEST_CASE("one that ends well waits for nobody") {
+  Job job;
+  job.run();
+  job.end_with(0, 0);
+  CHECK_FALSE(job.state().alarm());
+}
+
+TEST_CASE("a signal goes to all, a second one too, a third one cuts them off") {
+  Job job;
+  job.run();
+  CHECK(job.step(SignalToAll{SIGINT}) == Said{"2>0", "2>1", "2>2"});
+  job.pass(100ms);
+  CHECK(job.step(SignalToAll{SIGINT}).empty());  // the same request
+  job.pass(500ms);
+  CHECK(job.step(SignalToAll{SIGTERM}) == Said{"15>0", "15>1", "15>2"});
+  job.pass(600ms);
+  CHECK(job.step(SignalToAll{SIGTERM}) == Said{"cut 0", "cut 1", "cut 2"});
+  for (std::size_t host : {0U, 1U, 2U}) job.step(SshEnded{host, ExitStatus::killed(SIGTERM)});
+  CHECK(job.state().end() == ExitStatus::killed(SIGINT));
+}
+
+TEST_CASE("who does not hear is cut off after the grace") {
+  Job job;
+  job.run().step(SignalToAll{SIGTERM});
+  CHECK(job.wait(9999ms).empty());
+  CHECK(job.wait(1ms) == Said{"cut 0", "cut 1", "cut 2"});
+}
+
+TEST_CASE("this process ends by the signal that ended the job, and as the job if that was something else") {
+  const auto end_of = [](int signal, int code) {
+    Job job;
+    job.run().step(SignalToAll{signal});
+    for (std::size_t host : {0U, 1U, 2U}) job.end_with(host, code);
+    return job.state().end();
+  };
+  CHECK(end_of(SIGTERM, 143) == ExitStatus::killed(SIGTERM));
+  CHECK(end_of(SIGTERM, 7) == ExitStatus::exited(7));
+  CHECK(end_of(SIGTERM, 0) == ExitStatus::exited(0));
+  CHECK(end_of(SIGPIPE, 143) == ExitStatus::killed(SIGPIPE));
+}
+
+TEST_CASE("before the job begins a signal ends the start at once") {
+  Job job;
+  job.step(HostReady{0});
+  CHECK(job.step(SignalToAll{SIGTERM}) == Said{"cut 0", "cut 1", "cut 2"});
+  CHECK(job.step(SshEnded{1, ExitStatus::killed(SIGTERM)}).empty());
+  job.step(SshEnded{0, ExitStatus::exited(125)});
+  job.step(SshEnded{2, ExitStatus::killed(SIGTERM)});
+  CHECK(job.state().end() == ExitStatus::killed(SIGTERM));
+}
+
+TEST_CASE("other signals are passed on to a job that runs") {
+  Job job;
+  CHECK(job.step(SignalToAll{SIGUSR1}).empty());
+  job.run().end_with(0, 0);
+  CHECK(job.step(SignalToAll{SIGUSR1}) == Said{"10>1", "10>2"});
+  CHECK_FALSE(job.state().alarm());
+}

@@ -1,0 +1,100 @@
+#include "launcher/remote/host_output.h"
+
+#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+
+using namespace ddp;
+using namespace ddp::launcher;
+
+namespace {
+
+class Pipe {
+ public:
+  Pipe() {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+    read_.reset(ends[0]);
+    write_.reset(ends[1]);
+  }
+  int end() const { return write_.get(); }
+  std::string text() {
+    std::string all;
+    std::array<char, 4096> buffer{};
+    for (ssize_t got = 0; (got = ::read(read_.get(), buffer.data(), buffer.size())) > 0;) {
+      all.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return all;
+  }
+
+ private:
+  base::UniqueFd read_;
+  base::UniqueFd write_;
+};
+
+struct Screen {
+  explicit Screen(const std::vector<std::string>& hosts) : output(loop, {hosts, "nonce", false, out.end(), err.end()}) {
+    output.on_answer = [this](std::size_t host, const HostAnswer& answer) {
+      answers.push_back(std::to_string(host) + " " + encode(answer));
+    };
+  }
+  void say_ready(std::size_t host) { output.take(host, 0, answer_mark("nonce") + "ready\n"); }
+  void finish() {
+    for (std::size_t host = 0; host < 2; ++host) output.finish(host);
+    output.end({});
+  }
+
+  net::EventLoop loop;
+  Pipe out;
+  Pipe err;
+  std::vector<std::string> answers;
+  HostOutput output;
+};
+
+}  // namespace
+
+TEST_CASE("the workers' lines are passed on whole and as they are, each stream to its own") {
+  Screen screen({"a", "b"});
+  screen.say_ready(0);
+  screen.say_ready(1);
+  screen.output.take(0, 0, "[0] one\n[0] t");
+  screen.output.take(1, 0, "[1] other\n");
+  screen.output.take(0, 0, "wo\n");
+  screen.output.take(0, 1, "[0] error\n");
+  screen.finish();
+  CHECK(screen.out.text() == "[0] one\n[1] other\n[0] two\n");
+  CHECK(screen.err.text() == "[0] error\n");
+  CHECK(screen.answers == std::vector<std::string>{"0 ready", "1 ready"});
+}
+
+TEST_CASE("lines of the launchers get the name of their host, the same one of several all of their names") {
+  Screen screen({"a", "b"});
+  screen.say_ready(0);
+  screen.say_ready(1);
+  screen.output.take(0, 1, "ddplaunch: 2 nodes\nddplaunch: rank 0 failed\n");
+  screen.output.take(1, 1, "ddplaunch: 2 nodes\n");
+  screen.finish();
+  CHECK(screen.err.text() == "ddplaunch: [a, b] 2 nodes\nddplaunch: [a] rank 0 failed\n");
+}
+
+TEST_CASE("before its launcher speaks, what comes from a host is that of ssh or a shell") {
+  Screen screen({"a", "b"});
+  screen.output.take(1, 1, "ssh: no route\r\n");
+  screen.output.take(1, 0, "a login script greets\n");
+  screen.finish();
+  CHECK(screen.err.text() == "ddplaunch: [b] ssh: no route\r\nddplaunch: [b] a login script greets\n");
+  CHECK(screen.out.text().empty());
+}
+
+TEST_CASE("an answer is taken out where it stands, and a line that a worker has not ended is not lost") {
+  Screen screen({"a"});
+  screen.say_ready(0);
+  screen.output.take(0, 0, "no end" + answer_mark("nonce") + "ended 3\n");
+  screen.output.take(0, 0, answer_mark("other") + "ended 4\n");
+  screen.output.finish(0);
+  screen.output.end({});
+  CHECK(screen.answers == std::vector<std::string>{"0 ready", "0 ended 3"});
+  CHECK(screen.out.text().starts_with("no end"));
+}

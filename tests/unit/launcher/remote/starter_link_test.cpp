@@ -1,0 +1,105 @@
+#include "launcher/remote/starter_link.h"
+
+#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+
+namespace {
+
+struct Line {
+  Line() {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    link = std::make_unique<StarterLink>(base::UniqueFd(ends[0]));
+    writer.reset(ends[1]);
+  }
+  void say(const std::string& text) {
+    REQUIRE(::write(writer.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  }
+
+  std::unique_ptr<StarterLink> link;
+  base::UniqueFd writer;
+};
+
+HostOrder order() {
+  HostOrder order;
+  order.nonce = "n";
+  order.host = "there";
+  order.words = {"ddplaunch", "true"};
+  return order;
+}
+
+}  // namespace
+
+TEST_CASE("an order, the word to go and signals come one after the other, also in one piece") {
+  Line line;
+  line.say(encode(order()) + "\n" + encode(StarterWord{true, 0}) + "\n" + encode(StarterWord{false, 15}) + "\n");
+  const auto got = line.link->wait_for_order();
+  REQUIRE(got.ok());
+  CHECK(got.value() == order());
+  CHECK(line.link->wait_for_go());
+  net::EventLoop loop;
+  std::vector<int> signals;
+  bool lost = false;
+  line.link->watch(loop, {[&](int signal) { signals.push_back(signal); },
+                          [&] {
+                            lost = true;
+                            loop.stop();
+                          }});
+  line.say(encode(StarterWord{false, 10}) + "\n");
+  line.writer.reset();
+  loop.run();
+  CHECK(signals == std::vector<int>{15, 10});
+  CHECK(lost);
+}
+
+TEST_CASE("no order, and no word to go, are told from one") {
+  Line closed;
+  closed.say("{\"protocol\":1");
+  closed.writer.reset();
+  CHECK_FALSE(closed.link->wait_for_order().ok());
+  Line noise;
+  noise.say("hello\n");
+  CHECK_FALSE(noise.link->wait_for_order().ok());
+  Line cut;
+  cut.writer.reset();
+  CHECK_FALSE(cut.link->wait_for_go());
+  Line signal;
+  signal.say(encode(StarterWord{false, 15}) + "\n");
+  CHECK_FALSE(signal.link->wait_for_go());
+}
+
+TEST_CASE("an order's folder and variables are those of the process from then on, and option variables are gone") {
+  const std::string before = std::filesystem::current_path().string();
+  const TemporaryDirectory folder;
+  ::setenv("PET_GRACE", "3", 1);
+  HostOrder some = order();
+  some.directory = folder.path();
+  some.environment = {"DDP_TEST_A=x=y", "DDP_TEST_B="};
+  some.token = "a token of some length";
+  CHECK_FALSE(carry_out(some));
+  CHECK(std::filesystem::equivalent(std::filesystem::current_path(), folder.path()));
+  CHECK(std::string(::getenv("DDP_TEST_A")) == "x=y");
+  CHECK(std::string(::getenv("DDP_TEST_B")).empty());
+  CHECK(std::string(::getenv("DDP_AUTH_TOKEN")) == some.token);
+  CHECK(::getenv("PET_GRACE") == nullptr);
+  for (const char* name : {"DDP_TEST_A", "DDP_TEST_B", "DDP_AUTH_TOKEN"}) ::unsetenv(name);
+  std::filesystem::current_path(before);
+}
+
+TEST_CASE("a folder that is not there is named, with the host") {
+  HostOrder some = order();
+  some.directory = "/not here";
+  const auto failure = carry_out(some);
+  REQUIRE(failure);
+  CHECK(failure->message.starts_with("cannot change into the working directory /not here on host there: No such file"));
+}

@@ -1,0 +1,110 @@
+#include "launcher/watchdog/evidence/evidence_taker.h"
+
+#include <catch2/catch.hpp>
+
+#include <future>
+
+#include "launcher/limits.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+
+namespace {
+
+// No worker can be asked for its stacks.
+class NoWorkers : public ProcessHost {
+ public:
+  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
+  void on_exit(ExitCallback) override {}
+  void signal(int, int, SignalTarget) override {}
+  std::vector<pid_t> end_leftovers() override { return {}; }
+  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has ended", 0, {}, 0}; }
+  std::vector<RawStack> stacks(int) override { return {}; }
+};
+
+Evidence take(std::vector<Question> questions) {
+  net::EventLoop loop;
+  NoWorkers host;
+  EvidenceTaker taker(loop, host);
+  Evidence result;
+  bool is_done = false;
+  taker.take({{3, 0}}, StackMeans::any, std::move(questions), [&](Evidence evidence) {
+    result = std::move(evidence);
+    is_done = true;
+    loop.stop();
+  });
+  const auto timer = loop.at(std::chrono::steady_clock::now() + 4 * limits::kStackTime, [&] { loop.stop(); });
+  if (!is_done) loop.run();
+  CHECK(is_done);
+  return result;
+}
+
+Question answers(const std::string& name) {
+  return {name, [name](net::Deadline) { return Witness{name, "all is well", {}, {}}; }};
+}
+
+std::vector<std::string> names_of(const std::vector<Question>& questions) {
+  std::vector<std::string> names;
+  for (const Question& question : questions) names.push_back(question.name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("without anybody to ask there are stacks alone") {
+  const Evidence evidence = take({});
+  REQUIRE(evidence.stacks.size() == 1);
+  CHECK(evidence.stacks[0].rank == 3);
+  CHECK(evidence.witnesses.empty());
+  CHECK_FALSE(evidence.empty());
+  CHECK(Evidence().empty());
+}
+
+TEST_CASE("all are asked at once and answer in the order of the questions") {
+  std::promise<void> second_was_asked;
+  const Question first{"first", [&](net::Deadline) {
+                         second_was_asked.get_future().wait();
+                         return Witness{"first", "", {}, {"nobody there"}};
+                       }};
+  const Question second{"second", [&](net::Deadline) {
+                          second_was_asked.set_value();
+                          return Witness{"second", "all is well", {}, {}};
+                        }};
+  const Evidence evidence = take({first, second});
+  REQUIRE(evidence.witnesses.size() == 2);
+  CHECK(evidence.witnesses[0] == Witness{"first", "", {}, {"nobody there"}});
+  CHECK(evidence.witnesses[1] == Witness{"second", "all is well", {}, {}});
+}
+
+TEST_CASE("who is not back in time is left behind and named", "[slow]") {
+  const auto never = std::make_shared<std::promise<void>>();
+  const Question slow{"slow", [never](net::Deadline) {
+                        never->get_future().wait();
+                        return Witness{"slow", "too late", {}, {}};
+                      }};
+  const auto began = std::chrono::steady_clock::now();
+  const Evidence evidence = take({slow, answers("quick")});
+  CHECK(std::chrono::steady_clock::now() - began < 6 * limits::kStackTime);
+  REQUIRE(evidence.witnesses.size() == 2);
+  CHECK(evidence.witnesses[0] == Witness{"slow", "", {}, {"gave no answer in time"}});
+  CHECK(evidence.witnesses[1].text == "all is well");
+  never->set_value();
+}
+
+TEST_CASE("who is asked stands in the workers' environment") {
+  using Lines = std::vector<std::string>;
+  CHECK(questions_for(Lines{"HOME=/root"}, {0}).empty());
+  CHECK(names_of(questions_for(Lines{"NCCL_RAS_ADDR=127.1.2.3:28028"}, {0})) == Lines{"NCCL RAS"});
+  CHECK(questions_for(Lines{"NCCL_RAS_ADDR=127.1.2.3:28028", "NCCL_RAS_ENABLE=0"}, {0}).empty());
+  CHECK(names_of(questions_for(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/p", "NCCL_RAS_ADDR=[::1]:1"}, {0})) ==
+        Lines{"NCCL RAS", "flight recorder"});
+}
+
+TEST_CASE("an address of nccl's that is none is told") {
+  for (const std::string address : {"", "nonsense", "localhost:", "localhost:http", ":99999"}) {
+    const auto questions = questions_for(std::vector<std::string>{"NCCL_RAS_ADDR=" + address}, {0});
+    REQUIRE(questions.size() == 1);
+    const Witness witness = questions[0].ask(std::chrono::steady_clock::now() + std::chrono::seconds(1));
+    CHECK(witness.missing == std::vector<std::string>{"NCCL_RAS_ADDR is not HOST:PORT: " + address});
+  }
+}

@@ -1,0 +1,265 @@
+#include "launcher/watchdog/evidence/flight_recorder.h"
+
+#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/unique_fd.h"
+#include "support/deadline.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+void make_pipe(const std::string& path) {
+  REQUIRE(::mkfifo(path.c_str(), 0666) == 0);
+}
+
+// A rank of PyTorch: makes its pipe, and once that is written to, does what it is told.
+class Rank {
+ public:
+  using Deed = std::function<void(const std::atomic<bool>& is_over)>;
+
+  Rank(const std::string& pipe, Deed deed) {
+    make_pipe(pipe);
+    pipe_ = base::UniqueFd(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    REQUIRE(pipe_);
+    thread_ = std::thread([this, deed = std::move(deed)] { listen(deed); });
+  }
+  ~Rank() {
+    is_over_ = true;
+    thread_.join();
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+ private:
+  void listen(const Deed& deed) {
+    std::array<char, 128> buffer;
+    while (!is_over_) {
+      pollfd entry{pipe_.get(), POLLIN, 0};
+      ::poll(&entry, 1, 5);
+      if (::read(pipe_.get(), buffer.data(), buffer.size()) > 0) return deed(is_over_);
+    }
+  }
+
+  std::atomic<bool> is_over_ = false;
+  base::UniqueFd pipe_;
+  std::thread thread_;
+};
+
+struct Job {
+  TemporaryDirectory directory;
+  std::string pipes = directory.path() + "/pipe_";
+  std::string stem = directory.path() + "/trace_";
+  FlightRecorders recorders{pipes, {stem}};
+  std::vector<std::unique_ptr<Rank>> ranks;
+
+  std::string pipe(int rank) const { return pipes + std::to_string(rank) + ".pipe"; }
+  std::string file(int rank) const { return stem + std::to_string(rank); }
+  void starts(int rank, Rank::Deed deed) { ranks.push_back(std::make_unique<Rank>(pipe(rank), std::move(deed))); }
+  void starts_writer(int rank, const std::string& text) {
+    starts(rank, [path = file(rank), text](const std::atomic<bool>&) { write_file(path, text); });
+  }
+  Witness is_asked(const std::vector<int>& who, net::Deadline deadline, const std::function<void()>& pause = {}) const {
+    return ask_flight_recorders(recorders, who, deadline, pause);
+  }
+};
+
+net::Deadline after(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+}  // namespace
+
+TEST_CASE("each rank's flight recorder is asked, and its file waited for") {
+  Job job;
+  for (int rank = 0; rank < 4; ++rank) job.starts_writer(rank, std::string(static_cast<std::size_t>(rank) + 1, 'x'));
+  const Witness witness = job.is_asked({3, 0, 2, 1, 0}, test::soon());
+  CHECK(witness.name == "flight recorder");
+  CHECK(witness.text == "rank 0: " + job.file(0) + " (1 B)\nrank 1: " + job.file(1) + " (2 B)\nrank 2: " + job.file(2) +
+                            " (3 B)\nrank 3: " + job.file(3) + " (4 B)\n");
+  CHECK(witness.essence == Lines{"files of ranks 0-3: " + job.stem + "<rank>"});
+  CHECK(witness.missing.empty());
+}
+
+TEST_CASE("what ranks have no flight recorder for is told once for all of them") {
+  Job job;
+  job.starts_writer(0, "record");
+  make_pipe(job.pipe(3));  // nobody reads it
+  const Witness witness = job.is_asked({0, 1, 2, 3}, test::soon());
+  CHECK(witness.text == "rank 0: " + job.file(0) + " (6 B)\n");
+  CHECK(witness.essence == Lines{"files of rank 0: " + job.stem + "<rank>"});
+  CHECK(
+      witness.missing ==
+      Lines{"ranks 1, 2: no pipe " + job.pipes +
+                "<rank>.pipe (TORCH_FR_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)",
+            "rank 3: nobody reads " + job.pipes + "<rank>.pipe: the process has ended, or makes no records any more"});
+  CHECK_FALSE(std::filesystem::exists(job.pipe(1)));
+}
+
+TEST_CASE("what stands in a pipe's place and is none is not written to") {
+  Job job;
+  write_file(job.pipe(0), "a file");
+  std::filesystem::create_symlink(job.pipe(0), job.pipe(1));
+  job.starts(2, [](const std::atomic<bool>&) {});
+  std::filesystem::create_symlink(job.pipe(2), job.pipe(3));
+  std::filesystem::create_directory(job.pipe(4));
+  const Witness witness = job.is_asked({0, 1, 3, 4}, test::soon());
+  const std::string pipe = job.pipes + "<rank>.pipe";
+  CHECK(witness.missing == Lines{"rank 0: " + pipe + " is not a pipe",
+                                 "ranks 1, 3: " + pipe + " is a symbolic link and not a pipe",
+                                 "rank 4: cannot open the pipe " + pipe + ": Is a directory"});
+  CHECK(base::read_file(job.pipe(0)) == "a file");
+  CHECK(witness.text.empty());
+  CHECK(witness.essence.empty());
+}
+
+TEST_CASE("a pipe that is full does not block the asker") {
+  Job job;
+  make_pipe(job.pipe(0));
+  const base::UniqueFd both(::open(job.pipe(0).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  REQUIRE(both);
+  std::array<char, 4096> bytes{};
+  while (::write(both.get(), bytes.data(), bytes.size()) > 0) {
+  }
+  const Witness witness = job.is_asked({0}, test::soon());
+  CHECK(witness.missing ==
+        Lines{"rank 0: cannot write to the pipe " + job.pipes + "<rank>.pipe: Resource temporarily unavailable"});
+}
+
+TEST_CASE("a flight recorder that does not answer is given up at the deadline") {
+  Job job;
+  job.starts(0, [](const std::atomic<bool>&) {});
+  job.starts(1, [path = job.file(1)](const std::atomic<bool>&) { write_file(path, ""); });
+  job.starts(2, [path = job.file(2)](const std::atomic<bool>&) { std::filesystem::create_directory(path); });
+  const Witness witness = job.is_asked({0, 1, 2}, after(300ms));
+  REQUIRE(witness.missing.size() == 1);
+  CHECK(witness.missing[0].starts_with("ranks 0-2: was asked, but has written no file in time ("));
+  CHECK(witness.essence.empty());
+}
+
+TEST_CASE("a deadline that has passed does not keep the ranks from being asked") {
+  Job job;
+  job.starts_writer(0, "record");
+  CHECK(job.is_asked({0}, after(-1s)).missing.size() == 1);
+  CHECK(test::eventually([&] { return base::read_file(job.file(0)) == "record"; }));
+}
+
+TEST_CASE("a flight recorder file from before the asking does not count") {
+  Job job;
+  write_file(job.file(0), "old");
+  write_file(job.file(1), "old");
+  job.starts(0, [](const std::atomic<bool>&) {});
+  job.starts_writer(1, "new record");
+  CHECK(job.is_asked({1}, test::soon()).text == "rank 1: " + job.file(1) + " (10 B)\n");
+  const Witness witness = job.is_asked({0}, after(100ms));
+  REQUIRE(witness.missing.size() == 1);
+  CHECK(witness.missing[0].starts_with("rank 0: was asked, but has written no file in time ("));
+}
+
+TEST_CASE("a flight recorder file that is as long as the one before counts") {
+  Job job;
+  write_file(job.file(0), "old record");
+  std::filesystem::last_write_time(job.file(0), std::filesystem::file_time_type::clock::now() - 1h);
+  job.starts_writer(0, "new record");
+  const Witness witness = job.is_asked({0}, test::soon());
+  CHECK(witness.missing.empty());
+}
+
+TEST_CASE("a flight recorder file that still grows at the deadline does not count") {
+  Job job;
+  job.starts(0, [](const std::atomic<bool>&) {});
+  const auto grow = [&] { std::ofstream(job.file(0), std::ios::binary | std::ios::app) << 'x'; };
+  const Witness witness = job.is_asked({0}, after(400ms), grow);
+  CHECK(witness.missing == Lines{"rank 0: had not written all of " + job.stem + "<rank> in time"});
+  CHECK(witness.text.empty());
+}
+
+TEST_CASE("flight recorder files are looked for wherever the versions of PyTorch write them") {
+  Job job;
+  const std::string other = job.directory.path() + "/older_";
+  job.recorders.stems.push_back(other);
+  job.starts_writer(0, "record");
+  job.starts(1, [path = other + "1"](const std::atomic<bool>&) { write_file(path, "record"); });
+  const Witness witness = job.is_asked({0, 1}, test::soon());
+  CHECK(witness.text == "rank 0: " + job.file(0) + " (6 B)\nrank 1: " + other + "1 (6 B)\n");
+  CHECK(witness.essence == Lines{"files of rank 0: " + job.stem + "<rank>, of rank 1: " + other + "<rank>"});
+  CHECK(witness.missing.empty());
+}
+
+TEST_CASE("nobody is asked and nothing is missing without ranks") {
+  const Job job;
+  CHECK(job.is_asked({}, test::soon()) == Witness{"flight recorder", "", {}, {}});
+}
+
+TEST_CASE("names of flight recorder files are printable") {
+  Job job;
+  job.recorders.pipes = job.directory.path() + "/\x1b[2J";
+  const Witness witness = job.is_asked({0}, test::soon());
+  REQUIRE(witness.missing.size() == 1);
+  CHECK(witness.missing[0].starts_with("rank 0: no pipe " + job.directory.path() + "/\\x1b[2J<rank>.pipe ("));
+}
+
+TEST_CASE("a job that was not told to make pipes has no flight recorders") {
+  CHECK_FALSE(find_flight_recorders({}));
+  CHECK_FALSE(find_flight_recorders(Lines{"TORCH_FR_BUFFER_SIZE=2000", "TORCH_NCCL_DEBUG_INFO_PIPE_FILES=/tmp/p"}));
+  CHECK_FALSE(find_flight_recorders(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE="}));
+  CHECK_FALSE(find_flight_recorders(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "", "=", "HOME=/root"}));
+}
+
+TEST_CASE("flight recorder files are where the job's environment says") {
+  const std::string pipe = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/p";
+  const auto stems = [&](Lines environment) {
+    environment.insert(environment.begin(), pipe);
+    const auto found = find_flight_recorders(environment);
+    REQUIRE(found);
+    CHECK(found->pipes == "/tmp/p");
+    return found->stems;
+  };
+  const std::string first = "TORCH_FR_DUMP_TEMP_FILE=";
+  const std::string second = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=";
+  const std::string old_default = "/tmp/nccl_trace_rank_";
+  CHECK(stems({first + "/x/a_", "HOME=/root"}) == Lines{"/x/a_"});
+  CHECK(stems({second + "/x/b_", "HOME=/root"}) == Lines{"/x/b_"});
+  CHECK(stems({second + "/x/b_", first + "/x/a_"}) == Lines{"/x/a_", "/x/b_"});
+  CHECK(stems({second + "/x/a_", first + "/x/a_"}) == Lines{"/x/a_"});
+  CHECK(stems({"HOME=/root"}) == Lines{"/root/.cache/torch/comm_lib_trace_rank_", old_default});
+  CHECK(stems({"XDG_CACHE_HOME=/c", "HOME=/root"}) ==
+        Lines{"/c/torch/comm_lib_trace_rank_", "/root/.cache/torch/comm_lib_trace_rank_", old_default});
+  CHECK(stems({}) == Lines{"/tmp/.cache/torch/comm_lib_trace_rank_", old_default});
+}
+
+TEST_CASE("of two entries of the same name the later one says where flight recorders are") {
+  const auto found =
+      find_flight_recorders(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/old", "TORCH_FR_DUMP_TEMP_FILE=/x/old_",
+                                  "TORCH_FR_DUMP_TEMP_FILE=/x/new_=", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/new"});
+  REQUIRE(found);
+  CHECK(*found == FlightRecorders{"/tmp/new", {"/x/new_="}});
+  CHECK_FALSE(
+      find_flight_recorders(Lines{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/old", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE="}));
+}

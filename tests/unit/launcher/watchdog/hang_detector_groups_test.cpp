@@ -1,0 +1,125 @@
+// Of several causes at a time, and of ranks that wait for each other.
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <vector>
+
+#include "launcher/watchdog/hang_detector.h"
+#include "support/hanging_job.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Kind = HangNews::Kind;
+using Job = HangingJob;
+
+TEST_CASE("a stall of two ranks is told though two others go on in a group of their own") {
+  Job job(hang_plan(20s));
+  job.warm();
+  for (RankView& view : job.ranks) {
+    view.board.groups[0].identity = 9;
+    view.board.groups[0].size = 2;
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    RankView view = job.ranks[static_cast<std::size_t>(rank)];
+    view.rank = rank + 2;
+    view.board.groups[0].identity = 1;  // comes first
+    view.board.groups[0].rank = rank;
+    job.others.push_back(view);
+  }
+  job.call(0);
+  // The others are seen in the middle of a collective each time.
+  job.before_look = [](Job& of) {
+    GroupView& waits = of.others[0].board.groups[0];
+    GroupView& late = of.others[1].board.groups[0];
+    late.called = late.finished = waits.finished = waits.called;
+    ++waits.called;
+  };
+  job.passes(30s);
+  REQUIRE(job.last(Kind::hung));
+  CHECK(job.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
+  CHECK_FALSE(job.last(Kind::goes_on));
+}
+
+TEST_CASE("a receive that stalls is told though others exchange data in the same group") {
+  Job job(hang_plan(20s));
+  job.warm();
+  for (RankView& view : job.ranks) view.board.groups[0].size = 3;
+  RankView third = job.ranks[1];
+  third.rank = 2;
+  third.board.groups[0].rank = 2;
+  job.others.push_back(third);
+  TransferView receive;
+  receive.peer = 1;
+  receive.number = 1;
+  receive.is_waited_for = true;
+  receive.what = "f32[8]";
+  job.ranks[0].board.groups[0].transfers.push_back(receive);
+  job.ranks[0].board.waiting_threads = job.ranks[0].board.calling_threads = 1;
+  job.before_look = [](Job& of) { ++of.others[0].board.groups[0].transfers_finished; };
+  job.passes(30s);
+  REQUIRE(job.last(Kind::hung));
+  CHECK(job.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
+}
+
+TEST_CASE("a receive that was begun long before counts from when it is waited for") {
+  const auto begins_early = [] {
+    Job job;
+    job.warm();
+    TransferView receive;
+    receive.peer = 1;
+    receive.number = 1;
+    receive.what = "f32[8]";
+    job.ranks[0].board.groups[0].transfers.push_back(receive);
+    job.ranks[0].board.calling_threads = 1;
+    job.passes(40min);  // all sleep
+    return job;
+  };
+  const auto waits = [](Job& job, bool is_so) {
+    job.ranks[0].board.groups[0].transfers[0].is_waited_for = is_so;
+    job.ranks[0].board.waiting_threads = is_so ? 1 : 0;
+  };
+  Job late = begins_early();
+  waits(late, true);
+  late.passes(29min);
+  CHECK_FALSE(late.last(Kind::hung));
+  late.passes(2min);
+  REQUIRE(late.last(Kind::hung));
+  CHECK(late.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
+
+  // One that waits with a time-out again and again waits as well.
+  Job patient = begins_early();
+  for (int i = 0; i < 31 * 6 && !patient.last(Kind::hung); ++i) {
+    waits(patient, true);
+    patient.passes(9s);
+    waits(patient, false);
+    patient.passes(1s);
+  }
+  CHECK(patient.last(Kind::hung));
+}
+
+TEST_CASE("ranks that wait for each other end the job once no thread is left that could help") {
+  // Rank 0 waits in one group, and rank 1 in the other.
+  const auto circle = [](int calling_threads) {
+    Job job;
+    job.warm();
+    for (RankView& view : job.ranks) {
+      view.board.groups.push_back({"pair", view.rank, 2, 1, 3, 3, 3, 0, 0});
+      view.board.calling_threads = calling_threads;
+      view.board.waiting_threads = 1;
+    }
+    job.call(0);
+    job.ranks[1].board.groups[1].called = 4;
+    return job;
+  };
+  Job blocked = circle(1);
+  const auto began = blocked.now();
+  blocked.passes(10s);
+  REQUIRE(blocked.last(Kind::hung));
+  CHECK(blocked.last(Kind::hung)->judgement.hang_class == HangClass::certain);
+  CHECK(blocked.last(Kind::hung)->verdict.kind == VerdictKind::each_other);
+  CHECK(blocked.last_news_after(began) <= 6.2);
+  // Another thread may make the call.
+  Job may_go_on = circle(2);
+  may_go_on.passes(20s);
+  CHECK(may_go_on.kinds() == std::vector{Kind::stalled});
+}

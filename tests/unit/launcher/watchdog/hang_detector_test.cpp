@@ -1,0 +1,394 @@
+#include "launcher/watchdog/hang_detector.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "support/hanging_job.h"
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+namespace limits = ddp::limits;
+using Kind = HangNews::Kind;
+using Job = HangingJob;
+
+TEST_CASE("a rank that does nothing at all while another waits ends the job after half an hour") {
+  Job job;
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(32min);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  CHECK(std::chrono::duration<double>(job.news[0].first - began).count() == Approx(5).margin(1.1));
+  CHECK(std::chrono::duration<double>(job.news[1].first - began).count() == Approx(63).margin(5));
+  CHECK(job.last_news_after(began) == Approx(1803).margin(6));
+  const HangNews& hang = job.news.back().second;
+  CHECK(hang.ends_job);
+  CHECK(hang.judgement.hang_class == HangClass::unknown);
+  CHECK(hang.verdict.kind == VerdictKind::not_called);
+  CHECK(hang.verdict.culprits == std::vector<int>{1});
+  CHECK(hang.ranks.size() == 2);
+  job.passes(100s);
+  CHECK(job.news.size() == 3);  // once is enough
+}
+
+TEST_CASE("a rank that shows any sign of life is reported and never given up") {
+  const auto never_ends = [](const std::function<void(Job & job)>& live) {
+    Job job;
+    job.warm().call(0);
+    live(job);
+    job.passes(45min);
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned});
+    // It is a note until it has lasted for long.
+    return std::chrono::duration<double>(job.news[1].first - job.news[0].first).count() > 500;
+  };
+  CHECK(never_ends([](Job& job) { job.computes(1); }));
+  CHECK(never_ends([](Job& job) { job.does(1, [](ActivitySample& sample) { ++sample.output_bytes; }); }));
+  CHECK(never_ends([](Job& job) { job.does(1, [](auto& sample) { sample.connections[0].bytes += 160'000; }); }));
+  CHECK(never_ends([](Job& job) { job.does(1, [](auto& sample) { sample.processes[0].is_runnable = true; }); }));
+}
+
+TEST_CASE("a difference is told once it is known what was called") {
+  Job job;
+  job.warm().call(0).call(1);
+  job.ranks[0].calls = {{{11, 1, 0, "all_reduce sum f32[8]", "", ""}}};
+  job.ranks[1].calls = {{{11, 2, 0, "", "", ""}}};  // as a node shows it that nobody has asked
+  job.passes(60s);
+  CHECK(job.news.empty());
+  job.ranks[1].calls[0][0].what = "all_reduce sum f32[4]";
+  job.passes(2s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::different_arguments);
+}
+
+TEST_CASE("time before a rank is waited for does not count") {
+  Job works;
+  works.warm().call(0).computes(1).passes(40min);
+  works.call(1).finish(1).does(1, nullptr).passes(20min);  // its part is done before those of the others
+  CHECK_FALSE(works.last(Kind::hung));
+  works.passes(11min);
+  CHECK(works.last(Kind::hung));
+  Job sleeps;
+  sleeps.warm().passes(40min);
+  const std::size_t told = sleeps.news.size();
+  sleeps.call(0).passes(30s);
+  CHECK_FALSE(sleeps.last(Kind::hung));
+  for (std::size_t i = told; i < sleeps.news.size(); ++i) CHECK(sleeps.kinds()[i] != Kind::warned);
+}
+
+TEST_CASE("what the rank that waits does is no sign of life") {
+  Job job;
+  job.warm().call(0).computes(0).passes(32min);
+  REQUIRE(job.last(Kind::hung));
+  CHECK(job.last(Kind::hung)->ends_job);
+}
+
+TEST_CASE("heartbeats and phases of the rank that is waited for are life, and progress") {
+  for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
+    Job job(plan);
+    job.warm().call(0);
+    for (int i = 0; i < 1000; ++i) {
+      ++job.ranks[1].board.steps;
+      job.passes(10s);
+    }
+    CHECK_FALSE(job.last(Kind::hung));
+    job.passes(32min);
+    CHECK(job.last(Kind::hung));
+  }
+}
+
+TEST_CASE("a limit of the user's holds for a rank that works too") {
+  for (const bool computes : {true, false}) {
+    Job job(hang_plan(600s));
+    job.warm().call(0);
+    if (computes) job.computes(1);
+    const auto began = job.now();
+    job.passes(700s);
+    REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+    CHECK(job.last_news_after(began) == Approx(600).margin(1.1));
+    CHECK(job.news.back().second.judgement.hang_class == HangClass::users_limit);
+  }
+}
+
+TEST_CASE("pauses are learnt, and a longer one is reported later") {
+  Job job;
+  job.does_steps(12, 5s).call(0);
+  const auto began = job.now();
+  job.passes(18s);
+  CHECK(job.news.empty());
+  job.passes(5s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled});
+  CHECK(job.last_news_after(began) == Approx(20).margin(1.1));
+  job.call(1).look(limits::kHangLook);
+  job.finish(0).finish(1).look(limits::kHangLook);
+  job.passes(2s);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::goes_on});
+}
+
+TEST_CASE("a learnt limit ends the job if it was asked for") {
+  Job job({std::nullopt, HangLimit::learnt, HangAction::kill});
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(60s);
+  REQUIRE(job.last(Kind::hung));
+  CHECK(job.last_news_after(began) == Approx(33).margin(6));
+  Job works({std::nullopt, HangLimit::learnt, HangAction::kill});
+  works.warm().call(0).computes(1).passes(1h);
+  CHECK_FALSE(works.last(Kind::hung));
+}
+
+TEST_CASE("before the first steps a program may be compiled for long") {
+  Job job;
+  job.call(0).computes(1).passes(45min);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
+  job.call(1).finish(0).finish(1).passes(2s);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::goes_on});
+}
+
+TEST_CASE("a collective that moves data is no hang, and one that only spins is") {
+  Job slow;
+  slow.warm().call(0).call(1).does(0, [](auto& sample) { sample.connections[0].bytes += 1'000'000; });
+  slow.passes(45min);
+  CHECK(slow.kinds() == std::vector{Kind::stalled, Kind::warned});
+  Job spins;
+  spins.warm().call(0).call(1).computes(0).computes(1).passes(32min);
+  REQUIRE(spins.last(Kind::hung));
+  CHECK(spins.last(Kind::hung)->verdict.kind == VerdictKind::transport);
+  Job blind;
+  blind.warm().call(0).call(1).does(0, [](auto& sample) { sample.is_complete = false; });
+  blind.passes(45min);
+  CHECK_FALSE(blind.last(Kind::hung));
+}
+
+TEST_CASE("a rank of which not all can be read is never given up") {
+  Job job;
+  job.warm().call(0).does(1, [](auto& sample) { sample.is_complete = false; }).passes(45min);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
+}
+
+TEST_CASE("a rank that was stopped for long is not given up when it is continued") {
+  Job job;
+  job.warm().call(0).computes(1).passes(40min);
+  job.does(1, nullptr);
+  job.ranks[1].process->state = 'T';
+  job.passes(40min);
+  job.ranks[1].process->state = 'S';
+  job.passes(20min);
+  CHECK_FALSE(job.last(Kind::hung));
+  job.passes(15min);
+  CHECK(job.last(Kind::hung));
+}
+
+TEST_CASE("a rank that worked alone for long is reported before its limit ends the job") {
+  Job job(hang_plan(60s));
+  job.warm().computes(1).passes(59s);
+  const auto began = job.now();
+  job.call(0).passes(30s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(17).margin(1.5));  // 2 s after the first word
+}
+
+TEST_CASE("ranks of other nodes of which nothing is known are never given up") {
+  Job job;
+  for (RankView& view : job.ranks) view.board.groups[0].size = 4;
+  job.warm().call(0).call(1).passes(45min);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
+}
+
+TEST_CASE("time in which nobody looked does not count") {
+  Job job;
+  job.warm().call(0).passes(2s);
+  job.look(8h);
+  job.passes(2s);
+  CHECK(job.news.empty());
+}
+
+TEST_CASE("a stopped rank is told within a second and stops the clocks") {
+  Job job;
+  job.warm().call(0).passes(2s);
+  job.ranks[1].process->state = 'T';
+  const auto began = job.now();
+  job.passes(1h);
+  REQUIRE(job.kinds() == std::vector{Kind::stopped});
+  CHECK(job.last_news_after(began) <= 1.1);
+  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
+  job.ranks[1].process->state = 'S';
+  job.passes(2s);
+  CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed});
+  // What had passed before counts, and what passed meanwhile does not.
+  job.passes(32min);
+  CHECK(job.kinds() == std::vector{Kind::stopped, Kind::resumed, Kind::stalled, Kind::warned, Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(3600 + 1803).margin(10));
+}
+
+TEST_CASE("a tracer that stops a rank again and again does not stop the clocks") {
+  Job job;
+  job.warm().call(0);
+  job.ranks[1].process->state = 't';
+  job.waking_rank = 1;
+  job.passes(10s);
+  CHECK(job.kinds() == std::vector{Kind::stalled});
+  job.waking_rank = -1;  // now a debugger has it
+  job.passes(5s);
+  CHECK(job.kinds() == std::vector{Kind::stalled, Kind::stopped});
+}
+
+TEST_CASE("programs without the runtime that sleep are left alone unless somebody asked") {
+  for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
+    Job job(plan);
+    for (RankView& view : job.ranks) view.board = {};
+    job.passes(45min);
+    CHECK(job.news.empty() == !plan.timeout);
+  }
+}
+
+TEST_CASE("a rank that has ended is not waited for long") {
+  Job job;
+  job.warm().call(0);
+  job.ranks[1].has_ended = true;
+  const auto began = job.now();
+  job.passes(10s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.news.back().second.verdict.kind == VerdictKind::ended);
+  CHECK(job.last_news_after(began) == Approx(5).margin(1.1));
+}
+
+TEST_CASE("what can never go on is not waited for") {
+  Job job;
+  job.warm();
+  for (int rank = 0; rank < 2; ++rank) {
+    job.call(rank);
+    const std::uint64_t called = job.ranks[0].board.groups[0].called;
+    job.ranks[static_cast<std::size_t>(rank)].calls = {
+        {{called, 7U + static_cast<std::uint64_t>(rank), 1, "barrier", "", ""}}};
+  }
+  const auto began = job.now();
+  job.passes(5s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.last_news_after(began) <= 2.1);
+}
+
+TEST_CASE("a worker may ask for more time") {
+  Job job(hang_plan(60s));
+  job.warm().call(0);
+  job.ranks[1].board.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
+  const auto began = job.now();
+  job.passes(890s);
+  CHECK_FALSE(job.last(Kind::hung));
+  job.passes(20s);
+  CHECK(job.last(Kind::hung));
+  CHECK(job.last_news_after(began) == Approx(900).margin(2));
+}
+
+TEST_CASE("who only warns says it again after ever longer times") {
+  Job job(hang_plan(30s, HangAction::warn));
+  job.warm().call(0).passes(65s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung, Kind::hung});
+  for (const auto& [when, news] : job.news) CHECK_FALSE(news.ends_job);
+  job.passes(50s);
+  CHECK(job.news.size() == 4);
+  job.passes(10s);
+  CHECK(job.news.size() == 5);
+}
+
+TEST_CASE("where nobody waits and nobody works only a time that somebody asked for ends the job") {
+  Job users(hang_plan(60s));
+  users.warm();
+  const auto began = users.now();
+  users.passes(75s);
+  REQUIRE(users.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
+  CHECK(users.news.back().second.verdict.kind == VerdictKind::silent);
+  CHECK(users.news.back().second.ends_job);
+  CHECK(users.last_news_after(began) == Approx(63).margin(6));
+  Job nobodys;
+  nobodys.warm().passes(45min);
+  CHECK(nobodys.kinds() == std::vector{Kind::stalled, Kind::warned});
+  CHECK_FALSE(nobodys.news.back().second.ends_job);
+}
+
+TEST_CASE("where nobody waits output and work are signs of life") {
+  Job printing(hang_plan(20s));
+  printing.does(0, [](ActivitySample& sample) { ++sample.output_bytes; }).passes(10min);
+  CHECK(printing.news.empty());
+  Job working(hang_plan(20s));
+  working.computes(1).passes(10min);
+  CHECK(working.news.empty());
+  // It has ended: then it is silent.
+  working.does(1, nullptr).passes(40s);
+  CHECK(working.last(Kind::hung));
+}
+
+TEST_CASE("without a timeout nothing is looked for") {
+  Job job(hang_plan(0s));
+  job.warm().call(0);
+  job.ranks[1].process->state = 'T';
+  job.passes(1h);
+  CHECK(job.news.empty());
+}
+
+TEST_CASE("an old group that nobody uses is no reason for deep looks") {
+  HangDetector detector{HangPlan()};
+  Job job;
+  std::vector<RankView> ranks = job.ranks;
+  int deep = 0;
+  for (int i = 0; i < 2000; ++i) {
+    // A second group goes on, the first one rests.
+    for (RankView& view : ranks) {
+      if (view.board.groups.size() == 1) view.board.groups.push_back({"other", view.rank, 2, 1, 0, 0, 0, 0, 0});
+      ++view.board.groups[1].called;
+      ++view.board.groups[1].finished;
+    }
+    deep += detector.depth() == LookDepth::all ? 1 : 0;
+    detector.look(ranks, limits::kHangLook, 0);
+  }
+  CHECK(deep == 0);
+}
+
+TEST_CASE("a warning follows at half of the limit, once a stall") {
+  Job job(hang_plan(600s));
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(320s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned});
+  // Without a sign of life it comes earlier.
+  CHECK(job.last_news_after(began) == Approx(63).margin(5));
+  job.call(1).finish(0).finish(1).passes(2s).call(0).computes(1).passes(20s);
+  REQUIRE(job.last(Kind::goes_on));
+  const auto again = job.now();
+  job.passes(320s);
+  CHECK(job.news.back().second.kind == Kind::warned);
+  CHECK(job.last_news_after(again) == Approx(280).margin(2));
+}
+
+TEST_CASE("who asks is told what all are at, whatever the timeout") {
+  Job job(hang_plan(0s));
+  const HangDetector detector(hang_plan(0s));
+  HangNews news = detector.describe(job.ranks);
+  CHECK(news.kind == Kind::asked);
+  CHECK(news.verdict.kind == VerdictKind::silent);
+  CHECK(news.ranks.size() == 2);
+  CHECK_FALSE(news.ranks[0].activity);
+  CHECK_FALSE(news.ends_job);
+  job.call(0);
+  news = detector.describe(job.ranks);
+  CHECK(news.verdict.kind == VerdictKind::not_called);
+  CHECK(news.verdict.culprits == std::vector<int>{1});
+}
+
+TEST_CASE("a rank may ask for more time than there is") {
+  Job job(hang_plan(60s));
+  job.warm().call(0);
+  job.ranks[1].board.more_time_until = ~std::uint64_t{0};
+  job.passes(10min);
+  CHECK_FALSE(job.last(Kind::hung));
+}
+
+TEST_CASE("who sees a part of the ranks says nothing before somebody who sees all could have") {
+  Job job(hang_plan(60s), /*others_judge=*/true);
+  job.warm().call(0);
+  const auto began = job.now();
+  job.passes(70s);
+  REQUIRE(job.kinds() == std::vector{Kind::hung});
+  CHECK(job.last_news_after(began) == Approx(65).margin(1.1));
+}

@@ -1,0 +1,137 @@
+#include "launcher/watchdog/hang_evidence.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Kind = HangNews::Kind;
+
+namespace {
+
+// Two workers that have ended: their stacks are gone, which takes a moment to find out.
+class Gone : public ProcessHost {
+ public:
+  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
+  void on_exit(ExitCallback) override {}
+  void signal(int, int, SignalTarget) override {}
+  std::vector<pid_t> end_leftovers() override { return {}; }
+  StackRequest ask_for_stacks(int, StackMeans means) override {
+    asked.push_back(means);
+    return {"it has ended", 0, {}, 0};
+  }
+
+  std::vector<StackMeans> asked;
+};
+
+struct Rig {
+  explicit Rig(HangAction action = HangAction::kill)
+      : evidence({loop, processes, 2, 4, action, nullptr,
+                  [this](const HangNews& news) {
+                    told.push_back(news);
+                    loop.stop();
+                  },
+                  [] {
+                    HangNews news;
+                    news.kind = Kind::asked;
+                    return news;
+                  },
+                  [this] { ++disturbed; }}) {}
+
+  void considers(Kind kind, VerdictKind verdict = VerdictKind::not_called) {
+    HangNews news;
+    news.kind = kind;
+    news.verdict.kind = verdict;
+    evidence.consider(news);
+  }
+  // Until `count` news have been told.
+  void waits(std::size_t count) {
+    if (told.size() >= count) return;
+    const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [this] { loop.stop(); });
+    loop.run();
+  }
+  std::vector<Kind> kinds() const {
+    std::vector<Kind> kinds;
+    for (const HangNews& news : told) kinds.push_back(news.kind);
+    return kinds;
+  }
+
+  net::EventLoop loop;
+  Gone processes;
+  std::vector<HangNews> told;
+  int disturbed = 0;
+  HangEvidence evidence;
+};
+
+}  // namespace
+
+TEST_CASE("a note comes with stacks that nobody was disturbed for, and the end with all") {
+  Rig rig;
+  rig.considers(Kind::stalled);
+  CHECK(rig.told.empty());
+  rig.waits(1);
+  REQUIRE(rig.kinds() == std::vector{Kind::stalled});
+  REQUIRE(rig.told[0].evidence.stacks.size() == 2);
+  CHECK(rig.told[0].evidence.stacks[1].rank == 5);
+  CHECK(rig.disturbed == 0);
+  rig.considers(Kind::hung);
+  rig.waits(2);
+  CHECK(rig.told.back().kind == Kind::hung);
+  CHECK(rig.processes.asked == std::vector{StackMeans::gentle, StackMeans::gentle, StackMeans::any, StackMeans::any});
+  CHECK(rig.disturbed == 1);
+  // Nothing has gone on since.
+  rig.considers(Kind::hung);
+  REQUIRE(rig.told.size() == 3);
+  CHECK(rig.told[2].evidence.stacks.size() == 2);
+  CHECK(rig.processes.asked.size() == 4);
+}
+
+TEST_CASE("what was never told needs no end") {
+  Rig rig;
+  rig.considers(Kind::stalled);
+  rig.considers(Kind::goes_on);
+  CHECK(rig.told.empty());
+  rig.considers(Kind::stalled);
+  rig.waits(1);
+  rig.considers(Kind::warned);
+  rig.considers(Kind::goes_on);
+  CHECK(rig.kinds() == std::vector{Kind::stalled, Kind::goes_on});
+}
+
+TEST_CASE("the end replaces the note that waits, and is told with all evidence") {
+  Rig rig;
+  rig.considers(Kind::stalled);
+  rig.considers(Kind::hung);
+  rig.waits(1);
+  CHECK(rig.kinds() == std::vector{Kind::hung});
+  CHECK(rig.processes.asked.back() == StackMeans::any);
+}
+
+TEST_CASE("who asks is told what the ranks are at, whatever waits") {
+  Rig rig;
+  rig.considers(Kind::stalled);
+  rig.evidence.asked();
+  rig.considers(Kind::stalled);  // of another stall: it is told at once
+  rig.waits(2);
+  CHECK(rig.kinds() == std::vector{Kind::stalled, Kind::asked});
+  rig.considers(Kind::stalled);
+  rig.evidence.asked();
+  rig.evidence.end();
+  REQUIRE(rig.told.size() == 3);
+  CHECK(rig.told[2].kind == Kind::asked);
+  CHECK(rig.told[2].evidence.empty());
+}
+
+TEST_CASE("who only wants warnings, and a rank that is stopped, cost nothing") {
+  Rig rig(HangAction::warn);
+  for (const Kind kind : {Kind::stalled, Kind::warned, Kind::hung}) rig.considers(kind);
+  CHECK(rig.told.size() == 3);
+  Rig other;
+  other.considers(Kind::stalled, VerdictKind::stopped);
+  CHECK(other.told.size() == 1);
+  CHECK(other.processes.asked.empty());
+}

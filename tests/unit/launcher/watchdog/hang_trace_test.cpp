@@ -1,0 +1,100 @@
+#include "launcher/watchdog/hang_trace.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+RankView some_rank() {
+  RankView view;
+  view.rank = 3;
+  view.pid = 17;
+  view.seen_at = 5;
+  view.board.is_written = true;
+  view.board.phase = "training";
+  view.board.groups.push_back({"world", 3, 4, 0, 7, 6, 6, 0, 0});
+  view.process = ProcessLook{'S', 4, 2, "futex_do_wait"};
+  view.activity = RankActivity{};
+  view.activity->still_for = 3s;
+  view.calls = {{CallView{7, 99, 4, "barrier", "", "train.cpp:3"}}};
+  return view;
+}
+
+}  // namespace
+
+TEST_CASE("what was seen can be read again, in the same order") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/trace";
+  const std::vector<RankView> ranks = {some_rank()};
+  HangTrace trace(path, [](const std::string& sentence) { FAIL(sentence); });
+  trace.nothing_new(50ms);
+  trace.nothing_new(60ms);
+  trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, 10, GpuSample{11, 12}, true}, 1s);
+  trace.sample(3, ActivitySample{{}, {}, 10, GpuSample{11, {}}, true}, 2s);
+  trace.look(ranks, 55ms, 1'000);
+  trace.look(ranks, 5ms, 2'000);
+  std::vector<TracedLook> looks;
+  std::vector<TracedSample> samples;
+  for (const std::string& line : base::split(base::read_file(path), '\n')) {
+    if (line.empty()) continue;
+    const auto parsed = parse_traced_line(line);
+    REQUIRE(parsed);
+    if (const auto* look = std::get_if<TracedLook>(&*parsed)) looks.push_back(*look);
+    if (const auto* sample = std::get_if<TracedSample>(&*parsed)) samples.push_back(*sample);
+  }
+  REQUIRE(samples.size() == 2);
+  CHECK(samples[0].rank == 3);
+  CHECK(samples[0].now == 1s);
+  CHECK(samples[0].sample.processes == std::vector<ProcessCounters>{{17, 3, 4, 5, 6, 7, true}});
+  CHECK(samples[0].sample.connections.at(0).bytes == 9);
+  CHECK(samples[0].sample.output_bytes == 10);
+  CHECK(samples[0].sample.is_complete);
+  CHECK(samples[0].sample.gpu == GpuSample{11, 12});
+  CHECK(samples[1].sample.gpu == GpuSample{11, std::nullopt});
+  REQUIRE(looks.size() == 3);
+  CHECK_FALSE(looks[0].has_news());
+  CHECK(looks[0].looks == 2);
+  CHECK(looks[0].elapsed == 110ms);
+  CHECK(looks[1].elapsed == 55ms);
+  CHECK(looks[1].now == 1'000);
+  REQUIRE(looks[2].ranks.size() == 1);
+  const RankView& seen = looks[2].ranks[0];
+  CHECK(seen.board == ranks[0].board);
+  CHECK(seen.process == ranks[0].process);
+  CHECK(seen.activity == ranks[0].activity);
+  CHECK(seen.calls == ranks[0].calls);
+}
+
+TEST_CASE("a trace that cannot be written is told once, and no trace is none") {
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& sentence) { told.push_back(sentence); };
+  HangTrace unwanted("", tell);
+  unwanted.look({}, 1s, 1);
+  CHECK(told.empty());
+  HangTrace nowhere("/no/such/folder/trace", tell);
+  nowhere.look({}, 1s, 1);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].find("DDP_HANG_TRACE=/no/such/folder/trace: No such file or directory") != std::string::npos);
+  HangTrace full("/dev/full", tell);
+  full.look({}, 1s, 1);
+  full.look({}, 1s, 1);
+  CHECK(told.size() == 2);
+}
+
+TEST_CASE("what is no line of a trace is nothing") {
+  for (const char* line :
+       {"", "{}", "[1]", "{\"elapsed\":\"long\"}", "{\"elapsed\":1,\"now\":2}", "{\"elapsed\":1,", "{\"sample\":[]}"}) {
+    CHECK_FALSE(parse_traced_line(line));
+  }
+}

@@ -1,0 +1,136 @@
+#include "launcher/watchdog/rank_exchange.h"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/watchdog/shown_ranks.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Remembers what it was to carry.
+class FakeChannel : public RankChannel {
+ public:
+  explicit FakeChannel(bool is_hub) : is_hub_(is_hub) {}
+  bool is_hub() const override { return is_hub_; }
+  void show(wire::Subject what, const std::string& text) override { shown.emplace_back(what, text); }
+  void ask(wire::Subject what) override { asked.push_back(what); }
+
+  std::vector<std::pair<wire::Subject, std::string>> shown;
+  std::vector<wire::Subject> asked;
+
+ private:
+  const bool is_hub_;
+};
+
+Placement two_nodes() {
+  Placement place;
+  place.node_count = 2;
+  place.world_size = 4;
+  return place;
+}
+
+RankView rank(int number, std::uint64_t stamp) {
+  RankView view;
+  view.rank = number;
+  view.pid = 100 + number;
+  view.stamp = stamp;
+  return view;
+}
+
+const RankExchange::TimePoint kNow{1h};
+
+}  // namespace
+
+TEST_CASE("a node shows its ranks when they are new and not too often") {
+  FakeChannel nodes(false);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  REQUIRE(exchange.may_show(kNow));
+  exchange.show(std::vector{rank(2, 7)}, kNow);
+  CHECK(nodes.shown.size() == 1);
+  CHECK_FALSE(exchange.may_show(kNow + 99ms));
+  REQUIRE(exchange.may_show(kNow + 200ms));
+  exchange.show(std::vector{rank(2, 7)}, kNow + 200ms);
+  CHECK(nodes.shown.size() == 1);
+  exchange.show(std::vector{rank(2, 8)}, kNow + 200ms);
+  CHECK(nodes.shown.size() == 2);
+  RankView ended = rank(2, 8);
+  ended.has_ended = true;
+  exchange.show(std::vector{ended}, kNow + 1s);
+  CHECK(nodes.shown.size() == 3);
+}
+
+TEST_CASE("the hub shows nothing and a job of one node has nobody to show it to") {
+  FakeChannel hub(true);
+  RankExchange exchange;
+  exchange.begin(hub, two_nodes());
+  CHECK_FALSE(exchange.may_show(kNow));
+  FakeChannel alone(false);
+  exchange.begin(alone, {});
+  CHECK_FALSE(exchange.may_show(kNow));
+}
+
+TEST_CASE("what a call is stays known when only its fingerprint is shown again") {
+  FakeChannel nodes(true);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  RankView view = rank(2, 1);
+  view.board.groups.push_back({"world", 2, 4, 0, 7, 7, 6, 0, 0});
+  view.calls = {{{6, 60, 1, "barrier", "", ""}, {7, 70, 2, "all_reduce sum f32[8]", "bucket 0", "train.cpp:8"}}};
+  const auto shows = [&](ShownCalls calls) {
+    exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(std::vector{view}, calls)});
+    return exchange.far().at(2).calls.at(0);
+  };
+  CHECK(shows(ShownCalls::digest).at(1).what.empty());
+  CHECK(shows(ShownCalls::all) == view.calls[0]);
+  CHECK(shows(ShownCalls::digest) == view.calls[0]);
+  // Another call of the same number, or of another process or group, is another one.
+  view.calls[0][1].fingerprint = 71;
+  CHECK(shows(ShownCalls::digest).at(1).what.empty());
+  CHECK(shows(ShownCalls::digest).at(0).what == "barrier");
+  view.board.groups[0].name = "pair";
+  CHECK(shows(ShownCalls::digest).at(0).what.empty());
+  shows(ShownCalls::all);
+  ++view.pid;
+  CHECK(shows(ShownCalls::digest).at(0).what.empty());
+}
+
+TEST_CASE("the hub knows what was shown last and waits for the evidence of all") {
+  FakeChannel nodes(true);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  const auto shows = [&](const std::vector<RankView>& ranks) {
+    exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(ranks, ShownCalls::digest)});
+  };
+  CHECK_FALSE(exchange.take_news());
+  shows({rank(2, 1), rank(3, 1), rank(4, 1), rank(-1, 1)});  // of ranks that there are
+  CHECK(exchange.take_news());
+  CHECK_FALSE(exchange.take_news());
+  CHECK(exchange.far().size() == 2);
+  CHECK(exchange.far().at(3).node == "b");
+  int told = 0;
+  exchange.on_evidence = [&] { ++told; };
+  exchange.ask_for_evidence(wire::Subject::stacks);
+  exchange.ask_for_evidence(wire::Subject::last_evidence);
+  CHECK(nodes.asked == std::vector{wire::Subject::stacks, wire::Subject::last_evidence});
+  CHECK_FALSE(exchange.has_evidence());
+  Evidence evidence;
+  evidence.stacks.push_back({2, "gdb", {}, {}});
+  evidence.witnesses.push_back({"flight recorder", "", {}, {}});
+  exchange.shown({7, "b", 0s, wire::Subject::stacks, show_evidence(evidence, 1 << 20)});
+  CHECK(told == 0);  // an answer to what it was asked before
+  exchange.shown({7, "b", 0s, wire::Subject::last_evidence, show_evidence(evidence, 1 << 20)});
+  CHECK(told == 1);
+  CHECK_FALSE(exchange.has_evidence());
+  const Evidence taken = exchange.take_evidence();
+  REQUIRE(taken.stacks.size() == 2);
+  CHECK(taken.stacks[1].rank == 3);
+  CHECK(taken.stacks[1].missing == std::vector<std::string>{"node b has not answered"});
+  CHECK(taken.witnesses.at(0).name == "flight recorder of node b");
+  // An attempt knows nothing of the one before.
+  exchange.begin(nodes, two_nodes());
+  CHECK(exchange.far().empty());
+}

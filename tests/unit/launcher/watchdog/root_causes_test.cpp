@@ -1,0 +1,149 @@
+#include "launcher/watchdog/root_causes.h"
+
+#include <catch2/catch.hpp>
+
+#include <vector>
+
+#include "support/group_ranks.h"
+
+using namespace ddp::launcher;
+
+TEST_CASE("groups of one name and size are told apart by their identities") {
+  // The usual grid: each rank is in two groups of two, which the program gave one name.
+  Ranks ranks(4);
+  const auto join = [&](std::uint64_t identity, int rank, int group_rank, std::uint64_t called) {
+    ranks.also_in("pair", rank, group_rank, 2, called, 2);
+    ranks.views[static_cast<std::size_t>(rank)].board.groups.back().identity = identity;
+  };
+  join(1, 0, 0, 2);
+  join(1, 1, 1, 2);
+  join(2, 2, 0, 3);  // waits for rank 3
+  join(2, 3, 1, 2);
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->culprits == std::vector<int>{3});
+  CHECK(verdict->waiting == std::vector<int>{2});
+  CHECK(verdict->group_identity == 2);
+  CHECK_FALSE(verdict->is_partial);
+}
+
+TEST_CASE("of a chain of sends and receives the rank that waits for nobody is the culprit") {
+  Ranks pipeline(4);
+  pipeline.recv(0, 1, 5).recv(1, 2, 5).recv(2, 3, 5);
+  const auto verdict = pipeline.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->culprits == std::vector<int>{3});
+  CHECK(verdict->waiting == std::vector<int>{2});
+  CHECK(verdict->call == "send f32[8] to rank 2");
+  CHECK(verdict->sequence == 5);
+  CHECK(verdict->is_transfer);
+  // It waits for a collective that they have not called.
+  pipeline.at(3, 1, 0);
+  CHECK(pipeline.verdict()->kind == VerdictKind::each_other);
+  pipeline.views[3].has_ended = true;
+  CHECK(pipeline.verdict()->kind == VerdictKind::ended);
+}
+
+TEST_CASE("a rank with a collective under way that does something else is no victim") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);
+  // Rank 1 has called in the pair, and sleeps; rank 2 waits in the world and has not called in the pair.
+  ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);
+  for (RankView& view : ranks.views) {
+    view.board.calling_threads = 1;
+    view.board.waiting_threads = view.rank == 1 ? 0 : 1;
+  }
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  ranks.views[1].board.waiting_threads = 1;
+  CHECK(ranks.verdict()->kind == VerdictKind::each_other);
+}
+
+TEST_CASE("a rank that computes while its collective is under way is waited for") {
+  Ranks ranks(2);
+  // Rank 0 has done #6 and waits in #7; rank 1 has called #6 and computes.
+  ranks.at(0, 7, 6).at(1, 6, 5);
+  for (RankView& view : ranks.views) view.board.calling_threads = 1;
+  ranks.views[0].board.waiting_threads = 1;
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  // One that asks for it again and again waits.
+  ranks.views[1].seen_at = 10'000'000'000;
+  ranks.views[1].board.polled_at = 9'000'000'000;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  ranks.views[0].board.waiting_threads = 0;
+  ranks.views[1].board.polled_at = 1'000'000'000;
+  CHECK_FALSE(ranks.verdict());
+}
+
+TEST_CASE("independent groups of ranks have verdicts of their own") {
+  Ranks ranks(6);
+  ranks.also_in("a", 0, 0, 2, 3, 2).also_in("a", 1, 1, 2, 2, 2);
+  ranks.also_in("b", 2, 0, 2, 3, 2).also_in("b", 3, 1, 2, 2, 2);
+  ranks.recv(4, 5, 1).recv(5, 4, 1);
+  const auto verdicts = find_verdicts(ranks.views);
+  REQUIRE(verdicts.size() == 3);
+  CHECK(verdicts[0].culprits == std::vector<int>{1});
+  CHECK(verdicts[1].culprits == std::vector<int>{3});
+  CHECK(verdicts[2].kind == VerdictKind::each_other);
+  CHECK(verdicts[2].culprits == std::vector<int>{4, 5});
+}
+
+TEST_CASE("who waits for a circle from outside is no part of it") {
+  Ranks ranks(4);
+  ranks.recv(0, 1, 1).recv(1, 0, 1).recv(3, 0, 1).recv(2, 3, 1);
+  const auto verdicts = find_verdicts(ranks.views);
+  REQUIRE(verdicts.size() == 1);
+  CHECK(verdicts[0].culprits == std::vector<int>{0, 1});
+}
+
+TEST_CASE("of groups that cannot be told apart nothing is said") {
+  Ranks ranks(2);
+  ranks.at(0, 7, 6).at(1, 6, 6);
+  ranks.also_in("world", 0, 0, 2, 3, 2);  // a second one of that name and size
+  CHECK_FALSE(ranks.verdict());
+}
+
+TEST_CASE("a rank that has sent its part and ended is not to blame") {
+  Ranks ranks(2);
+  ranks.recv(0, 1, 3).send(1, 0, 3);
+  ranks.views[1].board.groups[0].transfers[0].is_done = true;
+  ranks.views[1].has_ended = true;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+}
+
+TEST_CASE("ranks that send to each other in a circle wait for each other") {
+  Ranks circle(3);
+  circle.recv(0, 1, 1).recv(1, 2, 1).recv(2, 0, 1);
+  const auto verdict = circle.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::each_other);
+  CHECK(verdict->culprits == std::vector<int>{0, 1, 2});
+  CHECK(verdict->waiting == std::vector<int>{0, 1, 2});
+}
+
+TEST_CASE(
+    "a transfer that both sides have called is the transport's business, and one that nobody waits for nobody's") {
+  Ranks ranks(2);
+  ranks.recv(0, 1, 3).send(1, 0, 3);
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  CHECK(ranks.verdict()->culprits.empty());
+  ranks.views[1].board.groups[0].transfers[0].is_done = true;  // it was sent, and has not come
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  ranks.views[1].board.groups[0].transfers[0].number = 2;
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+  ranks.views[0].board.groups[0].transfers[0].is_waited_for = false;
+  CHECK_FALSE(ranks.verdict());
+  // A rank of another node is not seen.
+  Ranks alone(2);
+  alone.recv(0, 1, 1);
+  alone.views.pop_back();
+  CHECK(alone.verdict()->is_partial);
+  CHECK(alone.verdict()->culprits.empty());
+}

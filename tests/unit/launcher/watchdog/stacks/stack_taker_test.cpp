@@ -1,0 +1,91 @@
+#include "launcher/watchdog/stacks/stack_taker.h"
+
+#include <catch2/catch.hpp>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <map>
+
+#include "launcher/limits.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+
+namespace {
+
+// Workers that answer what a test says.
+class ScriptedHost : public ProcessHost {
+ public:
+  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
+  void on_exit(ExitCallback) override {}
+  void signal(int, int, SignalTarget) override {}
+  std::vector<pid_t> end_leftovers() override { return {}; }
+  StackRequest ask_for_stacks(int local_rank, StackMeans) override { return requests.at(local_rank); }
+  std::vector<RawStack> stacks(int local_rank) override { return answers[local_rank]; }
+
+  std::map<int, StackRequest> requests;
+  std::map<int, std::vector<RawStack>> answers;
+};
+
+std::vector<RankStacks> take(ScriptedHost& host) {
+  net::EventLoop loop;
+  StackTaker taker(loop, host);
+  std::vector<StackTarget> targets;
+  for (const auto& [local_rank, request] : host.requests) targets.push_back({10 + local_rank, local_rank});
+  std::vector<RankStacks> result;
+  taker.take(targets, StackMeans::any, [&](std::vector<RankStacks> stacks) {
+    result = std::move(stacks);
+    loop.stop();
+  });
+  if (taker.is_taking()) {
+    const auto timer = loop.at(std::chrono::steady_clock::now() + 4 * limits::kStackTime, [&] { loop.stop(); });
+    loop.run();
+  }
+  return result;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void a_function_with_a_name() {
+  asm volatile("");
+}
+
+TEST_CASE("addresses that a worker's handler gave have names, and the first thread is the first") {
+  ScriptedHost host;
+  const pid_t pid = ::getpid();
+  const auto address = reinterpret_cast<std::uint64_t>(&a_function_with_a_name);
+  host.requests[0] = {"", pid, {pid, pid + 1}};
+  host.answers[0] = {{pid + 1, {1}}, {pid, {address, address + 1}}};
+  const auto stacks = take(host);
+  REQUIRE(stacks.size() == 1);
+  CHECK(stacks[0].rank == 10);
+  CHECK(stacks[0].source == "signal handler");
+  REQUIRE(stacks[0].threads.size() == 2);
+  CHECK(stacks[0].threads[0].tid == pid);
+  CHECK_FALSE(stacks[0].threads[0].name.empty());
+  REQUIRE(stacks[0].threads[0].frames.size() == 2);
+  for (const std::string& frame : stacks[0].threads[0].frames) CHECK(frame.find("a_function_with_a_name") == 0);
+  CHECK(stacks[0].missing.empty());
+}
+
+TEST_CASE("what did not answer is named and does not hold the others up") {
+  ScriptedHost host;
+  const pid_t pid = ::getpid();
+  const auto address = reinterpret_cast<std::uint64_t>(&a_function_with_a_name);
+  host.requests[0] = {"", pid, {pid, pid + 1}};
+  host.answers[0] = {{pid, {address}}};
+  host.requests[1] = {"", pid, {pid}};  // no thread of it answers
+  host.requests[2] = {"it has ended", 0, {}};
+  const auto began = std::chrono::steady_clock::now();
+  const auto stacks = take(host);
+  CHECK(std::chrono::steady_clock::now() - began < 6 * limits::kStackTime);
+  REQUIRE(stacks.size() == 3);
+  CHECK(stacks[0].threads.size() == 1);
+  REQUIRE(stacks[0].missing.size() == 1);
+  CHECK(stacks[0].missing[0].find("thread " + std::to_string(pid + 1) + ": no answer") == 0);
+  CHECK(stacks[1].threads.empty());
+  REQUIRE(stacks[1].missing.size() == 1);
+  CHECK(stacks[1].missing[0].find("signal handler: no answer") == 0);
+  CHECK(stacks[2].missing == std::vector<std::string>{"it has ended"});
+}

@@ -1,0 +1,91 @@
+#include "launcher/watchdog/straggler_table.h"
+
+#include <catch2/catch.hpp>
+
+#include <vector>
+
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::uint64_t kMillisecond = 1'000'000;
+
+// Ranks in one group, which call at the times given: in milliseconds, by rank.
+std::vector<RankView> ranks_at(std::uint64_t sequence, const std::vector<std::uint64_t>& times) {
+  std::vector<RankView> ranks;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    RankView view;
+    view.rank = static_cast<int>(i);
+    view.board.groups.push_back({"world", view.rank, static_cast<int>(times.size()), 0, sequence, sequence, sequence});
+    view.arrivals = {{{sequence, times[i] * kMillisecond}}};
+    ranks.push_back(view);
+  }
+  return ranks;
+}
+
+const Straggler& of(const StragglerReport& report, int rank) {
+  for (const Straggler& straggler : report.ranks) {
+    if (straggler.rank == rank) return straggler;
+  }
+  FAIL("no such rank");
+  return report.ranks.front();
+}
+
+}  // namespace
+
+TEST_CASE("who comes last is counted once a collective, and how late it is") {
+  StragglerTable table;
+  table.look(ranks_at(1, {10, 11, 30, 12}), 50ms);
+  table.look(ranks_at(1, {10, 11, 30, 12}), 50ms);  // seen already
+  table.look(ranks_at(2, {50, 51, 61, 52}), 50ms);
+  table.look(ranks_at(3, {70, 99, 71, 72}), 50ms);
+  const StragglerReport report = table.report();
+  CHECK(report.collectives == 3);
+  CHECK(report.time == 200ms);
+  CHECK(of(report, 2).last == 2);
+  CHECK(of(report, 2).late == 29ms);  // 30 - 11 and 61 - 51
+  CHECK(of(report, 1).last == 1);
+  CHECK(of(report, 1).late == 28ms);
+  CHECK(report.ranks.front().rank == 2);
+}
+
+TEST_CASE("time for which others had called what a rank had not") {
+  StragglerTable table;
+  std::vector<RankView> ranks = ranks_at(5, {1, 2, 3});
+  ranks[1].board.groups[0].called = 4;
+  for (int i = 0; i < 5; ++i) table.look(ranks, 50ms);
+  for (int i = 0; i < 5; ++i) table.nothing_new(50ms);
+  ranks[1].board.groups[0].called = 5;
+  table.look(ranks, 50ms);
+  ranks[1].board.groups[0].called = 4;
+  table.look(ranks, 50ms);
+  const StragglerReport report = table.report();
+  CHECK(report.ranks.front().rank == 1);
+  CHECK(report.ranks.front().waited_for == 550ms);
+  CHECK(report.ranks.front().longest_wait == 500ms);
+  CHECK(of(report, 0).waited_for == 0ms);
+}
+
+TEST_CASE("groups that are not whole here tell nothing") {
+  StragglerTable table;
+  std::vector<RankView> ranks = ranks_at(1, {1, 2, 3});
+  ranks[2].has_ended = true;
+  table.look(ranks, 50ms);
+  ranks = ranks_at(1, {1, 2});
+  for (RankView& view : ranks) view.board.groups[0].size = 3;
+  table.look(ranks, 50ms);
+  table.look(ranks_at(1, {1}), 50ms);
+  CHECK(table.report().ranks.empty());
+  CHECK(table.report().collectives == 0);
+}
+
+TEST_CASE("arrivals that the board has lost are not counted") {
+  StragglerTable table;
+  std::vector<RankView> ranks = ranks_at(40, {1, 2});
+  ranks[1].arrivals = {{{56, 90 * kMillisecond}}};
+  table.look(ranks, 50ms);
+  ranks[1].arrivals.clear();
+  table.look(ranks, 50ms);
+  CHECK(table.report().collectives == 0);
+}

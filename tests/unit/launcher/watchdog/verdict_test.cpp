@@ -1,0 +1,231 @@
+#include "launcher/watchdog/verdict.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/group_ranks.h"
+
+using namespace ddp::launcher;
+
+TEST_CASE("ranks that wait in nothing have no verdict") {
+  CHECK_FALSE(find_verdict({}));
+  CHECK_FALSE(Ranks(2).verdict());
+  CHECK_FALSE(Ranks(2).at(0, 5, 5).at(1, 9, 9).verdict());
+}
+
+TEST_CASE("a rank that has not called is the culprit of those that wait") {
+  const auto verdict = Ranks(4).at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 8, 6).verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->group == "world");
+  CHECK(verdict->group_size == 4);
+  CHECK(verdict->sequence == 7);
+  CHECK(verdict->call == "all_reduce f32[8] ('bucket 0')");
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{0, 2, 3});
+}
+
+TEST_CASE("who has finished what the others wait in is no culprit") {
+  // A broadcast's root may go on at once.
+  const auto verdict = Ranks(3).at(0, 7, 7).at(1, 6, 6).at(2, 7, 6).verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{2});
+}
+
+TEST_CASE("all ranks have called and it does not go on") {
+  const auto verdict = Ranks(3).at(0, 7, 6).at(1, 7, 6).at(2, 7, 7).verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::transport);
+  CHECK(verdict->culprits.empty());
+  CHECK(verdict->waiting == std::vector<int>{0, 1});
+}
+
+TEST_CASE("of a group with ranks on other nodes it is said that not all is known") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 7);
+  CHECK_FALSE(ranks.verdict()->is_partial);
+  for (RankView& view : ranks.views) view.board.groups[0].size = 6;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+  CHECK(ranks.verdict()->is_partial);
+}
+
+TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 9, 6).at(2, 7, 6).gpu(0, 7, 7, 6).gpu(1, 9, 6, 6).gpu(2, 7, 7, 7);
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::gpu_behind);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{0, 1, 2});
+  // All are in it.
+  CHECK(ranks.gpu(1, 9, 7, 6).verdict()->kind == VerdictKind::transport);
+  // A GPU that says nothing is not behind, nor is what has not been put on its stream.
+  CHECK(ranks.gpu(1, 0, 0, 0).verdict()->kind == VerdictKind::transport);
+  CHECK(ranks.gpu(1, 6, 6, 6).verdict()->kind == VerdictKind::transport);
+  // Nearer causes come first.
+  ranks.gpu(1, 9, 6, 6).at(2, 6, 6);
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+}
+
+TEST_CASE("what has ended or is stopped comes before what has not been called") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 6, 6);
+  ranks.views[2].process->state = 'T';
+  CHECK(ranks.verdict()->kind == VerdictKind::stopped);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{2});
+  ranks.views[1].has_ended = true;
+  CHECK(ranks.verdict()->kind == VerdictKind::ended);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1});
+}
+
+TEST_CASE("a rank stopped within a collective is the culprit though it has called") {
+  Ranks ranks(2);
+  ranks.at(0, 7, 6).at(1, 7, 6);
+  ranks.views[1].process->state = 't';
+  CHECK(ranks.verdict()->kind == VerdictKind::stopped);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1});
+}
+
+TEST_CASE("a rank that has left the world or not entered it is missed") {
+  Ranks ranks(3);
+  ranks.at(0, 1, 0).at(1, 1, 0);
+  ranks.views[2].board.groups.clear();
+  ranks.views[2].calls.clear();
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+  CHECK(ranks.verdict()->culprits == std::vector<int>{2});
+  ranks.views[2].has_ended = true;
+  CHECK(ranks.verdict()->kind == VerdictKind::ended);
+  // Of a group over several machines the others may be anywhere.
+  for (RankView& view : ranks.views) {
+    if (!view.board.groups.empty()) view.board.groups[0].size = 4;
+  }
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+}
+
+TEST_CASE("different calls are told by the first that differs and the fewer are the culprits") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 5).at(1, 7, 5).at(2, 7, 5);
+  // Rank 2 differs at #6 already; all later fingerprints do.
+  ranks.views[2].calls[0][2] = call_number(6, 9, "all_reduce f32[4]");
+  ranks.views[2].calls[0][3] = call_number(7, 10);
+  auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::different_arguments);
+  CHECK(verdict->culprits == std::vector<int>{2});
+  REQUIRE(verdict->sides.size() == 2);
+  CHECK(verdict->sides[0].rank == 0);
+  CHECK(verdict->sides[0].call.sequence == 6);
+  CHECK(verdict->sides[1].rank == 2);
+  CHECK(verdict->sides[1].call.what == "all_reduce f32[4]");
+  ranks.views[2].calls[0][2] = call_number(6, 9, "broadcast f32[8]");
+  CHECK(ranks.verdict()->kind == VerdictKind::different_call);
+  ranks.views[2].calls[0][2] = call_number(6, 9, "all_reduce f32[8]", "bucket 1");
+  CHECK(ranks.verdict()->kind == VerdictKind::different_call);
+}
+
+TEST_CASE("a culprit that waits in another group is that group's victim") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);                            // 0 and 2 wait for 1 …
+  ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);  // … which waits for 2
+  auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::each_other);
+  Ranks chain(4);
+  chain.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 7, 6);
+  chain.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 3, 1, 2, 2, 2);
+  chain.views[3].board.groups[0].finished = 7;  // 3 does not wait in the world
+  verdict = chain.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->group == "pair");
+  CHECK(verdict->culprits == std::vector<int>{3});
+}
+
+TEST_CASE("boards without calls give a verdict without words") {
+  Ranks ranks(2);
+  ranks.at(0, 7, 6).at(1, 6, 6);
+  for (RankView& view : ranks.views) view.calls.clear();
+  CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+  CHECK(ranks.verdict()->call.empty());
+}
+
+TEST_CASE("where as many ranks called one thing as the other all of them are culprits") {
+  Ranks ranks(4);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 6, 6);
+  ranks.views[2].calls[0][3] = call_number(7, 9, "broadcast f32[8]");
+  auto verdict = find_difference(ranks.views);
+  REQUIRE(verdict);
+  CHECK(verdict->culprits == std::vector<int>{0, 2});
+  CHECK(verdict->is_open);  // 1 and 3 may show who is wrong
+  ranks.at(1, 7, 6);
+  verdict = find_difference(ranks.views);
+  CHECK(verdict->culprits == std::vector<int>{2});
+  CHECK_FALSE(verdict->is_open);
+
+  Ranks two(2);
+  two.at(0, 7, 6).at(1, 7, 6);
+  two.views[1].calls[0][3] = call_number(7, 9, "broadcast f32[8]");
+  verdict = find_difference(two.views);
+  REQUIRE(verdict);
+  CHECK(verdict->culprits == std::vector<int>{0, 1});
+  CHECK_FALSE(verdict->is_open);
+}
+
+TEST_CASE("a difference is found after the end of those that called too") {
+  Ranks ranks(3);
+  ranks.at(0, 8, 6).at(1, 7, 6).at(2, 9, 6);
+  ranks.views[2].calls[0][1] = call_number(7, 9, "all_reduce f32[4]");
+  for (std::uint64_t number : {8, 9}) ranks.views[2].calls[0][number - 6] = call_number(number, number + 5);
+  for (RankView& view : ranks.views) {
+    view.has_ended = true;
+    view.board.groups[0].is_left = true;
+  }
+  CHECK_FALSE(ranks.verdict());
+  const auto verdict = find_difference(ranks.views);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::different_arguments);
+  CHECK(verdict->sequence == 7);
+  CHECK(verdict->culprits == std::vector<int>{2});
+  CHECK(verdict->waiting.empty());
+  std::vector<std::pair<int, std::uint64_t>> around;
+  for (const RankCall& call : verdict->around) around.emplace_back(call.rank, call.call.sequence);
+  CHECK(around == std::vector<std::pair<int, std::uint64_t>>{{0, 5}, {0, 6}, {0, 8}, {2, 8}, {2, 9}});
+  CHECK_FALSE(find_difference(Ranks(3).at(0, 7, 6).at(1, 6, 6).views));
+}
+
+TEST_CASE("a rank that has ended has not finished what it called last") {
+  Ranks ranks(1);
+  CHECK_FALSE(find_unfinished(ranks.views[0], false));
+  CHECK_FALSE(find_unfinished(ranks.at(0, 7, 7).views[0], false));
+  const auto verdict = find_unfinished(ranks.at(0, 7, 6).views[0], false);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::ended);
+  CHECK(verdict->sequence == 7);
+  CHECK(verdict->culprits == std::vector<int>{0});
+  ranks.views[0].board.groups[0].is_left = true;  // it failed, and says so in another way
+  CHECK_FALSE(find_unfinished(ranks.views[0], false));
+  CHECK(find_unfinished(ranks.views[0], true)->sequence == 7);
+}
+
+TEST_CASE("a rank that waits for something of its own is the odd one") {
+  Ranks ranks(3);
+  const auto wait_in = [&](const std::vector<std::string>& functions) {
+    for (std::size_t i = 0; i < functions.size(); ++i) ranks.views[i].process->waits_in = functions[i];
+    return find_odd_ranks(ranks.views);
+  };
+  CHECK(wait_in({"futex_do_wait", "hrtimer_nanosleep", "futex_wait_queue"}) == std::vector<int>{1});
+  CHECK(wait_in({"ep_poll", "__do_sys_pause", "poll_schedule_timeout"}) == std::vector<int>{1});
+  CHECK(wait_in({"", "do_nanosleep", ""}) == std::vector<int>{1});  // the others wait for a GPU
+  CHECK(wait_in({"ep_poll", "futex_do_wait", "ep_poll"}).empty());
+  CHECK(wait_in({"do_nanosleep", "do_nanosleep", "do_nanosleep"}).empty());
+  CHECK(wait_in({"ep_poll", "do_nanosleep", "some_driver"}).empty());  // who knows
+  ranks.views[2].has_ended = true;
+  CHECK(wait_in({"ep_poll", "do_nanosleep", "some_driver"}) == std::vector<int>{1});
+  ranks.views[0].process.reset();
+  CHECK(find_odd_ranks(ranks.views).empty());
+}

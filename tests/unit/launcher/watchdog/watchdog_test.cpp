@@ -1,0 +1,171 @@
+#include "launcher/watchdog/watchdog.h"
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+#include <vector>
+
+#include "launcher/watchdog/shown_ranks.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+using Kind = HangNews::Kind;
+
+namespace {
+
+// Two workers whose boards the test writes.
+class Boards : public ProcessHost {
+ public:
+  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
+  void on_exit(ExitCallback) override {}
+  void signal(int, int, SignalTarget) override {}
+  std::vector<pid_t> end_leftovers() override { return {}; }
+  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has ended", 0, {}, 0}; }
+  bool look(int local_rank, LookDepth, RankView& view) override {
+    const bool is_new = view.stamp != ranks[static_cast<std::size_t>(local_rank)].stamp;
+    view = ranks[static_cast<std::size_t>(local_rank)];
+    return is_new;
+  }
+
+  std::vector<RankView> ranks;
+};
+
+class Channel : public RankChannel {
+ public:
+  bool is_hub() const override { return is_first; }
+  void show(wire::Subject what, const std::string& text) override {
+    shown.emplace_back(what, text);
+    if (on_shown) on_shown();
+  }
+  void ask(wire::Subject what) override { asked.push_back(what); }
+
+  bool is_first = true;
+  std::vector<std::pair<wire::Subject, std::string>> shown;
+  std::vector<wire::Subject> asked;
+  std::function<void()> on_shown;
+};
+
+RankView rank(int number, std::uint64_t fingerprint, int size) {
+  RankView view;
+  view.rank = number;
+  view.pid = 100 + number;
+  view.stamp = 1;
+  view.board.is_written = true;
+  view.board.groups.push_back({"world", number, size, 0, 7, 7, 6, 0, 0});
+  view.calls = {{{7, fingerprint, 1, "barrier", "", "train.cpp:" + std::to_string(fingerprint)}}};
+  return view;
+}
+
+struct Rig {
+  explicit Rig(int nodes, bool is_hub = true) {
+    plan.workers = 2;
+    place.node_count = nodes;
+    place.world_size = 2 * nodes;
+    for (int i = 0; i < 2; ++i) processes.ranks.push_back(rank(i, 5, place.world_size));
+    channel.is_first = is_hub;
+    channel.on_shown = [this] { loop.stop(); };
+    exchange.begin(channel, place);
+    const auto news = [this](const HangNews& item) {
+      told.push_back(item);
+      loop.stop();
+    };
+    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const std::string&) {}, news}, place);
+    for (int i = 0; i < 2; ++i) watchdog->started(i, {});
+  }
+
+  // Until something is told or shown.
+  void waits() {
+    const auto timer = loop.at(std::chrono::steady_clock::now() + 20s, [this] { loop.stop(); });
+    loop.run();
+  }
+  void other_node_shows(const std::vector<RankView>& ranks) {
+    exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(ranks, ShownCalls::all)});
+  }
+
+  net::EventLoop loop;
+  Boards processes;
+  LaunchPlan plan;
+  Placement place;
+  OutputPump output{loop, {}, {}};
+  Channel channel;
+  RankExchange exchange;
+  std::vector<HangNews> told;
+  std::unique_ptr<Watchdog> watchdog;
+};
+
+}  // namespace
+
+TEST_CASE("the hub sees that ranks of two nodes call different things, and ends the job once") {
+  Rig rig(2);
+  rig.watchdog->begin();
+  rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
+  rig.waits();
+  REQUIRE(rig.told.size() == 1);
+  CHECK(rig.told[0].kind == Kind::hung);
+  CHECK(rig.told[0].ends_job);
+  CHECK(rig.told[0].verdict.culprits == std::vector{2});
+  CHECK(rig.told[0].judgement.hang_class == HangClass::certain);
+}
+
+TEST_CASE("when the workers are being ended nothing is judged any more") {
+  Rig rig(2);
+  rig.watchdog->begin();
+  rig.watchdog->end();
+  rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
+  const auto timer = rig.loop.at(std::chrono::steady_clock::now() + 4 * limits::kHangLook, [&] { rig.loop.stop(); });
+  rig.loop.run();
+  CHECK(rig.told.empty());
+}
+
+TEST_CASE("what ranks called is compared again when all of them have ended, if the plan ends jobs for it") {
+  Rig rig(2);
+  rig.watchdog->finish();
+  CHECK_FALSE(rig.watchdog->late_difference());
+  rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
+  REQUIRE(rig.watchdog->late_difference());
+  CHECK(rig.watchdog->late_difference()->verdict.culprits == std::vector{2});
+  rig.plan.hang.action = HangAction::warn;
+  CHECK_FALSE(rig.watchdog->late_difference());
+}
+
+TEST_CASE("another node shows the hub what its ranks are at, and judges no differences") {
+  Rig rig(2, /*is_hub=*/false);
+  rig.watchdog->begin();
+  rig.waits();
+  REQUIRE(rig.channel.shown.size() == 1);
+  CHECK(rig.channel.shown[0].first == wire::Subject::ranks);
+  CHECK_FALSE(rig.watchdog->late_difference());
+  rig.watchdog->show_calls();
+  CHECK(rig.channel.shown.size() == 2);
+  rig.exchange.on_asked(wire::Subject::ranks);
+  CHECK(rig.channel.shown.size() == 3);
+  rig.watchdog->finish();
+  CHECK_FALSE(rig.exchange.on_asked);
+}
+
+TEST_CASE("who asks what the ranks are at is told, at the latest when the job ends") {
+  Rig rig(1);
+  rig.watchdog->begin();
+  rig.watchdog->asked();
+  rig.watchdog->end();
+  REQUIRE(rig.told.size() == 1);
+  CHECK(rig.told[0].kind == Kind::asked);
+  CHECK(rig.told[0].ranks.size() == 2);
+}
+
+TEST_CASE("what was seen of the ranks says whether they finished a step") {
+  Rig rig(1);
+  CHECK(rig.watchdog->finish().progress == wire::Progress::none);
+  Rig other(1);
+  other.processes.ranks[1].board.steps = 3;
+  CHECK(other.watchdog->finish().progress == wire::Progress::some);
+}
+
+TEST_CASE("a worker that was not started in this attempt has made no progress in it") {
+  Rig rig(1);
+  rig.processes.ranks[1].board.steps = 3;  // of the attempt before
+  const auto next = make_watchdog({rig.loop, rig.processes, rig.output, rig.plan, rig.exchange, {}, {}}, rig.place);
+  next->started(0, {});
+  CHECK(next->finish().progress == wire::Progress::none);
+}
