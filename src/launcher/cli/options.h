@@ -39,7 +39,28 @@ struct StreamSelection {
 // Between SIGTERM and SIGKILL in the manners of torchrun, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT says otherwise.
 inline constexpr auto kTorchrunGrace = std::chrono::seconds(30);
 
-struct Options {
+// What the plan takes from the options as it is.
+struct JobWishes {
+  std::string role = "default";
+  int max_restarts = 0;
+  std::chrono::milliseconds grace = limits::kDefaultGrace;      // --grace, --shutdown-timeout
+  std::chrono::milliseconds exit_timeout{0};                    // 0: off
+  std::vector<std::string> faults;                              // --inject, as written; wire/fault.h
+  std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP};  // --signals-to-handle; as torchrun SIGQUIT, too
+  CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
+  bool virtual_local_rank = false;                              // LOCAL_RANK is 0 everywhere, each worker sees its GPU
+  std::string backend;                  // "gloo", "nccl", …, or several, joined by commas; empty: the workers choose
+  std::optional<int> stdin_local_rank;  // this worker reads our standard input; the others read nothing
+  bool gather_output = false;           // of all nodes, at the first one
+  bool end_on_closed_console = false;   // --on-sigpipe=end
+  std::string summary_file;             // --summary
+  std::string event_log;
+  bool quiet = false;
+
+  friend bool operator==(const JobWishes&, const JobWishes&) = default;
+};
+
+struct Options : JobWishes {
   Manner manner = Manner::native;
 
   // Workers and nodes.
@@ -49,7 +70,6 @@ struct Options {
   std::optional<int> node_rank;
   std::string engine = "auto";  // --engine: facts/cluster_env.h
   std::chrono::milliseconds node_timeout = limits::kDefaultNodeTimeout;
-  std::string role = "default";
 
   // Hosts on which launchers are started from here, over ssh: docs/reference/nodes.md.
   std::vector<HostEntry> hosts;        // --hosts
@@ -78,32 +98,23 @@ struct Options {
   store::StoreLimits store_limits;
 
   // Program.
-  bool module = false;                  // -m: the first word of the command is a Python module
-  bool no_python = false;               // run the command as it is, also a .py file
-  bool run_path = false;                // --run-path
-  bool local_rank_argument = false;     // --local_rank=N is the script's first argument (torch.distributed.launch)
-  std::vector<std::string> command;     // program and its arguments, verbatim
-  bool bench = false;                   // the program is ours, and lies where we do
-  std::optional<int> stdin_local_rank;  // this worker reads our standard input; the others read nothing
+  bool module = false;               // -m: the first word of the command is a Python module
+  bool no_python = false;            // run the command as it is, also a .py file
+  bool run_path = false;             // --run-path
+  bool local_rank_argument = false;  // --local_rank=N is the script's first argument (torch.distributed.launch)
+  std::vector<std::string> command;  // program and its arguments, verbatim
+  bool bench = false;                // the program is ours, and lies where we do
 
   // Devices.
   std::optional<std::string> gpus;                    // --gpus: indices, UUIDs, MIG names, separated by commas
   std::optional<DeviceVisibility> device_visibility;  // nothing: own for native programs, all for Python and torchrun
-  bool virtual_local_rank = false;                    // LOCAL_RANK is 0 everywhere, each worker sees its GPU
   bool oversubscribe = false;                         // several workers on one GPU
   std::optional<NumaBinding> numa_binding;
-  std::string backend;  // "gloo", "nccl", …, or several, joined by commas; empty: the workers choose
 
   // Supervision.
-  int max_restarts = 0;
-  std::chrono::milliseconds grace = limits::kDefaultGrace;  // --grace, --shutdown-timeout
-  std::chrono::milliseconds exit_timeout{0};                // 0: off
-  std::optional<std::chrono::milliseconds> hang_timeout;    // 0: hangs are not looked for
+  std::optional<std::chrono::milliseconds> hang_timeout;  // 0: hangs are not looked for
   HangLimit hang_limit = HangLimit::fixed;
   HangAction hang_action = HangAction::kill;
-  std::vector<std::string> faults;                              // --inject, as written; wire/fault.h
-  std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP};  // --signals-to-handle; as torchrun SIGQUIT, too
-  CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
 
   // Output.
   StreamSelection redirects;                // to the file instead of the console
@@ -112,17 +123,12 @@ struct Options {
   std::vector<int> console_local_ranks;     // --local-ranks-filter; empty: all
   std::vector<std::string> stdout_filters;  // --duplicate-stdout-filters
   std::vector<std::string> stderr_filters;
-  std::optional<std::string> tag;      // template of the mark before each line; "": none
-  std::optional<bool> collapse;        // the same line of several ranks once
-  bool gather_output = false;          // of all nodes, at the first one
-  bool lossless = false;               // a slow console slows the workers
-  bool end_on_closed_console = false;  // --on-sigpipe=end
+  std::optional<std::string> tag;  // template of the mark before each line; "": none
+  std::optional<bool> collapse;    // the same line of several ranks once
+  bool lossless = false;           // a slow console slows the workers
   Color color = Color::automatic;
 
   // Reports.
-  std::string summary_file;  // --summary
-  std::string event_log;
-  bool quiet = false;
   bool dry_run = false;
   bool json = false;  // with --dry-run
 

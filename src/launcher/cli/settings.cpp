@@ -33,8 +33,8 @@ Set boolean(bool Options::*member) {
   };
 }
 
-template <typename Text>
-Set any_text(Text Options::*member) {
+template <typename Owner, typename Text>
+Set any_text(Text Owner::*member) {
   return [member](Options& options, const std::string& value) {
     options.*member = value;
     return Mistake();
@@ -42,8 +42,8 @@ Set any_text(Text Options::*member) {
 }
 
 // `what` the value is: "a file".
-template <typename Text>
-Set some_text(Text Options::*member, const char* what) {
+template <typename Owner, typename Text>
+Set some_text(Text Owner::*member, const char* what) {
   return [member, what](Options& options, const std::string& value) {
     if (value.empty()) return Mistake(std::string(" is empty. Name ") + what + ".");
     options.*member = value;
@@ -52,16 +52,16 @@ Set some_text(Text Options::*member, const char* what) {
 }
 
 // What check_choice() has let pass.
-template <typename Choice, typename Target>
-Set choice(Target Options::*member) {
+template <typename Choice, typename Owner, typename Target>
+Set choice(Target Owner::*member) {
   return [member](Options& options, const std::string& value) {
     options.*member = choice_of<Choice>(value).value();
     return Mistake();
   };
 }
 
-template <typename T, typename Parsed>
-Set parsed(T Options::*member, base::Result<Parsed> (*parse)(const std::string&)) {
+template <typename Owner, typename T, typename Parsed>
+Set parsed(T Owner::*member, base::Result<Parsed> (*parse)(const std::string&)) {
   return [member, parse](Options& options, const std::string& value) {
     return assign_parsed(options.*member, parse(value));
   };
@@ -76,8 +76,8 @@ void assign(std::optional<Number>& target, std::int64_t number) {
   target = static_cast<Number>(number);
 }
 
-template <typename T>
-Set integer(T Options::*member, int minimum, int maximum) {
+template <typename Owner, typename T>
+Set integer(T Owner::*member, int minimum, int maximum) {
   return [=](Options& options, const std::string& value) {
     const auto number = base::parse_integer(value, minimum, maximum);
     if (!number) {

@@ -116,26 +116,6 @@ void choose_omp_threads(const HostFacts& facts, LaunchPlan& plan) {
                        "); set it to choose");
 }
 
-void take_over(const Options& options, LaunchPlan& plan) {
-  plan.virtual_local_rank = options.virtual_local_rank;
-  plan.backend = options.backend;
-  plan.stdin_local_rank = options.stdin_local_rank;
-  plan.role = options.role;
-  plan.max_restarts = options.max_restarts;
-  plan.grace = options.grace;
-  plan.gather_output = options.gather_output;
-  plan.exit_timeout = options.exit_timeout;
-  plan.hang = {options.hang_timeout, options.hang_limit, options.hang_action};
-  plan.faults = options.faults;
-  plan.ending_signals = options.ending_signals;
-  plan.core = options.core;
-  plan.end_on_closed_console = options.end_on_closed_console;
-  plan.summary_file = options.summary_file;
-  plan.event_log = options.event_log;
-  plan.quiet = options.quiet;
-  plan.notes = options.warnings;
-}
-
 // A fault of a rank that does not exist would prove nothing. That there are some is said, lest they stay there.
 std::optional<StartFailure> check_faults(LaunchPlan& plan) {
   const std::string text = base::join(plan.faults, " ");
@@ -168,15 +148,6 @@ void plan_from_environment(const std::vector<std::string>& environment, HangPlan
   if (seconds) plan.still = std::chrono::seconds(*seconds);
 }
 
-void take_over(WorkerCommand command, LaunchPlan& plan) {
-  plan.program = std::move(command.program);
-  plan.arguments = std::move(command.arguments);
-  plan.local_rank_macro = command.local_rank_macro;
-  plan.local_rank_argument = command.local_rank_argument;
-  plan.local_rank_argument_at = command.local_rank_argument_at;
-  plan.what = std::move(command.what);
-}
-
 }  // namespace
 
 base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, const HostFacts& facts) {
@@ -191,9 +162,11 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   if (!rendezvous) return rendezvous.error();
 
   LaunchPlan plan;
-  take_over(options, plan);
+  static_cast<JobWishes&>(plan) = options;
+  plan.hang = {options.hang_timeout, options.hang_limit, options.hang_action};
+  plan.notes = options.warnings;
   plan_from_environment(facts.environment, plan.hang);
-  take_over(std::move(command).value(), plan);
+  static_cast<WorkerCommand&>(plan) = std::move(command).value();
   plan.host_name = facts.host_name;
   plan.workers = devices.value().workers;
   const std::uint64_t descriptors =

@@ -63,42 +63,31 @@ struct NodesPlan {
   bool several() const { return max > 1; }
 };
 
-struct LaunchPlan {
-  std::string host_name;
+// What each worker executes.
+struct WorkerCommand {
   std::string program;                 // resolved path of what is executed (the interpreter for a script)
   std::vector<std::string> arguments;  // argv, argv[0] first; ${local_rank} is replaced per worker where macros is set
   bool local_rank_macro = false;       // torchrun: $local_rank, ${local_rank} and $$ in arguments
   bool local_rank_argument = false;    // insert --local_rank=N …
   std::size_t local_rank_argument_at = 0;  // … before this argument
   std::string what;                        // for messages: the script, module or program, as typed
+};
+
+struct LaunchPlan : JobWishes, WorkerCommand {
+  std::string host_name;
   int workers = 1;
   std::vector<std::optional<std::string>> visible_devices;  // by local rank; nothing: left alone
   std::vector<std::optional<std::string>> devices;          // by local rank: the GPU that is meant, for reports
   bool machine_has_gpus = false;
   std::vector<WorkerBinding> bindings;  // by local rank; empty: none
-  bool virtual_local_rank = false;
-  std::string backend;             // empty: the workers choose
-  std::optional<int> omp_threads;  // set OMP_NUM_THREADS, unless the user did
+  std::optional<int> omp_threads;       // set OMP_NUM_THREADS, unless the user did
   NodesPlan nodes;
   StorePlan store;
   OutputPlan output;
   RunFiles files;
-  std::optional<int> stdin_local_rank;
   std::string run_id;
-  std::string role;
-  int max_restarts = 0;
-  std::chrono::milliseconds grace{0};
-  bool gather_output = false;                 // of all nodes, at the first one
-  std::chrono::milliseconds exit_timeout{0};  // 0: off
   HangPlan hang;
-  std::vector<std::string> faults;        // DDP_INJECT
-  std::vector<wire::Fault> timed_faults;  // ours
-  std::vector<int> ending_signals;
-  CoreDumps core = CoreDumps::inherit;
-  bool end_on_closed_console = false;
-  std::string summary_file;
-  std::string event_log;
-  bool quiet = false;
+  std::vector<wire::Fault> timed_faults;           // ours
   std::vector<std::string> notes;                  // warnings and remarks, said at the start unless quiet
   std::vector<std::string> inherited_environment;  // "NAME=value"
 };

@@ -89,7 +89,7 @@ Refusal check_script(const std::string& name, const ProgramFacts& script) {
 Refusal check_interpreter(const std::string& name, const std::vector<std::string>& environment,
                           const ProgramFacts& interpreter) {
   const std::string wanted = interpreter_candidates(environment).front();
-  const auto is_set = [&](const char* name) { return !find_variable(environment, name).value_or("").empty(); };
+  const auto is_set = [&](const char* variable) { return !find_variable(environment, variable).value_or("").empty(); };
   const bool chosen = is_set("PYTHON_EXEC");
   const bool virtual_environment = !chosen && is_set("VIRTUAL_ENV");
   const std::string origin = chosen ? " (PYTHON_EXEC)" : virtual_environment ? " (VIRTUAL_ENV)" : "";

@@ -10,15 +10,6 @@
 
 namespace ddp::launcher {
 
-struct WorkerCommand {
-  std::string program;                     // path
-  std::vector<std::string> arguments;      // argv
-  bool local_rank_macro = false;           // see LaunchPlan
-  bool local_rank_argument = false;        // insert --local_rank=N …
-  std::size_t local_rank_argument_at = 0;  // … before this argument
-  std::string what;                        // the script, module or program, as typed
-};
-
 ProgramKind program_kind(const Options& options);
 
 // What make_launch_plan() must know for these options.

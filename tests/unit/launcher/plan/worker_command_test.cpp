@@ -73,11 +73,14 @@ TEST_CASE("what is meant to be started follows from the manner and the name") {
   CHECK(program_kind(options) == ProgramKind::executable);
   options.run_path = true;
   CHECK(program_kind(options) == ProgramKind::script);
-  options = Options{.command = {"train"}};
+  options = {};
+  options.command = {"train"};
   CHECK(program_kind(options) == ProgramKind::executable);
   options.module = true;
   CHECK(program_kind(options) == ProgramKind::module);
-  options = Options{.manner = Manner::torchrun, .command = {"train"}};
+  options = {};
+  options.manner = Manner::torchrun;
+  options.command = {"train"};
   CHECK(program_kind(options) == ProgramKind::script);
 }
 
