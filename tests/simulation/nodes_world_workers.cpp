@@ -228,9 +228,9 @@ void NodesWorld::is_told(std::size_t id, char what) {
   }
   if (!machine.has_workers || what == 'g') rules_.is_asked_to_leave(id);
   rules_.is_told(id, /*may_leave_at_once=*/what == 'g' || machine.agent.has_left());
-  machine.driver->deliver(what == 'c'   ? launcher::Event(ConsoleClosed{})
-                          : what == 'g' ? launcher::Event(GuardianLost{})
-                                        : launcher::Event(SignalArrived{SIGINT}));
+  if (what == 'c') return machine.driver->deliver(ConsoleClosed{});
+  if (what == 'g') return machine.driver->deliver(GuardianLost{});
+  machine.driver->deliver(SignalArrived{SIGINT});
 }
 
 void NodesWorld::launcher_opens(std::size_t id) {

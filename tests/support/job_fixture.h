@@ -106,7 +106,11 @@ class JobFixture {
       const auto* ends = send == nullptr ? nullptr : std::get_if<wire::HubEnds>(&send->message);
       if (ends == nullptr) continue;
       REQUIRE((ends->cause.exit_timed_out || has_reported_));
-      step(ends->cause.exit_timed_out ? Event(ExitTimedOut{}) : Event(Settled{}));
+      if (ends->cause.exit_timed_out) {
+        step(ExitTimedOut{});
+      } else {
+        step(Settled{});
+      }
     }
   }
 
