@@ -52,11 +52,6 @@ SignalArrived connection_lost(const LaunchPlan& plan) {
   return {has_hangup ? SIGHUP : ending.front(), "the connection to the machine that started the job is lost"};
 }
 
-bool is_request(const Event& event, const LaunchPlan& plan) {
-  if (std::holds_alternative<GuardianLost>(event) || std::holds_alternative<ConsoleClosed>(event)) return true;
-  return is_ending_signal(event, plan.ending_signals);
-}
-
 // The supervisor's whole life; the guardian waits for its end.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   LogSink& log = shared.log;
@@ -66,7 +61,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   JobDriver* driver = nullptr;
   int requests = 0;  // to end
   const auto deliver = [&](const Event& event) {
-    requests += is_request(event, shared.plan) ? 1 : 0;
+    requests += request_in(event, shared.plan.ending_signals) ? 1 : 0;
     if (driver != nullptr) driver->deliver(event);
   };
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });

@@ -1,7 +1,7 @@
 // The values of options that have a fixed set of them, and what the command line calls them.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,38 +15,44 @@ enum class NumaBinding : std::uint8_t { node, socket, exclusive, core_complex };
 enum class CoreDumps : std::uint8_t { inherit, off, unlimited };
 enum class Color : std::uint8_t { automatic, always, never };
 // What is done about a hang that is to end the job.
-enum class HangAction : std::uint8_t { warn, dump, kill };
+enum class HangAction : std::uint8_t { kill, dump, warn };
 // Whether pauses of the job may set the time after which it is terminated, or only that of the first report.
 enum class HangLimit : std::uint8_t { fixed, learnt };
 
+// Their names, one after the other in the order of the values.
 template <typename Choice>
-inline constexpr std::array<std::string_view, 0> kNamesOf{};
+inline constexpr std::string_view kNamesOf{};
 template <>
-inline constexpr std::array<std::string_view, 2> kNamesOf<RdzvBackend>{"static", "c10d"};
+inline constexpr std::string_view kNamesOf<RdzvBackend> = "static c10d";
 template <>
-inline constexpr std::array<std::string_view, 2> kNamesOf<DeviceVisibility>{"own", "all"};
+inline constexpr std::string_view kNamesOf<DeviceVisibility> = "own all";
 template <>
-inline constexpr std::array<std::string_view, 4> kNamesOf<NumaBinding>{"node", "socket", "exclusive", "core-complex"};
+inline constexpr std::string_view kNamesOf<NumaBinding> = "node socket exclusive core-complex";
 template <>
-inline constexpr std::array<std::string_view, 3> kNamesOf<CoreDumps>{"inherit", "off", "unlimited"};
+inline constexpr std::string_view kNamesOf<CoreDumps> = "inherit off unlimited";
 template <>
-inline constexpr std::array<std::string_view, 3> kNamesOf<Color>{"auto", "always", "never"};
+inline constexpr std::string_view kNamesOf<Color> = "auto always never";
 template <>
-inline constexpr std::array<std::string_view, 3> kNamesOf<HangAction>{"warn", "dump", "kill"};
+inline constexpr std::string_view kNamesOf<HangAction> = "kill dump warn";
 template <>
-inline constexpr std::array<std::string_view, 2> kNamesOf<HangLimit>{"fixed", "learnt"};
+inline constexpr std::string_view kNamesOf<HangLimit> = "fixed learnt";
 
 template <typename Choice>
-requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice choice) {
-  return kNamesOf<Choice>[static_cast<std::size_t>(choice)];
+requires(!kNamesOf<Choice>.empty()) constexpr std::optional<Choice> choice_of(std::string_view name) {
+  int value = 0;
+  for (std::string_view rest = kNamesOf<Choice>; !rest.empty(); ++value) {
+    const std::size_t space = std::min(rest.find(' '), rest.size());
+    if (rest.substr(0, space) == name) return static_cast<Choice>(value);
+    rest.remove_prefix(std::min(space + 1, rest.size()));
+  }
+  return std::nullopt;
 }
 
 template <typename Choice>
-constexpr std::optional<Choice> choice_of(std::string_view name) {
-  for (std::size_t i = 0; i < kNamesOf<Choice>.size(); ++i) {
-    if (kNamesOf<Choice>[i] == name) return static_cast<Choice>(i);
-  }
-  return std::nullopt;
+requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice choice) {
+  std::string_view rest = kNamesOf<Choice>;
+  for (int value = static_cast<int>(choice); value > 0; --value) rest.remove_prefix(rest.find(' ') + 1);
+  return rest.substr(0, rest.find(' '));
 }
 
 // How many workers a node has: a number, or as many as there are GPUs or CPUs.

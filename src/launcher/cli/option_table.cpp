@@ -71,7 +71,7 @@ const OptionTable kOptions = {
 
     {.name = "standalone", .kind = flag, .group = rendezvous, .of_torchrun = true,
      .help = "One node, a free port, a fresh run id."},
-    {.name = "rdzv-backend", .value_name = "NAME", .choices = "static c10d", .choices_are_examples = true,
+    {.name = "rdzv-backend", .value_name = "NAME", .choices = kNamesOf<RdzvBackend>, .choices_are_examples = true,
      .group = rendezvous, .of_torchrun = true,
      .help = "How nodes meet: static or c10d."},
     {.name = "rdzv-endpoint", .value_name = "HOST[:PORT]", .group = rendezvous, .of_torchrun = true,
@@ -99,14 +99,14 @@ const OptionTable kOptions = {
 
     {.name = "gpus", .value_name = "LIST", .group = devices,
      .help = "GPUs to use: indices, UUIDs or MIG names, separated by commas. Default: all visible ones."},
-    {.name = "device-visibility", .value_name = "WHICH", .choices = "own all", .group = devices,
+    {.name = "device-visibility", .value_name = "WHICH", .choices = kNamesOf<DeviceVisibility>, .group = devices,
      .help = "own: each worker sees its GPU only; all: every worker sees all of them and LOCAL_RANK selects. "
              "Default: own for native programs, all for Python scripts and as torchrun."},
     {.name = "virtual-local-rank", .kind = flag, .group = devices, .of_torchrun = true,
      .help = "LOCAL_RANK is 0 for every worker, and each sees its GPU only."},
     {.name = "oversubscribe", .kind = flag, .group = devices,
      .help = "Allow more workers than GPUs; they share."},
-    {.name = "numa-binding", .value_name = "HOW", .choices = "node socket exclusive core-complex", .group = devices,
+    {.name = "numa-binding", .value_name = "HOW", .choices = kNamesOf<NumaBinding>, .group = devices,
      .sources = OptionSources::no_variable, .of_torchrun = true,
      .help = "Bind each worker to CPUs and memory near its GPU."},
     {.name = "backend", .value_name = "NAME", .choices = "cpu gloo nccl mpi", .several_choices = true, .group = devices,
@@ -123,10 +123,10 @@ const OptionTable kOptions = {
     {.name = "hang-timeout", .value_name = "SECONDS", .group = supervision,
      .help = "Terminate the job this long after a rank that the others wait for made its last progress. Default: hangs "
              "are reported; only a rank that shows no sign of life for 30 minutes ends the job. 0: no reports either."},
-    {.name = "hang-limit", .value_name = "KIND", .choices = "fixed learnt", .group = supervision,
+    {.name = "hang-limit", .value_name = "KIND", .choices = kNamesOf<HangLimit>, .group = supervision,
      .help = "Whether 20 times the longest pause of the job so far without a sign of life ends it, too (learnt). "
              "Default: fixed."},
-    {.name = "hang-action", .value_name = "WHAT", .choices = "kill dump warn", .group = supervision,
+    {.name = "hang-action", .value_name = "WHAT", .choices = kNamesOf<HangAction>, .group = supervision,
      .help = "What is done to a job that hangs: it is terminated after a dump of all stacks (kill), it is left alone "
              "after one (dump), or only reported (warn). Default: kill."},
     {.name = "inject", .repeatable = true, .value_name = "FAULT", .group = supervision,
@@ -135,7 +135,7 @@ const OptionTable kOptions = {
     {.name = "signals-to-handle", .value_name = "NAMES", .group = supervision, .of_torchrun = true,
      .help = "Signals to ddplaunch that end the job, separated by commas. Default: SIGTERM,SIGINT,SIGHUP; as "
              "torchrun SIGQUIT, too, which else tells what all ranks are at."},
-    {.name = "core", .value_name = "LIMIT", .choices = "inherit off unlimited", .group = supervision,
+    {.name = "core", .value_name = "LIMIT", .choices = kNamesOf<CoreDumps>, .group = supervision,
      .help = "Core dumps of the workers (RLIMIT_CORE). Default: inherit."},
     {.name = "monitor-interval", .value_name = "SECONDS", .group = supervision, .of_torchrun = true,
      .help = "Accepted for torchrun's sake; no effect: ddplaunch does not poll."},
@@ -166,7 +166,7 @@ const OptionTable kOptions = {
      .help = "A console that is too slow slows the workers down, instead of losing lines."},
     {.name = "on-sigpipe", .value_name = "WHAT", .choices = "ignore end", .group = output,
      .help = "When nobody reads our output any more: ignore it, or end the job. Default: ignore."},
-    {.name = "color", .value_name = "WHEN", .choices = "auto always never", .group = output,
+    {.name = "color", .value_name = "WHEN", .choices = kNamesOf<Color>, .group = output,
      .help = "Colours in the tags. auto: in a terminal, unless NO_COLOR is set. Default: auto."},
     {.name = "logs-specs", .value_name = "NAME", .group = output, .sources = OptionSources::no_variable,
      .of_torchrun = true,

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -46,13 +47,13 @@ struct WorkerEnded {
 // A signal to the launcher, which is also told to stop (SIGTSTP) and to go on (SIGCONT).
 struct SignalArrived {
   int signal;
-  std::string reason = {};  // empty: that of whoever sent it
+  std::string reason = {};  // empty: the signal is the reason
 };
 
-// The process that watches over this one is gone: nobody else would clean up.
+// The process that watches over this one is gone: nothing else would clean up.
 struct GuardianLost {};
 
-// Nobody reads our output any more, and the user wants the job to end then.
+// Our output has no reader any more, and the user wants the job to end then.
 struct ConsoleClosed {};
 
 // The alarm that the state asked for is due.
@@ -72,10 +73,13 @@ struct ExitTimedOut {};
 using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
                            ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut>;
 
-// Whether it is a signal that asks the job to end.
-inline bool is_ending_signal(const Event& event, std::span<const int> ending_signals) {
+// The request that the job end, if the event is one. The guardian's end is one, too: nothing would clean up after us.
+inline std::optional<SignalArrived> request_in(const Event& event, std::span<const int> ending_signals) {
   const auto* arrived = std::get_if<SignalArrived>(&event);
-  return arrived != nullptr && base::contains(ending_signals, arrived->signal);
+  if (arrived != nullptr && base::contains(ending_signals, arrived->signal)) return *arrived;
+  if (std::holds_alternative<ConsoleClosed>(event)) return SignalArrived{SIGPIPE};
+  if (std::holds_alternative<GuardianLost>(event)) return SignalArrived{SIGTERM};
+  return std::nullopt;
 }
 
 struct SendSignal {

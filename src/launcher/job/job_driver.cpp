@@ -88,7 +88,7 @@ void JobDriver::handle(const Event& event) {
       return step(event);
     case Phase::draining:
       if (const auto request = request_in(event)) request_ = request;
-      // The answer to whoever asked what the ranks were at.
+      // The answer to the question what the ranks are at.
       if (std::holds_alternative<HangNews>(event)) parts_.observer.event(event);
       return;
     case Phase::ended:
@@ -96,7 +96,8 @@ void JobDriver::handle(const Event& event) {
       if (in_haste_) return;
       return is_asked_while_waiting(event);
     case Phase::leaving:
-      // Who asks now does not want to wait for the others to hear of the end. A console that closes asks nothing more.
+      // A user who asks now does not want to wait for the others to hear of the end. A console that closes asks nothing
+      // more.
       if (request_in(event) && !std::holds_alternative<ConsoleClosed>(event)) finish();
   }
 }
@@ -284,7 +285,7 @@ void JobDriver::handle(const EndWorkers& turn) {
   step(EndedElsewhere{turn.cause});
 }
 
-// A console that takes nothing holds the end of the attempt for a bounded time, and not at all once somebody asks.
+// A console that takes nothing holds the end of the attempt for a bounded time, and not at all once the user asks.
 void JobDriver::end_attempt() {
   phase_ = Phase::draining;
   has_run_ = true;
@@ -305,7 +306,7 @@ void JobDriver::end_attempt() {
 // The hub says what follows, at once if no other node's workers still run: then the summary says it, too.
 void JobDriver::handle(const OutputShown&) {
   judge_late_difference();
-  // Whoever asked meanwhile does not want another attempt; where all is done, there is nothing to end.
+  // A user who asked meanwhile does not want another attempt; where all is done, there is nothing to end.
   const bool is_done = outcome_.status.success() && place_.node_count == 1;
   if (request_ && !is_done) nodes_->failed(cause_of(*request_));
   if (!outcome_.unkillable.empty()) nodes_->failed(remains_of(outcome_));
@@ -337,12 +338,8 @@ void JobDriver::judge_late_difference() {
 
 // --- Between attempts, and at the end.
 
-// Whether somebody wants the job to end. The guardian's end is a request: none looks after us any more.
 std::optional<SignalArrived> JobDriver::request_in(const Event& event) const {
-  if (is_ending_signal(event, parts_.plan.ending_signals)) return std::get<SignalArrived>(event);
-  if (std::holds_alternative<ConsoleClosed>(event)) return SignalArrived{SIGPIPE};
-  if (std::holds_alternative<GuardianLost>(event)) return SignalArrived{SIGTERM};
-  return std::nullopt;
+  return launcher::request_in(event, parts_.plan.ending_signals);
 }
 
 bool JobDriver::is_asked_to_end() const {
@@ -362,7 +359,7 @@ void JobDriver::is_asked_while_waiting(const Event& event) {
   const bool was_asked = !std::holds_alternative<std::monostate>(asked_);
   // Ctrl-C closes the other end of a pipeline, too.
   if (!request || (was_asked && std::holds_alternative<ConsoleClosed>(event))) return;
-  // Who asks again does not want to wait for the others to hear of it.
+  // A user who asks again does not want to wait for the others to hear of it.
   if (was_asked) return leave_at_once(cause_of(*request));
   asked_ = *request;
   nodes_->failed(cause_of(*request));
@@ -380,7 +377,7 @@ void JobDriver::leave() {
 }
 
 void JobDriver::finish() {
-  nodes_.reset();  // what is left to print may take its time, and nobody else has to wait for that
+  nodes_.reset();  // what is left to print may take its time, and no other node has to wait for that
   parts_.workers.finish_output();
   const Conclusion end =
       conclude({last_, what_follows_, asked_, in_haste_, !parts_.plan.nodes.several(), has_run_, own_name()}, *leave_);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "support/no_processes.h"
+
 using namespace ddp;
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
@@ -14,12 +16,8 @@ using Kind = HangNews::Kind;
 namespace {
 
 // Two workers that have ended: their stacks are gone, which takes a moment to find out.
-class Gone : public ProcessHost {
+class Gone : public NoProcesses {
  public:
-  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
-  void on_exit(ExitCallback) override {}
-  void signal(int, int, SignalTarget) override {}
-  std::vector<pid_t> end_leftovers() override { return {}; }
   StackRequest ask_for_stacks(int, StackMeans means) override {
     asked.push_back(means);
     return {"it has ended", 0, {}, 0};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/watchdog/shown_ranks.h"
+#include "support/no_processes.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -15,13 +16,8 @@ using Kind = HangNews::Kind;
 namespace {
 
 // Two workers whose boards the test writes.
-class Boards : public ProcessHost {
+class Boards : public NoProcesses {
  public:
-  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
-  void on_exit(ExitCallback) override {}
-  void signal(int, int, SignalTarget) override {}
-  std::vector<pid_t> end_leftovers() override { return {}; }
-  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has ended", 0, {}, 0}; }
   bool look(int local_rank, LookDepth, RankView& view) override {
     const bool is_new = view.stamp != ranks[static_cast<std::size_t>(local_rank)].stamp;
     view = ranks[static_cast<std::size_t>(local_rank)];

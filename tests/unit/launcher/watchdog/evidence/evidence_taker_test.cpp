@@ -5,26 +5,16 @@
 #include <future>
 
 #include "launcher/limits.h"
+#include "support/no_processes.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
 
 namespace {
 
-// No worker can be asked for its stacks.
-class NoWorkers : public ProcessHost {
- public:
-  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
-  void on_exit(ExitCallback) override {}
-  void signal(int, int, SignalTarget) override {}
-  std::vector<pid_t> end_leftovers() override { return {}; }
-  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has ended", 0, {}, 0}; }
-  std::vector<RawStack> stacks(int) override { return {}; }
-};
-
 Evidence take(std::vector<Question> questions) {
   net::EventLoop loop;
-  NoWorkers host;
+  NoProcesses host;
   EvidenceTaker taker(loop, host);
   Evidence result;
   bool is_done = false;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "launcher/limits.h"
+#include "support/no_processes.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -15,12 +16,8 @@ using namespace ddp::launcher;
 namespace {
 
 // Workers that answer what a test says.
-class ScriptedHost : public ProcessHost {
+class ScriptedHost : public NoProcesses {
  public:
-  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
-  void on_exit(ExitCallback) override {}
-  void signal(int, int, SignalTarget) override {}
-  std::vector<pid_t> end_leftovers() override { return {}; }
   StackRequest ask_for_stacks(int local_rank, StackMeans) override { return requests.at(local_rank); }
   std::vector<RawStack> stacks(int local_rank) override { return answers[local_rank]; }
 

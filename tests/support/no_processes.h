@@ -1,0 +1,17 @@
+// NoProcesses: a ProcessHost that starts nothing; tests override what they want of it.
+#pragma once
+
+#include "launcher/process/process_host.h"
+
+namespace ddp::launcher {
+
+class NoProcesses : public ProcessHost {
+ public:
+  base::Result<pid_t, StartFailure> spawn(int, const WorkerSpec&, int, int) override { return StartFailure{125, ""}; }
+  void on_exit(ExitCallback) override {}
+  void signal(int, int, SignalTarget) override {}
+  StackRequest ask_for_stacks(int, StackMeans) override { return {"it has ended", 0, {}, 0}; }
+  std::vector<pid_t> end_leftovers() override { return {}; }
+};
+
+}  // namespace ddp::launcher
