@@ -29,7 +29,8 @@ POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 # What is broken: the file, what stands there once, what stands there instead.
 MUTATIONS = {
     "a partial verdict ends the job": (POLICY, "|| facts.is_partial ||", "||"),
-    "a transfer counts from its call": (DETECTOR, "age = std::max(age, clock->second.waited);", "age = std::max(age, clock->second.age);"),
+    "a transfer counts from its call": (DETECTOR, "std::min(clock.age, clock.waited)", "clock.age"),
+    "a collective counts from its call": (DETECTOR, "std::min(group->second.age, waited);", "group->second.age;"),
     "a rank is given up where nobody waits": (POLICY, "if (is_without_calls(facts.kind) || facts.is_partial", "if (facts.is_partial"),
     "age counts instead of signs of life": (POLICY, "Limit{plan.still, *facts.still_for,", "Limit{plan.still, facts.age,"),
     "a rank that has ended is waited for": (POLICY, "Limit{limits::kHangFirstWord, facts.age, \"it will not come\"}",

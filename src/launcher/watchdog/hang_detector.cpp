@@ -103,8 +103,8 @@ LookDepth HangDetector::depth() const {
 std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts,
                                                    std::span<const RankView> ranks) const {
   const auto rank_of = [&](const Verdict& verdict) {
-    const bool is_certain = verdict.kind == VerdictKind::ended || verdict.kind == VerdictKind::different_call ||
-                            verdict.kind == VerdictKind::different_arguments || is_circle_of_blocked(verdict, ranks);
+    const bool is_certain =
+        verdict.kind == VerdictKind::ended || differs(verdict.kind) || is_circle_of_blocked(verdict, ranks);
     return std::tuple(is_certain, age_of(verdict), told_ && verdict.is_of(*told_));
   };
   const auto found = std::max_element(verdicts.begin(), verdicts.end(),
@@ -121,20 +121,26 @@ void HangDetector::RankClock::advance(Nanoseconds elapsed) {
   waited = goes_on ? waited + elapsed : Nanoseconds(0);
 }
 
-// Others may exchange data in the group of a send or a receive that stalls, and programs begin those long before they
-// wait for them.
+void HangDetector::RankClock::has_changed(const BoardView& board, Nanoseconds elapsed) {
+  advance(elapsed);
+  *this = {.seen = board, .waited = waited, .between = between};
+}
+
+// Programs begin operations long before they wait for them: it counts from the wait. That calls differ is certain
+// before. While a send or a receive stalls, other ranks may exchange data in its group.
 HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
   if (is_without_calls(verdict.kind)) return silence_;
-  Nanoseconds age{0};
-  if (verdict.is_transfer) {
-    for (const int rank : verdict.waiting) {
-      const auto clock = ranks_.find(rank);
-      if (clock != ranks_.end()) age = std::max(age, clock->second.waited);
-    }
-    return age;
+  Nanoseconds waited{0};
+  for (const int rank : verdict.waiting) {
+    const auto found = ranks_.find(rank);
+    if (found == ranks_.end()) continue;
+    const RankClock& clock = found->second;
+    waited = std::max(waited, verdict.is_transfer ? std::min(clock.age, clock.waited) : clock.waited);
   }
+  if (verdict.is_transfer) return waited;
   const auto group = groups_.find(verdict.key());
-  return group == groups_.end() ? age : group->second.age;
+  if (group == groups_.end()) return Nanoseconds(0);
+  return differs(verdict.kind) ? group->second.age : std::min(group->second.age, waited);
 }
 
 // Of a group in which somebody waits, of a rank that waits, or of all that shows life.
@@ -160,7 +166,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
       clock.advance(elapsed);
     } else {
       any_life = true;
-      clock = {.seen = rank.board};
+      clock.has_changed(rank.board, elapsed);
     }
     clock.waits = !rank.has_ended && rank.board.waiting_threads > 0;
     clock.may_wait = !rank.has_ended && may_wait(rank);

@@ -87,12 +87,14 @@ class HangDetector {
     Nanoseconds still{0};
     Nanoseconds unmoved{0};
     bool waits = false;  // a thread of it waits for an operation
-    // Since one may wait. Who waits with a time-out again and again goes on waiting between.
+    // For how long one may have been waiting, for whatever operations. A thread that waits with a time-out, again and
+    // again, goes on waiting in between.
     bool may_wait = false;
     Nanoseconds waited{0};
     Nanoseconds between{0};
 
     void advance(Nanoseconds elapsed);
+    void has_changed(const BoardView& board, Nanoseconds elapsed);
   };
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);

@@ -38,6 +38,11 @@ constexpr bool all_wait(VerdictKind kind) {
   return kind == VerdictKind::transport || kind == VerdictKind::gpu_behind;
 }
 
+// What ranks called can never go on together.
+constexpr bool differs(VerdictKind kind) {
+  return kind == VerdictKind::different_call || kind == VerdictKind::different_arguments;
+}
+
 std::string_view code_of(VerdictKind kind);   // "DDP-H03"
 std::string_view title_of(VerdictKind kind);  // "not called"
 

@@ -97,6 +97,43 @@ TEST_CASE("a receive that was begun long before counts from when it is waited fo
   CHECK(patient.last(Kind::hung));
 }
 
+TEST_CASE("a collective that was begun long before counts from when it is waited for") {
+  const auto begins_early = [](const HangPlan& plan = {}) {
+    Job job(plan);
+    for (RankView& rank : job.ranks) rank.board.calling_threads = 1;
+    job.warm().call(0).passes(40min);  // all sleep
+    return job;
+  };
+  const auto waits = [](Job& job, bool is_so) { job.ranks[0].board.waiting_threads = is_so ? 1 : 0; };
+  Job late = begins_early();
+  waits(late, true);
+  late.passes(29min);
+  CHECK_FALSE(late.last(Kind::hung));
+  late.passes(2min);
+  REQUIRE(late.last(Kind::hung));
+  CHECK(late.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
+
+  // A thread that waits goes on waiting while another one of its rank works.
+  Job busy = begins_early();
+  waits(busy, true);
+  for (RankView& rank : busy.ranks) rank.board.groups.push_back({"other", rank.rank, 2, 1, 0, 0, 0, 0, 0});
+  busy.before_look = [](Job& of) {
+    GroupView& other = of.ranks[0].board.groups[1];
+    other.called = ++other.finished;
+  };
+  busy.passes(31min);
+  CHECK(busy.last(Kind::hung));
+
+  // The user's limit ends no job that has not been reported.
+  Job limited = begins_early(hang_plan(60s));
+  const std::size_t told = limited.news.size();
+  waits(limited, true);
+  limited.passes(4s);
+  CHECK(limited.news.size() == told);
+  limited.passes(60s);
+  CHECK(limited.last(Kind::hung));
+}
+
 TEST_CASE("ranks that wait for each other end the job once no thread is left that could help") {
   // Rank 0 waits in one group, and rank 1 in the other.
   const auto circle = [](int calling_threads) {
