@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """random_runs.py BIN_DIR RUNS [--seed S] [--torch]: healthy training jobs under default options, while something disturbs
 them: hogs on all processors, a CPU quota, SIGSTOP and SIGCONT of a rank or of all processes, a slow link between the ranks,
-a disk that is busy. Fails if a job is ended, or a report is louder than a note. Prints the seed and a table.
+a busy disk. What needs root, or a control group, is left out where it cannot be had. Fails if a job is ended, or a report is louder than a note. Prints the seed and a table.
 
 With --torch the job is a PyTorch script (the Python that DDP_TEST_PYTHON names, /usr/bin/python3 by default).
 """
@@ -88,9 +88,43 @@ def stop_and_continue(who):
     return disturb
 
 
+# Where control groups limit processors, in version 1 and in version 2: the folder, the file, a hundredth of a processor, no limit.
+QUOTAS = [(pathlib.Path("/sys/fs/cgroup/cpu"), "cpu.cfs_quota_us", "1000", "-1"),
+          (pathlib.Path("/sys/fs/cgroup"), "cpu.max", "1000 100000", "max")]
+
+
+def group_with_quota():
+    """A new control group for a hundredth of a processor, and the function that takes the limit away. None: the kernel or our rights
+    do not allow it."""
+    for root, file, limit, no_limit in QUOTAS:
+        with contextlib.suppress(OSError):
+            group = pathlib.Path(tempfile.mkdtemp(prefix="random_runs.", dir=root))
+            try:
+                with (group / file).open("r+") as quota:
+                    quota.write(limit)
+                return group, lambda: (group / file).write_text(no_limit)
+            except OSError:
+                group.rmdir()
+    return None
+
+
 @contextlib.contextmanager
 def throttled(job, choice):
-    """A hundredth of a processor for a while, by a quota of the kernel's; where there is none, by SIGSTOP ten times a second."""
+    """A hundredth of a processor for all ranks together, for a while."""
+    time.sleep(choice.uniform(0.1, 0.5))
+    group, lift = group_with_quota()
+    for pid in workers(job.log):
+        with contextlib.suppress(OSError):  # it has ended
+            (group / "cgroup.procs").write_text(str(pid))
+    time.sleep(choice.uniform(1, 12))
+    lift()
+    yield
+    group.rmdir()
+
+
+@contextlib.contextmanager
+def stopped_often(job, choice):
+    """Ten times a second, for nine tenths of the time."""
     end = time.monotonic() + choice.uniform(1, 8)
     while time.monotonic() < end:
         pids = workers(job.log)
@@ -106,6 +140,7 @@ DISTURBANCES = {
     "hogs": hogs,
     "busy disk": busy_disk,
     "throttled": throttled,
+    "stopped ten times a second": stopped_often,
     "a rank is stopped": stop_and_continue(lambda job, choice: [choice.choice(workers(job.log))] if workers(job.log) else []),
     "all ranks are stopped": stop_and_continue(lambda job, choice: workers(job.log)),
     "everything is stopped": stop_and_continue(lambda job, choice: descendants(job.process.pid)),
@@ -162,6 +197,10 @@ BIN = arguments.bin.resolve()
 PYTHON = os.environ.get("DDP_TEST_PYTHON") or "/usr/bin/python3"
 if os.geteuid() != 0 or not shutil.which("tc"):
     del DISTURBANCES["slow link"]
+if not (probe := group_with_quota()):
+    del DISTURBANCES["throttled"]
+else:
+    probe[0].rmdir()
 print(f"seed {arguments.seed}", flush=True)
 table = collections.defaultdict(lambda: [0, 0, 0])
 with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
