@@ -7,9 +7,13 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "zoo"))
+from expected import launched  # noqa: E402
 from node_rig import BIN, Hosts, Job, SlowLink, all_well, run_tests, same_end, skip, until
 
 DELAY = 0.2  # each way
@@ -119,6 +123,16 @@ def ends_upon_cut(hosts: Hosts, link: SlowLink, way: str) -> dict:
     return ends
 
 
+def a_connection_that_the_kernel_gives_up_is_no_rank_that_ended(hosts: Hosts) -> None:
+    name = "loses_the_network"
+    with tempfile.TemporaryDirectory() as folder:
+        command = launched(name, BIN / "ddplaunch", ["--nproc-per-node=3"], [BIN / "zoo", name], retries=3)
+        end = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=folder, timeout=120, check=False)
+    assert end.returncode == 1, end
+    assert "the network between the two does not answer" in end.stderr, end.stderr
+    assert "it lost another rank, but none has failed by itself" in end.stderr, end.stderr
+
+
 if __name__ == "__main__":
     if shutil.which("ethtool") is None:
         skip("ethtool is not installed")
@@ -129,4 +143,5 @@ if __name__ == "__main__":
                         of_a_training_the_rank_that_was_killed_is_told, a_slow_link_is_no_loss,
                         lost_and_reordered_frames_are_sent_again,
                         a_link_that_comes_and_goes_is_no_loss, an_end_is_heard_when_the_link_is_back,
-                        a_link_that_passes_one_way_only_ends_both])
+                        a_link_that_passes_one_way_only_ends_both,
+                        a_connection_that_the_kernel_gives_up_is_no_rank_that_ended])

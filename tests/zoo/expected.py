@@ -60,8 +60,10 @@ OWN_NETWORK = {"has_a_slow_network", "loses_the_network", "loses_the_network_and
 NEED_RIGHTS = {"opens_a_file_of_a_dead_file_system"} | OWN_NETWORK
 
 
-def launched(name: str, launcher: pathlib.Path, options: list, program: list) -> list:
+def launched(name: str, launcher: pathlib.Path, options: list, program: list, retries: int = 40) -> list:
     """The command that runs this program of the zoo under ddplaunch."""
     if name not in OWN_NETWORK:
         return [launcher, *options, *program]
-    return ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", launcher, "--backend=gloo", *options, *program]
+    # The kernel itself would give their connections up after 15 minutes; so it waits for an hour.
+    prepare = f"ip link set lo up && echo {retries} > /proc/sys/net/ipv4/tcp_retries2"
+    return ["unshare", "--net", "sh", "-c", prepare + ' && exec "$@"', "sh", launcher, "--backend=gloo", *options, *program]

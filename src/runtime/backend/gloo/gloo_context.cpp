@@ -18,6 +18,9 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -61,12 +64,23 @@ class GlooStore : public gloo::rendezvous::Store {
   std::shared_ptr<ddp::Store> store_;
 };
 
+// What the kernel says of a connection whose other side has been silent for too long: it may run, out of reach.
+bool is_out_of_reach(const std::string& text) {
+  return std::ranges::any_of(std::array{ETIMEDOUT, EHOSTUNREACH, ENETUNREACH},
+                             [&](int error) { return text.find(std::strerror(error)) != std::string::npos; });
+}
+
 [[noreturn]] void translate(const gloo::Exception& exception) {
   const std::string text = exception.what();
+  if (is_out_of_reach(text)) {
+    throw Error(ErrorKind::peer_lost,
+                "the network between the two does not answer, and the kernel has given the connection up (gloo: " +
+                    text + ")");
+  }
   if (text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos) {
     throw Error(ErrorKind::timeout, "a rank did not take part in time (gloo: " + text + ")");
   }
-  throw Error(ErrorKind::peer_lost, "a connection broke (gloo: " + text + ")");
+  throw Error(ErrorKind::peer_lost, "it has ended, or given up: a connection broke (gloo: " + text + ")");
 }
 
 // Runs a Gloo call and translates what it throws. Gloo writes to its sockets in this thread and in its device's, and a
@@ -343,7 +357,7 @@ class Transfers : public GlooTransfers {
   Error named(const Error& failure) const {
     if (failure.kind() != ErrorKind::peer_lost || failure.peer() != Error::kNobody) return failure;
     const int rank = connections_.rank_of(current_);
-    return {failure.kind(), "rank " + std::to_string(rank) + " has ended, or given up: " + failure.what(), rank};
+    return {failure.kind(), "rank " + std::to_string(rank) + " is lost: " + failure.what(), rank};
   }
 
   Connections& connections_;
