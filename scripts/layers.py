@@ -106,6 +106,7 @@ TESTED_ELSEWHERE = {
     "store/server/rank_search.cpp": "unit/store/server/store_server_test.cpp",
     "store/server/store_ranks.cpp": "unit/store/server/store_requests_test.cpp",
     "store/local/table_store.cpp": "unit/store/store_contract_test.cpp",
+    "runtime/peers/host_area.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/init/bootstrap.cpp": "integration/train_test.cpp",
     "runtime/call/names.cpp": "unit/runtime",
     "runtime/group/group_core.cpp": "unit/runtime/group/process_group_test.cpp",

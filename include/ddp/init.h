@@ -19,11 +19,13 @@ struct InitOptions {
   // "cpu", "gloo", "nccl", "mpi", or several, of which the first that works on all ranks is taken: "nccl,gloo".
   // Default: the environment's, else the best that works.
   std::optional<std::string> backend;
-  // Of each operation, and of the meeting of all ranks. Default: 10 minutes; under ddplaunch operations have no limit:
-  // it sees which rank the others wait for, and a rank that waits would only give up first.
+  // Of each operation, and of connecting the ranks once all have come. Default: 10 minutes; under ddplaunch operations
+  // have no limit: it sees which rank the others wait for, and a rank that waits would only give up first.
   std::optional<std::chrono::milliseconds> timeout;
-  std::chrono::milliseconds store_timeout = std::chrono::minutes(5);  // of the rendezvous
-  std::shared_ptr<Store> store;                                       // default: the one of init_method
+  // Of each call of the store, and of waiting for all ranks to come. Default: 5 minutes; under ddplaunch ranks wait
+  // for each other without a limit, unless one of the two is given.
+  std::optional<std::chrono::milliseconds> store_timeout;
+  std::shared_ptr<Store> store;  // default: the one of init_method
 
   // As torch.distributed's: where the ranks meet.
   //   env://                                  at MASTER_ADDR:MASTER_PORT

@@ -22,6 +22,9 @@ HANGING = dict.fromkeys("""
     has_a_stuck_data_loader has_a_watchdog_thread_and_hangs waits_for_a_lock_of_a_rank_that_waits_for_it
     hangs_after_slow_steps is_asked_for_by_ranks_that_poll leaves_a_sub_groups_call_out opens_a_file_of_a_dead_file_system""".split(), NOT_CALLED)
 HANGING |= {
+    "leaves_a_new_group_out": Hang("DDP-H08", []),
+    "leaves_a_monitored_barrier_out": Hang("DDP-H08", []),
+    "does_not_come_to_init": Hang("DDP-H08", []),
     "is_a_grid_of_two_by_two": Hang("DDP-H03", [3], ranks=4),
     "is_a_grid_of_two_by_two_by_two": Hang("DDP-H03", [5], ranks=8),
     "hangs_beside_groups_that_go_on": Hang("DDP-H03", [3], ranks=4),
@@ -57,7 +60,7 @@ OF_SECOND_NODE = "@second_node"
 # The network between their ranks is slow, or gets lost.
 OWN_NETWORK = {"has_a_slow_network", "loses_the_network", "loses_the_network_and_computes"}
 # Only root may.
-NEED_RIGHTS = {"opens_a_file_of_a_dead_file_system"} | OWN_NETWORK
+NEED_RIGHTS = {"sends_slow_memory", "opens_a_file_of_a_dead_file_system"} | OWN_NETWORK
 
 
 def launched(name: str, launcher: pathlib.Path, options: list, program: list, retries: int = 40) -> list:

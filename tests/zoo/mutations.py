@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutations.py BUILD_DIR [WORD]: breaks what decides about hangs in thirty-three ways, one at a time, and runs the tests of the decision on
+"""mutations.py BUILD_DIR [WORD]: breaks what decides about hangs in some forty ways, one at a time, and runs the tests of the decision on
 each, in virtual time: replay_test.py, with the traces of the zoo's programs, and the unit tests. Says which of them found it.
 Fails if none did, or if the traces found fewer than 20.
 
@@ -22,7 +22,8 @@ SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/hang
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/hang_trace.cpp", "src/launcher/watchdog/shown_ranks.cpp",
           "src/launcher/watchdog/verdict_text.cpp", "src/launcher/output/log_file.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detector_beats",
-         "watchdog/hang_detector_groups", "watchdog/hang_detector_gpu", "watchdog/verdict", "watchdog/root_causes",
+         "watchdog/hang_detector_groups", "watchdog/hang_detector_silent",
+         "watchdog/hang_detector_gpu", "watchdog/verdict", "watchdog/root_causes",
          "process/activity_meter", "process/board_view"]
 POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 
@@ -31,7 +32,7 @@ MUTATIONS = {
     "a partial verdict ends the job": (POLICY, "|| facts.is_partial ||", "||"),
     "a transfer counts from its call": (DETECTOR, "std::min(clock.age, clock.waited)", "clock.age"),
     "a collective counts from its call": (DETECTOR, "std::min(group->second.age, waited);", "group->second.age;"),
-    "a rank is given up where nobody waits": (POLICY, "if (is_without_calls(facts.kind) || facts.is_partial", "if (facts.is_partial"),
+    "a rank is given up where nobody waits": (POLICY, "if (facts.kind == VerdictKind::behind || facts.is_partial", "if (facts.is_partial"),
     "age counts instead of signs of life": (POLICY, "Limit{plan.still, *facts.still_for,", "Limit{plan.still, facts.age,"),
     "a rank that has ended is waited for": (POLICY, "Limit{limits::kHangFirstWord, facts.age, \"it will not come\"}",
                                             "Limit{10 * limits::kHangFirstWord, facts.age, \"it will not come\"}"),
@@ -54,9 +55,10 @@ MUTATIONS = {
     "one sign does not make a rank alive": (METER, "activity.still_for + known : Nanoseconds(0);", "activity.still_for + known : activity.still_for;"),
     "time in which nobody looked counts": (METER, "now - std::exchange(seen_, now) > thresholds_.longest_gap", "false"),
     "spinning counts as data": (METER, "activity.unmoved_for = has_moved ?", "activity.unmoved_for = activity.last_sign != Sign::none ?"),
+    "data in shared memory does not count": (METER, "done.handed_on > 0", "false"),
+    "who waits for others to come is reported late": (POLICY, "facts.kind == VerdictKind::silent && facts.still_for", "false"),
     "where all wait their work counts": (DETECTOR, "waits_for_data ? clock->second.unmoved : clock->second.still", "clock->second.still"),
-    "heartbeats are no sign of life": (DETECTOR, "clock = {rank.board, Nanoseconds(0), Nanoseconds(0), Nanoseconds(0), false};",
-                                        "clock.seen = rank.board, clock.age = Nanoseconds(0);"),
+    "heartbeats are no sign of life": (DETECTOR, "*this = {.seen = board, .waited = waited, .between = between};", "seen = board, age = Nanoseconds(0);"),
     "the ranks that wait are looked at": (DETECTOR, "waits_for_data ? verdict.waiting : verdict.culprits", "verdict.waiting"),
     "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
     "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),

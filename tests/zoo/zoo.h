@@ -26,6 +26,10 @@ std::map<std::string, Deed> idle();
 std::map<std::string, Deed> alive();
 std::map<std::string, Deed> together();
 std::map<std::string, Deed> hanging();
+// Those that this user may be.
+std::map<std::string, Deed> starved();
+// Without a process group: programs that do not use the runtime.
+std::map<std::string, std::function<void(int rank)>> plain();
 // None where this user cannot make a network.
 std::map<std::string, Deed> network();
 

@@ -233,6 +233,21 @@ const std::map<std::string, Deed> kMismatched = {
        ddp::Work work = world.barrier();
        while (!work.done()) sleep_for(0.01);
      }},
+    {"leaves_a_new_group_out",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) sleep_for_ever();
+       world.new_group(ranks_below(world.size()), "all");
+     }},
+    {"leaves_a_monitored_barrier_out",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) sleep_for_ever();
+       world.monitored_barrier();
+     }},
+    {"does_not_come_to_init",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) sleep_for_ever();
+       ddp::init();
+     }},
     {"leaves_a_sub_groups_call_out",
      [](ddp::ProcessGroup& world) {
        if (world.rank() > 1) return;

@@ -8,6 +8,8 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -197,6 +199,18 @@ const std::map<std::string, Deed> kIdle = {
        });
        ::kill(self, SIGSTOP);
        wait_for(child);
+     })},
+    {"is_debugged", of_rank_one([] {
+       ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+       const pid_t self = ::getpid();
+       const pid_t debugger = in_child([=] {
+         require(::ptrace(PTRACE_SEIZE, self, nullptr, nullptr) == 0, "ptrace");
+         ::ptrace(PTRACE_INTERRUPT, self, nullptr, nullptr);
+         ::waitpid(self, nullptr, 0);
+         sleep_for(kBusySeconds);
+         ::ptrace(PTRACE_DETACH, self, nullptr, nullptr);
+       });
+       wait_for(debugger);
      })},
 };
 

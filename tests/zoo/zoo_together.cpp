@@ -112,6 +112,18 @@ const std::map<std::string, Deed> kTogether = {
        while (!work.wait_for(std::chrono::milliseconds(500))) {
        }
      }},
+    {"comes_late_to_a_new_group",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) compute_for(kBusySeconds);
+       ddp::ProcessGroup all = world.new_group(std::vector<int>{0, 1, 2}, "all");
+       if (world.rank() == 1) sleep_for(kIdleSeconds);
+       all.barrier().wait();
+     }},
+    {"comes_late_to_init",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) sleep_for(kIdleSeconds);
+       ddp::init().barrier().wait();
+     }},
     {"is_slow_in_a_monitored_barrier",
      [](ddp::ProcessGroup& world) {
        if (world.rank() == 1) sleep_for(kIdleSeconds);
@@ -176,21 +188,6 @@ const std::map<std::string, Deed> kTogether = {
          world.barrier().wait();
        }
        loader.join();
-     }},
-    {"starves",
-     [](ddp::ProcessGroup& world) {
-       // Lowest of all priorities, beside hogs on every processor that are another rank's.
-       if (world.rank() == 0) {
-         for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
-           in_child([] { compute_for(kBusySeconds); });
-         }
-       }
-       if (world.rank() != 1) return;
-       wait_for(in_child([] {
-         const sched_param none{};
-         ::sched_setscheduler(0, SCHED_IDLE, &none);
-         compute_for(kBusySeconds - 2);
-       }));
      }},
     {"works_and_is_then_stopped_for_long", of_rank_one([] {
        compute_for(kBusySeconds - 10);

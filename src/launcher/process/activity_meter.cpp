@@ -23,6 +23,7 @@ struct ActivityMeter::Difference {
   std::uint64_t major_faults = 0;
   std::uint64_t io_bytes = 0;
   std::uint64_t network_bytes = 0;
+  std::uint64_t handed_on = 0;
   std::optional<std::uint64_t> gpu_bytes;
 };
 
@@ -38,6 +39,7 @@ std::uint64_t growth(std::uint64_t before, std::uint64_t now) {
 ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before, const ActivitySample& now) {
   Difference result;
   result.has_printed = before.output_bytes != now.output_bytes;
+  result.handed_on = growth(before.handed_on, now.handed_on);
   std::map<std::pair<pid_t, std::uint64_t>, const ProcessCounters*> known;
   for (const ProcessCounters& process : before.processes) known[{process.pid, process.started}] = &process;
   std::size_t still_there = 0;
@@ -115,8 +117,8 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
   activity.is_complete = window_->first.is_complete && sample.is_complete;
   activity.counts_gpu_data = done.gpu_bytes.has_value();
   if (length >= thresholds_.window) {
-    const bool has_moved =
-        done.network_bytes >= thresholds_.network_bytes || done.gpu_bytes.value_or(0) >= thresholds_.gpu_bytes;
+    const bool has_moved = done.network_bytes >= thresholds_.network_bytes || done.handed_on > 0 ||
+                           done.gpu_bytes.value_or(0) >= thresholds_.gpu_bytes;
     activity.last_sign = sign_in(done, activity.cpu_share);
     // What could not be read may have been a sign of life.
     const Nanoseconds known = activity.is_complete ? length : Nanoseconds(0);

@@ -18,12 +18,13 @@ std::string_view describe(Sign sign);  // "it uses a processor"; of `none`: "it 
 
 // Of one rank. The ages grow by whole windows, from the first sample after the job has last gone on.
 struct RankActivity {
-  std::chrono::nanoseconds still_for{0};    // no sign of life for so long
-  std::chrono::nanoseconds unmoved_for{0};  // no data over its TCP connections, nor to or from its GPU, for so long
-  bool is_complete = false;                 // all signs could be read
-  Sign last_sign = Sign::none;              // of the last window that is over
-  double cpu_share = 0;                     // of one processor, in the window that has begun
-  bool counts_gpu_data = false;             // what moves to and from its GPU is in `unmoved_for`
+  std::chrono::nanoseconds still_for{0};  // no sign of life for so long
+  std::chrono::nanoseconds unmoved_for{
+      0};                        // no data over TCP, through shared memory, or to or from its GPU, for so long
+  bool is_complete = false;      // all signs could be read
+  Sign last_sign = Sign::none;   // of the last window that is over
+  double cpu_share = 0;          // of one processor, in the window that has begun
+  bool counts_gpu_data = false;  // what moves to and from its GPU is in `unmoved_for`
 
   friend bool operator==(const RankActivity&, const RankActivity&) = default;
 };

@@ -120,6 +120,7 @@ BoardView read_board(const wire::ProgressBoard& board) {
   view.calling_threads = static_cast<int>(std::min(board.worker.calling_threads.load(wire::kRelaxed), kMostThreads));
   view.waiting_threads = static_cast<int>(std::min(board.worker.waiting_threads.load(wire::kRelaxed), kMostThreads));
   view.polled_at = board.worker.polled_at.load(wire::kRelaxed);
+  view.handed_on = board.worker.handed_on.load(wire::kRelaxed);
   const auto places = static_cast<int>(places_of(board));
   for (int place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[static_cast<std::size_t>(place)];

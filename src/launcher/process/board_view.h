@@ -95,9 +95,11 @@ struct BoardView {
   int calling_threads = 0;      // that have called operations
   int waiting_threads = 0;      // that wait for one
   std::uint64_t polled_at = 0;  // CLOCK_MONOTONIC, nanoseconds: asked last whether an operation is done
+  std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same machine through shared memory
   std::vector<GroupView> groups;
 
-  // But for who waits: a thread that waits again and again makes no progress.
+  // But for who waits, and for data under way: a thread that waits again and again makes no progress, and an operation
+  // makes it when it is done.
   friend bool operator==(const BoardView& a, const BoardView& b) {
     const auto all = [](const BoardView& view) {
       return std::tie(view.is_written, view.writer, view.phase, view.section, view.section_place, view.phase_since,

@@ -37,6 +37,7 @@ struct ActivitySample {
   // False if something could not be read: the kernel tells of no connections, a process belongs to another user or is
   // in another network, a GPU does not answer, or time ran out. What is missing may be a sign of life.
   bool is_complete = false;
+  std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same machine through shared memory
 };
 
 // The text of /proc/PID/stat, without `io_bytes` and `is_runnable`. Nothing if it is no such text.

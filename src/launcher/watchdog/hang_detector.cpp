@@ -23,6 +23,14 @@ bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> rank
          });
 }
 
+std::vector<int> running(std::span<const RankView> ranks) {
+  std::vector<int> result;
+  for (const RankView& rank : ranks) {
+    if (!rank.has_ended) result.push_back(rank.rank);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string_view name_of(HangNews::Kind kind) {
@@ -238,7 +246,12 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
     still = std::min(still, ranks_.at(rank.rank).still);
   }
   silence_ = still;
-  return silence_.count() > 0 ? std::optional(Verdict{}) : std::nullopt;
+  if (silence_.count() == 0) return std::nullopt;
+  Verdict verdict;
+  for (const RankView& rank : ranks) {
+    if (!rank.has_ended && rank.board.waiting_threads > 0) verdict.waiting.push_back(rank.rank);
+  }
+  return verdict;
 }
 
 void HangDetector::nothing_new(Nanoseconds elapsed) {
@@ -321,7 +334,9 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
 std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& verdict,
                                                                  std::span<const RankView> ranks) const {
   const bool waits_for_data = all_wait(verdict.kind);
-  const std::vector<int>& concerned = waits_for_data ? verdict.waiting : verdict.culprits;
+  std::vector<int> concerned = waits_for_data ? verdict.waiting : verdict.culprits;
+  // Ranks wait for others to come, nobody knows for which: for any of those that run.
+  if (verdict.kind == VerdictKind::silent && !verdict.waiting.empty()) concerned = running(ranks);
   Nanoseconds still = Nanoseconds::max();
   for (const int number : concerned) {
     const auto rank =

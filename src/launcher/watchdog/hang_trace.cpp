@@ -44,6 +44,7 @@ TracedSample sample_of(const Json& json) {
     const Json& moved = json.at("gpu").at(1);
     traced.sample.gpu = {json.at("gpu").at(0), moved.is_null() ? std::nullopt : std::optional<std::uint64_t>(moved)};
   }
+  traced.sample.handed_on = json.value("handed_on", std::uint64_t{0});
   return traced;
 }
 
@@ -87,6 +88,7 @@ void HangTrace::look(std::span<const RankView> ranks, std::chrono::nanoseconds e
 void HangTrace::sample(int rank, const ActivitySample& sample, std::chrono::nanoseconds now) {
   if (!file_) return;
   Json json = {{"rank", rank}, {"now", now.count()}, {"sample", sample}};
+  if (sample.handed_on > 0) json["handed_on"] = sample.handed_on;
   if (sample.gpu) {
     json["gpu"] = {sample.gpu->busy_percent, sample.gpu->moved_bytes ? Json(*sample.gpu->moved_bytes) : Json(nullptr)};
   }

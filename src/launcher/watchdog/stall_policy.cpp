@@ -47,7 +47,7 @@ Limit learnt_limit(const StallFacts& facts) {
 
 // Where no limit was given: only a rank that is waited for, and of which something is known, can be given up.
 std::optional<Limit> unknown_limit(const StallFacts& facts, const HangPlan& plan) {
-  if (is_without_calls(facts.kind) || facts.is_partial || !facts.still_for) return std::nullopt;
+  if (facts.kind == VerdictKind::behind || facts.is_partial || !facts.still_for) return std::nullopt;
   if (plan.limit == HangLimit::learnt && facts.is_warm) return learnt_limit(facts);
   return Limit{plan.still, *facts.still_for, all_wait(facts.kind) ? "no data has moved" : "no sign of life"};
 }
@@ -55,7 +55,8 @@ std::optional<Limit> unknown_limit(const StallFacts& facts, const HangPlan& plan
 Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
   constexpr int kPauses = 4;
   Nanoseconds word = limits::kHangFirstWordCold;
-  if (is_without_calls(facts.kind)) word = limits::kHangFirstWordSilent;
+  const bool wait_for_others_to_come = facts.kind == VerdictKind::silent && facts.still_for;
+  if (is_without_calls(facts.kind) && !wait_for_others_to_come) word = limits::kHangFirstWordSilent;
   if (facts.kind == VerdictKind::each_other) word = limits::kHangFirstWord;
   if (facts.is_warm && !is_without_calls(facts.kind)) {
     word = std::min<Nanoseconds>(kPauses * facts.longest_pause, limits::kHangLastWord);

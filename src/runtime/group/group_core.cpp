@@ -12,6 +12,7 @@
 #include "runtime/group/group_runner.h"
 #include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
+#include "runtime/peers/wait_for_ranks.h"
 #include "runtime/progress/board.h"
 #include "runtime/progress/error_file.h"
 
@@ -26,7 +27,8 @@ std::vector<std::string> numbers(std::span<const int> ranks) {
 
 void meet_ranks(GroupDescription& group) {
   const BackendOptions& options = group.options;
-  const Meeting meeting{options.rank, options.size, options.timeout, options.machine, options.look_around};
+  const Meeting meeting{options.rank,    options.size,        options.timeout,
+                        options.machine, options.look_around, group.patience};
   group.options.host = HostGroup::meet(meeting, *group.store);
   group.options.lost_rank =
       group.options.host->holds_all() ? nullptr : std::make_shared<LostRank>(group.options.host, group.store);
@@ -96,9 +98,13 @@ void GroupCore::require_memory(const Call& call) const {
   for (const Buffer& part : call.output_parts) check(part);
 }
 
+milliseconds GroupCore::timeout_of(std::optional<milliseconds> programs) const {
+  return programs.value_or(description_.call_timeout.value_or(description_.options.timeout));
+}
+
 Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   require_memory(call);
-  call.timeout = options.timeout.value_or(description_.call_timeout.value_or(description_.options.timeout));
+  call.timeout = timeout_of(options.timeout);
   call.is_programs_timeout = options.timeout || description_.is_programs_timeout;
   call.name = options.name;
   call.stream = options.stream;
@@ -205,8 +211,9 @@ std::unique_ptr<GroupCore> GroupCore::open(GroupDescription description) {
 }
 
 // Each rank says that it came; rank 0 says that all have. Whoever does not hear that in time looks who is missing.
-void GroupCore::monitored_barrier(milliseconds timeout) {
+void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   require_open("monitored_barrier");
+  const milliseconds timeout = timeout_of(programs);
   Store& store = *description_.store;
   int number = 0;
   {
@@ -225,13 +232,13 @@ void GroupCore::monitored_barrier(milliseconds timeout) {
   std::string given_up;  // what rank 0 said of it
   try {
     if (rank() == 0) {
-      store.wait(keys, timeout);
+      wait_for_ranks(store, keys, timeout);
       store.set(all_came, "");
       // Whoever came to this one has left the one before.
       for (const std::string& key : keys_of(number - 1)) store.delete_key(key);
       store.delete_key(prefix_of(number - 1) + "all");
     } else {
-      store.wait({&all_came, 1}, timeout);
+      wait_for_ranks(store, {&all_came, 1}, timeout);
       given_up = store.get(all_came);
     }
     if (given_up.empty()) return;

@@ -36,6 +36,8 @@ struct GroupDescription {
   bool detail = false;  // compare calls between machines, too
   // Of operations without one of their own; nothing: options.timeout.
   std::optional<std::chrono::milliseconds> call_timeout = {};
+  // How long ranks wait for each other to come to a new group; nothing: as long as the store waits for keys.
+  std::optional<std::chrono::milliseconds> patience = {};
   bool is_programs_timeout = false;  // the program has set that one
   std::uint64_t identity = 0;        // the same on all ranks of the group, and no other group's; 0: unknown
   bool is_shown = true;              // on this process' status page
@@ -74,9 +76,11 @@ class GroupCore {
   std::unique_ptr<GroupCore> make_group(std::span<const int> members, std::string name);
   // The same where every rank of this group calls it: `members` are those of this color. Null for a negative one.
   std::unique_ptr<GroupCore> split_off(int color, std::span<const int> members, std::string name);
-  void monitored_barrier(std::chrono::milliseconds timeout);
+  void monitored_barrier(std::optional<std::chrono::milliseconds> timeout);
 
  private:
+  // Of an operation for which the program gave this one, or none.
+  std::chrono::milliseconds timeout_of(std::optional<std::chrono::milliseconds> programs) const;
   void require_memory(const Call& call) const;
   GroupDescription describe_group(std::span<const int> members, std::string name);
   OperationQueue& queue_of(const Call& call);

@@ -267,7 +267,7 @@ Work ProcessGroup::barrier(const CallOptions& options, CallSite site) {
 }
 
 void ProcessGroup::monitored_barrier(std::optional<std::chrono::milliseconds> timeout, CallSite /*site*/) {
-  core_->monitored_barrier(timeout.value_or(core_->description().options.timeout));
+  core_->monitored_barrier(timeout);
 }
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(std::string_view bytes, CallSite site) {

@@ -25,6 +25,7 @@
 #include "runtime/init/reach_store.h"
 #include "runtime/limits.h"
 #include "runtime/peers/host_group.h"
+#include "runtime/peers/wait_for_ranks.h"
 #include "runtime/progress/board.h"
 #include "runtime/progress/error_file.h"
 #include "runtime/progress/stack_signal.h"
@@ -41,15 +42,20 @@ void enter_store(const std::shared_ptr<Store>& store, const Environment& environ
   const std::string place = attempt + "/" + std::to_string(count);
   group.store = make_prefix_store(place, store);
   // A job may consist of several worlds, each with a store of its own.
-  if (environment.rank == 0) group.store->set("identity", base::hex64(std::random_device()()));
-  group.identity = identity_of(place + group.store->get("identity"), 0);
+  const std::string identity = "identity";
+  if (environment.rank == 0) group.store->set(identity, base::hex64(std::random_device()()));
+  wait_for_ranks(*group.store, {&identity, 1}, group.patience.value_or(store->timeout()));
+  group.identity = identity_of(place + group.store->get(identity), 0);
 }
 
 // Every rank's offer, in rank order.
-std::vector<BackendOffer> exchange_offers(Store& store, const Environment& environment, const BackendOffer& own) {
+std::vector<BackendOffer> exchange_offers(const GroupDescription& group, const Environment& environment,
+                                          const BackendOffer& own) {
+  Store& store = *group.store;
   store.set("offer/" + std::to_string(environment.rank), own.encode());
   std::vector<std::string> keys;
   for (int rank = 0; rank < environment.world_size; ++rank) keys.push_back("offer/" + std::to_string(rank));
+  wait_for_ranks(store, keys, group.patience.value_or(store.timeout()));
   std::vector<BackendOffer> offers;
   for (const std::string& text : store.multi_get(keys)) offers.push_back(BackendOffer::decode(text));
   return offers;
@@ -132,9 +138,13 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   group.options.size = environment.world_size;
   group.options.local_rank = environment.local_rank;
   constexpr auto kDefault = std::chrono::minutes(10);
+  constexpr auto kStoreTimeout = std::chrono::minutes(5);
   group.options.timeout = options.timeout.value_or(kDefault);
   // The launcher judges who hangs.
-  if (!options.timeout && environment.is_watched) group.call_timeout = limits::kNoTimeout;
+  if (environment.is_watched && !options.timeout) {
+    group.call_timeout = limits::kNoTimeout;
+    if (!options.store_timeout) group.patience = limits::kNoTimeout;
+  }
   group.is_programs_timeout = options.timeout.has_value();
   if (!options.store && method.kind == InitMethod::Kind::tcp) group.options.store_host = method.host;
   if (!options.store && method.kind == InitMethod::Kind::environment)
@@ -143,11 +153,12 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   const Probed probed = probe_backends(requested, group.options);
 
   enter_phase(Phase::starting);
-  const auto store = options.store ? options.store : reach_store(method, environment, options.store_timeout);
+  const auto store =
+      options.store ? options.store : reach_store(method, environment, options.store_timeout.value_or(kStoreTimeout));
   enter_phase(Phase::connected);
   enter_store(store, environment, group);
   enter_phase(Phase::rendezvous);
-  std::vector<BackendOffer> offers = exchange_offers(*group.store, environment, probed.offer);
+  std::vector<BackendOffer> offers = exchange_offers(group, environment, probed.offer);
   while (true) {
     const BackendChoice choice = choose_backend(offers);
     group.backend_reason = choice.reason;

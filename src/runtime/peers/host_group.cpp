@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <new>
 #include <span>
 
@@ -21,6 +20,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "runtime/limits.h"
+#include "runtime/peers/wait_for_ranks.h"
 
 namespace ddp {
 namespace {
@@ -48,24 +48,11 @@ Entry decode(const std::string& text) {
   return {parts[0], parts[1], std::strtoull(parts[2].c_str(), nullptr, 10)};
 }
 
-// As long as the store waits for keys, but no longer than all who are to write them are there.
-void await(Store& store, std::span<const std::string> keys, const std::function<void()>& look_around) {
-  const auto end = std::chrono::steady_clock::now() + store.timeout();
-  while (true) {
-    try {
-      return store.wait(keys, limits::kMeetingLook);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::timeout || std::chrono::steady_clock::now() > end) throw;
-    }
-    look_around();
-  }
-}
-
 std::vector<Entry> exchange(Store& store, const Meeting& meeting, const Entry& own) {
   store.set("host/" + std::to_string(meeting.rank), encode(own));
   std::vector<std::string> keys;
   for (int rank = 0; rank < meeting.size; ++rank) keys.push_back("host/" + std::to_string(rank));
-  if (meeting.look_around) await(store, keys, meeting.look_around);
+  wait_for_ranks(store, keys, meeting.patience.value_or(store.timeout()), meeting.look_around);
   std::vector<Entry> entries;
   for (const std::string& text : store.multi_get(keys)) entries.push_back(decode(text));
   return entries;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct Meeting {
   std::chrono::milliseconds timeout{0};    // of the links and areas
   std::string machine = {};                // ranks with the same one are on one machine; empty: found out
   std::function<void()> look_around = {};  // while the others are waited for: throws if one is known to be gone
+  // How long the others are waited for; nothing: as long as the store waits for keys.
+  std::optional<std::chrono::milliseconds> patience = {};
 };
 
 // Ranks count in two ways here: `index` among the ranks of this machine, `rank` in the group.

@@ -84,7 +84,27 @@ void count_calling_thread(wire::ProgressBoard* board) {
 // Waits within waits: a continuation may wait, too.
 thread_local int waits_of_this_thread = 0;
 
+void thread_waits(wire::ProgressBoard* board, bool begins) {
+  if (board == nullptr) return;
+  count_calling_thread(board);
+  if (begins ? waits_of_this_thread++ == 0 : --waits_of_this_thread == 0) {
+    board->worker.waiting_threads.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
+  }
+}
+
 }  // namespace
+
+void count_handed_on() {
+  if (wire::ProgressBoard* board = process_board()) board->worker.handed_on.fetch_add(1, wire::kRelaxed);
+}
+
+ThreadWaits::ThreadWaits() {
+  thread_waits(process_board(), /*begins=*/true);
+}
+
+ThreadWaits::~ThreadWaits() {
+  thread_waits(process_board(), /*begins=*/false);
+}
 
 GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name, std::uint64_t identity, int rank,
                              int size)
@@ -167,17 +187,13 @@ void GroupProgress::finished(const Call& call) {
 // What the board does not show is no wait that anybody could judge.
 void GroupProgress::waits(const Call& call, bool begins) {
   if (group_ == nullptr) return;
-  count_calling_thread(board_);
-  const auto change = begins ? 1U : ~0U;  // one more, or one less
   if (is_transfer(call.operation)) {
     const std::lock_guard lock(transfers_);
     wire::BoardTransfer* transfer = transfer_of(call);
     if (transfer == nullptr) return;
-    transfer->waiters.fetch_add(change, wire::kRelaxed);
+    transfer->waiters.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
   }
-  if (begins ? waits_of_this_thread++ == 0 : --waits_of_this_thread == 0) {
-    board_->worker.waiting_threads.fetch_add(change, wire::kRelaxed);
-  }
+  thread_waits(board_, begins);
 }
 
 void GroupProgress::polls() {

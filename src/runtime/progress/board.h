@@ -64,6 +64,18 @@ class GroupProgress {
   std::atomic<bool> has_failed_ = false;
 };
 
+// A piece of data has been handed on to a rank of this machine, or taken from one.
+void count_handed_on();
+
+// While it lives, this thread waits for other ranks outside of any operation: for them to come to a new group.
+class ThreadWaits {
+ public:
+  ThreadWaits();
+  ~ThreadWaits();
+  ThreadWaits(const ThreadWaits&) = delete;
+  ThreadWaits& operator=(const ThreadWaits&) = delete;
+};
+
 // While it lives, this thread runs the program's code, whatever it waits for around it: a continuation.
 class ProgramRuns {
  public:

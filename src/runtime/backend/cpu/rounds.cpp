@@ -66,11 +66,6 @@ void HostWait::until(SharedCounter& counter, std::uint32_t target, std::size_t p
   counter.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void HostWait::raise(SharedCounter& counter, std::uint32_t value) {
-  counter.value.store(value, std::memory_order_seq_cst);
-  if (counter.sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(counter.value);
-}
-
 void HostWait::look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
                     Clock::time_point deadline) const {
   if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
@@ -99,7 +94,7 @@ void Rounds::begin(const Call& call) {
 }
 
 void Rounds::arrive() {
-  HostWait::raise(host_->own_area().arrived, ++round_);
+  raise_counter(host_->own_area().arrived, ++round_);
 }
 
 void Rounds::await(const Call& call) const {

@@ -22,9 +22,6 @@ class HostWait {
   void until(SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
              std::chrono::steady_clock::time_point deadline) const;
 
-  // Wakes those that wait for this rank's counter.
-  static void raise(SharedCounter& counter, std::uint32_t value);
-
  private:
   void look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
             std::chrono::steady_clock::time_point deadline) const;

@@ -73,9 +73,9 @@ bool is_out_of_reach(const std::string& text) {
 [[noreturn]] void translate(const gloo::Exception& exception) {
   const std::string text = exception.what();
   if (is_out_of_reach(text)) {
-    throw Error(ErrorKind::peer_lost,
-                "the network between the two does not answer, and the kernel has given the connection up (gloo: " +
-                    text + ")");
+    throw Error(
+        ErrorKind::peer_lost,
+        "the network between the two does not answer, and the kernel has given the connection up (gloo: " + text + ")");
   }
   if (text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos) {
     throw Error(ErrorKind::timeout, "a rank did not take part in time (gloo: " + text + ")");

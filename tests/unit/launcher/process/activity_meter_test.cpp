@@ -131,6 +131,17 @@ TEST_CASE("data that moves is told apart from other signs") {
   CHECK_FALSE(copies.meter.activity()->counts_gpu_data);
 }
 
+TEST_CASE("data that goes through shared memory moves, and is no sign of a rank's own life") {
+  MeteredRank rank;
+  for (int i = 0; i < 6; ++i) {
+    rank.sample.handed_on += 1;
+    rank.passes(5);
+  }
+  REQUIRE(rank.meter.activity());
+  CHECK(rank.meter.activity()->unmoved_for == 0s);
+  CHECK(rank.meter.activity()->still_for == 25s);
+}
+
 TEST_CASE("time in which something could not be read does not count") {
   MeteredRank rank;
   rank.passes(11);

@@ -292,33 +292,6 @@ TEST_CASE("who only warns says it again after ever longer times") {
   CHECK(job.news.size() == 5);
 }
 
-TEST_CASE("where nobody waits and nobody works only a time that somebody asked for ends the job") {
-  Job users(hang_plan(60s));
-  users.warm();
-  const auto began = users.now();
-  users.passes(75s);
-  REQUIRE(users.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
-  CHECK(users.news.back().second.verdict.kind == VerdictKind::silent);
-  CHECK(users.news.back().second.ends_job);
-  CHECK(users.last_news_after(began) == Approx(63).margin(6));
-  Job nobodys;
-  nobodys.warm().passes(45min);
-  CHECK(nobodys.kinds() == std::vector{Kind::stalled, Kind::warned});
-  CHECK_FALSE(nobodys.news.back().second.ends_job);
-}
-
-TEST_CASE("where nobody waits output and work are signs of life") {
-  Job printing(hang_plan(20s));
-  printing.does(0, [](ActivitySample& sample) { ++sample.output_bytes; }).passes(10min);
-  CHECK(printing.news.empty());
-  Job working(hang_plan(20s));
-  working.computes(1).passes(10min);
-  CHECK(working.news.empty());
-  // It has ended: then it is silent.
-  working.does(1, nullptr).passes(40s);
-  CHECK(working.last(Kind::hung));
-}
-
 TEST_CASE("without a timeout nothing is looked for") {
   Job job(hang_plan(0s));
   job.warm().call(0);

@@ -40,7 +40,7 @@ TEST_CASE("what was seen can be read again, in the same order") {
   HangTrace trace(path, [](const std::string& sentence) { FAIL(sentence); });
   trace.nothing_new(50ms);
   trace.nothing_new(60ms);
-  trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, 10, GpuSample{11, 12}, true}, 1s);
+  trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, 10, GpuSample{11, 12}, true, 13}, 1s);
   trace.sample(3, ActivitySample{{}, {}, 10, GpuSample{11, {}}, true}, 2s);
   trace.look(ranks, 55ms, 1'000);
   trace.look(ranks, 5ms, 2'000);
@@ -61,6 +61,7 @@ TEST_CASE("what was seen can be read again, in the same order") {
   CHECK(samples[0].sample.output_bytes == 10);
   CHECK(samples[0].sample.is_complete);
   CHECK(samples[0].sample.gpu == GpuSample{11, 12});
+  CHECK(samples[0].sample.handed_on == 13);
   CHECK(samples[1].sample.gpu == GpuSample{11, std::nullopt});
   REQUIRE(looks.size() == 3);
   CHECK_FALSE(looks[0].has_news());

@@ -76,10 +76,19 @@ TEST_CASE("without a limit of the user's nobody is given up of whom too little i
     CHECK_FALSE(judge_stall(partial, kDefault).ends_in);
     CHECK_FALSE(judge_stall(partial, kLearnt).ends_in);
   }
-  for (const VerdictKind kind : {VerdictKind::silent, VerdictKind::behind}) {
-    CHECK_FALSE(judge_stall(stall_of(kind, 24h), kDefault).ends_in);
-    CHECK_FALSE(judge_stall(stall_of(kind, 24h), kLearnt).ends_in);
-  }
+  CHECK_FALSE(judge_stall(stall_of(VerdictKind::behind, 24h), kDefault).ends_in);
+  CHECK_FALSE(judge_stall(stall_of(VerdictKind::behind, 24h), kLearnt).ends_in);
+  StallFacts nobody_waits = stall_of(VerdictKind::silent, 24h);
+  nobody_waits.still_for.reset();
+  CHECK_FALSE(judge_stall(nobody_waits, kDefault).ends_in);
+  CHECK_FALSE(judge_stall(nobody_waits, kLearnt).ends_in);
+}
+
+TEST_CASE("ranks that wait for others to come are given up when no rank shows a sign of life") {
+  const auto judgement = judge_stall(stall_of(VerdictKind::silent, 10min), kDefault);
+  CHECK(judgement.hang_class == HangClass::unknown);
+  CHECK(judgement.ends_in == 20min);
+  CHECK(judgement.first_word == 15s);
 }
 
 TEST_CASE("a limit of the user's counts program progress and nothing else") {
@@ -149,7 +158,7 @@ TEST_CASE("the first word comes after a pause that is unusual for this job") {
   CHECK(word(VerdictKind::not_called, 60s, true, kDefault) == 30s);
   CHECK(word(VerdictKind::transport, 60s, false, kDefault) == 15s);
   CHECK(word(VerdictKind::each_other, 60s, false, kDefault) == 5s);
-  CHECK(word(VerdictKind::silent, 60s, false, kDefault) == 150s);
+  CHECK(word(VerdictKind::behind, 60s, false, kDefault) == 150s);
   CHECK(word(VerdictKind::not_called, 60s, true, kUsers) == 15s);
   CHECK(word(VerdictKind::silent, 60s, true, kUsers) == 15s);
   CHECK(word(VerdictKind::not_called, 60s, true, {8s, HangLimit::fixed, HangAction::kill}) == 5s);

@@ -1,0 +1,28 @@
+#include "runtime/peers/wait_for_ranks.h"
+
+#include <ddp/error.h>
+
+#include "runtime/limits.h"
+#include "runtime/progress/board.h"
+
+namespace ddp {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+void wait_for_ranks(Store& store, std::span<const std::string> keys, milliseconds patience,
+                    const std::function<void()>& look_around) {
+  const ThreadWaits shown;
+  if (!look_around) return store.wait(keys, patience);
+  const auto end = steady_clock::now() + patience;
+  while (true) {
+    try {
+      return store.wait(keys, limits::kMeetingLook);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::timeout || steady_clock::now() > end) throw;
+    }
+    look_around();
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,56 @@
+#include "runtime/peers/wait_for_ranks.h"
+
+#include <ddp/error.h>
+#include <ddp/store.h>
+
+#include <catch2/catch.hpp>
+
+#include <future>
+#include <string>
+#include <vector>
+
+using namespace ddp;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::vector<std::string> kKeys = {"rank 0", "rank 1"};
+
+}  // namespace
+
+TEST_CASE("a rank waits until all others have come") {
+  for (const bool looks : {false, true}) {
+    const auto store = make_memory_store(1min);
+    store->set(kKeys[0], "");
+    auto waits = std::async(std::launch::async,
+                            [&] { wait_for_ranks(*store, kKeys, 1min, looks ? [] {} : std::function<void()>()); });
+    CHECK(waits.wait_for(50ms) == std::future_status::timeout);
+    store->set(kKeys[1], "");
+    waits.get();
+  }
+}
+
+TEST_CASE("a rank that waits in vain gives up after its patience and not before") {
+  const auto store = make_memory_store(1min);
+  for (const bool looks : {false, true}) {
+    const auto began = std::chrono::steady_clock::now();
+    try {
+      wait_for_ranks(*store, kKeys, 50ms, looks ? [] {} : std::function<void()>());
+      FAIL("nobody came");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::timeout);
+    }
+    CHECK(std::chrono::steady_clock::now() - began >= 50ms);
+  }
+}
+
+TEST_CASE("a rank that waits for one that is gone hears of it") {
+  const auto store = make_memory_store(1min);
+  try {
+    wait_for_ranks(*store, kKeys, 1min, [] { throw Error(ErrorKind::peer_lost, "rank 1 has ended", 1); });
+    FAIL("nobody came");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::peer_lost);
+    CHECK(error.peer() == 1);
+  }
+}
