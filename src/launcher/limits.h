@@ -28,6 +28,7 @@ inline constexpr std::size_t kShownStrangers = 64;
 // calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangLook = 50ms;
 inline constexpr auto kHangLookShare = 50us;  // of the hub, for each rank of the job
+inline constexpr auto kHangRemembered = 5s;  // what was seen of ranks that have given up since
 inline constexpr auto kHangEvidence = 1s;
 inline constexpr auto kHangLongestLook = 250ms;
 inline constexpr auto kActivityTime = 50ms;  // of a look at what processes do

@@ -34,6 +34,7 @@ struct Cause {
   bool may_restart = false;        // worth another attempt
   std::string not_restarted = {};  // "given up after 2 restarts": why none follows; empty: none is expected
   bool exit_timed_out = false;     // ranks did not end after others had, with 0
+  bool gave_up = false;            // a rank's own time-out passed, while it waited for others
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };

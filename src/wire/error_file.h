@@ -10,5 +10,6 @@ inline constexpr const char* kErrorPeer = "ddp_peer";  // the rank that was lost
 
 inline constexpr std::string_view kPeerLost = "peer_lost";  // ErrorKind::peer_lost
 inline constexpr std::string_view kMismatch = "mismatch";   // ErrorKind::mismatch
+inline constexpr std::string_view kTimeout = "timeout";     // ErrorKind::timeout
 
 }  // namespace ddp::wire

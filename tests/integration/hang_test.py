@@ -177,6 +177,16 @@ def a_silent_program_is_ended_only_if_somebody_asked() -> None:
     assert not printing.events("hung"), printing.events("hung")
 
 
+def a_time_out_of_the_programs_own_does_not_outrank_the_verdict() -> None:
+    # Rank 0 waits for rank 2, and rank 2 for rank 1. Whichever of the two gives up first, rank 1 is named.
+    run = Run("chain", "20", "8", timeout=None)
+    err = run.end(134)
+    ended = [event for event in read_events(run.log) if event["event"] == "attempt_ended"][0]["cause"]
+    assert ended["kind"] == "worker_failed" and ended["verdict"]["code"] == "DDP-H03" and ended["verdict"]["culprits"] == [1], ended
+    assert ended["rank"] in (0, 2) and "a time-out that the program has set" in ended["error"], ended
+    assert re.search(r"rank 1 has not called .*\n.*rank [02] \(pid \d+\) gave up waiting: killed by SIGABRT", err), err
+
+
 def off_is_off() -> None:
     run = Run("slow", timeout=0)
     time.sleep(8)
@@ -186,7 +196,7 @@ def off_is_off() -> None:
 
 
 TESTS = [a_job_that_was_stopped_is_not_looked_at, a_rank_in_a_debugger_is_left_alone, without_a_limit_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_told_and_left_alone,
-         a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing,
+         a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing, a_time_out_of_the_programs_own_does_not_outrank_the_verdict,
          a_silent_program_is_ended_only_if_somebody_asked, off_is_off]
 # They wait, most of the time.
 with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -1,4 +1,4 @@
-// hanging_worker KIND [STEP]: ranks all-reduce again and again; from STEP on rank 1 does what KIND says. For
+// hanging_worker KIND [STEP [TIMEOUT]]: ranks all-reduce again and again; from STEP on rank 1 does what KIND says. For
 // integration/hang_test.py and stacks_test.py. A rank that is to go on waits for the test, which opens a FIFO in the
 // folder HANG_FOLDER.
 #include <ddp/ddp.h>
@@ -74,7 +74,9 @@ void transfer(const std::string& kind, ddp::ProcessGroup& world) {
 int main(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "";
   const int step_of_fault = argc > 2 ? std::atoi(argv[2]) : 20;
-  ddp::ProcessGroup world = ddp::init();
+  ddp::InitOptions options;
+  if (argc > 3) options.timeout = std::chrono::seconds(std::atoi(argv[3]));
+  ddp::ProcessGroup world = ddp::init(options);
   std::vector<int> both = {0, 1};
   std::optional<ddp::ProcessGroup> pair;
   if (kind == "pair" && world.rank() < 2) pair.emplace(world.new_group(both, "pair"));

@@ -34,6 +34,8 @@ class HangingJob {
     }
   }
 
+  const HangDetector& detector() const { return detector_; }
+
   // Looks on for so long; news are kept with their times.
   HangingJob& passes(std::chrono::nanoseconds time) {
     for (const auto end = now_ + time; now_ < end;) look(ddp::limits::kHangLook);

@@ -83,7 +83,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
 
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends) {
   if (is_difference(culprit.verdict)) return *latest_difference(ends);
-  if (!culprit.status.success()) return std::nullopt;
+  if (!culprit.status.success()) return culprit.gave_up() ? culprit.verdict : std::nullopt;
   if (culprit.verdict) return culprit.verdict;
   Verdict verdict;
   for (const WorkerEnd& end : ends) {

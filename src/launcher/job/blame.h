@@ -37,6 +37,8 @@ struct WorkerEnd {
   bool is_our_doing() const;
   // It failed because it lost another rank.
   bool is_victim() const { return error && error->is_victim; }
+  // A time-out of its own passed while it waited for another rank.
+  bool gave_up() const { return error && error->is_timeout; }
 };
 
 bool failed_by_itself(const WorkerEnd& end);
@@ -59,7 +61,7 @@ const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 // - The first that failed.
 const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
 
-// What the ranks' calls say of the culprit.
+// What the ranks' calls say of the culprit; of one that gave up, for whom it waited.
 std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const WorkerEnd> ends);
 
 // How much the end of this culprit says, when no other rank has said more.

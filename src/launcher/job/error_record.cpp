@@ -53,6 +53,7 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
     if (const auto kind = extra.find(wire::kErrorKind); kind != extra.end()) {
       record.is_victim = *kind == wire::kPeerLost;
       record.is_mismatch = *kind == wire::kMismatch;
+      record.is_timeout = *kind == wire::kTimeout;
     }
     const auto peer = extra.find(wire::kErrorPeer);
     if (peer != extra.end() && peer->is_number_integer()) record.peer = peer->get<int>();

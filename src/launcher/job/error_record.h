@@ -15,6 +15,7 @@ struct ErrorRecord {
   std::optional<int> peer = std::nullopt;  // the rank that it lost, or that differs, if it knows
   // When the worker wrote it, by the file's time of modification; that of its end may be much later.
   std::optional<std::chrono::system_clock::time_point> written_at = std::nullopt;
+  bool is_timeout = false;  // a time-out of its own passed while it waited for others
 
   friend bool operator==(const ErrorRecord&, const ErrorRecord&) = default;
 };

@@ -256,6 +256,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   if (event.error) {
     event.another_failed_before = another_failed_before(*event.error);
     if (event.error->is_victim) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);
+    if (event.error->is_timeout) event.verdict = watchdog_->stall_of(rank);
     if (event.error->is_mismatch) {
       watchdog_->show_calls();
       event.verdict = watchdog_->difference();
@@ -282,6 +283,9 @@ void JobDriver::handle(const EndWorkers& turn) {
   const bool is_late = turn.cause.exit_timed_out && place_.node_count == 1;
   if (is_ours) return step(Settled{});
   if (is_late) return step(ExitTimedOut{});
+  // The node of a rank that gave up knows of its own ranks only.
+  const auto verdict = turn.cause.gave_up && nodes_->is_hub() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
+  if (verdict) parts_.observer.tell(hang_headline(*verdict) + ", until " + describe(turn.cause));
   step(EndedElsewhere{turn.cause});
 }
 

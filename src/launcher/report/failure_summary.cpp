@@ -61,19 +61,30 @@ std::string why_killed_hint(const WorkerEnd& end) {
          peak;
 }
 
+std::string name_of(const WorkerEnd& end) {
+  return "rank " + std::to_string(end.rank) + " (pid " + std::to_string(end.pid) + ")";
+}
+
+std::string culprit_line(const WorkerEnd& end, const std::string& when) {
+  if (end.status.success()) return name_of(end) + " ended too early, with exit code 0, " + when;
+  if (!end.is_our_doing()) return name_of(end) + " failed: " + end.status.describe() + ", " + when;
+  return name_of(end) + " failed with an error, " + when + "; it was terminated before its process ended";
+}
+
+// Of a rank that is not to blame.
+std::string witness_line(const WorkerEnd& end, const std::string& when) {
+  const std::string how = end.status.describe() + ", " + when;
+  return end.gave_up() ? name_of(end) + " gave up waiting: " + how
+                       : "found by " + name_of(end) + " which ended: " + how;
+}
+
 void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
                       const FailureEvidence& evidence, std::vector<std::string>& lines) {
   const WorkerEnd& end = failed.end;
   const std::string when = base::human_duration(outcome.run_time) + " after the start";
   const bool is_witness = failed.verdict && !failed.verdict->blames(end.rank);
   if (is_witness) lines.push_back(hang_headline(*failed.verdict));
-  lines.push_back((is_witness ? "  found by rank " : "rank ") + std::to_string(end.rank) + " (pid " +
-                  std::to_string(end.pid) + ") " +
-                  (is_witness             ? "which ended: " + end.status.describe() + ", " + when
-                   : end.status.success() ? "ended too early, with exit code 0, " + when
-                   : end.is_our_doing()
-                       ? "failed with an error, " + when + "; it was terminated before its process ended"
-                       : "failed: " + end.status.describe() + ", " + when));
+  lines.push_back(is_witness ? "  " + witness_line(end, when) : culprit_line(end, when));
   if (failed.verdict) {
     if (!is_witness) lines.push_back("  " + hang_headline(*failed.verdict));
     const std::vector<std::string> difference = difference_lines(*failed.verdict);

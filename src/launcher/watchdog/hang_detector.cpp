@@ -44,6 +44,7 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   if (plan_.is_off() || is_over_) return news;
   elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
   const LookDepth depth = this->depth();
+  since_seen_ += elapsed;
   since_evidence_ = depth == LookDepth::boards ? since_evidence_ + elapsed : elapsed;
   if (depth != LookDepth::boards) follow_stops(ranks, news);
   follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));
@@ -51,6 +52,7 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
 
   std::vector<Verdict> verdicts;
   if (depth == LookDepth::all) verdicts = find_verdicts(ranks);
+  if (!verdicts.empty()) remember(verdicts);
   std::optional<Verdict> verdict = most_pressing(verdicts, ranks);
   if (depth == LookDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const StallJudgement& judgement) {
@@ -99,6 +101,19 @@ HangNews HangDetector::describe(std::span<const RankView> ranks) const {
   }
   news.ranks = {ranks.begin(), ranks.end()};
   return news;
+}
+
+std::optional<Verdict> HangDetector::stall_of(int rank) const {
+  if (seen_.empty() || since_seen_ > limits::kHangRemembered) return std::nullopt;
+  const auto found = std::ranges::find_if(
+      seen_, [&](const Verdict& verdict) { return std::ranges::find(verdict.waiting, rank) != verdict.waiting.end(); });
+  const Verdict& verdict = found == seen_.end() ? seen_.front() : *found;
+  return verdict.is_partial || all_wait(verdict.kind) ? std::nullopt : std::optional(verdict);
+}
+
+void HangDetector::remember(const std::vector<Verdict>& verdicts) {
+  seen_ = verdicts;
+  since_seen_ = Nanoseconds(0);
 }
 
 LookDepth HangDetector::depth() const {
@@ -258,6 +273,7 @@ void HangDetector::nothing_new(Nanoseconds elapsed) {
   if (plan_.is_off() || is_over_) return;
   elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
   since_evidence_ += elapsed;
+  since_seen_ += elapsed;
   if (!stopped_.empty()) return;
   board_silence_ += elapsed;
   if (they_beat_) silence_ += elapsed;

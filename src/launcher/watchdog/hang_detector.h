@@ -61,6 +61,11 @@ class HangDetector {
   // What all ranks are at now, for somebody who asks.
   HangNews describe(std::span<const RankView> ranks) const;
 
+  // The verdict on what this rank waited for, else the first of all, when the ranks were last looked at closely: not
+  // longer than limits::kHangRemembered ago. A rank that gives up waiting leaves nothing to look at. Nothing: of too
+  // little is known.
+  std::optional<Verdict> stall_of(int rank) const;
+
   // As a look at boards in which nothing has changed.
   void nothing_new(std::chrono::nanoseconds elapsed);
 
@@ -98,6 +103,7 @@ class HangDetector {
   };
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
+  void remember(const std::vector<Verdict>& verdicts);
   std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) const;
   Nanoseconds longest_wait() const;
   Nanoseconds longest_silence(std::span<const RankView> ranks) const;
@@ -119,6 +125,8 @@ class HangDetector {
   bool silence_concerns_us_ = false;
   bool they_beat_ = false;  // all ranks that run show heartbeats, and no collectives
   Nanoseconds since_evidence_ = limits::kHangEvidence;
+  std::vector<Verdict> seen_;  // at the last look that found some
+  Nanoseconds since_seen_{0};
   std::set<int> stopped_;
   std::map<int, ProcessLook> traced_;  // at the last look at processes
   std::optional<Verdict> told_;

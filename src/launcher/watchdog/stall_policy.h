@@ -29,8 +29,8 @@ struct StallFacts {
   std::chrono::nanoseconds age{0};  // since the group or, if nobody waits in one, the job last went on
   // Since the rank that is waited for last made program progress. If several are, or all wait: the longest.
   std::chrono::nanoseconds progress_age{0};
-  // Without any sign of life of all ranks that are waited for; if all wait, without data that moved; of `silent`, of all
-  // ranks, where some wait for others to come. Nothing: unknown, or no rank is waited for.
+  // Without any sign of life of all ranks that are waited for; if all wait, without data that moved; of `silent`, of
+  // all ranks, where some wait for others to come. Nothing: unknown, or no rank is waited for.
   std::optional<std::chrono::nanoseconds> still_for;
   std::chrono::nanoseconds more_time{0};  // that a rank has asked for, from now on
   bool is_warm = false;                   // the group has done so much that its pauses tell something

@@ -78,6 +78,8 @@ class RankWatchdog : public Watchdog {
     return find_unfinished(view, failed_too);
   }
 
+  std::optional<Verdict> stall_of(int rank) override { return hangs_.stall_of(rank); }
+
   std::optional<Verdict> difference() override { return find_difference(with_others(look_at_own(LookDepth::calls))); }
 
   std::optional<HangNews> late_difference() override {

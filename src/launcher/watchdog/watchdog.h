@@ -43,6 +43,9 @@ class Watchdog {
   // What its calls say of a worker that has ended: what it has not finished. `failed_too`: what it had failed in
   // counts.
   virtual std::optional<Verdict> unfinished(int local_rank, bool failed_too) = 0;
+  // For whom this rank waited when the ranks were last looked at, a moment ago, or for whom others did. Nothing: for
+  // none that is known here.
+  virtual std::optional<Verdict> stall_of(int rank) = 0;
   // What the calls of all ranks say, those of other nodes as they were shown last: who calls something else.
   virtual std::optional<Verdict> difference() = 0;
   // After finish(): the same of ranks that ended before all of them had been seen. Nothing: no rank is to blame, or the

@@ -23,6 +23,7 @@
 #include "runtime/group/fault_injector.h"
 #include "runtime/group/group_core.h"
 #include "runtime/init/reach_store.h"
+#include "runtime/init/time_limits.h"
 #include "runtime/limits.h"
 #include "runtime/peers/host_group.h"
 #include "runtime/peers/wait_for_ranks.h"
@@ -137,14 +138,10 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   group.options.rank = environment.rank;
   group.options.size = environment.world_size;
   group.options.local_rank = environment.local_rank;
-  constexpr auto kDefault = std::chrono::minutes(10);
-  constexpr auto kStoreTimeout = std::chrono::minutes(5);
-  group.options.timeout = options.timeout.value_or(kDefault);
-  // The launcher judges who hangs.
-  if (environment.is_watched && !options.timeout) {
-    group.call_timeout = limits::kNoTimeout;
-    if (!options.store_timeout) group.patience = limits::kNoTimeout;
-  }
+  const TimeLimits times = time_limits(options, environment.is_watched);
+  group.options.timeout = times.connecting;
+  group.call_timeout = times.operation;
+  group.patience = times.coming;
   group.is_programs_timeout = options.timeout.has_value();
   if (!options.store && method.kind == InitMethod::Kind::tcp) group.options.store_host = method.host;
   if (!options.store && method.kind == InitMethod::Kind::environment)
@@ -153,8 +150,7 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   const Probed probed = probe_backends(requested, group.options);
 
   enter_phase(Phase::starting);
-  const auto store =
-      options.store ? options.store : reach_store(method, environment, options.store_timeout.value_or(kStoreTimeout));
+  const auto store = options.store ? options.store : reach_store(method, environment, times.store);
   enter_phase(Phase::connected);
   enter_store(store, environment, group);
   enter_phase(Phase::rendezvous);

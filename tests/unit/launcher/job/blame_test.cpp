@@ -68,6 +68,24 @@ TEST_CASE("ranks that never call hold the end of a job with different calls for 
   CHECK(state.ending());
 }
 
+TEST_CASE("a rank whose own time-out passed gives the exit code and the verdict names the one it waited for") {
+  JobState state = three_ranks();
+  WorkerEnded gave_up = ended(0, 3);
+  gave_up.error = ErrorRecord{.message = "rank 1 did not take part", .is_timeout = true};
+  gave_up.verdict.emplace();
+  gave_up.verdict->kind = VerdictKind::not_called;
+  gave_up.verdict->culprits = {1};
+  state.step(gave_up, kBegin);
+  CHECK(state.ending());
+  const JobOutcome outcome = state.outcome();
+  CHECK(outcome.status.shell_code() == 3);
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 0);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->culprits == Ranks{1});
+  CHECK(cause_of(outcome).gave_up);
+}
+
 TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
   JobState state = three_ranks();
   state.step(ended(1, 0), kBegin);

@@ -27,7 +27,7 @@ TEST_CASE("a record of a lost peer is that of a victim") {
   CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "peer_lost"}}})") ==
         ErrorRecord{"m", true});
   CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "timeout"}}})") ==
-        ErrorRecord{"m", false});
+        ErrorRecord{.message = "m", .is_timeout = true});
 }
 
 TEST_CASE("what PyTorch says of a lost connection between ranks is that of a victim") {

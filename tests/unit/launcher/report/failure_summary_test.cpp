@@ -143,6 +143,24 @@ TEST_CASE("a victim without a culprit names the ranks that had left") {
         std::string::npos);
 }
 
+TEST_CASE("a rank whose own time-out passed is told after the one for which it waited") {
+  Verdict verdict;
+  verdict.kind = VerdictKind::not_called;
+  verdict.group = "world";
+  verdict.sequence = 6;
+  verdict.call = "all_reduce sum f32[64]";
+  verdict.culprits = {1};
+  verdict.waiting = {0, 2};
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(2, ExitStatus::exited(3)), verdict};
+  culprit_of(outcome).error = ErrorRecord{.message = "gave up", .is_timeout = true};
+  outcome.run_time = 8s;
+  CHECK_THAT(
+      summary(outcome),
+      Catch::StartsWith("rank 1 has not called all_reduce sum f32[64] (#6 of world), in which ranks 0, 2 wait") &&
+          Catch::Contains("\n  rank 2 (pid ") && Catch::Contains(") gave up waiting: exit code 3, 8.0 s after"));
+}
+
 TEST_CASE("a signal and a failed start are told in one line") {
   JobOutcome outcome;
   outcome.cause = SignalArrived{SIGINT};

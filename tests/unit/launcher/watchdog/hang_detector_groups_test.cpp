@@ -160,3 +160,23 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
   may_go_on.passes(20s);
   CHECK(may_go_on.kinds() == std::vector{Kind::stalled});
 }
+
+TEST_CASE("for whom a rank waited is remembered for a moment after it has given up") {
+  Job job;
+  job.warm().call(0).passes(8s);
+  const auto stall = [&] { return job.detector().stall_of(0); };
+  REQUIRE(stall());
+  CHECK(stall()->kind == VerdictKind::not_called);
+  CHECK(stall()->culprits == std::vector<int>{1});
+  job.ranks[0].board.groups[0].is_left = true;
+  job.passes(1s);
+  CHECK(stall());
+  job.passes(10s);
+  CHECK_FALSE(stall());
+}
+
+TEST_CASE("where all ranks wait for what moves none of them is named") {
+  Job job;
+  job.warm().call(0).call(1).passes(8s);
+  CHECK_FALSE(job.detector().stall_of(0));
+}
