@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/exit_code.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "launcher/job/blame.h"
 #include "launcher/job/hub_words.h"
@@ -47,16 +48,17 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
   Node& node = found->second;
   node.heard_at = now;
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
-    const bool asks = failed->cause.signal != 0;  // somebody wants the job to end, whatever attempt it was
+    Cause cause = failed->cause;
+    cause.text = base::printable(cause.text, limits::kShownReason);
+    const bool asks = cause.signal != 0;  // somebody wants the job to end, whatever attempt it was
     const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
     if (nobody_runs && (asks || from == kOwnNode)) {
-      Cause cause = failed->cause;
       cause.node = node.name;
       finish(cause, now);
-    } else if (phase_ == Phase::ending && (asks || !failed->cause.may_restart)) {
-      keep_from_restarting(node, failed->cause);
+    } else if (phase_ == Phase::ending && (asks || !cause.may_restart)) {
+      keep_from_restarting(node, cause);
     } else if (asks || (failed->attempt == attempt_ && node.takes_part)) {
-      blame(node, failed->cause, now);
+      blame(node, cause, now);
     }
   }
   if (const auto* left = std::get_if<wire::NodeLeft>(&message); left != nullptr && left->attempt == attempt_) {

@@ -79,6 +79,10 @@ class Hub {
   std::vector<HubAction> lost(NodeId who, const std::string& why, TimePoint now);
   // For the other nodes to show this.
   std::vector<HubAction> ask(wire::Subject what);
+  // What is said of one who has connected and does not belong to the job; nothing if enough was said of that address.
+  std::optional<std::string> line_on_stranger(const std::string& address, const std::string& line) {
+    return stranger_lines_.allow(address, line);
+  }
   // The hub's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to follow
   // the others to the end, and before a restart stand still.
   void stop_clocks(TimePoint now);

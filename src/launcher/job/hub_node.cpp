@@ -53,7 +53,7 @@ void HubNode::tell_of_rejection(const std::string& peer, const std::string& reas
   // Launchers try again and again.
   const std::string host = peer.substr(0, peer.rfind(':'));
   if (std::exchange(last_rejection_, host + reason) == host + reason) return;
-  if (const auto allowed = stranger_lines_.allow(host, line)) callbacks_.warn(*allowed);
+  if (const auto allowed = hub_.line_on_stranger(host, line)) callbacks_.warn(*allowed);
 }
 
 void HubNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {

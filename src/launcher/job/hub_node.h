@@ -54,7 +54,6 @@ class HubNode : public Node {
   std::chrono::steady_clock::time_point rings_at_;
   std::string last_peer_;
   std::string last_rejection_;  // whose, and why
-  StrangerLines stranger_lines_;
   Turns<HubAction> turns_;
   bool is_through_ = false;
 };

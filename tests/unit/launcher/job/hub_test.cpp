@@ -59,6 +59,18 @@ TEST_CASE("of strangers little is said, whatever they say of themselves") {
   CHECK(job.told().size() == 5 + 63);  // each from an address of its own
 }
 
+TEST_CASE("what a node says of a failure is cut and cleaned before others hear it") {
+  Job job;
+  job.comes(7, node("b"));
+  wire::Cause cause = failure();
+  cause.text = "rank 2: \x1b[2J" + std::string(100'000, 'x');
+  job.says(7, wire::NodeFailed{0, cause});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  const std::string told = job.to<wire::HubEnds>(7)[0].cause.text;
+  CHECK(told.size() <= 500);
+  CHECK(told.starts_with("rank 2: \\x1b[2Jxxx"));
+}
+
 TEST_CASE("of nodes that come and go without taking part little is said as well") {
   HubOptions options;
   options.min_nodes = options.max_nodes = 3;
