@@ -25,6 +25,8 @@ HANGING |= {
     "leaves_a_new_group_out": Hang("DDP-H08", []),
     "leaves_a_monitored_barrier_out": Hang("DDP-H08", []),
     "does_not_come_to_init": Hang("DDP-H08", []),
+    "leaves_a_batch_out": NOT_CALLED,
+    "hangs_within_a_batch": NOT_CALLED,
     "is_a_grid_of_two_by_two": Hang("DDP-H03", [3], ranks=4),
     "is_a_grid_of_two_by_two_by_two": Hang("DDP-H03", [5], ranks=8),
     "hangs_beside_groups_that_go_on": Hang("DDP-H03", [3], ranks=4),

@@ -26,6 +26,7 @@ std::map<std::string, Deed> idle();
 std::map<std::string, Deed> alive();
 std::map<std::string, Deed> together();
 std::map<std::string, Deed> hanging();
+std::map<std::string, Deed> mismatched();
 // Those that this user may be.
 std::map<std::string, Deed> starved();
 // Without a process group: programs that do not use the runtime.
@@ -39,6 +40,7 @@ Deed of_rank_one(std::function<void()> deed);
 // Seconds of CLOCK_MONOTONIC.
 double now();
 void sleep_for(double seconds);
+[[noreturn]] void sleep_for_ever();
 // Until it has used a processor for so long, however much of one it gets.
 void use_processor(double seconds);
 // With a quarter of a processor: others are to run beside it.
@@ -51,6 +53,8 @@ void run(const std::string& command);
 pid_t in_child(const std::function<void()>& deed);
 // Until it has ended with 0.
 void wait_for(pid_t child);
+// Each rank sends to the next one and receives from the one before it.
+void exchange_in_a_batch(ddp::ProcessGroup& world);
 // Over the loopback interface.
 std::array<int, 2> connected_sockets();
 

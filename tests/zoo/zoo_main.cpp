@@ -36,6 +36,10 @@ void sleep_for(double seconds) {
   }
 }
 
+void sleep_for_ever() {
+  while (true) ::pause();
+}
+
 void use_processor(double seconds) {
   const auto used = [] {
     timespec time{};
@@ -76,6 +80,18 @@ void wait_for(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) require(errno == EINTR, "waitpid");
   require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child failed");
+}
+
+void exchange_in_a_batch(ddp::ProcessGroup& world) {
+  std::vector<float> to(64);
+  std::vector<float> from(64);
+  const int size = world.size();
+  world.group_start();
+  ddp::Work sent = world.send(to, (world.rank() + 1) % size);
+  ddp::Work received = world.recv(from, (world.rank() + size - 1) % size);
+  world.group_end();
+  sent.wait();
+  received.wait();
 }
 
 std::array<int, 2> connected_sockets() {
@@ -119,8 +135,8 @@ void train(const std::string& kind, const zoo::Deed& deed) {
 int main(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "";
   std::map<std::string, zoo::Deed> deeds;
-  for (const auto& some :
-       {zoo::idle(), zoo::alive(), zoo::together(), zoo::starved(), zoo::hanging(), zoo::network()}) {
+  for (const auto& some : {zoo::idle(), zoo::alive(), zoo::together(), zoo::starved(), zoo::hanging(),
+                           zoo::mismatched(), zoo::network()}) {
     deeds.insert(some.begin(), some.end());
   }
   const auto plain = zoo::plain();

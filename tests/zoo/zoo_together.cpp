@@ -67,6 +67,13 @@ const std::map<std::string, Deed> kTogether = {
          if (world.rank() + 1 < world.size()) world.send(values, world.rank() + 1).wait();
        }
      }},
+    {"exchanges_in_batches",
+     [](ddp::ProcessGroup& world) {
+       for (int i = 0; i < 3; ++i) {
+         if (world.rank() == i) sleep_for(kIdleSeconds / 2.0);
+         exchange_in_a_batch(world);
+       }
+     }},
     {"has_a_parameter_server",
      [](ddp::ProcessGroup& world) {
        std::vector<float> values(64);

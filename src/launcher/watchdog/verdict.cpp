@@ -212,6 +212,14 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   }
   verdict.kind = VerdictKind::transport;
   if (find_first_difference(members, verdict)) return verdict;
+  // What a rank holds back others wait for.
+  verdict.culprits = ranks_that(members, [&](const Member& m) { return m.group->started < sequence; });
+  verdict.is_held = !verdict.culprits.empty() && verdict.culprits.size() < members.size();
+  if (verdict.is_held) {
+    verdict.kind = VerdictKind::not_called;
+    std::erase_if(verdict.waiting, [&](int rank) { return verdict.blames(rank); });
+    return verdict;
+  }
   verdict.culprits = ranks_that(members, [&](const Member& m) {
     return waits(m) && m.group->gpu_queued >= sequence && m.group->gpu_started < sequence;
   });

@@ -72,6 +72,7 @@ struct Verdict {
   // Of a send or a receive: `call` is what the other side has to call, `sequence` counts those of its kind between two
   // ranks.
   bool is_transfer = false;
+  bool is_held = false;  // of not_called: it has been called, and not begun: between group_start() and group_end()
 
   GroupKey key() const { return key_of(group_identity, group, group_size); }
   // Of a difference: whether its sides are known. Nodes show fingerprints only, and what they mean if they are asked.

@@ -42,6 +42,10 @@ std::string hang_headline(const Verdict& verdict) {
         return culprits + (one ? " is" : " are") + " stopped, and " + waiting +
                (verdict.is_transfer ? " for " : " in ") + call_text(verdict);
       case VerdictKind::not_called:
+        if (verdict.is_held) {
+          return culprits + (one ? " has" : " have") + " called and not begun " + call_text(verdict) + in_which +
+                 waiting + ": group_start() without group_end()?";
+        }
         return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
       case VerdictKind::different_call:
         if (nobody_knows(verdict))

@@ -45,6 +45,21 @@ TEST_CASE("all ranks have called and it does not go on") {
   CHECK(verdict->waiting == std::vector<int>{0, 1});
 }
 
+TEST_CASE("a rank that holds back what it has called is the culprit") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 6);
+  ranks.views[1].board.groups[0].started = 6;
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->is_held);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{0, 2});
+  // Before any backend has begun it nobody is to blame.
+  for (RankView& view : ranks.views) view.board.groups[0].started = 6;
+  CHECK(ranks.verdict()->kind == VerdictKind::transport);
+}
+
 TEST_CASE("of a group with ranks on other nodes it is said that not all is known") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 7);
