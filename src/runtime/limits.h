@@ -19,8 +19,9 @@ inline constexpr auto kGlooLook = 3ms;      // the same, of Gloo's messages
 inline constexpr auto kGlooLateLook = 1s;   // Gloo's own time-out comes so long after ours
 inline constexpr auto kLostLook = 20ms;     // for the rank that a broken connection is the fault of
 inline constexpr auto kLostAnswer = 1s;     // for the store to say it; it may be what was lost
-inline constexpr auto kMeetingLook = 20ms;  // whether the members of a new group are all there
-inline constexpr auto kSegmentWait = 1s;    // for shared memory that a peer has named
+inline constexpr auto kMeetingLook = 20ms;  // whether the members of a new group still run, doubled up to
+inline constexpr auto kMeetingLongestLook = 500ms;
+inline constexpr auto kSegmentWait = 1s;  // for shared memory that a peer has named
 // A group's thread, in a program that waits for its operations at once: how soon that is, how often the thread looks
 // whether one is left alone, and how often in vain before it sleeps.
 inline constexpr auto kPromptWait = 200us;

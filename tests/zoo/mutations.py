@@ -59,7 +59,7 @@ MUTATIONS = {
     "who waits for others to come is reported late": (POLICY, "facts.kind == VerdictKind::silent && facts.still_for", "false"),
     "where all wait their work counts": (DETECTOR, "waits_for_data ? clock->second.unmoved : clock->second.still", "clock->second.still"),
     "heartbeats are no sign of life": (DETECTOR, "*this = {.seen = board, .waited = waited, .between = between};", "seen = board, age = Nanoseconds(0);"),
-    "the ranks that wait are looked at": (DETECTOR, "waits_for_data ? verdict.waiting : verdict.culprits", "verdict.waiting"),
+    "the ranks that wait are looked at": (DETECTOR, "std::vector<int> concerned = verdict.culprits;", "std::vector<int> concerned = verdict.waiting;"),
     "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
     "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
     "heartbeats are no progress": (DETECTOR, "if (!is_waited_for) facts.progress_age = facts.age;", "facts.progress_age = facts.age;"),

@@ -23,10 +23,11 @@ bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> rank
          });
 }
 
-std::vector<int> running(std::span<const RankView> ranks) {
+// Where no rank waits in a collective: the ranks that may come to where others wait, or begin one.
+std::vector<int> free_ranks(std::span<const RankView> ranks) {
   std::vector<int> result;
   for (const RankView& rank : ranks) {
-    if (!rank.has_ended) result.push_back(rank.rank);
+    if (!rank.has_ended && rank.board.waiting_threads == 0) result.push_back(rank.rank);
   }
   return result;
 }
@@ -254,11 +255,15 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
 std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   if (!silence_concerns_us_ || board_silence_ < limits::kHangFirstWord) return std::nullopt;
   Nanoseconds still = board_silence_;
+  const std::vector<int> free = free_ranks(ranks);
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
     // Until it is measured again, it is what it was.
     if (!rank.activity) return told_ && is_without_calls(told_->kind) ? std::optional(Verdict{}) : std::nullopt;
-    still = std::min(still, ranks_.at(rank.rank).still);
+    const RankClock& clock = ranks_.at(rank.rank);
+    // What a rank does that waits is no sign of life.
+    if (free.empty()) still = std::min(still, clock.unmoved);
+    if (rank.board.waiting_threads == 0) still = std::min(still, clock.still);
   }
   silence_ = still;
   if (silence_.count() == 0) return std::nullopt;
@@ -349,10 +354,12 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
 // all, and where a GPU moves it whose counters cannot be read.
 std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& verdict,
                                                                  std::span<const RankView> ranks) const {
-  const bool waits_for_data = all_wait(verdict.kind);
-  std::vector<int> concerned = waits_for_data ? verdict.waiting : verdict.culprits;
-  // Ranks wait for others to come, nobody knows for which: for any of those that run.
-  if (verdict.kind == VerdictKind::silent && !verdict.waiting.empty()) concerned = running(ranks);
+  std::vector<int> concerned = verdict.culprits;
+  // Ranks wait for others to come, nobody knows for which: for any of those that are free to.
+  const bool wait_for_some = verdict.kind == VerdictKind::silent && !verdict.waiting.empty();
+  if (wait_for_some) concerned = free_ranks(ranks);
+  const bool waits_for_data = all_wait(verdict.kind) || (wait_for_some && concerned.empty());
+  if (waits_for_data) concerned = verdict.waiting;
   Nanoseconds still = Nanoseconds::max();
   for (const int number : concerned) {
     const auto rank =

@@ -2,6 +2,9 @@
 
 #include <ddp/error.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "runtime/limits.h"
 #include "runtime/progress/board.h"
 
@@ -15,9 +18,10 @@ void wait_for_ranks(Store& store, std::span<const std::string> keys, millisecond
   const ThreadWaits shown;
   if (!look_around) return store.wait(keys, patience);
   const auto end = steady_clock::now() + patience;
+  milliseconds pause = limits::kMeetingLook;
   while (true) {
     try {
-      return store.wait(keys, limits::kMeetingLook);
+      return store.wait(keys, std::exchange(pause, std::min<milliseconds>(2 * pause, limits::kMeetingLongestLook)));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::timeout || steady_clock::now() > end) throw;
     }

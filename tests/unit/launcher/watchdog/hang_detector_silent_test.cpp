@@ -38,6 +38,16 @@ TEST_CASE("ranks that wait for others to come to a new group wait in vain if no 
   CHECK(hang.verdict.waiting == std::vector<int>{0});
   CHECK(hang.judgement.hang_class == HangClass::unknown);
   CHECK(job.last_news_after(began) == Approx(1806).margin(10));
+  Job looks_again;
+  looks_again.warm().computes(0);  // what the rank does that waits is no sign of life
+  looks_again.ranks[0].board.waiting_threads = 1;
+  looks_again.passes(32min);
+  CHECK(looks_again.last(Kind::hung));
+  Job all_wait;
+  all_wait.warm().computes(0);
+  for (RankView& view : all_wait.ranks) view.board.waiting_threads = 1;
+  all_wait.passes(32min);
+  CHECK(all_wait.last(Kind::hung));
   Job works;
   works.warm().computes(1);
   works.ranks[0].board.waiting_threads = 1;
