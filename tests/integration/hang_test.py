@@ -19,11 +19,14 @@ SOURCE = "hanging_worker.cpp"
 
 
 class Run:
-    def __init__(self, *words: str, timeout: int | None = 6, ranks: int = 3, program: tuple = ()):
+    def __init__(self, *words: str, timeout: int | None = 6, ranks: int = 3, program: tuple = (),
+                 name: str = "ddplaunch"):
         self.folder = tempfile.TemporaryDirectory()
         self.log = pathlib.Path(self.folder.name) / "events"
         self.began = time.monotonic()
-        command = [BIN / "ddplaunch", f"--nproc-per-node={ranks}", f"--event-log={self.log}",
+        launcher = pathlib.Path(self.folder.name) / name
+        launcher.symlink_to((BIN / "ddplaunch").resolve())
+        command = [launcher, f"--nproc-per-node={ranks}", f"--event-log={self.log}",
                    *([] if timeout is None else [f"--hang-timeout={timeout}"]),
                    *[word for word in words if word.startswith("-")],
                    *(program or (BIN / "hanging_worker", *[word for word in words if not word.startswith("-")]))]
@@ -63,13 +66,14 @@ class Run:
         return err
 
 
-def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_limit", ranks: int = 3) -> None:
+def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_limit", ranks: int = 3,
+          backend: str = "") -> None:
     """What is certain ends the job without a limit."""
-    run = Run(kind, "20", timeout=None if hang_class == "certain" else 6, ranks=ranks)
+    run = Run(kind, "20", *([f"--backend={backend}"] if backend else []), timeout=None if hang_class == "certain" else 6, ranks=ranks)
     err = run.end(124)
     stall = run.events("hung")[0]
     assert stall["code"] == code and stall["culprits"] == culprits and stall["class"] == hang_class, stall
-    assert f"[{code} " in err, err
+    assert f"[{code} " in err and f"ddp: backend {backend}" in err, err
     for rank in culprits:
         assert re.search(rf"rank {rank} \(pid \d+\): .*{SOURCE}:\d+", err), err
     if kind == "chain":
@@ -83,7 +87,8 @@ def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_li
 
 FAULTS = [("pause", "DDP-H03", [1]), ("spin", "DDP-H03", [1]), ("section", "DDP-H03", [1]),
           ("everybody", "DDP-H08", []), ("pair", "DDP-H06", [0, 1], "certain"), ("exchange", "DDP-H06", [0, 1], "certain"),
-          ("chain", "DDP-H03", [1]), ("grid", "DDP-H03", [3], "users_limit", 4)]
+          ("chain", "DDP-H03", [1]), ("grid", "DDP-H03", [3], "users_limit", 4),
+          ("exchange", "DDP-H06", [0, 1], "certain", 3, "gloo"), ("chain", "DDP-H03", [1], "users_limit", 3, "gloo")]
 
 
 def without_a_limit_a_hang_is_reported_and_the_job_goes_on() -> None:
@@ -92,6 +97,23 @@ def without_a_limit_a_hang_is_reported_and_the_job_goes_on() -> None:
     assert stall["class"] == "unknown" and stall["limit_seconds"] == 1800 and stall["culprits"] == [1], stall
     err = run.let_slow_rank_go_on()
     assert "the job goes on: no --hang-timeout was given" in err, err
+
+
+def under_torchruns_name_a_limit_ends_a_job_that_hangs() -> None:
+    run = Run("pause", "20", "--no-python", timeout=6, name="torchrun")
+    err = run.end(124)
+    stall = run.events("hung")[0]
+    assert stall["code"] == "DDP-H03" and stall["culprits"] == [1] and stall["class"] == "users_limit", stall
+    assert stall["ends_job"] and "the limit was 6.0 s (--hang-timeout): the job is terminated" in err, (stall, err)
+    assert "hung " in err and "rank 1 has not called all_reduce" in err, err
+
+
+def under_torchruns_name_a_hang_is_reported_and_the_job_goes_on() -> None:
+    run = Run("slow", "--no-python", timeout=None, name="torchrun")
+    stall = run.until("stalled")
+    assert stall["class"] == "unknown" and stall["limit_seconds"] == 1800 and stall["culprits"] == [1], stall
+    err = run.let_slow_rank_go_on()
+    assert "the job goes on: no --hang-timeout was given" in err and not run.events("hung"), err
 
 
 def a_stopped_rank_is_told_and_left_alone() -> None:
@@ -195,12 +217,13 @@ def off_is_off() -> None:
     assert "DDP-H" not in err, err
 
 
-TESTS = [a_job_that_was_stopped_is_not_looked_at, a_rank_in_a_debugger_is_left_alone, without_a_limit_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_told_and_left_alone,
+TESTS = [a_job_that_was_stopped_is_not_looked_at, a_rank_in_a_debugger_is_left_alone, without_a_limit_a_hang_is_reported_and_the_job_goes_on,
+         under_torchruns_name_a_limit_ends_a_job_that_hangs, under_torchruns_name_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_told_and_left_alone,
          a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing, a_time_out_of_the_programs_own_does_not_outrank_the_verdict,
          a_silent_program_is_ended_only_if_somebody_asked, off_is_off]
 # They wait, most of the time.
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
-    running = {pool.submit(hangs, *fault): fault[0] for fault in FAULTS}
+    running = {pool.submit(hangs, *fault): " ".join(map(str, fault)) for fault in FAULTS}
     running |= {pool.submit(test): test.__name__ for test in TESTS}
     for done in concurrent.futures.as_completed(running):
         done.result()

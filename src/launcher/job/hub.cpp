@@ -50,6 +50,10 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
     Cause cause = failed->cause;
     cause.text = base::printable(cause.text, limits::kShownReason);
+    cause.node = base::printable(cause.node, limits::kShownName);
+    cause.not_restarted = base::printable(cause.not_restarted, limits::kShownReason);
+    // A failure is one, whatever the node says.
+    if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
     const bool asks = cause.signal != 0;  // somebody wants the job to end, whatever attempt it was
     const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
     if (nobody_runs && (asks || from == kOwnNode)) {

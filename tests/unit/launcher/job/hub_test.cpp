@@ -64,11 +64,17 @@ TEST_CASE("what a node says of a failure is cut and cleaned before others hear i
   job.comes(7, node("b"));
   wire::Cause cause = failure();
   cause.text = "rank 2: \x1b[2J" + std::string(100'000, 'x');
+  cause.node = cause.not_restarted = cause.text;
+  cause.exit_code = 256;
   job.says(7, wire::NodeFailed{0, cause});
   REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
   const std::string told = job.to<wire::HubEnds>(7)[0].cause.text;
   CHECK(told.size() <= 500);
   CHECK(told.starts_with("rank 2: \\x1b[2Jxxx"));
+  const wire::Cause& heard = job.to<wire::HubEnds>(7)[0].cause;
+  CHECK(heard.node.size() <= 500);
+  CHECK(heard.not_restarted.size() <= 500);
+  CHECK(heard.exit_code == 1);
 }
 
 TEST_CASE("of nodes that come and go without taking part little is said as well") {

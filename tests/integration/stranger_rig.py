@@ -1,0 +1,142 @@
+"""Processes that speak the launchers' protocol (docs/protocol.md, section 7) to the first node of a job, for tests."""
+import contextlib
+import json
+import pathlib
+import socket
+import struct
+import tempfile
+
+from node_rig import PATIENCE, Hosts, Job, all_well
+
+VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
+CHECK, AUTH_HELLO, CONTROL = 5, 0xD3, 0xD5
+CONTROL_VERSION = 6
+# Clears the screen, sets the window's title, ends the line, begins a sequence in one character (C1), reverses the text.
+ACTING = "\x1b[2J\x1b]0;title\x07\r\nddplaunch: not a line of the launcher\u009b31m\u202e"
+SEPARATORS = "\x85\u2028"  # for Python, JSON that holds them is several lines
+HOST = f"a\x1b[2J\nb\u009b31m\u202ec{SEPARATORS}d"
+LONG = ACTING + 100_000 * "x"
+LINES_PER_ADDRESS = 5
+ADDRESSES = 64
+LINE_BYTES = 1024  # of a line on a stranger: 500 bytes of its own, and the launcher's words
+LAST = "(no more is said of that address)"
+GO_ON = "while [ ! -e $0 ]; do sleep 0.05; done; echo worker done"
+
+
+class Loopback(Hosts):
+    """This machine several times, also if namespaces can be made."""
+
+    def __init__(self) -> None:
+        self.name, self.switch, self.numbers, self.are_apart = "loopback", "loopbacks", range(0), False
+        self.folder = tempfile.TemporaryDirectory(prefix=self.name)
+
+
+loopback = Loopback()
+
+
+def text(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def message(name: str, /, **fields: object) -> bytes:
+    return json.dumps({"is": name, "of": fields}).encode()
+
+
+def fingerprint_of(program: str) -> str:
+    """FNV-1a, as a launcher computes it of the program's file."""
+    state = 0xCBF29CE484222325
+    for byte in pathlib.Path(program).resolve().read_bytes():
+        state = (state ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{state:016x}"
+
+
+SAME = {"program sh": fingerprint_of("/bin/sh")}
+
+
+def hello(**fields: object) -> bytes:
+    """What a launcher of this job says first, except for `fields`."""
+    return message("hello", **{"version": CONTROL_VERSION, "job": "none", "host": "stranger", "node_rank": -1, "workers": 1,
+                               "nodes": "2", "same": SAME, "alike": {}, "monotonic": 0, "time_of_day": 0, **fields})
+
+
+def connected(job: Job, source: str = "127.0.0.1", greeting: bytes = VALIDATE) -> socket.socket:
+    host, port = job.endpoint.rsplit(":", 1)
+    connection = socket.create_connection((host, int(port)), PATIENCE, (source, 0))
+    connection.sendall(greeting)
+    return connection
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    said = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(65536):
+            said += part
+    return said
+
+
+def says(job: Job, what: bytes, source: str = "127.0.0.1") -> bytes:
+    """The answer to a message of a stranger, until the launcher closes the connection."""
+    with connected(job, source) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(bytes([CONTROL]) + text(what))
+        return read_to_end(connection)
+
+
+def is_refused(answer: bytes) -> str:
+    (size,) = struct.unpack("<Q", answer[:8])
+    refusal = json.loads(answer[8:8 + size])
+    assert refusal["is"] == "refuses" and len(answer) == 8 + size, answer
+    return refusal["of"]["why"]
+
+
+def until_listening(job: Job) -> None:
+    # It says this once it listens, or looks for a node that listens; on a loopback address it is the warning.
+    job.until_said(1, "127.0.0.1")
+
+
+def is_clean(said: str) -> None:
+    for line in said.splitlines():
+        assert line.isprintable(), f"the console shows {line!r}"
+        assert not line.startswith("ddplaunch: not a line"), f"a stranger's line looks like the launcher's: {line!r}"
+
+
+def lines_on(said: str, what: str) -> list[str]:
+    return [line for line in said.splitlines() if what in line]
+
+
+def ends_well(job: Job) -> dict[int, str]:
+    """What the launchers said."""
+    ends = job.ends()
+    all_well(ends)
+    assert all("worker done" in out for _, out, _ in ends.values()), ends
+    for _, _, err in ends.values():
+        is_clean(err)
+    return {number: err for number, (_, _, err) in ends.items()}
+
+
+def few_lines(said: str, addresses: list[str], what: str = "was sent away") -> None:
+    """Of each address five lines, of which the last says so."""
+    for address in addresses:
+        lines = lines_on(said, f"({address}) {what}")
+        assert len(lines) == LINES_PER_ADDRESS, (address, len(lines), lines[:10])
+        assert [line.endswith(LAST) for line in lines] == 4 * [False] + [True], lines
+        assert all(len(line.encode()) <= LINE_BYTES for line in lines), [len(line.encode()) for line in lines]
+
+
+def cause(**fields: object) -> dict:
+    return {"text": "", "node": "", "exit_code": 0, "signal": 0, "knowledge": "certain", "lost_peer": -1,
+            "may_restart": False, "not_restarted": "", "exit_timed_out": False, "gave_up": False, **fields}
+
+
+def waiting_job() -> Job:
+    """The first node waits for the second one."""
+    job = Job(loopback, "--nproc-per-node=1", "sh", "-c", "echo worker done").start(1)
+    until_listening(job)
+    return job
+
+
+def running_job(folder: str, *options: str) -> Job:
+    """On two nodes, until there is a file `go` in the folder."""
+    job = Job(loopback, "--nproc-per-node=1", *options, "sh", "-c", GO_ON, f"{folder}/go").start(1)
+    until_listening(job)  # so that it is the first node
+    return job.start(2).until_all_run()

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""strangers_test.py BIN_DIR [WORD]: processes that speak the launchers' protocol and do not belong to the job. Whatever they
+send, the console shows few lines and no control character, and the job ends as it would without them."""
+import tempfile
+
+from node_rig import Hosts, run_tests
+from stranger_rig import (ACTING, ADDRESSES, CONTROL, HOST, LAST, LINES_PER_ADDRESS, LINE_BYTES, LONG, SAME, cause,
+                          connected, ends_well, few_lines, hello, is_refused, lines_on, loopback, message, running_job,
+                          says, text, waiting_job)
+
+# A hello in which one field says that its node does not belong -> the words about it. Each field holds what acts on
+# terminals, and much of it.
+FOREIGN: dict[str, tuple[dict, str]] = {
+    "job": ({"job": LONG}, "it belongs to job '\\x1b[2J\\x1b]0;title\\x07\\x0d\\x0addplaunch: not a line"),
+    "nodes": ({"nodes": LONG}, "it has --nnodes=\\x1b[2J\\x1b]0;title\\x07\\x0d\\x0addplaunch: not a line"),
+    "program": ({"same": {"program sh": LONG}}, "it would run something else (program sh: \\x1b[2J\\x1b]0;title"),
+    "name of the program": ({"same": {**SAME, LONG: LONG}}, "it would run something else (\\x1b[2J\\x1b]0;title"),
+    "workers": ({"workers": 1_000_000_000}, "it has 1000000000 workers and --node-rank=-1, which no launcher has"),
+    "number": ({"node_rank": -7}, "it has 1 workers and --node-rank=-7, which no launcher has"),
+    "a number": ({"node_rank": 1}, "it has --node-rank=1, and the first node has none: nodes get their numbers"),
+    "version": ({"version": 1 << 30}, "it is another version of ddplaunch"),
+}
+
+
+def each_field_is_shown_escaped_and_cut(_: Hosts) -> None:
+    """Every field has an address of its own, so that its line is shown."""
+    job = waiting_job()
+    sources = {name: f"127.0.2.{number}" for number, name in enumerate(FOREIGN, 1)}
+    for name, (fields, words) in FOREIGN.items():
+        why = is_refused(says(job, hello(host=HOST, **fields), sources[name]))
+        assert words in why and len(why.encode()) <= LINE_BYTES and why.isprintable(), (name, why[:2000])
+    said = ends_well(job.start(2))[1]
+    for name, (_, words) in FOREIGN.items():
+        lines = lines_on(said, f"({sources[name]}) was sent away: ")
+        assert len(lines) == 1 and words in lines[0], (name, lines, said)
+        assert lines[0].startswith("ddplaunch: node a\\x1b[2J\\x0ab\\xc2\\x9b31m\\xe2\\x80\\xaec\\xc2\\x85\\xe2\\x80\\xa8d (127.0.2."), lines
+        assert len(lines[0].encode()) <= LINE_BYTES, len(lines[0].encode())
+
+
+def thousands_of_strangers_get_five_lines(_: Hosts) -> None:
+    """While the first node waits for the second one, which has the strangers' address."""
+    job = waiting_job()
+    for number in range(3000):
+        kind = list(FOREIGN)[number % len(FOREIGN)]
+        fields = dict(FOREIGN[kind][0])
+        if number >= 2 * len(FOREIGN):  # the others are short
+            fields = {"job": f"{ACTING}{number}"}
+        is_refused(says(job, hello(host=f"{ACTING}{number}", **fields)))
+    few_lines(ends_well(job.start(2))[1], ["127.0.0.1"])
+
+
+def thousands_of_strangers_get_five_lines_while_the_job_runs(_: Hosts) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        job = running_job(folder)
+        for number in range(1000):
+            is_refused(says(job, hello(job=ACTING + str(number), host=ACTING)))
+            # Belongs, and there is no place for it.
+            is_refused(says(job, hello(host=ACTING + str(number))))
+        open(f"{folder}/go", "x").close()
+        few_lines(ends_well(job)[1], ["127.0.0.1"])
+
+
+def many_addresses_get_a_bounded_number_of_lines(_: Hosts) -> None:
+    job = waiting_job()
+    addresses = [f"127.0.3.{number}" for number in range(1, 101)]
+    for _ in range(LINES_PER_ADDRESS + 3):
+        for address in addresses:
+            is_refused(says(job, hello(job="\x1b"), address))  # short: nobody reads the console meanwhile
+    said = ends_well(job.start(2))[1]
+    few_lines(said, addresses[:ADDRESSES])
+    assert len(lines_on(said, "was sent away")) == ADDRESSES * LINES_PER_ADDRESS, said[-2000:]
+
+
+def nodes_that_come_and_go_get_five_lines(_: Hosts) -> None:
+    """They belong, wait for a place in a job that has all of its nodes, differ in what should be alike, and leave."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = running_job(folder, "--max-restarts=1")
+        for number in range(1000):
+            length = 100_000 if number < 10 else 10
+            alike = {f"{ACTING}{number}": ACTING + length * "x", "NCCL_DEBUG": f"{ACTING}{number}"}
+            with connected(job) as spare:
+                spare.sendall(bytes([CONTROL]) + text(hello(host=ACTING, alike=alike, time_of_day=number)))
+                said = b""
+                while b"waits for a place" not in said:
+                    said += (more := spare.recv(65536))
+                    assert more, said
+        open(f"{folder}/go", "x").close()
+        said = ends_well(job)[1]
+        lines = [line for line in said.splitlines() if "stranger" in line or "not a line of the launcher" in line]
+        assert len(lines) == LINES_PER_ADDRESS, (len(lines), lines[:10])
+        assert [line.endswith(LAST) for line in lines] == 4 * [False] + [True], lines
+        assert all(len(line.encode()) <= 2 * LINE_BYTES for line in lines), [len(line.encode()) for line in lines]
+
+
+def what_is_no_hello_is_not_answered(_: Hosts) -> None:
+    job = waiting_job()
+    why = cause(text=LONG, node=LONG, exit_code=3, signal=15, not_restarted=LONG)
+    nonsense = [b"", b"\n", ACTING.encode(), b"\xff\xfe\x9b", b"{}", b"[]", b"null", b"[" * 100_000, b'{"is":"hello"}',
+                message(LONG), message("hello", job=ACTING), message("beat"), message("done", cause=why),
+                message("failed", attempt=0, cause=why), message("left", attempt=0, rank=0),
+                message("ended", attempt=0, progress="some"), message("ends", attempt=0, cause=why),
+                message("shows", attempt=0, what="output") + b"\n" + LONG.encode(), hello(workers=ACTING),
+                hello(monotonic="1e999"), hello()[:-1], hello() + b"}"]
+    for _ in range(50):
+        for words in nonsense:
+            answer = says(job, words)
+            assert answer == b"", (words[:100], answer[:1000])
+    said = ends_well(job.start(2))[1]
+    assert len(lines_on(said, "127.0.0.1:")) < 20, said
+
+
+if __name__ == "__main__":
+    with loopback:
+        run_tests(loopback, [each_field_is_shown_escaped_and_cut, thousands_of_strangers_get_five_lines,
+                             thousands_of_strangers_get_five_lines_while_the_job_runs,
+                             many_addresses_get_a_bounded_number_of_lines, nodes_that_come_and_go_get_five_lines,
+                             what_is_no_hello_is_not_answered])
