@@ -86,7 +86,6 @@ thread_local int waits_of_this_thread = 0;
 
 void thread_waits(wire::ProgressBoard* board, bool begins) {
   if (board == nullptr) return;
-  count_calling_thread(board);
   if (begins ? waits_of_this_thread++ == 0 : --waits_of_this_thread == 0) {
     board->worker.waiting_threads.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
   }
@@ -99,6 +98,7 @@ void count_handed_on() {
 }
 
 ThreadWaits::ThreadWaits() {
+  count_calling_thread(process_board());
   thread_waits(process_board(), /*begins=*/true);
 }
 
@@ -187,6 +187,7 @@ void GroupProgress::finished(const Call& call) {
 // What the board does not show is no wait that anybody could judge.
 void GroupProgress::waits(const Call& call, bool begins) {
   if (group_ == nullptr) return;
+  count_calling_thread(board_);
   if (is_transfer(call.operation)) {
     const std::lock_guard lock(transfers_);
     wire::BoardTransfer* transfer = transfer_of(call);
