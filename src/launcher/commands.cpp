@@ -66,7 +66,7 @@ struct Starter {
 // `what` uses up to `count` processes or connections. False, and a line that says why, if that takes too many.
 bool has_descriptors(std::size_t count, const std::string& what, LogSink& log) {
   const auto needed = limits::kJobDescriptors + limits::kDescriptorsPerWorker * count;
-  const auto shortage = descriptor_shortage(read_resource_limits().descriptors, needed, what);
+  const auto shortage = descriptor_shortage(read_resource_limits(), needed, what);
   if (shortage) log.error(*shortage);
   return !shortage;
 }

@@ -66,9 +66,7 @@ def inherited() -> None:
     for others in range(0, 34, 2):
         opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(others)]
         try:
-            for fd in opened:
-                os.set_inheritable(fd, True)
-            code, out, err = run_job("--quiet", "true", close_fds=False, preexec_fn=lambda: resource.setrlimit(
+            code, out, err = run_job("--quiet", "true", pass_fds=opened, preexec_fn=lambda: resource.setrlimit(
                 resource.RLIMIT_NOFILE, (limit, limit)))
         finally:
             for fd in opened:

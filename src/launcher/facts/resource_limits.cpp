@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <system_error>
 
 #include "base/text.h"
 #include "launcher/limits.h"
@@ -21,11 +23,22 @@ std::uint64_t number(rlim_t value) {
   return value == RLIM_INFINITY ? ResourceLimits::kUnlimited : value;
 }
 
+// Without room for one more to count them by, as many as the limit allows.
+std::uint64_t count_open_descriptors(std::uint64_t limit) {
+  std::error_code error;
+  const std::filesystem::directory_iterator descriptors("/proc/self/fd", error);
+  if (error) return error == std::errc::too_many_files_open ? limit : 0;
+  constexpr std::ptrdiff_t kOwn = 4;  // standard input, output, error, and the directory's
+  return static_cast<std::uint64_t>(
+      std::max<std::ptrdiff_t>(std::distance(begin(descriptors), end(descriptors)) - kOwn, 0));
+}
+
 }  // namespace
 
 ResourceLimits read_resource_limits() {
   ResourceLimits limits;
   limits.descriptors = number(limit_of(RLIMIT_NOFILE).rlim_max);
+  limits.open_descriptors = count_open_descriptors(limits.descriptors);
   limits.locked_memory = number(limit_of(RLIMIT_MEMLOCK).rlim_cur);
   limits.stack = number(limit_of(RLIMIT_STACK).rlim_cur);
   std::error_code ignored;
@@ -34,12 +47,15 @@ ResourceLimits read_resource_limits() {
   return limits;
 }
 
-std::optional<std::string> descriptor_shortage(std::uint64_t allowed, std::uint64_t needed,
+std::optional<std::string> descriptor_shortage(const ResourceLimits& limits, std::uint64_t needed,
                                                const std::string& purpose) {
-  if (allowed >= needed) return std::nullopt;
-  return "the system allows only " + std::to_string(allowed) + " file descriptors (ulimit -Hn), but " + purpose +
-         " may need " + std::to_string(needed) + ". Raise the limit, for example with ulimit -n " +
-         std::to_string(std::max<std::uint64_t>(needed, limits::kFewDescriptors)) + ".";
+  const std::uint64_t open = limits.open_descriptors;
+  if (limits.descriptors >= needed + open) return std::nullopt;
+  return "the system allows only " + std::to_string(limits.descriptors) + " file descriptors (ulimit -Hn), but " +
+         purpose + " may need " + std::to_string(needed) +
+         (open > 0 ? ", and " + std::to_string(open) + " are open already" : "") +
+         ". Raise the limit, for example with ulimit -n " +
+         std::to_string(std::max<std::uint64_t>(needed + open, limits::kFewDescriptors)) + ".";
 }
 
 std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus) {

@@ -13,17 +13,19 @@ struct ResourceLimits {
   static constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
   std::uint64_t descriptors = kUnlimited;    // hard limit of RLIMIT_NOFILE: the soft one is raised
+  std::uint64_t open_descriptors = 0;        // inherited, except the three standard ones
   std::uint64_t locked_memory = kUnlimited;  // soft limit of RLIMIT_MEMLOCK
   std::uint64_t stack = 0;                   // soft limit of RLIMIT_STACK
   bool has_rdma = false;                     // InfiniBand or RoCE devices
 };
 
-// Reads getrlimit() and /sys/class/infiniband.
+// Reads getrlimit(), /proc/self/fd and /sys/class/infiniband.
 ResourceLimits read_resource_limits();
 
-// Pure. Why `needed` file descriptors are more than the system allows, and what to do; nothing if they are not.
-// `purpose`: what needs them: "2 workers".
-std::optional<std::string> descriptor_shortage(std::uint64_t allowed, std::uint64_t needed, const std::string& purpose);
+// Pure. Returns an error if the limit leaves fewer than `needed` file descriptors beside those that are open already.
+// `purpose` names what needs them: "2 workers".
+std::optional<std::string> descriptor_shortage(const ResourceLimits& limits, std::uint64_t needed,
+                                               const std::string& purpose);
 
 // Pure. One line for each limit that is too low (or, the stack's, too high) for what this machine has, with what to do.
 std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus);

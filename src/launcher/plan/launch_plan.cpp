@@ -171,8 +171,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.workers = devices.value().workers;
   const std::uint64_t descriptors =
       limits::kJobDescriptors + limits::kDescriptorsPerWorker * static_cast<std::uint64_t>(plan.workers);
-  if (auto shortage =
-          descriptor_shortage(facts.limits.descriptors, descriptors, base::counted(plan.workers, "worker"))) {
+  if (auto shortage = descriptor_shortage(facts.limits, descriptors, base::counted(plan.workers, "worker"))) {
     return StartFailure{base::kExitOwnFault, *shortage};
   }
   if (plan.stdin_local_rank && *plan.stdin_local_rank >= plan.workers) {
