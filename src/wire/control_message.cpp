@@ -2,7 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
+
+#include "wire/limits.h"
 
 namespace ddp::wire {
 
@@ -111,6 +114,7 @@ std::string encode(const ControlMessage& message) {
 std::optional<ControlMessage> decode_control(std::string_view bytes) {
   try {
     const std::size_t end = bytes.find('\n');
+    if (std::min(end, bytes.size()) > limits::kControlJsonBytes) return std::nullopt;
     const Json json = Json::parse(bytes.substr(0, end));
     auto message = decode_as(json.at("is").get<std::string>(), json.at("of"));
     if (auto* shows = message ? std::get_if<NodeShows>(&*message) : nullptr; shows != nullptr) {

@@ -19,6 +19,7 @@ namespace {
 
 // Of a program that lies on a slow file system, not more than this is read.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostCompared = 1000;
 
 std::string fingerprint(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -53,6 +54,15 @@ std::string library_version(const std::string& name, const std::vector<std::stri
   return "";
 }
 
+// A message has a limit, and a command line may be long: of a long text its beginning, and a hash that differs if the
+// text does.
+std::string comparable(const std::string& text) {
+  if (text.size() <= kMostCompared) return text;
+  base::Fnv1a64 hash;
+  hash.update(text);
+  return text.substr(0, kMostCompared) + "... (hash " + base::hex64(hash.value()) + ")";
+}
+
 }  // namespace
 
 wire::NodeHello make_node_hello(const LaunchPlan& plan) {
@@ -73,14 +83,14 @@ wire::NodeHello make_node_hello(const LaunchPlan& plan) {
   hello.monotonic = nanoseconds(std::chrono::steady_clock::now());
   hello.time_of_day = nanoseconds(std::chrono::system_clock::now());
   hello.alike["ddplaunch's version"] = DDP_VERSION_STRING;
-  hello.alike["the program's arguments"] = base::join(plan.arguments, " ");
+  hello.alike["the program's arguments"] = comparable(base::join(plan.arguments, " "));
   for (const char* library : {"libcuda.so.1", "libnccl.so.2"}) {
     hello.alike[library] = library_version(library, plan.inherited_environment);
   }
   for (const std::string& line : plan.inherited_environment) {
     const std::string name = line.substr(0, line.find('='));
     const bool counts = name.starts_with("NCCL_") || name.starts_with("GLOO_");
-    if (counts && !is_own_matter(name)) hello.alike[name] = line.substr(name.size() + 1);
+    if (counts && !is_own_matter(name)) hello.alike[name] = comparable(line.substr(name.size() + 1));
   }
   return hello;
 }

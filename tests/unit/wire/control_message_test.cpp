@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "wire/limits.h"
+
 using namespace ddp::wire;
 
 TEST_CASE("what launchers say arrives as it was said") {
@@ -37,6 +39,13 @@ TEST_CASE("what is no message is none") {
     CAPTURE(text);
     CHECK_FALSE(decode_control(text));
   }
+}
+
+TEST_CASE("a message has a limit; what a node shows does not count") {
+  const std::string most(ddp::limits::kControlJsonBytes, 'a');
+  CHECK_FALSE(decode_control(encode(HubWaits{most})));
+  CHECK(decode_control(encode(HubWaits{most.substr(100)})));
+  CHECK(decode_control(encode(NodeShows{0, Subject::output, most})));
 }
 
 TEST_CASE("text that is not utf-8 does no harm") {

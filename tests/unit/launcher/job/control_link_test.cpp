@@ -17,6 +17,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
+std::string text_of(const wire::ControlMessage& message) {
+  const auto* shows = std::get_if<wire::NodeShows>(&message);
+  return shows != nullptr ? shows->text : std::get<wire::HubWaits>(message).text;
+}
+
 // A link and its hub, which says what it hears, on one loop; "bye" ends the connection.
 class LinkToEcho {
  public:
@@ -25,7 +30,7 @@ class LinkToEcho {
     options.on_control = [this](store::ConnectionId from, const std::string&, const std::string& bytes) {
       server_->send_control(from, bytes);
       const auto message = wire::decode_control(bytes);
-      if (message && std::get<wire::HubWaits>(*message).text == "bye") server_->close_control(from);
+      if (message && text_of(*message) == "bye") server_->close_control(from);
     };
     auto server = store::StoreServer::listen("127.0.0.1", 0, options);
     REQUIRE(server);
@@ -37,15 +42,14 @@ class LinkToEcho {
     until([&] { return opened.wait_for(0s) == std::future_status::ready; });
     auto visit = opened.get();
     REQUIRE(visit);
-    link.emplace(loop_, std::move(visit).value(),
-                 ControlLink::Callbacks{[this](const wire::ControlMessage& message) {
-                                          heard.push_back(std::get<wire::HubWaits>(message).text);
-                                        },
-                                        [this](const std::string& why) {
-                                          lost = why;
-                                          link.reset();
-                                        },
-                                        [this] { ++times_sent; }});
+    link.emplace(
+        loop_, std::move(visit).value(),
+        ControlLink::Callbacks{[this](const wire::ControlMessage& message) { heard.push_back(text_of(message)); },
+                               [this](const std::string& why) {
+                                 lost = why;
+                                 link.reset();
+                               },
+                               [this] { ++times_sent; }});
   }
 
   template <typename Condition>
@@ -85,7 +89,7 @@ TEST_CASE("what a launcher says to its hub and hears from it comes in order and 
 TEST_CASE("what the hub does not take yet waits without anybody waiting for it") {
   LinkToEcho echo;
   const std::string large(6 << 20, 'y');
-  echo.link->send(wire::HubWaits{large});
+  echo.link->send(wire::NodeShows{0, wire::Subject::output, large});
   CHECK(echo.link->unsent() > 0);
   echo.until([&] { return echo.heard.size() == 1; });
   CHECK(echo.heard[0] == large);
