@@ -15,7 +15,7 @@ from launched_job import LAUNCHER, Job, Skip, eventually, run_tests, state_of, s
 
 NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-# Rank 0 becomes root and says who it is; rank 1 fails when it is told to.
+# Rank 0 becomes root and says who it is; rank 1 fails when the test says so.
 WORKER = """#!/bin/sh
 cd "${0%/*}" || exit 1
 [ "$RANK" = 1 ] && { while [ ! -e go ]; do sleep 0.05; done; exit 3; }
@@ -26,7 +26,7 @@ SLEEP = "./become_root --reuid=0 sleep 1000"
 
 @contextlib.contextmanager
 def folder_for_nobody():
-    """With a program that makes root of whoever starts it."""
+    """With a program that makes root of the user that starts it."""
     if os.geteuid() != 0:
         raise Skip("only root can start a launcher as one user and its worker as another one")
     if not shutil.which("setpriv"):

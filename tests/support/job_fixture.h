@@ -39,6 +39,7 @@ class JobFixture {
   JobFixture& exits_as_victim(int i, int code) {
     return step(WorkerEnded{i, base::ExitStatus::exited(code), ErrorRecord{"lost a peer", true}});
   }
+  JobFixture& refuses_signals(int i) { return step(SignalRefused{i}); }
   JobFixture& guardian_dies() { return step(GuardianLost{}); }
   JobFixture& console_closes() { return step(ConsoleClosed{}); }
   JobFixture& launcher_gets(int signal) {

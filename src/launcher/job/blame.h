@@ -32,6 +32,7 @@ struct WorkerEnd {
   std::optional<OomKill> oom;
   std::optional<Verdict> verdict;  // see WorkerEnded
   bool after_kill = false;         // we had sent SIGKILL
+  bool is_injected = false;        // --inject killed it
 
   // Whether the end is what our SIGTERM or SIGKILL leads to.
   bool is_our_doing() const;

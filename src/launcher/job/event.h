@@ -42,6 +42,7 @@ struct WorkerEnded {
   std::optional<Verdict> verdict;
   // Of a failure with an error record: a rank that still runs had written its own before.
   bool another_failed_before = false;
+  bool is_injected = false;  // --inject killed it
 };
 
 // A signal to the launcher, which is also told to stop (SIGTSTP) and to go on (SIGCONT).
@@ -55,6 +56,11 @@ struct GuardianLost {};
 
 // Our output has no reader any more, and the user wants the job to end then.
 struct ConsoleClosed {};
+
+// The kernel does not let the launcher signal this worker: it has become another user's.
+struct SignalRefused {
+  int local_rank;
+};
 
 // The alarm that the state asked for is due.
 struct AlarmRang {};
@@ -71,7 +77,7 @@ struct Settled {};
 struct ExitTimedOut {};
 
 using Event = std::variant<WorkerStarted, SpawnFailed, WorkerEnded, SignalArrived, AlarmRang, GuardianLost,
-                           ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut>;
+                           ConsoleClosed, HangNews, EndedElsewhere, Settled, ExitTimedOut, SignalRefused>;
 
 // The request that the job end, if the event is one. The guardian's end is one, too: nothing would clean up after us.
 inline std::optional<SignalArrived> request_in(const Event& event, std::span<const int> ending_signals) {

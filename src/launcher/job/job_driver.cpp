@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/exit_code.h"
-#include "base/signals.h"
 #include "base/text.h"
 #include "launcher/job/conclusion.h"
 #include "launcher/limits.h"
@@ -15,28 +14,8 @@
 namespace ddp::launcher {
 namespace {
 
-wire::Cause cause_of(const SignalArrived& event) {
-  return {.text = event.reason.empty() ? "ended by " + base::signal_name(event.signal) : event.reason,
-          .exit_code = 128 + event.signal,
-          .signal = event.signal};
-}
-
-// With what is left of this attempt no other one can begin.
-wire::Cause remains_of(const JobOutcome& outcome) {
-  std::vector<int> ranks;
-  for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
-  return {.text = "rank " + base::rank_list(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
-}
-
 wire::Cause own_fault(const std::string& text) {
   return {.text = text, .exit_code = base::kExitOwnFault};
-}
-
-wire::Cause cause_of(const HangNews& difference) {
-  return {.text = hang_headline(difference.verdict),
-          .node = node_of_culprit(difference),
-          .exit_code = base::kExitHung,
-          .may_restart = true};
 }
 
 }  // namespace
@@ -149,6 +128,7 @@ void JobDriver::send_output_to_hub() {
 
 void JobDriver::show(const Shown& shown) {
   if (shown.what == wire::Subject::output || shown.what == wire::Subject::errors) {
+    if (!parts_.plan.gather_output) return;
     const int which = shown.what == wire::Subject::output ? kStdout : kStderr;
     return parts_.workers.show_of_node(shown.from, which, shown.text);
   }
@@ -226,6 +206,9 @@ void JobDriver::step(const Event& event) {
 
 void JobDriver::carry_out(const SendSignal& action) {
   parts_.workers.signal(action.local_rank, action.signal, action.target);
+  if (action.signal == SIGTERM && !parts_.workers.may_signal(action.local_rank)) {
+    post(Event(SignalRefused{action.local_rank}));
+  }
 }
 
 // With what other nodes' ranks called, what ours called may tell more than how they ended: the hub is to see it first.
@@ -262,7 +245,10 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
       event.verdict = watchdog_->difference();
     }
   }
-  if (exit.status.was_killed_by(SIGKILL)) event.oom = parts_.workers.new_oom_kill();
+  if (exit.status.was_killed_by(SIGKILL)) {
+    event.oom = parts_.workers.new_oom_kill();
+    event.is_injected = has_injected_kill(parts_.plan, place_.attempt, rank);
+  }
   post(Event(event));
 }
 

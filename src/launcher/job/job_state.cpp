@@ -33,7 +33,7 @@ std::optional<TimePoint> JobState::alarm() const {
 void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(phase_ == Phase::running, event.local_rank);
-  worker = {event.pid, true, true, false, false};
+  worker = {.pid = event.pid, .started = true, .alive = true};
 }
 
 void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
@@ -48,6 +48,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   ends_.push_back({event.local_rank, rank_of(event.local_rank), worker.pid, event.status, event.error, now,
                    worker.signalled, event.peak_rss_bytes, event.oom, event.verdict});
   ends_.back().after_kill = worker.killed;
+  ends_.back().is_injected = event.is_injected;
   // Who is asked to end may do so in the middle of anything.
   if (worker.signalled && event.status.success()) ends_.back().verdict.reset();
   const bool is_done = event.status.success() && !ends_.back().verdict;
@@ -119,6 +120,10 @@ void JobState::handle(const ExitTimedOut& event, TimePoint now, std::vector<Acti
   if (phase_ == Phase::running) begin_ending(event, now, actions);
 }
 
+void JobState::handle(const SignalRefused& event, TimePoint, std::vector<Action>&) {
+  workers_.at(static_cast<std::size_t>(event.local_rank)).refuses_signals = true;
+}
+
 void JobState::pause(TimePoint now, std::vector<Action>& actions) {
   if (paused_at_) return;
   paused_at_ = now;
@@ -152,12 +157,27 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   }
   if (!tell_at_ || now < *tell_at_) return;
   tell_at_.reset();
-  const std::string next = phase_ == Phase::ending
-                               ? "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now) +
-                                     (std::holds_alternative<SignalArrived>(cause_) ? ", or when asked again" : "")
-                               : "SIGKILL sent";
-  actions.emplace_back(Tell{describe_cause() + ": waiting for rank " + base::rank_list(alive_ranks()) + " to end (" +
-                            next + "; see --grace)"});
+  actions.emplace_back(Tell{describe_wait(now)});
+}
+
+std::string JobState::describe_wait(TimePoint now) const {
+  std::vector<int> refusing;
+  for (const int local_rank : alive_local_ranks()) {
+    if (workers_[static_cast<std::size_t>(local_rank)].refuses_signals) refusing.push_back(rank_of(local_rank));
+  }
+  std::vector<std::string> parts;
+  if (refusing.size() < alive_local_ranks().size()) {
+    parts.push_back(phase_ == Phase::killing
+                        ? "SIGKILL sent"
+                        : "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now) +
+                              (std::holds_alternative<SignalArrived>(cause_) ? ", or when asked again" : ""));
+  }
+  if (!refusing.empty()) {
+    parts.push_back("rank " + base::rank_list(refusing) +
+                    " runs as another user, whose processes the launcher may not signal");
+  }
+  return describe_cause() + ": waiting for rank " + base::rank_list(alive_ranks()) + " to end (" +
+         base::join(parts, "; ") + "; see --grace)";
 }
 
 std::string JobState::describe_early_ends() const {
@@ -201,9 +221,9 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
     Worker& worker = workers_[static_cast<std::size_t>(i)];
     if (!worker.alive) continue;
     worker.signalled = true;
-    // A stopped process does not see SIGTERM before it is continued.
+    // A stopped process does not see SIGTERM before it is continued. Its children get theirs when it has ended.
     actions.emplace_back(SendSignal{i, SIGTERM, SignalTarget::leader});
-    actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::leader});
+    actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::group});
   }
   if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
 }

@@ -55,6 +55,7 @@ class JobState {
     bool alive = false;
     bool signalled = false;
     bool killed = false;  // by us
+    bool refuses_signals = false;
   };
 
   void handle(const WorkerStarted& event, TimePoint now, std::vector<Action>& actions);
@@ -68,6 +69,7 @@ class JobState {
   void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
   void handle(const Settled& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const SignalRefused& event, TimePoint now, std::vector<Action>& actions);
 
   void pause(TimePoint now, std::vector<Action>& actions);
   void resume(TimePoint now, std::vector<Action>& actions);
@@ -78,6 +80,7 @@ class JobState {
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
   std::string describe_early_ends() const;
+  std::string describe_wait(TimePoint now) const;
   std::string describe_cause() const;
   // Sets cause, status and what belongs to them.
   void add_cause(JobOutcome& outcome) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/exit_code.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/watchdog/verdict_text.h"
@@ -68,6 +69,25 @@ wire::Cause cause_of(const JobOutcome& outcome) {
   if (culprit != nullptr && culprit->is_victim()) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
   cause.gave_up = culprit != nullptr && culprit->gave_up();
   return cause;
+}
+
+wire::Cause cause_of(const SignalArrived& event) {
+  return {.text = event.reason.empty() ? "ended by " + base::signal_name(event.signal) : event.reason,
+          .exit_code = 128 + event.signal,
+          .signal = event.signal};
+}
+
+wire::Cause cause_of(const HangNews& difference) {
+  return {.text = hang_headline(difference.verdict),
+          .node = node_of_culprit(difference),
+          .exit_code = base::kExitHung,
+          .may_restart = true};
+}
+
+wire::Cause remains_of(const JobOutcome& outcome) {
+  std::vector<int> ranks;
+  for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
+  return {.text = "rank " + base::rank_list(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
 }
 
 }  // namespace ddp::launcher

@@ -1,11 +1,20 @@
 #include "launcher/job/timed_faults.h"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
 #include "base/text.h"
 
 namespace ddp::launcher {
+
+bool has_injected_kill(const LaunchPlan& plan, int attempt, int rank) {
+  const auto kills = [&](const wire::Fault& fault) {
+    return fault.kind == wire::FaultKind::kill && fault.rank == rank && fault.attempt == attempt;
+  };
+  const auto at_call = wire::parse_faults(base::join(plan.faults, " "));
+  return std::ranges::any_of(plan.timed_faults, kills) || (at_call && std::ranges::any_of(at_call.value(), kills));
+}
 
 TimedFaults::TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
                          const Tell& tell)

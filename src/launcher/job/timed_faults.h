@@ -13,6 +13,9 @@
 
 namespace ddp::launcher {
 
+// Returns whether --inject kills this rank in this attempt, at a time or at a call. Pure.
+bool has_injected_kill(const LaunchPlan& plan, int attempt, int rank);
+
 // Of one attempt. Nothing happens any more when this is destroyed; who is stopped then stays so.
 class TimedFaults {
  public:

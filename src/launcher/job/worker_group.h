@@ -45,6 +45,8 @@ class WorkerGroup {
   // Called once for each worker that was started, when it has ended.
   virtual void on_exit(ProcessHost::ExitCallback callback) = 0;
   virtual void signal(int local_rank, int signal, SignalTarget target) = 0;
+  // Returns false if the worker runs as another user, so that signal() has no effect.
+  virtual bool may_signal(int /*local_rank*/) { return true; }
   // Tells the workers that the failure of this rank ends the job.
   virtual void say_lost(int rank) = 0;
   // What a worker has written about its failure.

@@ -171,6 +171,11 @@ class LinuxProcessHost : public ProcessHost {
     }
   }
 
+  bool may_signal(int local_rank) override {
+    const auto child = children_.find(local_rank);
+    return child == children_.end() || ::kill(child->second.pid, 0) == 0 || errno != EPERM;
+  }
+
   std::vector<pid_t> end_leftovers() override {
     std::set<pid_t> except = strangers_;
     for (const auto& [local_rank, child] : children_) except.insert(child.pid);  // unkillable, reported already
@@ -237,6 +242,7 @@ class LinuxProcessHost : public ProcessHost {
     // which has not been asked yet and has the rest of the grace.
     if (child.asked_to_end) {
       ::killpg(child.pid, SIGTERM);
+      ::killpg(child.pid, SIGCONT);
     } else if (!child.status->success()) {
       ::killpg(child.pid, SIGKILL);
     }

@@ -39,6 +39,8 @@ class ProcessHost {
 
   // Nothing happens if the worker has ended: a pid is signalled only while it cannot belong to anybody else.
   virtual void signal(int local_rank, int signal, SignalTarget target) = 0;
+  // Returns false if the worker's first process runs as another user, so that the kernel refuses our signals.
+  virtual bool may_signal(int /*local_rank*/) { return true; }
 
   // Tells all workers by their boards that the failure of this rank ends the job.
   virtual void say_lost(int /*rank*/) {}

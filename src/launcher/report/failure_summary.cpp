@@ -57,6 +57,7 @@ std::string why_killed_hint(const WorkerEnd& end) {
   if (!end.status.was_killed_by(9)) return "";
   const std::string peak = end.peak_rss_bytes > 0 ? "; its peak was " + base::human_bytes(end.peak_rss_bytes) : "";
   if (end.oom) return "  " + describe_oom(*end.oom) + peak;
+  if (end.is_injected) return "  --inject killed it";
   return "  SIGKILL came from outside: an operator, a resource manager or a memory limit that is not visible here" +
          peak;
 }
@@ -142,8 +143,10 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
     lines.push_back("  rank " + std::to_string(worker.rank) + " (pid " + pid + why);
   }
   if (!outcome.leftovers.empty()) {
-    lines.push_back("  " + base::counted(std::ssize(outcome.leftovers), "other process") +
-                    " of the job cannot be killed, first pid " + std::to_string(outcome.leftovers.front()));
+    lines.push_back(
+        "  " + base::counted(std::ssize(outcome.leftovers), "other process") +
+        " of the job cannot be killed, first pid " + std::to_string(outcome.leftovers.front()) +
+        (evidence.of_other_users.contains(outcome.leftovers.front()) ? ", which runs as another user" : ""));
   }
 }
 

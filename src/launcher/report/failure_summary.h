@@ -24,7 +24,7 @@ struct FailureEvidence {
   std::string core;                     // describe_core()
   std::vector<std::string> last_lines;  // of the culprit's output
   std::string log_file;                 // that holds all of them; empty: none
-  std::set<pid_t> of_other_users;       // workers that the launcher has no right to signal
+  std::set<pid_t> of_other_users;       // processes that the launcher may not signal
 };
 
 // First line: what happened to whom; then where, its own words, and what was done about it. Empty after success, unless

@@ -142,6 +142,7 @@ struct EventToJson {
   OrderedJson operator()(const AlarmRang&) const { return nullptr; }
   // The attempt's end says it.
   OrderedJson operator()(const Settled&) const { return nullptr; }
+  OrderedJson operator()(const SignalRefused&) const { return nullptr; }
   OrderedJson operator()(const ExitTimedOut&) const { return nullptr; }
 };
 

@@ -104,8 +104,10 @@ void JobReporter::tell(const HangNews& news) {
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
   FailureEvidence evidence;
-  for (const RankAndPid& worker : outcome.unkillable) {
-    if (::kill(worker.pid, 0) != 0 && errno == EPERM) evidence.of_other_users.insert(worker.pid);
+  std::vector<pid_t> survivors = outcome.leftovers;
+  for (const RankAndPid& worker : outcome.unkillable) survivors.push_back(worker.pid);
+  for (const pid_t pid : survivors) {
+    if (::kill(pid, 0) != 0 && errno == EPERM) evidence.of_other_users.insert(pid);
   }
   if (outcome.culprit() == nullptr) return evidence;
   const WorkerEnd& end = *outcome.culprit();

@@ -11,7 +11,7 @@ using Ranks = std::vector<int>;
 
 namespace {
 
-const std::string kAskedToEnd = std::to_string(SIGTERM) + " " + std::to_string(SIGCONT);
+const std::string kAskedToEnd = std::to_string(SIGTERM) + " g" + std::to_string(SIGCONT);
 const std::string kKilled = kAskedToEnd + " g" + std::to_string(SIGKILL);
 
 }  // namespace
@@ -79,6 +79,22 @@ TEST_CASE("the user is told once what is waited for") {
   CHECK(job.told()[0] ==
         "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see "
         "--grace)");
+}
+
+TEST_CASE("a rank that the launcher may not signal is told as such") {
+  JobFixture one_of_two(3);
+  one_of_two.start().exits(1, 7).refuses_signals(2).passes(3s);
+  REQUIRE(one_of_two.told().size() == 1);
+  CHECK(
+      one_of_two.told()[0] ==
+      "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; rank 2 runs "
+      "as another user, whose processes the launcher may not signal; see --grace)");
+  JobFixture all(2);
+  all.start().exits(1, 7).refuses_signals(0).passes(3s);
+  REQUIRE(all.told().size() == 1);
+  CHECK(all.told()[0] ==
+        "rank 1 failed (exit code 7): waiting for rank 0 to end (rank 0 runs as another user, whose processes the "
+        "launcher may not signal; see --grace)");
 }
 
 TEST_CASE("the first rank that fails is the culprit") {
@@ -224,7 +240,7 @@ TEST_CASE("a rank that does not follow the others to the end is given the exit t
   job.start().exits(0, 0).passes(2min).exits(2, 0).passes(299s);
   CHECK_FALSE(job.state().ending());
   job.passes(2s);
-  CHECK(job.signals_to(1) == "15 18");
+  CHECK(job.signals_to(1) == "15 g18");
   job.killed(1, SIGTERM);
   const JobOutcome outcome = job.outcome();
   CHECK(outcome.cause_as<ExitTimedOut>());
@@ -253,15 +269,15 @@ TEST_CASE("Ctrl-Z stops the workers with their groups and every clock") {
 TEST_CASE("a request to end reaches stopped workers") {
   JobFixture job(1);
   job.start().launcher_gets(SIGTSTP).launcher_gets(SIGINT);
-  CHECK(job.signals_to(0) == "g19 g18 15 18");
+  CHECK(job.signals_to(0) == "g19 g18 15 g18");
   job.passes(5s);
-  CHECK(job.signals_to(0) == "g19 g18 15 18 g9");
+  CHECK(job.signals_to(0) == "g19 g18 15 g18 g9");
 }
 
 TEST_CASE("without its guardian a job is killed at once") {
   JobFixture job(2);
   job.start().guardian_dies();
-  CHECK(job.signals_to(0) == "15 18 g9");
+  CHECK(job.signals_to(0) == "15 g18 g9");
   job.killed(0, SIGKILL).killed(1, SIGKILL);
   CHECK(job.outcome().cause_as<GuardianLost>());
   CHECK(job.outcome().status.shell_code() == 125);
@@ -270,7 +286,7 @@ TEST_CASE("without its guardian a job is killed at once") {
 TEST_CASE("a guardian that dies while the job is being ended shortens the grace") {
   JobFixture job(1);
   job.start().launcher_gets(SIGTERM).guardian_dies();
-  CHECK(job.signals_to(0) == "15 18 g9");
+  CHECK(job.signals_to(0) == "15 g18 g9");
   job.killed(0, SIGKILL);
   CHECK(job.outcome().status.shell_code() == 143);
 }
@@ -278,7 +294,7 @@ TEST_CASE("a guardian that dies while the job is being ended shortens the grace"
 TEST_CASE("a job may end with its reader") {
   JobFixture job(1);
   job.start().console_closes();
-  CHECK(job.signals_to(0) == "15 18");
+  CHECK(job.signals_to(0) == "15 g18");
   job.killed(0, SIGTERM);
   CHECK(job.outcome().status.shell_code() == 141);
 }

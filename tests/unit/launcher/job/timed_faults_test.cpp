@@ -27,6 +27,22 @@ class Signalled : public NoWorkers {
 
 }  // namespace
 
+TEST_CASE("a rank that --inject kills is known, in its attempt alone") {
+  LaunchPlan plan;
+  plan.timed_faults = {wire::parse_fault("rank=1,at=1s,kind=kill").value(),
+                       wire::parse_fault("rank=2,at=1s,kind=stop").value()};
+  plan.faults = {"rank=3,at=any:7,kind=kill,attempt=1", "rank=4,at=any:7,kind=skip"};
+  const auto killed = [&](int attempt) {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < 6; ++rank) {
+      if (has_injected_kill(plan, attempt, rank)) ranks.push_back(rank);
+    }
+    return ranks;
+  };
+  CHECK(killed(0) == std::vector{1});
+  CHECK(killed(1) == std::vector{3});
+}
+
 TEST_CASE("faults at a time come in their order, to this node's ranks, in their attempt") {
   LaunchPlan plan;
   plan.workers = 2;

@@ -133,6 +133,25 @@ TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are tol
   CHECK(of_other_user.find("rank 3 (pid 99) cannot be terminated: it now runs as another user") != std::string::npos);
 }
 
+TEST_CASE("another process that cannot be killed is told with the reason, if that is known") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
+  outcome.leftovers = {99};
+  CHECK_THAT(summary(outcome), Catch::EndsWith("1 other process of the job cannot be killed, first pid 99"));
+  FailureEvidence evidence;
+  evidence.of_other_users = {99};
+  CHECK(failure_summary(outcome, plan_of(4), evidence).back() ==
+        "  1 other process of the job cannot be killed, first pid 99, which runs as another user");
+}
+
+TEST_CASE("a rank that --inject killed is told as such") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGKILL)), {}};
+  CHECK_THAT(summary(outcome), Catch::Contains("SIGKILL came from outside"));
+  culprit_of(outcome).is_injected = true;
+  CHECK_THAT(summary(outcome), Catch::Contains("  --inject killed it") && !Catch::Contains("came from outside"));
+}
+
 TEST_CASE("a victim without a culprit names the ranks that had left") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
