@@ -112,17 +112,17 @@ Result<Fault> parse_fault(std::string_view text) {
     } else {
       failure = Failure{"'" + field + "' is not one of rank=, at=, kind=, attempt="};
     }
-    if (failure) return Failure{"'" + std::string(text) + "': " + failure->message + "." + example};
+    if (failure) return Failure{failure->message + "." + example};
     given.push_back(key);
   }
   for (const char* needed : {"rank", "at", "kind"}) {
     if (std::find(given.begin(), given.end(), needed) == given.end()) {
-      return Failure{"'" + std::string(text) + "' does not say " + needed + "=." + example};
+      return Failure{std::string(needed) + "= is missing." + example};
     }
   }
   const std::array<FaultKind, 3> at_a_time = {FaultKind::stop, FaultKind::kill, FaultKind::delay};
   if (fault.after && std::find(at_a_time.begin(), at_a_time.end(), fault.kind) == at_a_time.end()) {
-    return Failure{"'" + std::string(text) + "': at a time there are stop, kill and delay; '" +
+    return Failure{"at a time there are stop, kill and delay; '" +
                    std::string(name_of(kFaultNames, static_cast<std::uint64_t>(fault.kind))) + "' needs a call." +
                    example};
   }
@@ -134,7 +134,7 @@ Result<std::vector<Fault>> parse_faults(std::string_view text) {
   for (const std::string& one : base::split(text, ' ')) {
     if (one.empty()) continue;
     const auto fault = parse_fault(one);
-    if (!fault) return fault.error();
+    if (!fault) return Failure{(one == text ? "" : "'" + one + "': ") + fault.error().message};
     faults.push_back(fault.value());
   }
   return faults;

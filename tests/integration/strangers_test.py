@@ -65,7 +65,7 @@ def many_addresses_get_a_bounded_number_of_lines(_: Hosts) -> None:
     addresses = [f"127.0.3.{number}" for number in range(1, 101)]
     for _ in range(LINES_PER_ADDRESS + 3):
         for address in addresses:
-            is_refused(says(job, hello(job="\x1b"), address))  # short: nobody reads the console meanwhile
+            is_refused(says(job, hello(job="\x1b"), address))  # short: the console is not read meanwhile
     said = ends_well(job.start(2))[1]
     few_lines(said, addresses[:ADDRESSES])
     assert len(lines_on(said, "was sent away")) == ADDRESSES * LINES_PER_ADDRESS, said[-2000:]

@@ -62,7 +62,7 @@ OF_SECOND_NODE = "@second_node"
 # The network between their ranks is slow, or gets lost.
 OWN_NETWORK = {"has_a_slow_network", "loses_the_network", "loses_the_network_and_computes"}
 # Only root may.
-NEED_RIGHTS = {"sends_slow_memory", "opens_a_file_of_a_dead_file_system"} | OWN_NETWORK
+NEED_RIGHTS = {"opens_a_file_of_a_dead_file_system"} | OWN_NETWORK
 
 
 def launched(name: str, launcher: pathlib.Path, options: list, program: list, retries: int = 40) -> list:

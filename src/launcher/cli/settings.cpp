@@ -198,8 +198,7 @@ Mistake set_store_limit(Options& options, const std::string& value) {
 
 // Several in one value, separated by spaces, are for configuration files.
 Mistake add_fault(Options& options, const std::string& value) {
-  const auto faults = wire::parse_faults(value);
-  if (!faults) return faults.error().message;
+  if (const auto faults = wire::parse_faults(value); !faults) return ": " + faults.error().message;
   options.faults.push_back(value);
   return std::nullopt;
 }

@@ -54,7 +54,7 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
     cause.not_restarted = base::printable(cause.not_restarted, limits::kShownReason);
     // A failure is one, whatever the node says.
     if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
-    const bool asks = cause.signal != 0;  // somebody wants the job to end, whatever attempt it was
+    const bool asks = cause.signal != 0;  // a user wants the job to end, whatever attempt it was
     const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
     if (nobody_runs && (asks || from == kOwnNode)) {
       cause.node = node.name;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <ctime>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace ddp::launcher {
@@ -31,7 +32,8 @@ std::vector<int> ranks_of(RankBits bits) {
   return ranks;
 }
 
-LineTag::LineTag(const std::string& format, Names names, bool color) : names_(std::move(names)), color_(color) {
+LineTag::LineTag(const std::string& format, const Names& names, bool color)
+    : names_{base::printable(names.node), base::printable(names.role)}, color_(color) {
   parse(format);
 }
 

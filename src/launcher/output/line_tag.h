@@ -29,7 +29,8 @@ class LineTag {
   // `format`: text with ${rank}, ${local_rank}, ${node}, ${role}, ${role_name} (torchelastic's name for it), ${time}
   // (hours, minutes and seconds of the local time); also without braces. "$$" is a "$"; every other name stays as it is
   // written, as torchelastic does it.
-  LineTag(const std::string& format, Names names, bool color);
+  // Names are shown on one line, with what acts on a terminal escaped.
+  LineTag(const std::string& format, const Names& names, bool color);
 
   // The rank in the world of a local rank; until told, they are the same.
   void set_rank(int local_rank, int rank);

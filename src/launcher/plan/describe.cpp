@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "base/printable.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/plan/launch_plan.h"
@@ -15,8 +16,8 @@ namespace {
 constexpr std::size_t kLabelWidth = 13;
 
 std::string row(const std::string& label, const std::string& value) {
-  const std::size_t blanks = label.size() < kLabelWidth ? kLabelWidth - label.size() : 1;
-  return label + std::string(blanks, ' ') + value + "\n";
+  const std::size_t spaces = label.size() < kLabelWidth ? kLabelWidth - label.size() : 1;
+  return label + std::string(spaces, ' ') + base::printable(value) + "\n";
 }
 
 std::string argument_list(const LaunchPlan& plan) {

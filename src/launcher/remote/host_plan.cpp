@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/exit_code.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "launcher/facts/host_facts.h"
 #include "launcher/plan/cluster_options.h"
@@ -159,14 +160,14 @@ std::string describe(const HostPlan& plan) {
   std::vector<std::string> names;
   for (const std::string& line : order.environment) names.push_back(line.substr(0, line.find('=')));
   std::string text = "hosts        " + std::to_string(plan.starts.size()) + "\n";
-  text += "directory    " + order.directory + "\n";
+  text += "directory    " + base::printable(order.directory) + "\n";
   text += "environment  " + (names.empty() ? "nothing" : base::join(names, " ")) + "\n";
   text +=
       "token        " + std::string(order.token.empty() ? "none" : "given over ssh, to these launchers alone") + "\n";
   for (const HostStart& start : plan.starts) {
-    text += "\n" + start.host + "\n";
-    text += "  ssh        " + base::join(quoted_words(ssh_command(start)), " ") + "\n";
-    text += "  there      " + base::join(quoted_words(start.order.words), " ") + "\n";
+    text += "\n" + base::printable(start.host) + "\n";
+    text += "  ssh        " + base::printable(base::join(quoted_words(ssh_command(start)), " ")) + "\n";
+    text += "  there      " + base::printable(base::join(quoted_words(start.order.words), " ")) + "\n";
   }
   return text;
 }

@@ -355,7 +355,7 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
 std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& verdict,
                                                                  std::span<const RankView> ranks) const {
   std::vector<int> concerned = verdict.culprits;
-  // Ranks wait for others to come, nobody knows for which: for any of those that are free to.
+  // Ranks wait for others to come. For which is not known: for any of those that are free to.
   const bool wait_for_some = verdict.kind == VerdictKind::silent && !verdict.waiting.empty();
   if (wait_for_some) concerned = free_ranks(ranks);
   const bool waits_for_data = all_wait(verdict.kind) || (wait_for_some && concerned.empty());

@@ -6,6 +6,7 @@ namespace ddp::wire {
 namespace {
 
 using Catch::Contains;
+using Catch::StartsWith;
 using std::chrono::milliseconds;
 
 TEST_CASE("a fault is a rank, a place and a kind") {
@@ -38,8 +39,8 @@ TEST_CASE("what is no fault is told with what can stand there") {
     CHECK_THAT(fault.error().message, Contains(what) && Contains("rank=2,at=all_reduce:100"));
   };
   says("", "is not one of rank=, at=, kind=");
-  says("rank=1,at=any:3", "does not say kind=");
-  says("at=any:3,kind=stop", "does not say rank=");
+  says("rank=1,at=any:3", "kind= is missing");
+  says("at=any:3,kind=stop", "rank= is missing");
   says("rank=-1,at=any:3,kind=stop", "rank=-1 is not a whole number");
   says("rank=1,at=reduce_all:3,kind=stop", "reduce_scatter");
   says("rank=1,at=any:0,kind=stop", "'any:0'");
@@ -56,7 +57,9 @@ TEST_CASE("what is no fault is told with what can stand there") {
 TEST_CASE("several faults are separated by spaces") {
   CHECK(parse_faults("").value().empty());
   CHECK(parse_faults(" rank=0,at=any:1,kind=kill  rank=1,at=any:2,kind=stop").value().size() == 2);
-  CHECK_FALSE(parse_faults("rank=0,at=any:1,kind=kill oops"));
+  CHECK_THAT(parse_faults("rank=0,at=any:1,kind=kill oops").error().message,
+             StartsWith("'oops': 'oops' is not one of"));
+  CHECK_THAT(parse_faults("oops").error().message, StartsWith("'oops' is not one of"));
 }
 
 }  // namespace

@@ -47,18 +47,21 @@ void add_ranks(MergedStack& stack, const std::vector<int>& ranks) {
   stack.ranks.erase(std::unique(stack.ranks.begin(), stack.ranks.end()), stack.ranks.end());
 }
 
+// Where the brackets begin that end the frame. The name of a file may hold brackets without an end.
+std::size_t begin_of_place(std::string_view frame) {
+  if (!frame.ends_with(')')) return std::string_view::npos;
+  const std::vector<std::size_t> ends = closing_brackets(frame);
+  const auto open = std::ranges::find(ends, frame.size() - 1);
+  const auto begin = open == ends.end() ? frame.rfind(" (") + 1 : static_cast<std::size_t>(open - ends.begin());
+  return begin > 0 && frame[begin - 1] == ' ' ? begin : std::string_view::npos;
+}
+
 // "train_epoch(Model&) (train+0x1a2f)": the place is what the last brackets hold, if they stand apart.
 Link to_link(std::string_view frame) {
   Link link{std::string(frame), ""};
-  const std::vector<std::size_t> ends = closing_brackets(frame);
-  for (std::size_t i = 0; i < frame.size(); ++i) {
-    if (ends[i] == std::string_view::npos) continue;
-    if (ends[i] + 1 == frame.size() && frame[i] == '(' && i > 0 && frame[i - 1] == ' ') {
-      link.name = frame.substr(0, i - 1);
-      link.place = frame.substr(i + 1, frame.size() - i - 2);
-      break;
-    }
-    i = ends[i];
+  if (const std::size_t begin = begin_of_place(frame); begin != std::string_view::npos) {
+    link.name = frame.substr(0, begin - 1);
+    link.place = frame.substr(begin + 1, frame.size() - begin - 2);
   }
   const std::size_t colon = link.place.rfind(':');
   const bool in_source = colon != std::string_view::npos && colon + 1 < link.place.size() &&

@@ -104,6 +104,12 @@ TEST_CASE("the interpreter is one word") {
         "rank 1: time_sleep (timemodule.c:383) ← Python ← call_back (native.cpp:3) ← Python");
 }
 
+TEST_CASE("brackets in the name of a file hide no function") {
+  CHECK(line_of({"pause (libc.so.6+0x1)", "misbehave (e[31mvil+0x2)", "main (e[31mvil+0x3)"}) ==
+        "rank 1: pause ← misbehave ← main");
+  CHECK(line_of({"run(int (*)(int)) (a(b+0x2)", "main (a)b+0x3)"}) == "rank 1: run ← main");
+}
+
 TEST_CASE("something is said where nothing is known") {
   CHECK(line_of({"?? (libfoo.so+0x12)"}) == "rank 1: ?? (libfoo.so+0x12)");
   CHECK(line_of({"futex_wait (libc.so.6)", "syscall (libc.so.6)", "?? (train)", "?? (libfoo.so)", "?? (train)",
