@@ -154,7 +154,11 @@ struct alignas(64) ProgressBoard {
   std::atomic<std::int32_t> writer;
   std::atomic<std::uint32_t> groups_not_shown;
   std::atomic<std::uint32_t> places;  // of `groups`, that have been used so far: those after them are free
-  std::array<std::uint32_t, 6> reserved;
+  // By the worker: how often it has called init(), and, while it waits there for other ranks to come, the size of the
+  // world that it waits for; else 0.
+  std::atomic<std::uint32_t> worlds_entered;
+  std::atomic<std::uint32_t> awaited_world;
+  std::array<std::uint32_t, 4> reserved;
   BoardWorker worker;
   std::array<BoardGroup, kBoardGroups> groups;
   BoardStacks stacks;

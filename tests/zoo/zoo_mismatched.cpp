@@ -65,6 +65,21 @@ const std::map<std::string, Deed> kMismatched = {
        if (world.rank() == 1) sleep_for_ever();
        ddp::init();
      }},
+    {"ends_before_a_new_group",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) std::_Exit(0);
+       world.new_group(ranks_below(world.size()), "all");
+     }},
+    {"ends_before_a_monitored_barrier",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) std::_Exit(0);
+       world.monitored_barrier();
+     }},
+    {"ends_before_init",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) std::_Exit(0);
+       ddp::init();
+     }},
     {"leaves_a_sub_groups_call_out",
      [](ddp::ProcessGroup& world) {
        if (world.rank() > 1) return;

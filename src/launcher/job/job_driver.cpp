@@ -187,11 +187,11 @@ void JobDriver::step(const Event& event) {
   const auto request = request_in(event);
   if (request) request_ = request;
   const auto* end = std::get_if<WorkerEnded>(&event);
-  const bool has_failed = end != nullptr && !end->status.success();
-  if (has_failed || request || std::holds_alternative<EndedElsewhere>(event)) are_warnings_due_ = false;
+  if (end != nullptr && !end->status.success()) are_warnings_due_ = false;
   for (const Action& action : state_->step(event, parts_.timers.now())) {
     std::visit([this](const auto& specific) { carry_out(specific); }, action);
   }
+  if (state_->ending()) are_warnings_due_ = false;
   watchdog_->set_paused(state_->paused());
   const auto* signal = std::get_if<SignalArrived>(&event);
   const bool asks_for_state = signal != nullptr && signal->signal == SIGQUIT && !request;

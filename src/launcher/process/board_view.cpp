@@ -119,6 +119,9 @@ BoardView read_board(const wire::ProgressBoard& board) {
   constexpr std::uint32_t kMostThreads = 1U << 22;
   view.calling_threads = static_cast<int>(std::min(board.worker.calling_threads.load(wire::kRelaxed), kMostThreads));
   view.waiting_threads = static_cast<int>(std::min(board.worker.waiting_threads.load(wire::kRelaxed), kMostThreads));
+  constexpr std::uint32_t kMostInts = 1U << 30;
+  view.worlds_entered = static_cast<int>(std::min(board.worlds_entered.load(wire::kRelaxed), kMostInts));
+  view.awaited_world = static_cast<int>(std::min(board.awaited_world.load(wire::kRelaxed), kMostInts));
   view.polled_at = board.worker.polled_at.load(wire::kRelaxed);
   view.handed_on = board.worker.handed_on.load(wire::kRelaxed);
   const auto places = static_cast<int>(places_of(board));
@@ -161,6 +164,8 @@ std::uint64_t board_stamp(const wire::ProgressBoard& board) {
   add(board.worker.steps.load(wire::kRelaxed));
   add(board.worker.more_time_until.load(wire::kRelaxed));
   add(board.worker.waiting_threads.load(wire::kRelaxed));
+  add(board.worlds_entered.load(wire::kRelaxed));
+  add(board.awaited_world.load(wire::kRelaxed));
   const std::size_t places = places_of(board);
   for (std::size_t place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[place];

@@ -94,6 +94,8 @@ struct BoardView {
   std::uint64_t more_time_until = 0;
   int calling_threads = 0;      // that have called operations
   int waiting_threads = 0;      // that wait for one
+  int worlds_entered = 0;       // how often the worker has called init()
+  int awaited_world = 0;        // the size of the world whose ranks it waits for in init(); 0: it does not
   std::uint64_t polled_at = 0;  // CLOCK_MONOTONIC, nanoseconds: asked last whether an operation is done
   std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same machine through shared memory
   std::vector<GroupView> groups;

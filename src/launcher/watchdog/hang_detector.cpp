@@ -163,7 +163,7 @@ HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
   }
   if (verdict.is_transfer) return waited;
   const auto group = groups_.find(verdict.key());
-  if (group == groups_.end()) return Nanoseconds(0);
+  if (group == groups_.end()) return waited;  // in init(), before there is a group
   return differs(verdict.kind) ? group->second.age : std::min(group->second.age, waited);
 }
 

@@ -42,8 +42,10 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
-DDP_FIELDS(BoardView, is_written, writer, phase, section, section_place, phase_since, steps, more_time_until,
-           calling_threads, waiting_threads, polled_at, groups)
+// Older traces do not have all of them.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BoardView, is_written, writer, phase, section, section_place,
+                                                phase_since, steps, more_time_until, calling_threads, waiting_threads,
+                                                worlds_entered, awaited_world, polled_at, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)

@@ -317,6 +317,27 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
   return odd.size() < alive ? odd : std::vector<int>();
 }
 
+namespace {
+
+// Of ranks that wait in init() for all ranks of the job, of which some have ended before they called it as often.
+std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
+  Verdict verdict;
+  verdict.kind = VerdictKind::ended;
+  verdict.call = "init()";
+  int entered = 0;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended || rank.board.awaited_world != static_cast<int>(ranks.size())) continue;
+    entered = std::max(entered, rank.board.worlds_entered);
+    verdict.waiting.push_back(rank.rank);
+  }
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended && rank.board.worlds_entered < entered) verdict.culprits.push_back(rank.rank);
+  }
+  return verdict.culprits.empty() ? std::nullopt : std::optional(verdict);
+}
+
+}  // namespace
+
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
     const GroupView& group = rank.board.groups[i];
@@ -359,6 +380,7 @@ std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {
       for (const TransferView& transfer : member.group->transfers) add(verdict_of(member, transfer, members));
     }
   }
+  add(ended_before_init(ranks));
   return root_causes(verdicts, ranks);
 }
 

@@ -34,7 +34,8 @@ std::string hang_headline(const Verdict& verdict) {
     switch (verdict.kind) {
       case VerdictKind::ended:
         return culprits + (one ? " has" : " have") + " ended" +
-               (verdict.group.empty() ? ", and " + waiting + " for it"
+               (verdict.group.empty()
+                    ? ", and " + waiting + " for it" + (verdict.call.empty() ? "" : " in " + verdict.call)
                 : verdict.waiting.empty()
                     ? " without having finished " + call_text(verdict)
                     : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));

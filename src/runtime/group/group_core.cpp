@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -23,6 +24,19 @@ std::vector<std::string> numbers(std::span<const int> ranks) {
   std::vector<std::string> result;
   for (const int rank : ranks) result.push_back(std::to_string(rank));
   return result;
+}
+
+// Throws if one of these ranks of the group, on this machine, is known to have ended or to have left the group. Does
+// not keep the group alive: its end is what tells the other ranks that this one has left.
+std::function<void()> look_for_the_gone(const std::shared_ptr<HostGroup>& group, std::vector<int> ranks) {
+  return [group = std::weak_ptr(group), ranks = std::move(ranks)] {
+    const std::shared_ptr<HostGroup> host = group.lock();
+    for (std::size_t peer = 0; host && peer < host->size(); ++peer) {
+      const int rank = host->rank_of(peer);
+      if (peer == host->own() || !host->ended(peer) || std::ranges::find(ranks, rank) == ranks.end()) continue;
+      throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended, or left the group", rank);
+    }
+  };
 }
 
 void meet_ranks(GroupDescription& group) {
@@ -148,13 +162,15 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
     if (error.kind() != ErrorKind::timeout && error.kind() != ErrorKind::peer_lost) throw;
     const std::string what = "rank " + std::to_string(rank()) + ": new_group '" + made.name + "' of ranks " +
                              base::join(numbers(members), ", ") + ": ";
-    if (error.kind() == ErrorKind::peer_lost) throw Error(ErrorKind::peer_lost, what + error.what(), error.peer());
-    throw Error(ErrorKind::timeout,
-                what +
-                    "some of them did not come. All of them must call new_group with the same ranks in the same "
-                    "order (" +
-                    error.what() + ")",
-                error.peer());
+    const std::string why = error.kind() == ErrorKind::peer_lost
+                                ? std::string(error.what())
+                                : "some of them did not come. All of them must call new_group with the same ranks in "
+                                  "the same order (" +
+                                      std::string(error.what()) + ")";
+    // Who is late to the new group is told by its rank there.
+    record_error(error.kind(), what + why,
+                 error.kind() == ErrorKind::peer_lost ? world_rank_of(error.peer()) : Error::kNobody);
+    throw Error(error.kind(), what + why, error.peer());
   }
 }
 
@@ -175,22 +191,12 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
   made.options.world_ranks.clear();
   if (!made.options.world_store) made.options.world_store = description_.store;
   for (std::size_t i = 0; i < members.size(); ++i) {
-    const std::vector<int>& world = description_.options.world_ranks;
-    made.options.world_ranks.push_back(world.empty() ? members[i] : world[static_cast<std::size_t>(members[i])]);
+    made.options.world_ranks.push_back(world_rank_of(members[i]));
     if (members[i] == rank()) made.options.rank = static_cast<int>(i);
   }
   made.options.size = static_cast<int>(members.size());
-  // Not kept alive by the part: its end is what tells the other ranks that this one has left.
-  made.options.look_around = [whole = std::weak_ptr(description_.options.host),
-                              all = std::vector<int>(members.begin(), members.end())] {
-    const std::shared_ptr<HostGroup> host = whole.lock();
-    for (std::size_t peer = 0; host && peer < host->size(); ++peer) {
-      const int rank = host->rank_of(peer);
-      if (peer == host->own() || !host->ended(peer) || std::find(all.begin(), all.end(), rank) == all.end()) continue;
-      throw Error(ErrorKind::peer_lost,
-                  "rank " + std::to_string(rank) + " has ended, or left the group that this is a part of", rank);
-    }
-  };
+  made.options.look_around =
+      look_for_the_gone(description_.options.host, std::vector<int>(members.begin(), members.end()));
   const std::string list = base::join(numbers(members), ",");
   made.name = name.empty() ? "ranks " + list : std::move(name);
   int number = 0;
@@ -229,20 +235,33 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   const std::vector<std::string> keys = keys_of(number);
   const std::string all_came = prefix_of(number) + "all";
   store.set(keys[static_cast<std::size_t>(rank())], "");
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  const auto look_around = look_for_the_gone(description_.options.host, std::move(all));
   std::string given_up;  // what rank 0 said of it
+  const auto fail = [&](ErrorKind kind, const std::string& why, int peer) {
+    const std::string what =
+        "rank " + std::to_string(rank()) + ": monitored_barrier #" + std::to_string(number) + ": " + why;
+    record_error(kind, what, world_rank_of(peer));
+    throw OperationError(kind, what, peer,
+                         {description_.name, rank(), "monitored_barrier", static_cast<std::uint64_t>(number)});
+  };
   try {
     if (rank() == 0) {
-      wait_for_ranks(store, keys, timeout);
+      wait_for_ranks(store, keys, timeout, look_around);
       store.set(all_came, "");
       // Whoever came to this one has left the one before.
       for (const std::string& key : keys_of(number - 1)) store.delete_key(key);
       store.delete_key(prefix_of(number - 1) + "all");
     } else {
-      wait_for_ranks(store, {&all_came, 1}, timeout);
+      wait_for_ranks(store, {&all_came, 1}, timeout, look_around);
       given_up = store.get(all_came);
     }
     if (given_up.empty()) return;
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::peer_lost && error.peer() != Error::kNobody) {
+      fail(error.kind(), error.what(), error.peer());
+    }
     if (error.kind() != ErrorKind::timeout) throw;
   }
   std::vector<int> missing;
@@ -255,13 +274,13 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   if (!given_up.empty()) who = "rank 0 had given up before all came: " + given_up;
   // Whoever comes later knows at once.
   if (rank() == 0) store.set(all_came, who + " within " + base::human_duration(timeout));
-  const OperationError failure(ErrorKind::timeout,
-                               "rank " + std::to_string(rank()) + ": monitored_barrier #" + std::to_string(number) +
-                                   ": " + who + (given_up.empty() ? " within " + base::human_duration(timeout) : ""),
-                               missing.empty() ? 0 : missing[0],
-                               {description_.name, rank(), "monitored_barrier", static_cast<std::uint64_t>(number)});
-  record_error(failure.kind(), failure.what());
-  throw failure;
+  fail(ErrorKind::timeout, who + (given_up.empty() ? " within " + base::human_duration(timeout) : ""),
+       missing.empty() ? 0 : missing[0]);
+}
+
+int GroupCore::world_rank_of(int rank) const {
+  const std::vector<int>& world = description_.options.world_ranks;
+  return rank < 0 || world.empty() ? rank : world[static_cast<std::size_t>(rank)];
 }
 
 }  // namespace ddp

@@ -60,6 +60,7 @@ class GroupCore {
   int rank() const { return description_.options.rank; }
   int size() const { return description_.options.size; }
   int world_rank() const;  // this rank's number in the job
+  int world_rank_of(int rank) const;
   Backend& backend() { return *backend_; }
   const std::string& backend_name() const { return backend_name_; }
 

@@ -152,9 +152,13 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   enter_phase(Phase::starting);
   const auto store = options.store ? options.store : reach_store(method, environment, times.store);
   enter_phase(Phase::connected);
-  enter_store(store, environment, group);
-  enter_phase(Phase::rendezvous);
-  std::vector<BackendOffer> offers = exchange_offers(group, environment, probed.offer);
+  std::vector<BackendOffer> offers;
+  {
+    const AwaitsWorld shown(environment.world_size);
+    enter_store(store, environment, group);
+    enter_phase(Phase::rendezvous);
+    offers = exchange_offers(group, environment, probed.offer);
+  }
   while (true) {
     const BackendChoice choice = choose_backend(offers);
     group.backend_reason = choice.reason;

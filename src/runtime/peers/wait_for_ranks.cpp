@@ -25,7 +25,13 @@ void wait_for_ranks(Store& store, std::span<const std::string> keys, millisecond
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::timeout || steady_clock::now() > end) throw;
     }
-    look_around();
+    try {
+      look_around();
+    } catch (const Error&) {
+      // It may have come, and gone since.
+      if (store.check(keys)) return;
+      throw;
+    }
   }
 }
 

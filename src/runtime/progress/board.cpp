@@ -106,6 +106,17 @@ ThreadWaits::~ThreadWaits() {
   thread_waits(process_board(), /*begins=*/false);
 }
 
+AwaitsWorld::AwaitsWorld(int world_size) {
+  wire::ProgressBoard* board = process_board();
+  if (board == nullptr) return;
+  board->worlds_entered.fetch_add(1, wire::kRelaxed);
+  board->awaited_world.store(static_cast<std::uint32_t>(world_size), wire::kRelaxed);
+}
+
+AwaitsWorld::~AwaitsWorld() {
+  if (wire::ProgressBoard* board = process_board()) board->awaited_world.store(0, wire::kRelaxed);
+}
+
 GroupProgress::GroupProgress(wire::ProgressBoard* board, const std::string& name, std::uint64_t identity, int rank,
                              int size)
     : board_(board) {

@@ -76,6 +76,15 @@ class ThreadWaits {
   ThreadWaits& operator=(const ThreadWaits&) = delete;
 };
 
+// While it lives, this process waits in init() for all ranks of a world to come. Of one process one at a time.
+class AwaitsWorld {
+ public:
+  explicit AwaitsWorld(int world_size);
+  ~AwaitsWorld();
+  AwaitsWorld(const AwaitsWorld&) = delete;
+  AwaitsWorld& operator=(const AwaitsWorld&) = delete;
+};
+
 // While it lives, this thread runs the program's code, whatever it waits for around it: a continuation.
 class ProgramRuns {
  public:

@@ -69,6 +69,8 @@ TEST_CASE("a board is read as it is written") {
   group.transfers[1].peer = 4;  // no rank of the group
   board->worker.calling_threads = 2;
   board->worker.waiting_threads = 1;
+  board->worlds_entered = 2;
+  board->awaited_world = 3;
   const BoardView view = read_board(*board);
   CHECK(view.is_written);
   CHECK(view.writer == 4711);
@@ -80,6 +82,8 @@ TEST_CASE("a board is read as it is written") {
   CHECK(view.more_time_until == 1000);
   CHECK(view.calling_threads == 2);
   CHECK(view.waiting_threads == 1);
+  CHECK(view.worlds_entered == 2);
+  CHECK(view.awaited_world == 3);
   GroupView expected = {"world", 1, 4, 2, 7, 7, 6, 2, 0};
   expected.identity = 42;
   expected.transfers = {{false, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"},

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/watchdog/verdict_text.h"
 #include "support/group_ranks.h"
 
 using namespace ddp::launcher;
@@ -85,6 +86,32 @@ TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
   // Nearer causes come first.
   ranks.gpu(1, 9, 6, 6).at(2, 6, 6);
   CHECK(ranks.verdict()->kind == VerdictKind::not_called);
+}
+
+TEST_CASE("a rank that has ended without having come to init is the culprit of those that wait there") {
+  Ranks ranks(3);
+  const auto awaits = [&](std::size_t rank, int entered, int world) {
+    ranks.views[rank].board.worlds_entered = entered;
+    ranks.views[rank].board.awaited_world = world;
+  };
+  awaits(0, 2, 3);
+  awaits(1, 1, 0);
+  awaits(2, 1, 0);
+  CHECK_FALSE(ranks.verdict());
+  ranks.views[1].has_ended = true;
+  const auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::ended);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(verdict->waiting == std::vector<int>{0});
+  CHECK(hang_headline(*verdict) == "rank 1 has ended, and rank 0 waits for it in init()  [DDP-H01 ended]");
+  // It had come, and is gone since.
+  awaits(1, 2, 0);
+  CHECK_FALSE(ranks.verdict());
+  // Another world than that of all ranks.
+  awaits(1, 1, 0);
+  awaits(0, 2, 2);
+  CHECK_FALSE(ranks.verdict());
 }
 
 TEST_CASE("what has ended or is stopped comes before what has not been called") {

@@ -106,6 +106,17 @@ TEST_CASE("who comes to a monitored barrier when rank 0 has given up is told tha
   });
 }
 
+TEST_CASE("who waits in a monitored barrier for a rank that has left hears of it at once") {
+  RankThreads(cpu_near().make, 3).all_succeed([&](RankThreads::Rank& self) {
+    if (self.rank() == 1) return self.leaves();
+    const RankOutcome lost = outcome_of([&] { self.group().monitored_barrier(kPatience); });
+    require(lost.kind == ErrorKind::peer_lost, lost.message);
+    require(lost.message.find("monitored_barrier #1: rank 1 has ended, or left the group") != std::string::npos,
+            lost.message);
+    if (self.rank() == 0) self.waits_for(2);
+  });
+}
+
 TEST_CASE("a monitored barrier names who is missing and breaks nothing") {
   std::latch rank_2_calls(1);
   RankThreads(cpu_near().make, 4).all_succeed([&](RankThreads::Rank& self) {
