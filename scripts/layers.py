@@ -73,8 +73,6 @@ THIRD_PARTIES = {
 
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
-    "launcher/job/hub_gathering.cpp": "unit/launcher/job/hub_test.cpp",
-    "launcher/job/hub_words.cpp": "unit/launcher/job/hub_test.cpp",
     "launcher/job/node_comparison.cpp": "unit/launcher/job/hub_test.cpp",
     "launcher/job/hub_node.cpp": "integration/nodes_test.py",
     "launcher/job/member_node.cpp": "integration/nodes_test.py",

@@ -7,7 +7,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "launcher/job/blame.h"
-#include "launcher/job/hub_words.h"
+#include "launcher/job/node_comparison.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -16,17 +16,17 @@ namespace {
 using wire::Cause;
 using wire::NodeHello;
 
+constexpr const char* kNoPlace =
+    "the job has all of its nodes, and no place for another one: it does not begin again (--max-restarts)";
+
 }  // namespace
 
 Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
-    : options_(options), own_(std::move(own)), next_beat_(now + limits::kNodeBeat) {
-  take_in(kOwnNode, "", own_, now);
-}
-
-void Hub::forget(NodeId who) {
-  numbered_.erase(nodes_.at(who).hello.node_rank);
-  kept_out_.erase(who);
-  nodes_.erase(who);
+    : options_(options),
+      own_(std::move(own)),
+      roster_(options.max_nodes, options.is_static),
+      next_beat_(now + limits::kNodeBeat) {
+  roster_.add(kOwnNode, "", own_, now, now);
 }
 
 std::vector<HubAction> Hub::begin(TimePoint now) {
@@ -36,8 +36,8 @@ std::vector<HubAction> Hub::begin(TimePoint now) {
 
 std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
                                   TimePoint now) {
-  const auto found = nodes_.find(from);
-  if (found == nodes_.end()) {
+  Node* const found = roster_.find(from);
+  if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
       greet(from, address, *hello, now);
     } else {
@@ -45,7 +45,7 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
     }
     return take();
   }
-  Node& node = found->second;
+  Node& node = *found;
   node.heard_at = now;
   if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
     Cause cause = failed->cause;
@@ -81,6 +81,113 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
   return take();
 }
 
+void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
+  const Stranger who{hello.host, address};
+  // The next job may have this endpoint in a moment: who hears nothing goes on looking.
+  if (phase_ == Phase::over) return close(from);
+  if (const std::string why = difference_of_kind(hello, own_, options_.is_static, options_.max_nodes); !why.empty())
+    return send_away(from, who, why);
+  if (const auto other = roster_.with_number(hello.node_rank)) {
+    // One that has gone without a word, perhaps, and is back: it has its place when it is given up.
+    if (other != kOwnNode && now - roster_.at(*other).heard_at > 2 * limits::kNodeBeat) return close(from);
+    return send_away(
+        from, who,
+        "node " + roster_.at(*other).name + " has --node-rank=" + std::to_string(hello.node_rank) + " already");
+  }
+  if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
+  for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
+    if (!warned_of_.contains(remark.of) && tell_of_stranger(address, remark.line)) warned_of_.insert(remark.of);
+    send(from, wire::HubWaits{remark.line});
+  }
+  roster_.add(from, address, hello, flapping_.may_return(hello.host), now);
+  if (const TimePoint when = roster_.at(from).may_begin; when > now) {
+    const std::string text =
+        "this host was lost again and again: it may take part in " + base::human_duration(when - now);
+    tell_of_stranger(address, "node " + roster_.at(from).name + " (" + address + "): " + text);
+    send(from, wire::HubWaits{text});
+  }
+  if (phase_ == Phase::gathering) return gather_more(now);
+  send(from, wire::HubWaits{"the job runs; this node waits for a place in it", true});
+}
+
+void Hub::send_away(NodeId from, const Stranger& who, const std::string& why) {
+  const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
+                           ") was sent away: " + base::printable(why, limits::kShownReason);
+  tell_of_stranger(who.address, line);
+  send(from, wire::HubRefuses{why});
+  close(from);
+}
+
+bool Hub::tell_of_stranger(const std::string& address, const std::string& line) {
+  const auto allowed = stranger_lines_.allow(address, line);
+  if (allowed) tell(*allowed);
+  return allowed.has_value();
+}
+
+void Hub::gather(TimePoint now) {
+  phase_ = Phase::gathering;
+  gathering_since_ = now;
+  next_word_ = now + limits::kNodeFirstWord;
+  is_enough_ = false;
+  last_count_ = 0;
+  cause_.reset();
+  settle_at_.reset();
+  left_.clear();
+  still_run_ = 0;
+  roster_.clear_seats();
+  gather_more(now);
+}
+
+void Hub::gather_more(TimePoint now) {
+  const int count = roster_.count_those_that_may(now);
+  if (count >= options_.max_nodes) return start(now);
+  const bool was_enough = std::exchange(is_enough_, count >= options_.min_nodes);
+  // Who comes late is waited for again.
+  const bool has_come = count > std::exchange(last_count_, count);
+  if (is_enough_ && has_come) enough_since_ = now;
+  if (is_enough_ && !was_enough && options_.last_call.count() == 0) return start(now);
+}
+
+void Hub::tell_who_is_missing(TimePoint now) {
+  const int have = roster_.count_those_that_may(now);
+  const auto wanted = is_enough_ ? options_.max_nodes : options_.min_nodes;
+  const auto limit = is_enough_ ? options_.last_call : options_.join_timeout;
+  const auto since = is_enough_ ? enough_since_ : gathering_since_;
+  const std::string text = "waiting for " + std::to_string(wanted - have) + " of " + std::to_string(wanted) +
+                           " nodes (have: " + roster_.here() + "; " + base::human_duration(now - since) + " of " +
+                           base::human_duration(limit) + ")";
+  tell(text);
+  for (const auto& [id, node] : roster_.all()) {
+    if (id != kOwnNode) send(id, wire::HubWaits{text});
+  }
+  next_word_ = now + limits::kNodeNextWord;
+}
+
+void Hub::start(TimePoint now) {
+  const NodeRoster::Seating seating = roster_.seat(now);
+  const auto count = static_cast<int>(seating.seated.size());
+  still_run_ = count;
+  phase_ = Phase::running;
+  started_at_ = now;
+  progress_ = wire::Progress::unknown;
+  actions_.emplace_back(EmptyStore{});
+  for (int i = 0; i < count; ++i) {
+    const NodeId id = seating.seated[static_cast<std::size_t>(i)];
+    const Node& node = roster_.at(id);
+    send(id, wire::HubBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
+                             node.name == node.hello.host ? "" : node.name});
+  }
+  for (const NodeId id : seating.left_over) {
+    if (options_.max_restarts > 0) {
+      send(id, wire::HubWaits{"the job has all of its nodes; this one waits for a place in it", true});
+      continue;
+    }
+    const Node spare = roster_.at(id);
+    roster_.remove(id);
+    send_away(id, {spare.name, spare.address}, kNoPlace);
+  }
+}
+
 void Hub::keep_from_restarting(const Node& node, const Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
@@ -100,16 +207,8 @@ void Hub::blame(const Node& node, Cause cause, TimePoint now) {
 
 // No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.
 void Hub::settle(TimePoint now) {
-  if (left_.contains(cause_->lost_peer)) cause_ = left_early(*cause_, node_of(cause_->lost_peer));
+  if (left_.contains(cause_->lost_peer)) cause_ = left_early(*cause_, roster_.node_of(cause_->lost_peer));
   end_attempt(now);
-}
-
-std::string Hub::node_of(int rank) const {
-  for (const auto& [id, node] : nodes_) {
-    const int local_rank = rank - node.first_rank;
-    if (node.takes_part && local_rank >= 0 && local_rank < node.hello.workers) return node.name;
-  }
-  return "";
 }
 
 void Hub::end_attempt(TimePoint now) {
@@ -118,7 +217,7 @@ void Hub::end_attempt(TimePoint now) {
   left_alone_at_.reset();
   stopped_at_.reset();  // whatever ends an attempt continues all clocks
   attempts_.push_back({now - started_at_});
-  for (const auto& [id, node] : nodes_) {
+  for (const auto& [id, node] : roster_.all()) {
     if (node.takes_part) send(id, wire::HubEnds{attempt_, *cause_});
   }
   go_on_if_all_have_ended(now);
@@ -143,36 +242,18 @@ void Hub::go_on_if_all_have_ended(TimePoint now) {
   go_on_at_ = now + delay;
   const wire::HubRestarts news{"restart " + std::to_string(attempt_) + " of " + std::to_string(options_.max_restarts) +
                                " in " + base::human_duration(delay)};
-  for (const auto& [id, node] : nodes_) send(id, news);
+  for (const auto& [id, node] : roster_.all()) send(id, news);
 }
 
 void Hub::finish(Cause cause, TimePoint now) {
   phase_ = Phase::over;
   left_alone_at_.reset();
   go_on_at_ = now + options_.node_timeout;
-  for (const auto& [id, node] : nodes_) {
+  for (const auto& [id, node] : roster_.all()) {
     send(id, wire::HubIsDone{cause});
     if (id != kOwnNode) close(id);
   }
   if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
-}
-
-std::string Hub::who_is_left() const {
-  std::vector<std::string> names;
-  for (const NodeId id : in_order()) {
-    const Node& node = nodes_.at(id);
-    std::vector<int> ranks;
-    for (int rank = node.first_rank; rank < node.first_rank + node.hello.workers; ++rank) {
-      if (!left_.contains(rank)) ranks.push_back(rank);
-    }
-    if (!node.takes_part || node.has_ended || ranks.empty()) continue;
-    names.push_back((ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks) + " on " + node.name);
-  }
-  return base::join(names, ", ");
-}
-
-bool Hub::everybody_has_left() const {
-  return nodes_.size() == 1;
 }
 
 std::vector<HubAction> Hub::lost(NodeId who, const std::string& why, TimePoint now) {
@@ -181,10 +262,9 @@ std::vector<HubAction> Hub::lost(NodeId who, const std::string& why, TimePoint n
 }
 
 void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
-  const auto found = nodes_.find(who);
-  if (found == nodes_.end()) return;
-  const Node node = found->second;
-  forget(who);
+  if (roster_.find(who) == nullptr) return;
+  const Node node = roster_.at(who);
+  roster_.remove(who);
   if (phase_ == Phase::over) {
     if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
     return;
@@ -210,7 +290,7 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
 
 void Hub::look_for_silence(TimePoint now) {
   std::vector<NodeId> silent;
-  for (const auto& [id, node] : nodes_) {
+  for (const auto& [id, node] : roster_.all()) {
     if (id != kOwnNode && now - node.heard_at >= options_.node_timeout) silent.push_back(id);
   }
   for (const NodeId id : silent) {
@@ -221,7 +301,7 @@ void Hub::look_for_silence(TimePoint now) {
 
 std::vector<HubAction> Hub::ask(wire::Subject what) {
   if (phase_ != Phase::running) return {};
-  for (const auto& [id, node] : nodes_) {
+  for (const auto& [id, node] : roster_.all()) {
     if (id != kOwnNode && node.takes_part && !node.has_ended) send(id, wire::HubAsks{attempt_, what});
   }
   return take();
@@ -242,7 +322,7 @@ void Hub::continue_clocks(TimePoint now) {
 std::vector<HubAction> Hub::tick(TimePoint now) {
   if (now >= next_beat_) {
     next_beat_ = now + limits::kNodeBeat;
-    for (const auto& [id, node] : nodes_) {
+    for (const auto& [id, node] : roster_.all()) {
       if (id != kOwnNode) send(id, wire::Beat{});
     }
     if (phase_ != Phase::over) look_for_silence(now);
@@ -250,18 +330,18 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
   if (settle_at_ && !stopped_at_ && now >= *settle_at_) settle(now);
   if (left_alone_at_ && !stopped_at_ && now >= *left_alone_at_) {
     cause_ = Cause{.text = "ranks did not end within " + base::human_duration(options_.exit_timeout) +
-                           " of the last one that did (--exit-timeout): " + who_is_left(),
+                           " of the last one that did (--exit-timeout): " + roster_.ranks_but(left_),
                    .exit_code = base::kExitHung,
                    .may_restart = true,
                    .exit_timed_out = true};
     end_attempt(now);
   }
-  if (phase_ == Phase::gathering && now >= look_again_at_) gather_more(now);
+  if (phase_ == Phase::gathering && now >= roster_.look_again_at()) gather_more(now);
   if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.last_call) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.join_timeout) {
-    finish({.text = "only " + base::counted(static_cast<std::int64_t>(nodes_.size()), "node") + " of " +
+    finish({.text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
                     std::to_string(options_.min_nodes) + " came within " + base::human_duration(options_.join_timeout) +
-                    " (" + here() + ")",
+                    " (" + roster_.here() + ")",
             .exit_code = base::kExitOwnFault},
            now);
   }
@@ -273,11 +353,11 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
 
 Hub::TimePoint Hub::alarm() const {
   // A node alone sends no beats.
-  TimePoint next = nodes_.size() > 1 ? next_beat_ : TimePoint::max();
+  TimePoint next = roster_.size() > 1 ? next_beat_ : TimePoint::max();
   if (settle_at_ && !stopped_at_) next = std::min(next, *settle_at_);
   if (left_alone_at_ && !stopped_at_) next = std::min(next, *left_alone_at_);
   if (phase_ == Phase::gathering) {
-    next = std::min({next, next_word_, look_again_at_,
+    next = std::min({next, next_word_, roster_.look_again_at(),
                      is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});
   }
   if ((phase_ == Phase::pausing && !stopped_at_) || phase_ == Phase::over) next = std::min(next, go_on_at_);

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,15 +13,12 @@
 #include <vector>
 
 #include "launcher/job/flapping_hosts.h"
+#include "launcher/job/node_roster.h"
 #include "launcher/job/restart_policy.h"
 #include "launcher/job/stranger_lines.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
-
-// A connection of a launcher. The hub's own node has none.
-using NodeId = std::uint64_t;
-inline constexpr NodeId kOwnNode = 0;
 
 struct HubOptions {
   int min_nodes = 1;
@@ -93,18 +89,7 @@ class Hub {
 
  private:
   enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
-  struct Node {
-    wire::NodeHello hello;
-    std::string name;  // of its host, for people: no two nodes have the same
-    std::string address;
-    int order = 0;  // of arrival
-    std::chrono::nanoseconds clock_ahead{0};
-    TimePoint heard_at;
-    TimePoint may_begin;  // not before: its host flaps
-    bool takes_part = false;
-    bool has_ended = false;
-    int first_rank = 0;
-  };
+  using Node = NodeRoster::Node;
 
   // Somebody who has connected, and is no node of the job.
   struct Stranger {
@@ -112,7 +97,6 @@ class Hub {
     std::string address;
   };
 
-  void take_in(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   void lose(NodeId who, const std::string& why, TimePoint now);
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
@@ -120,24 +104,17 @@ class Hub {
   // So much for an address, and no more. False: it is not told.
   bool tell_of_stranger(const std::string& address, const std::string& line);
   void send_away(NodeId from, const Stranger& who, const std::string& why);
-  std::string name_for(const std::string& host) const;
-  void forget(NodeId who);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
   void tell_who_is_missing(TimePoint now);
   void start(TimePoint now);
   void blame(const Node& node, wire::Cause cause, TimePoint now);
   void settle(TimePoint now);
-  std::string node_of(int rank) const;
   void end_attempt(TimePoint now);
   void go_on_if_all_have_ended(TimePoint now);
   void finish(wire::Cause cause, TimePoint now);
   void look_for_silence(TimePoint now);
-  std::string who_is_left() const;
-  bool everybody_has_left() const;
-  std::vector<NodeId> in_order() const;
-  int count_those_that_may(TimePoint now);
-  std::string here() const;
+  bool everybody_has_left() const { return roster_.size() == 1; }
   void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
   void close(NodeId who) { actions_.emplace_back(CloseNode{who}); }
   std::vector<HubAction> take() { return std::exchange(actions_, {}); }
@@ -146,10 +123,8 @@ class Hub {
   const wire::NodeHello own_;
   std::vector<HubAction> actions_;
   Phase phase_ = Phase::gathering;
-  std::map<NodeId, Node> nodes_;
-  std::map<int, NodeId> numbered_;  // those that have a number
+  NodeRoster roster_;
   int still_run_ = 0;  // of those that take part; what follows depends on all, and is asked at each message
-  int next_order_ = 0;
   int attempt_ = 0;
   TimePoint gathering_since_;
   TimePoint enough_since_;
@@ -169,8 +144,6 @@ class Hub {
   std::set<std::string> warned_of_;
   StrangerLines stranger_lines_;
   FlappingHosts flapping_;
-  std::set<NodeId> kept_out_;                   // their hosts flap
-  TimePoint look_again_at_ = TimePoint::max();  // one of them may take part then
 };
 
 }  // namespace ddp::launcher

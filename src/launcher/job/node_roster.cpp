@@ -1,0 +1,146 @@
+#include "launcher/job/node_roster.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "launcher/job/node_comparison.h"
+#include "launcher/limits.h"
+
+namespace ddp::launcher {
+namespace {
+
+// All nodes hear the names of so many.
+constexpr std::size_t kNamedNodes = 16;
+
+// "b (ranks 2-3, 10.0.0.7)"; the hub's own node has no address.
+std::string place_text(const NodeRoster::Node& node) {
+  const int last = node.first_rank + node.hello.workers - 1;
+  const std::string first = std::to_string(node.first_rank);
+  return node.name + " (" +
+         (node.hello.workers == 1 ? "rank " + first : "ranks " + first + "-" + std::to_string(last)) +
+         (node.address.empty() ? "" : ", " + node.address) + ")";
+}
+
+// "a, b, … and 84 more".
+std::string some_of(std::vector<std::string> names) {
+  if (names.size() <= kNamedNodes) return base::join(names, ", ");
+  const auto more = names.size() - kNamedNodes;
+  names.resize(kNamedNodes);
+  return base::join(names, ", ") + ", … and " + std::to_string(more) + " more";
+}
+
+}  // namespace
+
+void NodeRoster::add(NodeId id, const std::string& address, const wire::NodeHello& hello, TimePoint may_begin,
+                     TimePoint now) {
+  const auto ahead = clock_ahead(hello.monotonic, now.time_since_epoch());
+  nodes_[id] = {hello, name_for(hello.host), address, next_order_++, ahead, now, may_begin, false, false, 0};
+  if (may_begin > now) kept_out_.insert(id);
+  if (hello.node_rank != wire::kAnyNodeRank) numbered_[hello.node_rank] = id;
+}
+
+void NodeRoster::remove(NodeId id) {
+  numbered_.erase(nodes_.at(id).hello.node_rank);
+  kept_out_.erase(id);
+  nodes_.erase(id);
+}
+
+NodeRoster::Node* NodeRoster::find(NodeId id) {
+  const auto found = nodes_.find(id);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+std::optional<NodeId> NodeRoster::with_number(int number) const {
+  const auto found = numbered_.find(number);
+  return found == numbered_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string NodeRoster::name_for(const std::string& host) const {
+  const auto is_taken = [&](const std::string& name) {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second.name == name; });
+  };
+  const std::string name = base::printable(host, limits::kShownName);
+  std::string unique = name;
+  for (int number = 2; is_taken(unique); ++number) unique = name + "#" + std::to_string(number);
+  return unique;
+}
+
+int NodeRoster::count_those_that_may(TimePoint now) {
+  look_again_at_ = TimePoint::max();
+  std::erase_if(kept_out_, [&](NodeId id) { return nodes_.at(id).may_begin <= now; });
+  for (const NodeId id : kept_out_) look_again_at_ = std::min(look_again_at_, nodes_.at(id).may_begin);
+  return static_cast<int>(nodes_.size() - kept_out_.size());
+}
+
+void NodeRoster::clear_seats() {
+  for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
+}
+
+NodeRoster::Seating NodeRoster::seat(TimePoint now) {
+  Seating seating;
+  std::vector<std::string> names;
+  for (const NodeId id : in_order()) {
+    Node& node = nodes_.at(id);
+    if (node.may_begin > now || seating.seated.size() == static_cast<std::size_t>(max_nodes_)) {
+      seating.left_over.push_back(id);
+      continue;
+    }
+    node.takes_part = true;
+    node.has_ended = false;
+    node.first_rank = seating.world_size;
+    seating.world_size += node.hello.workers;
+    seating.seated.push_back(id);
+    names.push_back(place_text(node));
+  }
+  seating.text = some_of(std::move(names));
+  return seating;
+}
+
+std::string NodeRoster::here() const {
+  std::vector<std::string> names;
+  for (const NodeId id : in_order()) {
+    if (names.size() < kNamedNodes) names.push_back(nodes_.at(id).name);
+  }
+  const std::string have = base::join(names, ", ") + (nodes_.size() > names.size() ? ", …" : "");
+  std::vector<int> missing;
+  for (int number = 0; is_static_ && number < max_nodes_; ++number) {
+    if (!numbered_.contains(number)) missing.push_back(number);
+  }
+  return have + (missing.empty() ? "" : "; missing: --node-rank " + base::rank_list(missing));
+}
+
+std::string NodeRoster::node_of(int rank) const {
+  for (const auto& [id, node] : nodes_) {
+    const int local_rank = rank - node.first_rank;
+    if (node.takes_part && local_rank >= 0 && local_rank < node.hello.workers) return node.name;
+  }
+  return "";
+}
+
+std::string NodeRoster::ranks_but(const std::set<int>& ranks) const {
+  std::vector<std::string> names;
+  for (const NodeId id : in_order()) {
+    const Node& node = nodes_.at(id);
+    std::vector<int> others;
+    for (int rank = node.first_rank; rank < node.first_rank + node.hello.workers; ++rank) {
+      if (!ranks.contains(rank)) others.push_back(rank);
+    }
+    if (!node.takes_part || node.has_ended || others.empty()) continue;
+    names.push_back((others.size() == 1 ? "rank " : "ranks ") + base::rank_list(others) + " on " + node.name);
+  }
+  return base::join(names, ", ");
+}
+
+// By number where they have one, else by arrival; the hub's own node is the first in both.
+std::vector<NodeId> NodeRoster::in_order() const {
+  std::vector<std::tuple<int, int, NodeId>> sorted;
+  for (const auto& [id, node] : nodes_) sorted.emplace_back(node.hello.node_rank, node.order, id);
+  std::ranges::sort(sorted);
+  std::vector<NodeId> ids;
+  for (const auto& [rank, order, id] : sorted) ids.push_back(id);
+  return ids;
+}
+
+}  // namespace ddp::launcher
