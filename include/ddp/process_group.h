@@ -19,7 +19,10 @@
 
 namespace ddp {
 
+namespace internal {
 class GroupCore;
+class Reducer;
+}  // namespace internal
 
 // What may be said of a single call; all of it may be left out.
 struct CallOptions {
@@ -58,7 +61,7 @@ struct CallOptions {
 class DDP_EXPORT ProcessGroup {
  public:
   // For init() and tests; programs call init().
-  explicit ProcessGroup(std::unique_ptr<GroupCore> core);
+  explicit ProcessGroup(std::unique_ptr<internal::GroupCore> core);
   ProcessGroup(ProcessGroup&&) noexcept;
   ProcessGroup& operator=(ProcessGroup&&) noexcept;
   // Waits for the collective that runs; those that have not begun fail with `aborted`. While an exception unwinds the
@@ -178,8 +181,8 @@ class DDP_EXPORT ProcessGroup {
   void finalize(CallSite site = CallSite::current());
 
  private:
-  friend class Reducer;
-  std::unique_ptr<GroupCore> core_;
+  friend class internal::Reducer;
+  std::unique_ptr<internal::GroupCore> core_;
 };
 
 }  // namespace ddp

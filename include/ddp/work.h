@@ -10,7 +10,9 @@
 namespace ddp {
 
 class Error;
+namespace internal {
 class WorkState;
+}  // namespace internal
 
 // Move-only. Dropping a Work does not cancel the operation: its buffers must live until it is done. Every function may
 // be called from any thread.
@@ -20,7 +22,7 @@ class WorkState;
 //   work.wait();
 class [[nodiscard]] DDP_EXPORT Work {
  public:
-  explicit Work(std::shared_ptr<WorkState> state);
+  explicit Work(std::shared_ptr<internal::WorkState> state);
   Work(Work&&) noexcept;
   Work& operator=(Work&&) noexcept;
   ~Work();
@@ -43,7 +45,7 @@ class [[nodiscard]] DDP_EXPORT Work {
   void then(std::function<void(const Error* failure)> continuation);
 
  private:
-  std::shared_ptr<WorkState> state_;
+  std::shared_ptr<internal::WorkState> state_;
 };
 
 }  // namespace ddp

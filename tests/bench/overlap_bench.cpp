@@ -23,15 +23,15 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr std::size_t kLayerFloats = 1024;
 
-class SleepingBackend : public ddp::Backend {
+class SleepingBackend : public ddp::internal::Backend {
  public:
   explicit SleepingBackend(milliseconds per_layer) : per_layer_(per_layer) {}
   std::string_view name() const override { return "sleeping"; }
-  void run(const ddp::Call& call) override {
-    if (call.operation == ddp::Operation::all_reduce) {
+  void run(const ddp::internal::Call& call) override {
+    if (call.operation == ddp::internal::Operation::all_reduce) {
       std::this_thread::sleep_for(per_layer_ * static_cast<double>(call.output.count) / kLayerFloats);
     }
-    if (call.operation == ddp::Operation::all_gather) {  // a group of one
+    if (call.operation == ddp::internal::Operation::all_gather) {  // a group of one
       std::copy_n(static_cast<const std::byte*>(call.input.data), call.input.bytes(),
                   static_cast<std::byte*>(call.output.data));
     }
@@ -52,10 +52,10 @@ struct Settings {
 
 // The median step in ms.
 double run(const Settings& settings) {
-  ddp::GroupDescription description;
+  ddp::internal::GroupDescription description;
   description.options.size = 1;
-  ddp::ProcessGroup group(
-      std::make_unique<ddp::GroupCore>(std::move(description), std::make_unique<SleepingBackend>(settings.bucket)));
+  ddp::ProcessGroup group(std::make_unique<ddp::internal::GroupCore>(
+      std::move(description), std::make_unique<SleepingBackend>(settings.bucket)));
   std::vector<std::vector<float>> weights(static_cast<std::size_t>(settings.layers), std::vector<float>(kLayerFloats));
   std::vector<ddp::Tensor> parameters;
   for (std::vector<float>& weight : weights) {

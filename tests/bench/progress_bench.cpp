@@ -46,17 +46,17 @@ double nanoseconds(const Deed& deed) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "idle") == 0) idle();
   const auto board = std::make_unique<ddp::wire::ProgressBoard>();
-  ddp::GroupProgress shown(board.get(), "world", 7, 0, 4);
-  ddp::GroupProgress not_shown(nullptr, "world", 7, 0, 4);
-  ddp::Call call;
+  ddp::internal::GroupProgress shown(board.get(), "world", 7, 0, 4);
+  ddp::internal::GroupProgress not_shown(nullptr, "world", 7, 0, 4);
+  ddp::internal::Call call;
   std::vector<float> values(1024);
-  call.operation = ddp::Operation::all_reduce;
+  call.operation = ddp::internal::Operation::all_reduce;
   call.input = values;
   call.output = values;
   call.name = "bucket 3: layer4.1.conv2.weight …, step 1234";
   call.site = ddp::CallSite::current();
   call.fingerprint = 42;
-  const auto collective = [&](ddp::GroupProgress& progress) {
+  const auto collective = [&](ddp::internal::GroupProgress& progress) {
     ++call.sequence;
     progress.called(call);
     progress.started(call);

@@ -21,7 +21,7 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using ddp::NcclResult;
+using ddp::internal::NcclResult;
 
 constexpr int kBatch = 20;
 constexpr int kRounds = 50;
@@ -36,8 +36,8 @@ double microseconds(Clock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-ddp::NcclUniqueId agree(const ddp::NcclApi& nccl, int rank, const std::string& file) {
-  ddp::NcclUniqueId id{};
+ddp::internal::NcclUniqueId agree(const ddp::internal::NcclApi& nccl, int rank, const std::string& file) {
+  ddp::internal::NcclUniqueId id{};
   if (rank == 0) {
     require(nccl.get_unique_id(id) == NcclResult::success, "ncclGetUniqueId");
     std::ofstream(file + ".new", std::ios::binary).write(id.data(), static_cast<std::streamsize>(id.size()));
@@ -53,19 +53,19 @@ ddp::NcclUniqueId agree(const ddp::NcclApi& nccl, int rank, const std::string& f
 
 int main(int argc, char** argv) {
   require(argc >= 5, "usage: RANK RANKS ID_FILE BYTES...; this");
-  const auto& [cuda, no_cuda] = ddp::cuda_library();
-  const auto& [nccl, no_nccl] = ddp::nccl_library();
+  const auto& [cuda, no_cuda] = ddp::internal::cuda_library();
+  const auto& [nccl, no_nccl] = ddp::internal::nccl_library();
   require(no_cuda.empty(), no_cuda.c_str());
   require(no_nccl.empty(), no_nccl.c_str());
   const int rank = std::atoi(argv[1]);
   int devices = 0;
   cuda.device_count(devices);
-  require(cuda.set_device(devices > 1 ? rank : 0) == ddp::kCudaSuccess, "cuCtxSetCurrent");
-  const ddp::NcclUniqueId id = agree(nccl, rank, argv[3]);
-  ddp::NcclComm comm = nullptr;
+  require(cuda.set_device(devices > 1 ? rank : 0) == ddp::internal::kCudaSuccess, "cuCtxSetCurrent");
+  const ddp::internal::NcclUniqueId id = agree(nccl, rank, argv[3]);
+  ddp::internal::NcclComm comm = nullptr;
   NcclResult result = nccl.init_rank(comm, std::atoi(argv[2]), id, rank);
   // The handle may come later than the call.
-  while (result == NcclResult::in_progress && std::atomic_ref<ddp::NcclComm>(comm).load() == nullptr) {
+  while (result == NcclResult::in_progress && std::atomic_ref<ddp::internal::NcclComm>(comm).load() == nullptr) {
     std::this_thread::yield();
   }
   const auto settle = [&] {
@@ -74,9 +74,11 @@ int main(int argc, char** argv) {
   };
   require(comm != nullptr, "ncclCommInitRankConfig");
   settle();
-  ddp::CudaStreamHandle stream = nullptr;
-  ddp::CudaEventHandle event = nullptr;
-  require(cuda.create_stream(stream) == ddp::kCudaSuccess && cuda.create_event(event) == ddp::kCudaSuccess, "CUDA");
+  ddp::internal::CudaStreamHandle stream = nullptr;
+  ddp::internal::CudaEventHandle event = nullptr;
+  require(cuda.create_stream(stream) == ddp::internal::kCudaSuccess &&
+              cuda.create_event(event) == ddp::internal::kCudaSuccess,
+          "CUDA");
 
   for (int i = 4; i < argc; ++i) {
     const std::size_t bytes = std::strtoull(argv[i], nullptr, 10);
@@ -87,12 +89,13 @@ int main(int argc, char** argv) {
     for (int round = 0; round < kRounds + 5; ++round) {
       const auto begin = Clock::now();
       for (int k = 0; k < kBatch; ++k) {
-        result = nccl.all_reduce(memory, memory, bytes / 4, ddp::NcclType::f32, ddp::NcclOp::sum, comm, stream);
+        result = nccl.all_reduce(memory, memory, bytes / 4, ddp::internal::NcclType::f32, ddp::internal::NcclOp::sum,
+                                 comm, stream);
         if (result != NcclResult::success) settle();
       }
       const auto called = Clock::now();
       cuda.record_event(event, stream);
-      while (cuda.query_event(event) == ddp::kCudaNotReady) std::this_thread::yield();
+      while (cuda.query_event(event) == ddp::internal::kCudaNotReady) std::this_thread::yield();
       if (round < 5) continue;
       times.push_back(microseconds(Clock::now() - begin) / kBatch);
       calls.push_back(microseconds(called - begin) / kBatch);

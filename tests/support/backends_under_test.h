@@ -11,6 +11,8 @@
 
 namespace ddp::test {
 
+using namespace internal;
+
 struct BackendUnderTest {
   std::string name;
   BackendFactory make;

@@ -5,6 +5,8 @@
 
 namespace ddp::test {
 
+using namespace internal;
+
 inline Call call_of(Operation operation, const ConstBuffer& input, const Buffer& output, int peer = -1) {
   Call call;
   call.operation = operation;

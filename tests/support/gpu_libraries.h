@@ -21,6 +21,8 @@
 
 namespace ddp::test {
 
+using namespace internal;
+
 inline bool on_real_gpu() {
   const char* value = std::getenv("DDP_TEST_GPU");
   return value != nullptr && std::string_view(value) == "1";

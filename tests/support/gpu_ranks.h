@@ -11,6 +11,8 @@
 
 namespace ddp::test {
 
+using namespace internal;
+
 using Libraries = std::shared_ptr<NcclBackend::Libraries>;
 
 // All ranks over the same libraries, which the test has changed.

@@ -12,6 +12,8 @@
 
 namespace ddp::test {
 
+using namespace internal;
+
 // `machine_of`: those with the same name are on one machine.
 inline std::vector<std::shared_ptr<HostGroup>> meet_on_hosts(int size,
                                                              const std::function<std::string(int rank)>& machine_of) {

@@ -21,6 +21,8 @@
 
 namespace ddp::test {
 
+using namespace internal;
+
 // How a rank's deed ended; no kind: well.
 struct RankOutcome {
   std::optional<ErrorKind> kind;

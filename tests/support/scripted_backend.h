@@ -16,6 +16,8 @@
 
 namespace ddp::test {
 
+using namespace internal;
+
 // Shared by the test and the backend, which belongs to the group. Thread-safe.
 class Script {
  public:

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-namespace ddp {
+namespace ddp::internal {
 
 std::shared_ptr<void> Backend::allocate(std::size_t bytes) {
   constexpr std::align_val_t kAlignment{64};
@@ -43,4 +43,4 @@ std::unique_ptr<Backend> Backend::split(const BackendOptions& /*options*/, std::
   return nullptr;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

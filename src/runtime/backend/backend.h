@@ -15,15 +15,15 @@
 
 #include "runtime/call/call.h"
 
-namespace ddp {
+namespace ddp::wire {
+struct BoardGroup;
+struct ProgressBoard;
+}  // namespace ddp::wire
+
+namespace ddp::internal {
 
 class HostGroup;
 class LostRank;
-
-namespace wire {
-struct BoardGroup;
-struct ProgressBoard;
-}  // namespace wire
 
 struct BackendOptions {
   int rank = 0;
@@ -124,4 +124,4 @@ class Backend {
   virtual std::unique_ptr<Backend> split(const BackendOptions& options, std::shared_ptr<Store> store, int color);
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 constexpr char kRecord = '\x1e';
@@ -124,4 +124,4 @@ BackendChoice choose_backend(std::span<const BackendOffer> offers) {
           ". Without --backend (DDP_BACKEND) the best that works is taken.");
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -8,7 +8,7 @@
 
 #include "runtime/backend/plugin.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Whether one backend works on one rank.
 struct Candidate {
@@ -50,4 +50,4 @@ std::vector<std::string> wanted_backends(std::string_view requested);
 // (none that was asked for works on all; the reasons and ranks are named).
 BackendChoice choose_backend(std::span<const BackendOffer> offers);
 
-}  // namespace ddp
+}  // namespace ddp::internal

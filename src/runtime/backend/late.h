@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // `failed`: it said so; else it ended, or left.
 inline Error gone_error(int rank, bool failed) {
@@ -44,4 +44,4 @@ inline Error late_machines_error(std::vector<int> ranks, std::chrono::millisecon
                                   base::human_duration(timeout)};
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

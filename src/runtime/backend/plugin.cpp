@@ -7,7 +7,7 @@
 
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // The folder of the library (or program) that holds this very function.
@@ -38,4 +38,4 @@ LoadedPlugin load_backend_plugin(const std::string& name) {
   return {plugin, ""};
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 
 #include "runtime/backend/backend.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Raised with every change of Backend, BackendOptions, Call, Store, Buffer or this table.
 inline constexpr int kBackendPluginAbi = 5;
@@ -40,4 +40,4 @@ struct LoadedPlugin {
 // Opens libddp_<name>.so in DDP_PLUGIN_DIR if that is set, else beside the runtime library. It stays open.
 LoadedPlugin load_backend_plugin(const std::string& name);
 
-}  // namespace ddp
+}  // namespace ddp::internal

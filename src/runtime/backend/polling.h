@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-namespace ddp {
+namespace ddp::internal {
 
 // First it looks as often as it can, giving the processor away in between, because a small collective is over within
 // microseconds; after `spin` it sleeps between two looks, because a rank that waits long must not heat a core.
@@ -38,4 +38,4 @@ class Polling {
   Clock::time_point deadline_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

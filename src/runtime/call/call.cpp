@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "wire/call_names.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 template <typename Part>
@@ -123,4 +123,4 @@ std::string describe(const Call& call) {
   return text;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 
 enum class Operation : std::uint8_t {
   all_reduce,
@@ -85,4 +85,4 @@ std::string describe(const ConstBuffer& buffer);
 // "all_reduce max #12 of f32[1024] ('bucket 3')".
 std::string describe(const Call& call);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -1,10 +1,10 @@
 #include "runtime/call/called_from.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 CallSite& CalledFrom::place() {
   thread_local CallSite place;
   return place;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

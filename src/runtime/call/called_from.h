@@ -2,13 +2,12 @@
 #pragma once
 
 #include <ddp/call_site.h>
-#include <ddp/version.h>
 
-namespace ddp {
+namespace ddp::internal {
 
 // While it lives, this thread's collectives count as called at `site`: a gradient bucket's all_reduce is shown at the
 // program's mark_ready(), not at the line of the library that fills buckets. Of several the outermost counts.
-class DDP_EXPORT CalledFrom {
+class CalledFrom {
  public:
   explicit CalledFrom(CallSite site) : before_(place()) {
     if (before_.line == 0) place() = site;
@@ -26,4 +25,4 @@ class DDP_EXPORT CalledFrom {
   const CallSite before_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace ddp {
+namespace ddp::internal {
 
 bool Movement::shared() const {
   return call.operation == Operation::broadcast || call.operation == Operation::all_gather ||
@@ -50,4 +50,4 @@ void Movement::keep_own() const {
   if (given.count > 0 && given.data != taken.data) std::memmove(taken.data, given.data, given.bytes());
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

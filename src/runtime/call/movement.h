@@ -3,7 +3,7 @@
 
 #include "runtime/call/call.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Every collective but barrier: each rank gives something to each rank, and takes something from each. With all_reduce
 // and reduce what is moved are the parts that each rank reduces; see CpuBackend.
@@ -29,4 +29,4 @@ struct Movement {
   void keep_own() const;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

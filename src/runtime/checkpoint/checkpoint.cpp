@@ -8,6 +8,9 @@
 #include "runtime/group/agreement.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // Collective. A rank with a fault of its own still takes part, so that the others do not wait for it.

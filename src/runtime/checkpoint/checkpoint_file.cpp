@@ -21,7 +21,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/group/agreement.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 constexpr const char* kChecksum = "ddp.fnv1a64";
@@ -193,4 +193,4 @@ std::map<std::string, std::string> read_checkpoint_file(const std::string& path,
   return file.header.metadata;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

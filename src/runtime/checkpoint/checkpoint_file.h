@@ -10,7 +10,7 @@
 
 #include "runtime/checkpoint/safetensors.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // See Checkpoint::save and Checkpoint::load for what they promise.
 bool checkpoint_file_exists(const std::string& path);
@@ -29,4 +29,4 @@ CheckpointFile open_checkpoint_file(const std::string& path);
 // Flushes the directory that a file is in, so that what was done to the file's name survives a power cut.
 void flush_directory_of(const std::string& path);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -23,6 +23,9 @@
 #include "wire/worker_env.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 constexpr const char* kManifest = "manifest.json";

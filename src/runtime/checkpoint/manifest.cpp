@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using Json = nlohmann::json;
@@ -108,4 +108,4 @@ Manifest parse_manifest(std::string_view text) {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 
 // Elements [first, first + count) of a tensor, in row-major order, as a tensor of the same name in file number `file`.
 struct ManifestPiece {
@@ -52,4 +52,4 @@ std::string encode_manifest(const Manifest& manifest);
 // tensor's pieces have each of its elements once.
 Manifest parse_manifest(std::string_view text);
 
-}  // namespace ddp
+}  // namespace ddp::internal

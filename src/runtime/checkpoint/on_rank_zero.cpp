@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using Json = nlohmann::json;
@@ -71,4 +71,4 @@ std::map<std::string, std::string> parse_texts(const std::string& bytes) {
   return Json::from_cbor(bytes).get<std::map<std::string, std::string>>();
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

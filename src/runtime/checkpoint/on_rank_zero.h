@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-namespace ddp {
+namespace ddp::internal {
 
 // Collective. Runs `deed` on rank 0 and gives every rank its result, or throws on every rank what it threw.
 std::string on_rank_zero(ProcessGroup& group, const std::function<std::string()>& deed);
@@ -23,4 +23,4 @@ void on_every_rank(ProcessGroup& group, std::optional<std::chrono::milliseconds>
 std::string encode_texts(const std::map<std::string, std::string>& texts);
 std::map<std::string, std::string> parse_texts(const std::string& bytes);
 
-}  // namespace ddp
+}  // namespace ddp::internal

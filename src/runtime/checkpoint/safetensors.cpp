@@ -10,7 +10,7 @@
 
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -131,4 +131,4 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t da
   return header;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

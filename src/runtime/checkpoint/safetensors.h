@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 
 struct StoredTensor {
   std::string name;
@@ -38,4 +38,4 @@ std::size_t safetensors_data_offset(std::string_view length_word, std::size_t fi
 // is wrong, unless every tensor lies inside the data, has a type that we know and as many bytes as its shape says.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t data_bytes);
 
-}  // namespace ddp
+}  // namespace ddp::internal

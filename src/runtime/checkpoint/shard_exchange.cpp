@@ -9,7 +9,7 @@
 
 #include "runtime/group/agreement.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using Json = nlohmann::json;
@@ -191,4 +191,4 @@ void read_shards(const std::string& directory, const Manifest& manifest, std::sp
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

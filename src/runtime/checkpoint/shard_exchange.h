@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/write_plan.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // By rank.
 struct ExchangedShards {
@@ -47,4 +47,4 @@ const char* stored_piece(const CheckpointFile& file, const std::string& path, co
 // Fills the shards from the files of a step's directory. Throws unavailable, corrupt or mismatch.
 void read_shards(const std::string& directory, const Manifest& manifest, std::span<const TensorShard> shards);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -19,7 +19,7 @@
 #include "base/unique_fd.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
@@ -157,4 +157,4 @@ void remove_leftovers(const std::string& directory, std::int64_t spared) {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

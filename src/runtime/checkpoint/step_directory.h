@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 
 // "step-000000001200".
 std::string step_name(std::int64_t step);
@@ -40,4 +40,4 @@ void discard_staged(const std::string& directory, std::int64_t step) noexcept;
 void remove_step(const std::string& directory, std::int64_t step);
 void remove_leftovers(const std::string& directory, std::int64_t spared);
 
-}  // namespace ddp
+}  // namespace ddp::internal

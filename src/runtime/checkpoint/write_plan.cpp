@@ -7,7 +7,7 @@
 
 #include "runtime/group/agreement.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using Range = std::pair<std::size_t, std::size_t>;  // first, count
@@ -96,4 +96,4 @@ Overlap overlap_of(std::size_t first, std::size_t count, const ManifestPiece& pi
   return {begin - first, begin - piece.first, end - begin};
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

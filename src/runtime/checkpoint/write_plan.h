@@ -11,7 +11,7 @@
 
 #include "runtime/checkpoint/manifest.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // What a rank has of a tensor.
 struct ShardDescription {
@@ -43,4 +43,4 @@ struct Overlap {
 };
 Overlap overlap_of(std::size_t first, std::size_t count, const ManifestPiece& piece);
 
-}  // namespace ddp
+}  // namespace ddp::internal

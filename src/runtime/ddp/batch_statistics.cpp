@@ -7,6 +7,9 @@
 #include "runtime/call/called_from.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 void require_same_length(const char* function, std::size_t a, std::size_t b) {

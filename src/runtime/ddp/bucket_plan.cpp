@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
@@ -78,4 +78,4 @@ std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, cons
   return closed;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

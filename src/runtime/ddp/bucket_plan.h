@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 
 struct ParameterSize {
   DataType type = DataType::f32;
@@ -59,4 +59,4 @@ std::vector<std::size_t> reverse_order(std::size_t n);
 std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const GradientLayout& layout,
                                  std::span<const std::size_t> order, const BucketLimits& limits);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -14,6 +14,8 @@
 
 namespace ddp {
 
+using namespace internal;
+
 // The gradients that this rank's optimizer uses, in as few pieces as possible.
 std::vector<Buffer> DistributedDataParallel::Implementation::owned_gradients() const {
   std::vector<Buffer> result;

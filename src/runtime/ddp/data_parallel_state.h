@@ -14,9 +14,11 @@
 
 namespace ddp {
 
+namespace internal {
 [[noreturn]] void refuse(const std::string& what);
 bool is_on_gpu(std::span<const Tensor> parameters);
 ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options);
+}  // namespace internal
 
 class DistributedDataParallel::Implementation {
  public:
@@ -26,14 +28,14 @@ class DistributedDataParallel::Implementation {
         buffers(std::move(options.buffers)),
         frozen(std::move(options.frozen)),
         stream(options.stream),
-        reducer(group, parameters, reducer_options(parameters, options)) {
+        reducer(group, parameters, internal::reducer_options(parameters, options)) {
     if (!options.shard_optimizer) return;
     shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
   }
 
   void require_parameter(std::size_t index, const char* function) const {
     if (index < parameters.size()) return;
-    refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
+    internal::refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
   }
 
   // Only steps that have not begun follow it.
@@ -43,7 +45,7 @@ class DistributedDataParallel::Implementation {
   }
 
   void require_host(const char* function) const {
-    if (!is_on_gpu(parameters)) return;
+    if (!internal::is_on_gpu(parameters)) return;
     throw Error(ErrorKind::unavailable, std::string(function) +
                                             ": works on gradients in host memory, and these are in GPU memory. Do it "
                                             "with kernels, or with your GPU library, on all gradient(i)");
@@ -57,9 +59,9 @@ class DistributedDataParallel::Implementation {
   const std::vector<Tensor> buffers;
   const std::vector<Tensor> frozen;
   void* const stream;  // of what is in GPU memory
-  Reducer reducer;
-  std::optional<ParameterShards> shards;  // with shard_optimizer
-  std::exception_ptr failure;             // of a finish(): the object is of no use after it
+  internal::Reducer reducer;
+  std::optional<internal::ParameterShards> shards;  // with shard_optimizer
+  std::exception_ptr failure;                       // of a finish(): the object is of no use after it
 
   std::function<void()> step_ended;
   JoinState join;

@@ -14,15 +14,17 @@
 
 namespace ddp {
 
-void refuse(const std::string& what) {
+using namespace internal;
+
+void internal::refuse(const std::string& what) {
   throw Error(ErrorKind::invalid_argument, what);
 }
 
-bool is_on_gpu(std::span<const Tensor> parameters) {
+bool internal::is_on_gpu(std::span<const Tensor> parameters) {
   return parameters.front().data.device == DeviceType::cuda;
 }
 
-ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options) {
+ReducerOptions internal::reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options) {
   ReducerOptions result;
   if (is_on_gpu(parameters)) result.stream = options.stream;
   result.limits = {options.first_bucket_bytes, options.bucket_bytes};

@@ -5,7 +5,7 @@
 
 #include "runtime/ddp/step_sample.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 GpuSteps::GpuSteps(std::unique_ptr<SideStream> side, void* stream) : side_(std::move(side)), stream_(stream) {
   step_.began = side_->mark(stream_);
@@ -61,4 +61,4 @@ bool GpuSteps::add_first(StepStatistics& mean) {
   return true;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

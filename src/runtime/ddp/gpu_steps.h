@@ -10,7 +10,7 @@
 
 #include "runtime/backend/backend.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // The program computes on its stream. Buckets are reduced behind a stream beside it, which waits for the gradients; the
 // program's stream waits for the results at the end of the step, and no thread does. One thread at a time.
@@ -58,4 +58,4 @@ class GpuSteps {
   std::deque<Step> left_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

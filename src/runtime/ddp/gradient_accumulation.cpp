@@ -7,6 +7,8 @@
 
 namespace ddp {
 
+using namespace internal;
+
 NoSync::NoSync(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {
   data_parallel_.enter_no_sync(1);
 }

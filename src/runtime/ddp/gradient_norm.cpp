@@ -8,7 +8,7 @@
 
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Sums that do not wait for each other.
@@ -68,4 +68,4 @@ double sum_of_squares(const ConstBuffer& buffer) {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,6 +11,8 @@
 
 namespace ddp {
 
+using namespace internal;
+
 Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, JoinOptions options)
     : data_parallel_(data_parallel), step_(std::move(step)), options_(options) {
   if (data_parallel.is_sharded() && !step_) {

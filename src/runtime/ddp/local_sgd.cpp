@@ -8,6 +8,8 @@
 
 namespace ddp {
 
+using namespace internal;
+
 LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions options)
     : data_parallel_(data_parallel), options_(options) {
   if (options.period < 1 || options.warmup_steps < 0) {

@@ -6,6 +6,9 @@
 #include "runtime/call/called_from.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // Where every step overflows the model is the cause, and no scale helps.

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "runtime/group/agreement.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // What is wrong with this rank's arguments; empty if nothing.
@@ -112,4 +112,4 @@ std::uint64_t verify_equal(ProcessGroup& group, std::span<const Tensor> paramete
   return hash.value();
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace ddp {
+namespace ddp::internal {
 
 // Collective. Throws invalid_argument on a rank whose own parameters or options are wrong, and mismatch on all ranks,
 // with the first difference, if they differ. A rank with a fault of its own still takes part, so that the others do not
@@ -17,4 +17,4 @@ void check_model(ProcessGroup& group, std::span<const Tensor> parameters, const 
 // `stream`: of what is in GPU memory.
 std::uint64_t verify_equal(ProcessGroup& group, std::span<const Tensor> parameters, void* stream);
 
-}  // namespace ddp
+}  // namespace ddp::internal

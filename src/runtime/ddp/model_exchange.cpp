@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Starts all, then waits for all.
@@ -31,4 +31,4 @@ void average_all(ProcessGroup& group, std::span<const Tensor> tensors, void* str
   });
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,7 +5,7 @@
 
 #include <span>
 
-namespace ddp {
+namespace ddp::internal {
 
 // Collective: every rank gets rank `root`'s values. `stream`: of tensors in GPU memory, a cudaStream_t.
 void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int root, void* stream);
@@ -13,4 +13,4 @@ void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int roo
 // Collective: every rank gets the mean over all ranks.
 void average_all(ProcessGroup& group, std::span<const Tensor> tensors, void* stream);
 
-}  // namespace ddp
+}  // namespace ddp::internal

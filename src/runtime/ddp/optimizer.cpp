@@ -11,6 +11,9 @@
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // "momentum", or "m" and "v", as they stand in checkpoints.

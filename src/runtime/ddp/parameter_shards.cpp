@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace ddp {
+namespace ddp::internal {
 
 std::vector<RangePiece> pieces_within(const Bucket& bucket, const ArenaRange& range,
                                       std::span<const ParameterSize> parameters, const GradientLayout& layout) {
@@ -68,4 +68,4 @@ void ParameterShards::share() {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 
 #include "runtime/ddp/bucket_plan.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // What of a range of an arena belongs to a parameter.
 struct RangePiece {
@@ -58,4 +58,4 @@ class ParameterShards {
   std::vector<std::byte> staging_;  // of one range
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

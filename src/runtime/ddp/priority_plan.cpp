@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-namespace ddp {
+namespace ddp::internal {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::vector<std::size_t> transmission_order(std::span<const Transmission> by_pri
   return order;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

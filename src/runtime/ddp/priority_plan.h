@@ -12,7 +12,7 @@
 
 #include "runtime/ddp/bucket_plan.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Buckets of about `bytes` each: parameters in `order`, neighbours in it together, those that are larger in pieces.
 std::vector<Bucket> cut_into_chunks(std::span<const ParameterSize> parameters, const GradientLayout& layout,
@@ -27,4 +27,4 @@ struct Transmission {
 // ready; if none is, the next to be ready.
 std::vector<std::size_t> transmission_order(std::span<const Transmission> by_priority);
 
-}  // namespace ddp
+}  // namespace ddp::internal

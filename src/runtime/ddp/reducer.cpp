@@ -13,7 +13,7 @@
 #include "runtime/group/group_core.h"
 #include "runtime/progress/worker_progress.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 std::vector<ParameterSize> sizes_of(std::span<const Tensor> parameters) {
@@ -307,4 +307,4 @@ void Reducer::reset_statistics() {
   statistics_ = {};
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

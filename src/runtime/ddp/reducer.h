@@ -21,7 +21,7 @@
 #include "runtime/ddp/gpu_steps.h"
 #include "runtime/ddp/step_tracker.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 struct ReducerOptions {
   BucketLimits limits;
@@ -150,4 +150,4 @@ class Reducer {
   std::optional<GpuSteps> gpu_;            // where parameters are in GPU memory
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace ddp {
+namespace ddp::internal {
 
 void add(StepStatistics& mean, const StepSample& sample) {
   ++mean.steps;
@@ -26,4 +26,4 @@ double seconds_under_way(std::span<const Interval> buckets) {
   return result;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

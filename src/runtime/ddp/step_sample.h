@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-namespace ddp {
+namespace ddp::internal {
 
 // From any common zero, seconds.
 struct Interval {
@@ -27,4 +27,4 @@ void add(StepStatistics& mean, const StepSample& sample);
 // the end of the one before.
 double seconds_under_way(std::span<const Interval> buckets);
 
-}  // namespace ddp
+}  // namespace ddp::internal

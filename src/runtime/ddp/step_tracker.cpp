@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ddp {
+namespace ddp::internal {
 
 StepTracker::StepTracker(std::size_t parameters)
     : buckets_of_(parameters), expected_(parameters, 1), times_(parameters), last_mark_(parameters) {}
@@ -68,4 +68,4 @@ std::vector<std::size_t> StepTracker::order() const {
   return result;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

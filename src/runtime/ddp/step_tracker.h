@@ -7,7 +7,7 @@
 
 #include "runtime/ddp/bucket_plan.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // A value. Buckets start strictly in the plan's order, whatever the order in which they fill: that keeps the
 // collectives of all ranks matched.
@@ -54,4 +54,4 @@ class StepTracker {
   std::size_t clock_ = 0;  // marks in this step
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 template <typename T>
@@ -142,4 +142,4 @@ std::string find_fault(const Optimizer::Options& options) {
   return std::visit([](const auto& chosen) { return fault_of(chosen); }, options);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace ddp {
+namespace ddp::internal {
 
 // The elements that a step changes, and the optimizer's memory of them. All have as many elements. `values` and
 // `gradient` are of one floating-point type; the others are f64 for f64, else f32.
@@ -27,4 +27,4 @@ void update(const Optimizer::Options& options, std::int64_t step, const UpdatedE
 // What is wrong with the options; empty if nothing.
 std::string find_fault(const Optimizer::Options& options);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 std::string first_difference(const std::string& ours, const std::string& theirs, std::size_t rank) {
@@ -87,4 +87,4 @@ std::optional<std::string> first_disagreement(ProcessGroup& group, const std::st
   return std::nullopt;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

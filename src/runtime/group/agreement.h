@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 
 // "f32[64x32]", and with its name "'weight' f32[64x32]".
 std::string describe(DataType type, std::span<const std::int64_t> shape);
@@ -32,4 +32,4 @@ std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t hash,
 // bytes each, and only those that differ pay for the texts.
 std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text, const char* what);
 
-}  // namespace ddp
+}  // namespace ddp::internal

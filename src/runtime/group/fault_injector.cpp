@@ -17,7 +17,7 @@
 #include "wire/call_names.h"
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Of the same size, so that the memory stays what it is.
@@ -167,4 +167,4 @@ FaultOutcome carry_out(const wire::Fault& fault, Call& call, int size) {
   return FaultOutcome::call;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 #include "runtime/call/call.h"
 #include "wire/fault.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 class FaultInjector {
  public:
@@ -43,4 +43,4 @@ enum class FaultOutcome : std::uint8_t {
 // invalid_argument where the call cannot be changed in this way (a barrier has no shape).
 FaultOutcome carry_out(const wire::Fault& fault, Call& call, int size);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -17,7 +17,7 @@
 #include "runtime/progress/board.h"
 #include "runtime/progress/error_file.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 std::vector<std::string> numbers(std::span<const int> ranks) {
@@ -101,7 +101,7 @@ void GroupCore::require_memory(const Call& call) const {
   const auto check = [&](const ConstBuffer& buffer) {
     const bool reachable = buffer.device == DeviceType::cpu || backend_->has_gpu();
     if (buffer.count == 0 || (buffer.data != nullptr && reachable)) return;
-    const std::string what = std::string(to_string(call.operation)) + ": " + ddp::describe(buffer);
+    const std::string what = std::string(to_string(call.operation)) + ": " + internal::describe(buffer);
     if (buffer.data == nullptr) throw Error(ErrorKind::invalid_argument, what + " has no memory (a null pointer)");
     throw Error(ErrorKind::unavailable,
                 what + " is in GPU memory, which backend " + backend_name_ + " cannot reach. Use nccl.");
@@ -283,4 +283,4 @@ int GroupCore::world_rank_of(int rank) const {
   return rank < 0 || world.empty() ? rank : world[static_cast<std::size_t>(rank)];
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

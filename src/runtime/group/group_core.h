@@ -16,7 +16,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/group/operation_queue.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 class GroupProgress;
 
@@ -99,4 +99,4 @@ class GroupCore {
   OperationQueue collectives_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

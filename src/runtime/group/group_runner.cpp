@@ -12,7 +12,7 @@
 #include "runtime/progress/board.h"
 #include "runtime/progress/error_file.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Whether no rank gives or gets anything, which each can see in its own call.
@@ -105,7 +105,7 @@ void GroupRunner::run(const Call& call) {
 
 std::string GroupRunner::describe(const Call& call) const {
   return "rank " + std::to_string(rank_) + (group_ == "world" ? "" : " of group '" + group_ + "'") + ": " +
-         ddp::describe(call);
+         internal::describe(call);
 }
 
 OperationError::Operation GroupRunner::identify(const Call& call) const {
@@ -236,4 +236,4 @@ std::optional<Error> GroupRunner::dead_peer(const Error& error) const {
   return std::nullopt;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -15,7 +15,7 @@
 #include "runtime/call/call.h"
 #include "runtime/group/operation_queue.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 class GroupProgress;
 struct GroupDescription;
@@ -64,4 +64,4 @@ class GroupRunner : public CallRunner {
   std::atomic<std::uint64_t> shown_ = 0;  // begin() and run() may come from two threads
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 #include "runtime/limits.h"
 #include "runtime/progress/board.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 std::shared_ptr<WorkState> QueueState::push(Call call) {
   Lock lock(mutex_);
@@ -294,4 +294,4 @@ OperationQueue::~OperationQueue() {
   thread_.join();
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -18,7 +18,7 @@
 #include "runtime/call/call.h"
 #include "runtime/group/work_state.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // What the queue does with a call. begin() is called by one thread at a time, and run() is; both at once only with
 // begins_ahead().
@@ -135,4 +135,4 @@ class OperationQueue {
   std::thread thread_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -8,6 +8,9 @@
 #include "runtime/progress/worker_progress.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 void require(bool condition, const std::string& message) {

@@ -4,6 +4,8 @@
 
 namespace ddp {
 
+using namespace internal;
+
 Work::Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
 Work::Work(Work&&) noexcept = default;
 Work& Work::operator=(Work&&) noexcept = default;

@@ -12,7 +12,7 @@
 
 #include "runtime/call/call.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 class QueueState;
 
@@ -27,7 +27,7 @@ class WorkState {
   }
 
  private:
-  friend class Work;
+  friend class ddp::Work;
   friend class QueueState;
 
   const std::shared_ptr<QueueState> queue_;
@@ -39,4 +39,4 @@ class WorkState {
   std::vector<std::function<void(const Error*)>> continuations_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -34,6 +34,9 @@
 #include "wire/worker_env.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // A view of the store for this group alone: a program may call init() again, on all ranks equally often.

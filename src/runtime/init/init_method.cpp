@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 constexpr const char* kForms = "Write env://, tcp://HOST:PORT?rank=R&world_size=N or file:///PATH?rank=R&world_size=N.";
@@ -129,4 +129,4 @@ Environment with_ranks(const InitMethod& method, std::optional<int> rank, std::o
   return environment;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace ddp {
+namespace ddp::internal {
 
 struct InitMethod {
   enum class Kind { environment, tcp, file };
@@ -28,4 +28,4 @@ InitMethod parse_init_method(const std::string& text);
 Environment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,
                        Environment environment);
 
-}  // namespace ddp
+}  // namespace ddp::internal

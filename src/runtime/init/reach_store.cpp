@@ -24,7 +24,7 @@
 #include "store/limits.h"
 #include "store/server/store_thread.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using std::chrono::milliseconds;
@@ -190,4 +190,4 @@ std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& 
   return reach_server(environment.master_addr, environment.master_port, environment, timeout);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

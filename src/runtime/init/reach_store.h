@@ -9,7 +9,7 @@
 
 #include "runtime/init/init_method.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Without a named place the ranks of mpirun tell each other one by MPI.
 std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& environment,
@@ -19,4 +19,4 @@ std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& 
 // `mismatch` on every rank. `process` differs between processes.
 void meet_in_file(Store& store, const std::string& path, const Environment& environment, const std::string& process);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,6 +11,9 @@
 #include "runtime/group/group_core.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // Whether somebody else's failure is what this one tells of.

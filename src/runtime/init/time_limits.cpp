@@ -2,7 +2,7 @@
 
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 TimeLimits time_limits(const InitOptions& options, bool is_watched) {
   TimeLimits result;
@@ -14,4 +14,4 @@ TimeLimits time_limits(const InitOptions& options, bool is_watched) {
   return result;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

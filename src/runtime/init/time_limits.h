@@ -6,7 +6,7 @@
 #include <chrono>
 #include <optional>
 
-namespace ddp {
+namespace ddp::internal {
 
 struct TimeLimits {
   std::chrono::milliseconds connecting{0};  // the ranks, once all have come
@@ -21,4 +21,4 @@ struct TimeLimits {
 // program has not set is limited here.
 TimeLimits time_limits(const InitOptions& options, bool is_watched);
 
-}  // namespace ddp
+}  // namespace ddp::internal

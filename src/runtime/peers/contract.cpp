@@ -10,7 +10,7 @@
 #include "runtime/call/movement.h"
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // The first, or the last, bytes of a text.
@@ -30,7 +30,7 @@ std::string describe(const CallRecord& record) {
   call.peer = record.peer;
   call.sequence = record.sequence;
   call.name = record.name.data();
-  return ddp::describe(call) + place_in_program(record.file.data(), record.line);
+  return internal::describe(call) + place_in_program(record.file.data(), record.line);
 }
 
 CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t sequence) {
@@ -130,7 +130,7 @@ void compare_calls(const HostGroup& host, const Call& call) {
         alike && own_parts ? part_difference(rank, *own_parts, host.rank_of(peer), theirs->parts) : "";
     if (alike && parts.empty()) continue;
     const CallRecord* ours = record_of(host, host.own(), call.sequence);
-    const std::string own = ours == nullptr ? ddp::describe(call) : describe(*ours);
+    const std::string own = ours == nullptr ? internal::describe(call) : describe(*ours);
     const std::string other = describe(*theirs);
     // It may have been overwritten meanwhile, by a rank that is far ahead: then they do not meet in this call.
     if (record_of(host, peer, call.sequence) == nullptr) continue;
@@ -145,4 +145,4 @@ void compare_calls(const HostGroup& host, const Call& call) {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -8,7 +8,7 @@
 #include "runtime/call/call.h"
 #include "runtime/peers/host_group.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Shows this rank's call to its peers. Once a call, in the order of their numbers.
 void show_call(HostGroup& host, const Call& call);
@@ -40,4 +40,4 @@ const CallRecord& shown_call(const HostGroup& host, std::size_t peer, const Call
 // else under this number.
 void compare_calls(const HostGroup& host, const Call& call);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 #include <climits>
 #include <ctime>
 
-namespace ddp {
+namespace ddp::internal {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
@@ -21,4 +21,4 @@ void futex_wake_all(const std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -3,7 +3,7 @@
 #include "runtime/peers/futex.h"
 #include "runtime/progress/board.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 void raise_counter(SharedCounter& counter, std::uint32_t value) {
   counter.value.store(value, std::memory_order_seq_cst);
@@ -11,4 +11,4 @@ void raise_counter(SharedCounter& counter, std::uint32_t value) {
   count_handed_on();
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

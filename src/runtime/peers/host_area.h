@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ddp {
+namespace ddp::internal {
 
 inline constexpr std::uint32_t kHostAreaMagic = 0x41504444;  // "DDPA"
 inline constexpr std::uint32_t kHostAreaVersion = 4;
@@ -83,4 +83,4 @@ struct HostArea {
   // Followed by: a HostChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -22,7 +22,7 @@
 #include "runtime/limits.h"
 #include "runtime/peers/wait_for_ranks.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 std::string find_machine() {
@@ -180,4 +180,4 @@ bool HostGroup::gone(std::size_t index) const {
   return area(index).state != RankState::working || links_->gone(index);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

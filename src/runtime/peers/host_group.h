@@ -15,7 +15,7 @@
 #include "runtime/peers/segments.h"
 #include "runtime/peers/shared_memory.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Who meets, and how.
 struct Meeting {
@@ -86,4 +86,4 @@ class HostGroup {
   std::shared_ptr<Segments> segments_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -18,7 +18,7 @@
 #include "base/random.h"
 #include "base/text.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using std::chrono::milliseconds;
@@ -175,4 +175,4 @@ std::optional<HostMessage> HostLinks::receive(std::size_t peer, milliseconds lim
   return receive_packet(fd);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

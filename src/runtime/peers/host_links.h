@@ -13,7 +13,7 @@
 
 #include "base/unique_fd.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // A socket that other ranks can connect to. Its name is random and lives only as long as the socket.
 class HostListener {
@@ -57,4 +57,4 @@ class HostLinks {
   std::vector<base::UniqueFd> processes_;  // none for this process, and where the system has none
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 constexpr const char* kKey = "lost_rank";
@@ -90,4 +90,4 @@ bool LostRank::is_known_here(const Error& failure) const {
   return host_->ended(index) && host_->area(index).state != RankState::failed;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -13,7 +13,7 @@
 #include "runtime/limits.h"
 #include "runtime/peers/host_group.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // On one machine everybody sees who has ended. Elsewhere a rank sees a broken connection, and what is at its other end
 // may only have given up because of a third. So whoever fails says in the store why, before it breaks its connections:
@@ -41,4 +41,4 @@ class LostRank {
   std::optional<std::string> settled_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

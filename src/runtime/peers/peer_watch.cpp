@@ -5,7 +5,7 @@
 #include "runtime/limits.h"
 #include "runtime/progress/board.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 void PeerWatch::look() {
   if (!host_) return;
@@ -30,4 +30,4 @@ void PeerWatch::look() {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 
 #include "runtime/peers/host_group.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Any thread.
 class DDP_EXPORT PeerWatch {  // exported for plug-ins
@@ -31,4 +31,4 @@ class DDP_EXPORT PeerWatch {  // exported for plug-ins
   std::map<std::size_t, std::chrono::steady_clock::time_point> gone_since_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -4,7 +4,7 @@
 
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 std::shared_ptr<void> Segments::allocate(std::size_t bytes) {
   auto memory = SharedMemory::create(bytes);
@@ -77,4 +77,4 @@ std::byte* Segments::at(std::size_t peer, const Place& place, std::size_t bytes)
   return memory.data() + place.offset;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

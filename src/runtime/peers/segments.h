@@ -14,7 +14,7 @@
 #include "runtime/peers/host_links.h"
 #include "runtime/peers/shared_memory.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Thread-safe, but for at(): that belongs to the one thread that carries out a collective.
 class Segments : public std::enable_shared_from_this<Segments> {
@@ -51,4 +51,4 @@ class Segments : public std::enable_shared_from_this<Segments> {
   std::map<std::pair<std::size_t, std::uint32_t>, std::shared_ptr<SharedMemory>> theirs_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

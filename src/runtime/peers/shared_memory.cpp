@@ -13,7 +13,7 @@
 #include <mutex>
 #include <string>
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 [[noreturn]] void refused(const char* call, std::size_t bytes) {
@@ -84,4 +84,4 @@ std::shared_ptr<SharedMemory> SharedMemory::open(base::UniqueFd fd) {
   return memory;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 
 #include "base/unique_fd.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 class SharedMemory {
  public:
@@ -36,4 +36,4 @@ class SharedMemory {
   std::byte* data_ = nullptr;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -8,7 +8,7 @@
 #include "runtime/limits.h"
 #include "runtime/progress/board.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -35,4 +35,4 @@ void wait_for_ranks(Store& store, std::span<const std::string> keys, millisecond
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

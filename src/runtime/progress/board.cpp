@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
@@ -258,4 +258,4 @@ wire::BoardTransfer* GroupProgress::transfer_of(const Call& call) {
   return nullptr;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

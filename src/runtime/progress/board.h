@@ -13,7 +13,7 @@
 #include "runtime/call/call.h"
 #include "wire/progress_board.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // The board of this process; null if it has none. `descriptor`: the text of DDP_BOARD_FD. A process whose parent writes
 // the same board has none.
@@ -100,4 +100,4 @@ class ProgramRuns {
 // The rank whose failure ends the job, says the launcher; -1: none.
 int rank_lost_says_launcher();
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 #include "wire/error_file.h"
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 void record_error(ErrorKind kind, const std::string& message, int peer) noexcept {
   try {
@@ -33,4 +33,4 @@ void record_error(ErrorKind kind, const std::string& message, int peer) noexcept
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

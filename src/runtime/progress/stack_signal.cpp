@@ -18,7 +18,7 @@
 #include "base/text.h"
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 std::atomic<wire::ProgressBoard*> answering_board = nullptr;
@@ -87,4 +87,4 @@ void answer_stack_requests(wire::ProgressBoard* board) {
   if (::sigaction(signal, &action, nullptr) == 0) board->stacks.signal = signal;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -3,7 +3,7 @@
 
 #include "wire/progress_board.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Installs the handler and says so on the board, unless there is no board, DDP_STACK_SIGNAL is 0, or the program uses
 // that signal itself. A second call does nothing.
@@ -12,4 +12,4 @@ void answer_stack_requests(wire::ProgressBoard* board);
 // The signal: DDP_STACK_SIGNAL, or one of those for programs (SIGRTMIN+10). 0: none is wanted.
 int stack_signal();
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -8,6 +8,9 @@
 #include "runtime/progress/board.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 std::uint64_t nanoseconds(std::chrono::steady_clock::time_point when) {
@@ -52,11 +55,11 @@ Section::~Section() {
   enter(before_);
 }
 
-void enter_phase(Phase phase) {
+void internal::enter_phase(Phase phase) {
   enter(place_of(phase, "", {}));
 }
 
-void count_step() {
+void internal::count_step() {
   if (wire::ProgressBoard* board = process_board()) board->worker.steps.fetch_add(1, wire::kRelaxed);
 }
 

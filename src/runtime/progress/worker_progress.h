@@ -3,7 +3,7 @@
 
 #include <ddp/progress.h>
 
-namespace ddp {
+namespace ddp::internal {
 
 // From now on, until the next one or a Section.
 void enter_phase(Phase phase);
@@ -11,4 +11,4 @@ void enter_phase(Phase phase);
 // A synchronised step is done.
 void count_step();
 
-}  // namespace ddp
+}  // namespace ddp::internal

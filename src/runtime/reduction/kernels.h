@@ -9,7 +9,7 @@
 
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // As reduce(), for one type and one operation; at least one source and one destination.
 using ReductionKernel = void (*)(std::span<const ReductionSource> sources, std::span<void* const> destinations,
@@ -37,4 +37,4 @@ extern const ReductionKernels kAvx2Kernels;  // AVX2 and F16C
 // The best for the processor that runs this.
 const ReductionKernels& reduction_kernels();
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -3,7 +3,7 @@
 
 #include "runtime/reduction/kernels.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 constexpr std::size_t kLanes = 8;
@@ -26,12 +26,12 @@ void narrow(const float* from, Float16* to, std::size_t count) {
 }
 
 }  // namespace
-}  // namespace ddp
+}  // namespace ddp::internal
 
 #include "runtime/reduction/kernels_impl.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 const ReductionKernels kAvx2Kernels = kKernels;
 
-}  // namespace ddp
+}  // namespace ddp::internal

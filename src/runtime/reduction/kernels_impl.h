@@ -14,7 +14,7 @@
 
 #include "runtime/reduction/kernels.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Elements of a block: 4 KiB of floats, so that the accumulator, one widened source and the data fit into 32 KiB.
@@ -250,4 +250,4 @@ constexpr ReductionKernels kKernels{
     {store_half, store_bfloat, store<float>, store<double>}};
 
 }  // namespace
-}  // namespace ddp
+}  // namespace ddp::internal

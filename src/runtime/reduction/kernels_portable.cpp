@@ -1,7 +1,7 @@
 // For every processor: what the compiler makes of the loops with the least that the architecture has.
 #include "runtime/reduction/kernels.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Scaling by powers of two lets the float unit renormalise what has no hidden bit; see Float16.
@@ -35,12 +35,12 @@ void narrow(const float* from, Float16* to, std::size_t count) {
 }
 
 }  // namespace
-}  // namespace ddp
+}  // namespace ddp::internal
 
 #include "runtime/reduction/kernels_impl.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 const ReductionKernels kPortableKernels = kKernels;
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "runtime/reduction/kernels.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 ReductionKernels::Step step_of(ReduceOp op, std::span<const ReductionSource> sources) {
@@ -68,4 +68,4 @@ void from_single(const float* from, const Buffer& to) {
   reduction_kernels().from_single[static_cast<std::size_t>(to.type)](from, to.data, to.count);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace ddp {
+namespace ddp::internal {
 
 // One rank's elements, each of which counts `factor` times (sums of floating-point values only).
 struct ReductionSource {
@@ -31,4 +31,4 @@ void scale(const Buffer& buffer, double factor);
 void to_single(const ConstBuffer& from, float* to);
 void from_single(const float* from, const Buffer& to);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -114,13 +114,13 @@ Reduction::Reduction(const Comm& comm, int type_, int op_number) : type(type_) {
 void Reduction::fill(const Comm& comm, const void* from, std::size_t bytes) const {
   std::memcpy(comm.slot(comm.rank), from, bytes);
   const std::size_t count = bytes / size_of_type(type);
-  if (own_factor != 1) ddp::scale({comm.slot(comm.rank), count, type_of(type)}, own_factor);
+  if (own_factor != 1) ddp::internal::scale({comm.slot(comm.rank), count, type_of(type)}, own_factor);
 }
 
 void Reduction::reduce(const Comm& comm, void* to, std::size_t bytes) const {
-  std::vector<ddp::ReductionSource> sources;
+  std::vector<ddp::internal::ReductionSource> sources;
   for (int rank = 0; rank < comm.size; ++rank) sources.push_back({comm.slot(rank), 1});
-  ddp::reduce(type_of(type), op, sources, {&to, 1}, bytes / size_of_type(type));
+  ddp::internal::reduce(type_of(type), op, sources, {&to, 1}, bytes / size_of_type(type));
 }
 
 int add(void* handle, void* stream, Operation operation) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace ddp {
+namespace ddp::internal {
 
 // `filled` counts the halves that the sender has filled, `emptied` those that the receiver has taken out. A message
 // takes at least one half, so that both see each other's size; the sender may be two halves ahead.
@@ -70,4 +70,4 @@ void Channels::receive(const Call& call, std::size_t from) {
   } while (done < bytes);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -6,7 +6,7 @@
 
 #include "runtime/backend/cpu/rounds.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // For each other rank and direction one thread at a time.
 class Channels {
@@ -24,4 +24,4 @@ class Channels {
   const HostWait wait_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -25,7 +25,7 @@
 #include "runtime/peers/contract.h"
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Staged bytes that every rank reads of every other before it is cheaper to divide the reduction between them.
@@ -263,4 +263,4 @@ std::unique_ptr<Backend> make_inside_backend(const BackendOptions& options, bool
   return std::make_unique<CpuBackend>(options, reads_near);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

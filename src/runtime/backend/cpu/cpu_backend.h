@@ -5,7 +5,7 @@
 
 #include "runtime/backend/backend.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Between ranks of one machine through memory that they share: they read each other's data where they lie if they are
 // in memory from allocate() or in the same process, else through staging buffers. Results have the same bits whichever
@@ -15,4 +15,4 @@ std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, std::sh
 // Between the ranks of options.host alone. `reads_near`: false, for tests, if all is to be staged.
 std::unique_ptr<Backend> make_inside_backend(const BackendOptions& options, bool reads_near);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 #include "runtime/peers/host_group.h"
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Ranks of each machine, in the order of HostGroup::machines().
@@ -134,4 +134,4 @@ std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, co
   return std::make_unique<MachinesBackend>(options, store, std::move(inside));
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

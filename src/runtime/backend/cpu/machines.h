@@ -5,7 +5,7 @@
 
 #include "runtime/backend/backend.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // all_reduce is hierarchical: every rank reduces its slice among the ranks of its machine, all-reduces it with the
 // ranks that have the same slice on the other machines, and gathers the other slices from its own machine. So each byte
@@ -16,4 +16,4 @@ namespace ddp {
 std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, const std::shared_ptr<Store>& store,
                                                std::unique_ptr<Backend> inside);
 
-}  // namespace ddp
+}  // namespace ddp::internal

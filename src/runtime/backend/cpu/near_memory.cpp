@@ -2,7 +2,7 @@
 
 #include "runtime/peers/contract.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 NearMemory::NearMemory(std::shared_ptr<HostGroup> host, bool enabled)
     : host_(std::move(host)), one_process_(host_->one_process()), enabled_(enabled) {}
@@ -30,7 +30,7 @@ void NearMemory::reduce(const Call& call, const Buffer& part, std::size_t offset
   for (std::size_t index = 0; index < host_->size(); ++index) {
     sources_.push_back({view(call, index, offset, part.bytes()), shown_call(*host_, index, call).factor});
   }
-  ddp::reduce(part.type, call.op, sources_, destinations, part.count);
+  internal::reduce(part.type, call.op, sources_, destinations, part.count);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -10,7 +10,7 @@
 #include "runtime/peers/host_group.h"
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Of one rank, for one collective at a time; all ranks have shown their call.
 class NearMemory {
@@ -34,4 +34,4 @@ class NearMemory {
   std::vector<ReductionSource> sources_;  // kept from call to call
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 #include "runtime/peers/contract.h"
 #include "runtime/peers/futex.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -105,4 +105,4 @@ void Rounds::await(const Call& call) const {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

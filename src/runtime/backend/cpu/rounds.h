@@ -10,7 +10,7 @@
 #include "runtime/call/call.h"
 #include "runtime/peers/host_group.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // How to wait for another rank: spinning at first if each rank has a processor of its own, then giving the processor
 // away, then asleep, looking now and then whether what is waited for can still come.
@@ -69,4 +69,4 @@ class Rounds {
   std::chrono::steady_clock::time_point deadline_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

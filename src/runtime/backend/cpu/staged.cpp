@@ -9,7 +9,7 @@
 #include "runtime/limits.h"
 #include "runtime/peers/contract.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Pieces begin at multiples of a cache line, so no two ranks write to one.
@@ -105,7 +105,7 @@ void Staged::drain_reduced(const Movement& own, std::size_t step, std::size_t ro
     sources_.push_back({source, record.factor});
   }
   void* destination = static_cast<std::byte*>(output.data) + piece.first;
-  ddp::reduce(output.type, own.call.op, sources_, {&destination, 1}, piece.bytes / size_of(output.type));
+  internal::reduce(output.type, own.call.op, sources_, {&destination, 1}, piece.bytes / size_of(output.type));
 }
 
 Buffer Staged::part_of(const Buffer& buffer, std::size_t index) const {
@@ -137,7 +137,7 @@ void Staged::reduce(const Call& call) {
              shown_call(*host_, from, call).factor});
       }
       const std::array<void*, 2> targets = {rounds_.filling(1) + offset, share.data};
-      ddp::reduce(buffer.type, call.op, sources_, std::span(targets).first(takes ? 2 : 1), share.count);
+      internal::reduce(buffer.type, call.op, sources_, std::span(targets).first(takes ? 2 : 1), share.count);
     }
     if (round < pieces) {
       const Buffer piece = piece_of(round);
@@ -158,4 +158,4 @@ void Staged::reduce(const Call& call) {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -9,7 +9,7 @@
 #include "runtime/peers/host_group.h"
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 class Staged {
  public:
@@ -46,4 +46,4 @@ class Staged {
   std::vector<ReductionSource> sources_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

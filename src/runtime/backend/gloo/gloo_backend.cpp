@@ -17,7 +17,7 @@
 #include "runtime/call/movement.h"
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // What a rank reduces at once, and what it takes from others for that at most. Smaller pieces cost a meeting of all
@@ -116,7 +116,7 @@ class GlooBackend : public Backend {
     for (int peer = 0; peer < size_; ++peer) {
       const ConstBuffer part = input_part(call, peer, size_);
       const ReductionSource source{part.data, call.op.factor};
-      if (part.count > 0) ddp::reduce(part.type, call.op, {&source, 1}, {&place, 1}, part.count);
+      if (part.count > 0) internal::reduce(part.type, call.op, {&source, 1}, {&place, 1}, part.count);
       result.input_parts.emplace_back(place, part.count, part.type);
       place = static_cast<std::byte*>(place) + part.bytes();
     }
@@ -226,7 +226,7 @@ class GlooBackend : public Backend {
     for (int from = 0; from < size_; ++from) {
       sources_.push_back({from == rank_ ? own.data : received_from(from, turn, bytes), factor});
     }
-    ddp::reduce(result.type, call.op, sources_, {&result.data, 1}, result.count);
+    internal::reduce(result.type, call.op, sources_, {&result.data, 1}, result.count);
   }
 
   // Sends each rank what give(rank) says and receives from each into take(rank), but for what is empty.
@@ -283,4 +283,4 @@ std::unique_ptr<Backend> make_gloo_backend(const BackendOptions& options, std::s
   return std::make_unique<GlooBackend>(options, std::move(store));
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

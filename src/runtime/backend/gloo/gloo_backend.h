@@ -5,10 +5,10 @@
 
 #include "runtime/backend/backend.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Meets the other ranks through `store` and connects to each. Blocks; throws timeout if a rank does not come,
 // unavailable if no connection can be made.
 std::unique_ptr<Backend> make_gloo_backend(const BackendOptions& options, std::shared_ptr<Store> store);
 
-}  // namespace ddp
+}  // namespace ddp::internal

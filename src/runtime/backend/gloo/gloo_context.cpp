@@ -36,7 +36,7 @@
 #include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using std::chrono::milliseconds;
@@ -378,4 +378,4 @@ std::unique_ptr<GlooContext> GlooContext::connect(const BackendOptions& options,
   return std::make_unique<Connections>(options, std::move(store));
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

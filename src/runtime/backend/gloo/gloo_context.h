@@ -11,7 +11,7 @@
 
 #include "runtime/backend/backend.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // A piece of memory for a peer, or from it.
 struct GlooMessage {
@@ -46,4 +46,4 @@ class GlooContext {
   virtual void abort() = 0;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -12,7 +12,7 @@
 
 #include "net/address.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // On one machine every rank is reached over loopback. Between machines GLOO_SOCKET_IFNAME names the interface; else it
@@ -71,4 +71,4 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_host, cons
   return gloo::transport::tcp::CreateDevice(device_attributes(single_host, store_host));
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

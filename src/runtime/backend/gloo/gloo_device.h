@@ -9,7 +9,7 @@
 
 #include "base/unique_fd.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Closing one of Gloo's connections waits until its thread has looked once more at what comes in, which, when nothing
 // does, happens every 10 ms: n ranks would part in n times that. While a HurriedLoop::Guard is there, the thread looks
@@ -39,4 +39,4 @@ class HurriedLoop : public gloo::transport::tcp::Handler {
 // `unavailable` where another library's Gloo hides the one that we were built with, and what Gloo throws.
 std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_host, const std::string& store_host);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -9,7 +9,7 @@
 
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // In looks (limits::kGlooLook).
@@ -186,4 +186,4 @@ void GlooWatch::run() {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -17,7 +17,7 @@
 
 #include "runtime/peers/host_group.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // What a peer has sent before it went may have arrived, or be on its way. So a thread that waits for another one's
 // message is first sent to wait for that; only there its wait is in vain, some looks later. Thread-safe.
@@ -104,4 +104,4 @@ class GlooWatch {
   std::thread thread_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

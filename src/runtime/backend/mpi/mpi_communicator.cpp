@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // MPI moves data within our looks at it, so sleeping between them costs bandwidth: not before this much time.
@@ -163,4 +163,4 @@ void MpiCommunicator::say_failed() {
   operation_failed = true;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -12,7 +12,7 @@
 #include "runtime/backend/polling.h"
 #include "runtime/peers/peer_watch.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Throws `internal`: MPI cannot do the deed, and why.
 void require_mpi(int code, const std::string& deed);
@@ -57,4 +57,4 @@ class MpiCommunicator {
   std::atomic<bool> usable_ = true;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -17,7 +17,7 @@
 #include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // MPI counts in int; longer buffers go in pieces.
@@ -192,7 +192,7 @@ class MpiBackend : public Backend {
       if (call.op.kind == ReduceOp::premultiplied_sum && part.count > 0) {
         const ReductionSource source{part.data, call.op.factor};
         void* place = scratch(part.bytes());
-        ddp::reduce(part.type, call.op, {&source, 1}, {&place, 1}, part.count);
+        internal::reduce(part.type, call.op, {&source, 1}, {&place, 1}, part.count);
         part.data = place;
       }
       std::byte* place = received + peer * output.bytes();
@@ -202,7 +202,7 @@ class MpiBackend : public Backend {
       in.push_back({rank, place, output.bytes()});
     }
     exchange(out, in, call, wait);
-    if (output.count > 0) ddp::reduce(output.type, call.op, sources, {&output.data, 1}, output.count);
+    if (output.count > 0) internal::reduce(output.type, call.op, sources, {&output.data, 1}, output.count);
   }
   double average_factor(const Call& call) const {
     return call.op.kind == ReduceOp::average ? factor_of(call.op, options_.size) : 1;
@@ -326,9 +326,10 @@ std::unique_ptr<Backend> create(const BackendOptions& options, std::shared_ptr<S
 }
 
 }  // namespace
-}  // namespace ddp
+}  // namespace ddp::internal
 
-extern "C" DDP_EXPORT const ddp::BackendPlugin* ddp_backend_plugin() {
-  static const ddp::BackendPlugin plugin{ddp::kBackendPluginAbi, "mpi", ddp::probe, ddp::broadcast, ddp::create};
+extern "C" DDP_EXPORT const ddp::internal::BackendPlugin* ddp_backend_plugin() {
+  using namespace ddp::internal;
+  static const BackendPlugin plugin{kBackendPluginAbi, "mpi", probe, broadcast, create};
   return &plugin;
 }

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace ddp {
+namespace ddp::internal {
 
 // CUresult as a number.
 using CudaStatus = int;
@@ -62,4 +62,4 @@ struct CudaApi {
   std::function<std::string(CudaStatus status)> error_name;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

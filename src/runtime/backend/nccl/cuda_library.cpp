@@ -8,7 +8,7 @@
 
 #include "runtime/backend/nccl/shared_library.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using Device = int;
@@ -192,4 +192,4 @@ const CudaLibrary& cuda_library() {
   return library;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,7 +5,7 @@
 
 #include "runtime/backend/nccl/cuda_api.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 struct CudaLibrary {
   CudaApi api;
@@ -18,4 +18,4 @@ CudaLibrary open_cuda(const char* file);
 // libcuda.so.1, which belongs to the driver and not to CUDA's toolkit: any version. Opened once a process, any thread.
 const CudaLibrary& cuda_library();
 
-}  // namespace ddp
+}  // namespace ddp::internal

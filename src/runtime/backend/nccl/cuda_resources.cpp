@@ -8,7 +8,7 @@
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed) {
   if (status == kCudaSuccess) return;
@@ -75,4 +75,4 @@ std::byte* DeviceScratch::reserve(std::size_t bytes) {
   return static_cast<std::byte*>(pieces_.back());
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

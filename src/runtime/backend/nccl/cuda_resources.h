@@ -9,7 +9,7 @@
 
 #include "runtime/backend/nccl/cuda_api.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Throws `internal` with CUDA's name for the error, unless `status` is success. `deed` ends "CUDA cannot ...".
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed);
@@ -72,4 +72,4 @@ class DeviceScratch {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

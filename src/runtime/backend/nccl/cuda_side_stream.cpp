@@ -1,6 +1,6 @@
 #include "runtime/backend/nccl/cuda_side_stream.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 CudaSideStream::CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device)
     : cuda_(std::move(cuda)), device_(device), stream_(*cuda_), order_(*cuda_) {}
@@ -35,4 +35,4 @@ std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& l
   return result;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

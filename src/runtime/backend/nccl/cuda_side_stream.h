@@ -7,7 +7,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/backend/nccl/cuda_resources.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 class CudaSideStream : public SideStream {
  public:
@@ -30,4 +30,4 @@ class CudaSideStream : public SideStream {
   CudaEvents order_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

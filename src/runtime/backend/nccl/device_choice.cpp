@@ -1,6 +1,6 @@
 #include "runtime/backend/nccl/device_choice.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared) {
   int count = 0;
@@ -21,4 +21,4 @@ ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string&
   return {"", gpu_may_be_shared ? "" : host + "/" + bus_id};
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

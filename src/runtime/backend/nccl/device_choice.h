@@ -6,7 +6,7 @@
 #include "runtime/backend/nccl/cuda_api.h"
 #include "runtime/backend/plugin.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Each rank takes the GPU of its local rank. If only one is visible it is that one: the launcher shows each worker its
 // own (CUDA_VISIBLE_DEVICES), and ranks that really have the same are found by comparing `ProbeResult::device`.
@@ -18,4 +18,4 @@ constexpr int device_of(int local_rank, int device_count) {
 // allow several ranks on one GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), so no device is named and none can be found twice.
 ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string& host, bool gpu_may_be_shared);
 
-}  // namespace ddp
+}  // namespace ddp::internal

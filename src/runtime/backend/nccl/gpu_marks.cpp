@@ -2,7 +2,7 @@
 
 #include "runtime/call/call.h"
 
-namespace ddp {
+namespace ddp::internal {
 GpuMarks::GpuMarks(const CudaApi& cuda, wire::ProgressBoard& board, wire::BoardGroup& place)
     : cuda_(cuda), place_(place) {
   void* seen_at = nullptr;
@@ -33,4 +33,4 @@ void GpuMarks::write(std::size_t offset, std::uint64_t number, CudaStreamHandle 
   place_.gpu_queued.store(0, wire::kRelaxed);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -9,7 +9,7 @@
 #include "runtime/backend/nccl/cuda_api.h"
 #include "wire/progress_board.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Of one stream. One thread at a time, whose current device is the stream's.
 class GpuMarks {
@@ -31,4 +31,4 @@ class GpuMarks {
   std::byte* seen_at_ = nullptr;  // the place, as the GPU sees it; null: it does not
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -11,7 +11,7 @@
 
 #include "runtime/backend/nccl/cuda_api.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // NCCL's own numbers, of ncclResult_t, ncclDataType_t and ncclRedOp_t. They never change.
 enum class NcclResult : int {
@@ -98,4 +98,4 @@ struct NcclApi {
 // "2.23.4"
 std::string nccl_version_text(int version);
 
-}  // namespace ddp
+}  // namespace ddp::internal

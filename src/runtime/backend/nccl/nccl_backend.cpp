@@ -19,7 +19,7 @@
 #include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // More than a GPU needs in order never to wait for the host, less than the call records that peers compare.
@@ -312,4 +312,4 @@ std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::
   return made;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

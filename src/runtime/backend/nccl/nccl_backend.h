@@ -14,7 +14,7 @@
 #include "runtime/backend/nccl/nccl_api.h"
 #include "runtime/backend/nccl/nccl_lane.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // The constructor, the destructor and every operation make this rank's GPU (device_of() in device_choice.h) the current
 // one of their thread and leave it so: setting back the device that was current before would create a context, some
@@ -85,4 +85,4 @@ class NcclBackend : public Backend {
   std::set<std::pair<Operation, int>> known_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

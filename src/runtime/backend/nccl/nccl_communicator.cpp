@@ -12,7 +12,7 @@
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // How long to look for a communicator's change of state without sleeping; these are no hot paths.
@@ -246,4 +246,4 @@ void NcclCommunicator::throw_failure(NcclResult failure, const char* deed) const
       kind, std::string(deed) + " (NCCL: " + nccl_.error_string(failure) + (detail.empty() ? "" : "; " + detail) + ")");
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -13,7 +13,7 @@
 #include "runtime/backend/nccl/nccl_steps.h"
 #include "runtime/peers/peer_watch.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // The ranks of a communicator, and what its functions keep to.
 struct NcclMembers {
@@ -89,4 +89,4 @@ class NcclCommunicator {
   std::future<void> ending_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -10,7 +10,7 @@
 #include "runtime/backend/nccl/nccl_backend.h"
 #include "runtime/backend/nccl/nccl_library.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 ProbeResult probe_nccl(const BackendOptions& options) {
   // The driver first: without a GPU nobody misses NCCL.
@@ -31,4 +31,4 @@ std::unique_ptr<Backend> make_nccl_backend(const BackendOptions& options, std::s
   return std::make_unique<NcclBackend>(options, std::move(store), libraries);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

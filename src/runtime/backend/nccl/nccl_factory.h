@@ -6,7 +6,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/backend/plugin.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Whether NCCL can work in this process, and the GPU that it would use.
 ProbeResult probe_nccl(const BackendOptions& options);
@@ -14,4 +14,4 @@ ProbeResult probe_nccl(const BackendOptions& options);
 // See NcclBackend. Only where the probe found no obstacle.
 std::unique_ptr<Backend> make_nccl_backend(const BackendOptions& options, std::shared_ptr<Store> store);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "runtime/backend/polling.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // Longer than a small collective takes, shorter than what would be felt as a busy core. Nobody on the host is in a
@@ -130,4 +130,4 @@ void NcclLane::await(CudaEventHandle event, const Call& call) {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -12,7 +12,7 @@
 #include "runtime/backend/nccl/gpu_marks.h"
 #include "runtime/backend/nccl/nccl_communicator.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Nothing in here waits inside CUDA or NCCL for other ranks, because such a wait has no end when one of them is gone:
 // the kernel of a collective spins until all have come or it is aborted. Communicator and event are looked at in turn
@@ -65,4 +65,4 @@ class NcclLane {
   std::map<std::uint64_t, CudaEventHandle> begun_;  // by sequence: when the operation is done
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

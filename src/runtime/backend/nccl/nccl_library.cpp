@@ -6,7 +6,7 @@
 
 #include "runtime/backend/nccl/shared_library.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 using Result = int;  // ncclResult_t
@@ -187,4 +187,4 @@ const NcclLibrary& nccl_library() {
   return library;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,7 +5,7 @@
 
 #include "runtime/backend/nccl/nccl_api.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 // Before it communicators could not be split and buffers not registered.
 inline constexpr int kOldestNccl = 21900;
@@ -22,4 +22,4 @@ NcclLibrary open_nccl(const char* file);
 // any thread.
 const NcclLibrary& nccl_library();
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -8,7 +8,7 @@
 #include "runtime/backend/nccl/nccl_backend.h"
 #include "runtime/limits.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
   enter();
@@ -115,4 +115,4 @@ std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
           }};
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,7 +5,7 @@
 
 #include "runtime/call/movement.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 NcclType type_of(DataType type) {
@@ -175,4 +175,4 @@ StagedCall stage(const Call& call, int rank, int size, std::byte* base) {
   return staged;
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

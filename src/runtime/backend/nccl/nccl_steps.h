@@ -8,7 +8,7 @@
 #include "runtime/backend/nccl/nccl_api.h"
 #include "runtime/call/call.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 enum class NcclFunction { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, receive };
 
@@ -51,4 +51,4 @@ bool touches_host_memory(const Call& call);
 std::size_t staging_bytes(const Call& call);
 StagedCall stage(const Call& call, int rank, int size, std::byte* base);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace ddp {
+namespace ddp::internal {
 
 // A library that stays open until the process ends.
 class SharedLibrary {
@@ -33,4 +33,4 @@ class SharedLibrary {
   std::string obstacle_;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

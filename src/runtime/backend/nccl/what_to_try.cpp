@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "wire/worker_env.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 // NCCL wants about so much of /dev/shm for each pair of ranks.
@@ -58,4 +58,4 @@ std::string what_to_try(const GpuSurroundings& here) {
   return "No collective of this group has worked yet. Try, one by one: " + base::join(ways, "; ") + ".";
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

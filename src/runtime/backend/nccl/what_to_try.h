@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace ddp {
+namespace ddp::internal {
 
 struct GpuSurroundings {
   bool shares_machine = false;    // with other ranks of the group
@@ -23,4 +23,4 @@ struct GpuSurroundings {
 // A sentence; pure.
 std::string what_to_try(const GpuSurroundings& surroundings);
 
-}  // namespace ddp
+}  // namespace ddp::internal

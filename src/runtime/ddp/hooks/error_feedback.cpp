@@ -4,7 +4,7 @@
 
 #include "runtime/reduction/reduction.h"
 
-namespace ddp {
+namespace ddp::internal {
 
 void ErrorFeedback::corrected(const Tensor& gradient, float scale, std::span<float> to) {
   std::vector<float>& error = errors_[gradient.name];
@@ -14,4 +14,4 @@ void ErrorFeedback::corrected(const Tensor& gradient, float scale, std::span<flo
   for (std::size_t i = 0; i < error.size(); ++i) to[i] = to[i] * scale + (std::isfinite(error[i]) ? error[i] : 0);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace ddp {
+namespace ddp::internal {
 
 // Kept by the parameters' names: buckets are filled anew after the first step.
 class ErrorFeedback {
@@ -30,4 +30,4 @@ inline float local_scale(const GradientBucket& bucket, int size) {
   return static_cast<float>(bucket.factor * size);
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -9,6 +9,9 @@
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // Through a small array of floats that stays in the cache.

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace ddp {
+namespace ddp::internal {
 
 // Throws `unavailable` if the bucket is in GPU memory.
 inline void require_host(const GradientBucket& bucket, const std::string& hook) {
@@ -16,4 +16,4 @@ inline void require_host(const GradientBucket& bucket, const std::string& hook) 
                                           "the hook out, or write a CommunicationHook with kernels of your own");
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ddp {
+namespace ddp::internal {
 
 void multiply(const MatrixShape& shape, std::span<const float> m, std::span<const float> q, std::span<float> p) {
   std::fill(p.begin(), p.end(), 0.0F);
@@ -59,4 +59,4 @@ void orthonormalise(std::size_t rows, std::size_t rank, std::span<float> p) {
   }
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-namespace ddp {
+namespace ddp::internal {
 
 struct MatrixShape {
   std::size_t rows = 0;
@@ -26,4 +26,4 @@ void expand(const MatrixShape& shape, std::span<const float> p, std::span<const 
 // accuracy. A column that depends on those before it, or is 0, becomes 0.
 void orthonormalise(std::size_t rows, std::size_t rank, std::span<float> p);
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -3,6 +3,9 @@
 #include "runtime/ddp/hooks/bucket_mean.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 class MeanHook : public CommunicationHook {

@@ -10,6 +10,9 @@
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // A gradient travels as words of 32 bits: its mean magnitude as a float, then a bit an element: 1 is negative.

@@ -15,6 +15,9 @@
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 class PowerSgdHook : public CommunicationHook {

@@ -3,7 +3,7 @@
 #include "runtime/ddp/hooks/bucket_mean.h"
 #include "runtime/ddp/parameter_shards.h"
 
-namespace ddp {
+namespace ddp::internal {
 namespace {
 
 class ShardHook : public CommunicationHook {
@@ -34,4 +34,4 @@ std::shared_ptr<CommunicationHook> make_shard_hook() {
   return std::make_shared<ShardHook>();
 }
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -5,9 +5,9 @@
 
 #include <memory>
 
-namespace ddp {
+namespace ddp::internal {
 
 // Shares are those of parameter_shards.h. What the other shares hold afterwards is this rank's own gradient.
 std::shared_ptr<CommunicationHook> make_shard_hook();
 
-}  // namespace ddp
+}  // namespace ddp::internal

@@ -15,6 +15,9 @@
 #include "runtime/reduction/reduction.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 // A bucket's gradients, one after the other, as one vector.

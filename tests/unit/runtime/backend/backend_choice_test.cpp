@@ -7,18 +7,18 @@
 #include "support/expect_error.h"
 
 using namespace ddp::test;
-using ddp::BackendOffer;
-using ddp::choose_backend;
 using ddp::ErrorKind;
+using ddp::internal::BackendOffer;
+using ddp::internal::choose_backend;
 using Offers = std::vector<BackendOffer>;
 
 namespace {
 
 // An offer in which nccl has this probe, and everything else works.
-BackendOffer with_nccl(const std::string& requested, const ddp::ProbeResult& probe) {
+BackendOffer with_nccl(const std::string& requested, const ddp::internal::ProbeResult& probe) {
   BackendOffer offer{requested, {}};
-  for (const std::string& name : ddp::wanted_backends(requested)) {
-    offer.candidates.push_back({name, name == "nccl" ? probe : ddp::ProbeResult{}});
+  for (const std::string& name : ddp::internal::wanted_backends(requested)) {
+    offer.candidates.push_back({name, name == "nccl" ? probe : ddp::internal::ProbeResult{}});
   }
   return offer;
 }

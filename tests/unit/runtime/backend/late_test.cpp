@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace std::chrono_literals;
 
 TEST_CASE("of the ranks that are late each is named once") {

@@ -7,6 +7,7 @@
 #include "support/calls.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 namespace {

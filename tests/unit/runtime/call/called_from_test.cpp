@@ -6,6 +6,7 @@
 #include <thread>
 
 using namespace ddp;
+using namespace ddp::internal;
 
 TEST_CASE("of several places the outermost counts, on its own thread, as long as it lives") {
   const CallSite library{"library.cpp", 1};

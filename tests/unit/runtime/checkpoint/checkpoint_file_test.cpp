@@ -17,6 +17,7 @@
 #include "support/temporary_directory.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 namespace fs = std::filesystem;
 
@@ -245,6 +246,6 @@ TEST_CASE("what is no regular file is not replaced by a checkpoint") {
   std::vector<float> values(1);
   const ddp::Tensor tensor{"w", values, {1}};
   expect_error(ddp::ErrorKind::invalid_argument, {"/dev/null", "no regular file"}, [&] {
-    ddp::write_checkpoint_file("/dev/null", {&tensor, 1}, {});
+    ddp::internal::write_checkpoint_file("/dev/null", {&tensor, 1}, {});
   });
 }

@@ -13,6 +13,7 @@
 #include "support/temporary_directory.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 using Layout = CheckpointOptions::Layout;
 

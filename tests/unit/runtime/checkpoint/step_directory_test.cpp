@@ -10,6 +10,7 @@
 #include "support/temporary_directory.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 using Steps = std::vector<std::int64_t>;
 

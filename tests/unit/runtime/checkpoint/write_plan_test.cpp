@@ -7,6 +7,7 @@
 #include "support/expect_error.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 using Pieces = std::vector<ManifestPiece>;
 using Shards = std::vector<std::vector<ShardDescription>>;

@@ -9,14 +9,14 @@
 
 #include "support/random_seed.h"
 
-using ddp::ArenaRange;
-using ddp::Bucket;
-using ddp::BucketLimits;
 using ddp::DataType;
-using ddp::GradientLayout;
-using ddp::lay_out;
-using ddp::ParameterSize;
-using ddp::reverse_order;
+using ddp::internal::ArenaRange;
+using ddp::internal::Bucket;
+using ddp::internal::BucketLimits;
+using ddp::internal::GradientLayout;
+using ddp::internal::lay_out;
+using ddp::internal::ParameterSize;
+using ddp::internal::reverse_order;
 
 namespace {
 
@@ -29,12 +29,12 @@ std::vector<ParameterSize> floats(const std::vector<std::size_t>& counts) {
 using Plan = std::vector<Bucket>;
 
 Plan plan_buckets(const std::vector<ParameterSize>& parameters, const BucketLimits& limits) {
-  return ddp::plan_buckets(parameters, lay_out(parameters), reverse_order(parameters.size()), limits);
+  return ddp::internal::plan_buckets(parameters, lay_out(parameters), reverse_order(parameters.size()), limits);
 }
 
 Plan plan_in_order(const std::vector<ParameterSize>& parameters, const std::vector<std::size_t>& order,
                    const BucketLimits& limits) {
-  return ddp::plan_buckets(parameters, lay_out(parameters), order, limits);
+  return ddp::internal::plan_buckets(parameters, lay_out(parameters), order, limits);
 }
 
 constexpr BucketLimits kHuge{std::size_t{1} << 40, std::size_t{1} << 40};
@@ -120,7 +120,7 @@ TEST_CASE("any model in any order has every parameter once and every element in 
     std::vector<std::size_t> order = reverse_order(parameters.size());
     if (round % 2 == 0) std::shuffle(order.begin(), order.end(), generator);
     const GradientLayout layout = lay_out(parameters);
-    const Plan plan = ddp::plan_buckets(parameters, layout, order, limits);
+    const Plan plan = ddp::internal::plan_buckets(parameters, layout, order, limits);
 
     std::set<std::size_t> seen;
     std::map<DataType, std::vector<int>> covered;

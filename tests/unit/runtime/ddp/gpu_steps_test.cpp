@@ -5,6 +5,7 @@
 #include <string>
 
 using namespace ddp;
+using namespace ddp::internal;
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include "support/expect_error.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("squares of every floating-point type add up, of any number of elements") {

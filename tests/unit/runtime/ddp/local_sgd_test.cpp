@@ -12,6 +12,7 @@
 #include "support/scripted_backend.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("ranks step by themselves between averages") {

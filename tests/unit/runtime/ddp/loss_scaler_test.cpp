@@ -11,6 +11,7 @@
 #include "support/scripted_backend.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("an overflow on one rank skips the step on all and lowers the scale") {

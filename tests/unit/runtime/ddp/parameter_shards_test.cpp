@@ -10,6 +10,7 @@
 #include "support/rank_threads.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("shares are equal, begin at lines and cover everything") {

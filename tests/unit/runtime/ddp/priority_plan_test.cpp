@@ -9,6 +9,7 @@
 #include "support/random_seed.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using Order = std::vector<std::size_t>;
 
 TEST_CASE("large parameters are cut into pieces and small neighbours stay together") {

@@ -12,6 +12,7 @@
 #include "support/scripted_backend.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 using Calls = std::vector<std::string>;
 

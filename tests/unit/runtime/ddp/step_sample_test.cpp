@@ -5,6 +5,7 @@
 #include <array>
 
 using namespace ddp;
+using namespace ddp::internal;
 
 TEST_CASE("statistics are the means over steps") {
   StepStatistics mean;

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-using ddp::Bucket;
 using ddp::DataType;
-using ddp::StepTracker;
+using ddp::internal::Bucket;
+using ddp::internal::StepTracker;
 using Indices = std::vector<std::size_t>;
 
 namespace {

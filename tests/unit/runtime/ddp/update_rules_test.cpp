@@ -6,6 +6,7 @@
 #include <vector>
 
 using namespace ddp;
+using namespace ddp::internal;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include <array>
 
 using namespace ddp;
+using namespace ddp::internal;
 using wire::Fault;
 using wire::FaultKind;
 

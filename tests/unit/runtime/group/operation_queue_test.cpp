@@ -15,15 +15,15 @@
 #include "support/expect_error.h"
 
 using namespace ddp::test;
-using ddp::Call;
 using ddp::Error;
 using ddp::ErrorKind;
 using ddp::Work;
+using ddp::internal::Call;
 
 namespace {
 
 // Operations that are functions of the test.
-class Deeds : public ddp::CallRunner {
+class Deeds : public ddp::internal::CallRunner {
  public:
   void add(const std::string& name, std::function<void()> deed) {
     const std::lock_guard lock(mutex_);
@@ -57,11 +57,11 @@ class DeedQueue {
   }
   // What is pushed from now on can begin without its run().
   void begins(std::function<bool()> begin) { deeds_->begins = std::move(begin); }
-  ddp::OperationQueue& queue() { return queue_; }
+  ddp::internal::OperationQueue& queue() { return queue_; }
 
  private:
   std::shared_ptr<Deeds> deeds_ = std::make_shared<Deeds>();
-  ddp::OperationQueue queue_{deeds_};
+  ddp::internal::OperationQueue queue_{deeds_};
 };
 
 }  // namespace

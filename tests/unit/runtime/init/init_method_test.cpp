@@ -5,6 +5,7 @@
 #include "support/expect_error.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using ddp::test::expect_error;
 using Kind = InitMethod::Kind;
 

@@ -11,6 +11,7 @@
 #include "support/temporary_directory.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 namespace {

@@ -5,6 +5,7 @@
 #include "runtime/limits.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace std::chrono_literals;
 
 TEST_CASE("a rank that nobody watches gives up after some minutes") {

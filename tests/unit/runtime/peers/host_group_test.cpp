@@ -10,6 +10,7 @@
 #include "support/host_groups.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 

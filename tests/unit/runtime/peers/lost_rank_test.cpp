@@ -13,6 +13,7 @@
 #include "support/rank_threads.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 

@@ -10,6 +10,7 @@
 #include "support/host_groups.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("a rank that failed is found after a while and named") {

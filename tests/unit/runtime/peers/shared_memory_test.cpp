@@ -12,6 +12,7 @@
 #include "support/expect_error.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("shared memory is of zeros and cannot shrink under those that map it") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace std::chrono_literals;
 
 namespace {

@@ -10,6 +10,7 @@
 #include <string>
 
 using namespace ddp;
+using namespace ddp::internal;
 using wire::ProgressBoard;
 
 namespace {

@@ -11,7 +11,7 @@
 #include "support/temporary_directory.h"
 
 using ddp::ErrorKind;
-using ddp::record_error;
+using ddp::internal::record_error;
 
 namespace {
 

@@ -15,6 +15,7 @@
 #include "support/deadline.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 
 namespace {
 

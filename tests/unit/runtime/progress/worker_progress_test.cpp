@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 using namespace ddp;
+using namespace ddp::internal;
 
 // What the board shows is tested with a launcher: integration/board_test.py.
 TEST_CASE("without a launcher phases cost nothing and break nothing") {

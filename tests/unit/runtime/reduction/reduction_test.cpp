@@ -11,6 +11,7 @@
 #include "support/random_seed.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 
 namespace {
 

@@ -10,7 +10,7 @@ namespace {
 
 // The fake driver, with its allocations and streams counted.
 struct CountedCuda {
-  ddp::CudaApi api = ddp::test::gpu_libraries()->cuda;
+  ddp::internal::CudaApi api = ddp::test::gpu_libraries()->cuda;
   int allocations = 0;
   int releases = 0;
   int streams = 0;
@@ -27,11 +27,11 @@ struct CountedCuda {
       ++releases;
       return real(memory);
     };
-    api.create_stream = [this, real = api.create_stream](ddp::CudaStreamHandle& stream) {
+    api.create_stream = [this, real = api.create_stream](ddp::internal::CudaStreamHandle& stream) {
       ++streams;
       return real(stream);
     };
-    api.destroy_stream = [this, real = api.destroy_stream](ddp::CudaStreamHandle stream) {
+    api.destroy_stream = [this, real = api.destroy_stream](ddp::internal::CudaStreamHandle stream) {
       --streams;
       return real(stream);
     };
@@ -42,14 +42,14 @@ struct CountedCuda {
 
 TEST_CASE("a failed cuda call is an error with the deed and cuda's name for the failure") {
   const CountedCuda cuda;
-  CHECK_NOTHROW(ddp::require_cuda(cuda.api, ddp::kCudaSuccess, "make a stream"));
-  CHECK_THROWS_WITH(ddp::require_cuda(cuda.api, 2, "make a stream"),
+  CHECK_NOTHROW(ddp::internal::require_cuda(cuda.api, ddp::internal::kCudaSuccess, "make a stream"));
+  CHECK_THROWS_WITH(ddp::internal::require_cuda(cuda.api, 2, "make a stream"),
                     "CUDA cannot make a stream (CUDA_ERROR_OUT_OF_MEMORY)");
 }
 
 TEST_CASE("device memory that could not grow can be asked for again") {
   CountedCuda cuda;
-  ddp::DeviceScratch scratch(cuda.api);
+  ddp::internal::DeviceScratch scratch(cuda.api);
   scratch.reserve(10);
   cuda.full = true;
   CHECK_THROWS_WITH(scratch.reserve(20), Catch::Contains("20 bytes"));
@@ -64,7 +64,7 @@ TEST_CASE("device memory grows and all of it is given back at the end unless it 
   CountedCuda cuda;
   const bool abandoned = GENERATE(false, true);
   {
-    ddp::DeviceScratch scratch(cuda.api);
+    ddp::internal::DeviceScratch scratch(cuda.api);
     void* memory = scratch.reserve(10);
     CHECK(scratch.reserve(4) == memory);
     scratch.reserve(20);
@@ -78,7 +78,7 @@ TEST_CASE("a stream is destroyed at the end unless it was abandoned") {
   CountedCuda cuda;
   const bool abandoned = GENERATE(false, true);
   {
-    ddp::CudaStream stream(cuda.api);
+    ddp::internal::CudaStream stream(cuda.api);
     if (abandoned) stream.abandon();
   }
   CHECK(cuda.streams == (abandoned ? 1 : 0));
@@ -86,11 +86,11 @@ TEST_CASE("a stream is destroyed at the end unless it was abandoned") {
 
 TEST_CASE("an event stands for what was on the stream and is used again") {
   const CountedCuda cuda;
-  ddp::CudaStream stream(cuda.api);
-  ddp::CudaEvents events(cuda.api);
-  const ddp::CudaEventHandle first = events.record(stream.handle());
+  ddp::internal::CudaStream stream(cuda.api);
+  ddp::internal::CudaEvents events(cuda.api);
+  const ddp::internal::CudaEventHandle first = events.record(stream.handle());
   events.finish(stream.handle(), ddp::test::kPatience);
-  CHECK(cuda.api.query_event(first) == ddp::kCudaSuccess);
+  CHECK(cuda.api.query_event(first) == ddp::internal::kCudaSuccess);
   events.put_back(first);
   CHECK(events.record(stream.handle()) == first);
   events.finish(stream.handle(), ddp::test::kPatience);

@@ -8,6 +8,7 @@
 #include "support/gpu_libraries.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE(

@@ -4,12 +4,12 @@
 
 #include "support/gpu_libraries.h"
 
-using ddp::probe_device;
+using ddp::internal::probe_device;
 
 namespace {
 
-ddp::CudaApi cuda_with(int devices, ddp::CudaStatus status = ddp::kCudaSuccess) {
-  ddp::CudaApi cuda = ddp::test::gpu_libraries()->cuda;
+ddp::internal::CudaApi cuda_with(int devices, ddp::internal::CudaStatus status = ddp::internal::kCudaSuccess) {
+  ddp::internal::CudaApi cuda = ddp::test::gpu_libraries()->cuda;
   cuda.device_count = [=](int& count) {
     count = devices;
     return status;
@@ -39,7 +39,7 @@ TEST_CASE("a probe names the gpu so that two ranks with the same one are found")
 }
 
 TEST_CASE("a probe names no gpu where ranks may share one") {
-  const ddp::ProbeResult result = probe_device(0, cuda_with(1), "node0", true);
+  const ddp::internal::ProbeResult result = probe_device(0, cuda_with(1), "node0", true);
   CHECK(result.obstacle.empty());
   CHECK(result.device.empty());
 }

@@ -10,6 +10,7 @@
 #include "support/gpu_ranks.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 namespace {

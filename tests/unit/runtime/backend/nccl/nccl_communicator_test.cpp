@@ -14,6 +14,7 @@
 
 using namespace std::chrono_literals;
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 namespace {

@@ -10,6 +10,7 @@
 
 using namespace std::chrono_literals;
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("waiting for an operation on a stream does not hold the host up") {

@@ -10,27 +10,29 @@
 using Catch::Contains;
 
 TEST_CASE("versions of nccl are told as people write them") {
-  CHECK(ddp::nccl_version_text(22907) == "2.29.7");
-  CHECK(ddp::nccl_version_text(21903) == "2.19.3");
+  CHECK(ddp::internal::nccl_version_text(22907) == "2.29.7");
+  CHECK(ddp::internal::nccl_version_text(21903) == "2.19.3");
 }
 
 TEST_CASE("a library that is missing or is another one is an obstacle that says so") {
-  CHECK_THAT(ddp::open_nccl("/nowhere/libnccl.so.2").obstacle, Contains("LD_LIBRARY_PATH"));
-  CHECK_THAT(ddp::open_nccl("libm.so.6").obstacle, Contains("it has no ncclGetVersion"));
-  CHECK(ddp::open_cuda("/nowhere/libcuda.so.1").obstacle == "there is no NVIDIA driver here");
-  CHECK_THAT(ddp::open_cuda("libm.so.6").obstacle, Contains("it has no cuInit"));
+  CHECK_THAT(ddp::internal::open_nccl("/nowhere/libnccl.so.2").obstacle, Contains("LD_LIBRARY_PATH"));
+  CHECK_THAT(ddp::internal::open_nccl("libm.so.6").obstacle, Contains("it has no ncclGetVersion"));
+  CHECK(ddp::internal::open_cuda("/nowhere/libcuda.so.1").obstacle == "there is no NVIDIA driver here");
+  CHECK_THAT(ddp::internal::open_cuda("libm.so.6").obstacle, Contains("it has no cuInit"));
 }
 
 TEST_CASE("an nccl that is too old is refused with the version that is needed") {
   ::setenv("FAKE_NCCL_VERSION", "21805", 1);
-  const ddp::NcclLibrary old = ddp::open_nccl((ddp::test::fake_gpu_directory() + "/libnccl.so.2").c_str());
+  const ddp::internal::NcclLibrary old =
+      ddp::internal::open_nccl((ddp::test::fake_gpu_directory() + "/libnccl.so.2").c_str());
   ::unsetenv("FAKE_NCCL_VERSION");
   CHECK(old.obstacle == "NCCL 2.18.5 is too old; 2.19.0 or newer is needed");
 }
 
 TEST_CASE("a driver without gpus does not start") {
   ::setenv("FAKE_GPU_COUNT", "0", 1);
-  const ddp::CudaLibrary none = ddp::open_cuda((ddp::test::fake_gpu_directory() + "/libcuda.so.1").c_str());
+  const ddp::internal::CudaLibrary none =
+      ddp::internal::open_cuda((ddp::test::fake_gpu_directory() + "/libcuda.so.1").c_str());
   ::unsetenv("FAKE_GPU_COUNT");
   CHECK_THAT(none.obstacle, Contains("CUDA_ERROR_NO_DEVICE"));
 }

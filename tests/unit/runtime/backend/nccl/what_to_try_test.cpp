@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 using Catch::Contains;
-using ddp::GpuSurroundings;
-using ddp::what_to_try;
+using ddp::internal::GpuSurroundings;
+using ddp::internal::what_to_try;
 
 TEST_CASE("ranks of one machine are told of peer to peer access first and of the iommu that is on") {
   GpuSurroundings here;
