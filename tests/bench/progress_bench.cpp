@@ -1,17 +1,15 @@
-// progress_bench: what showing a collective on the board costs, in nanoseconds; and with the word `idle` a worker that
-// does a small collective every 200 ms, for hang_bench.py.
+// progress_bench: what showing a collective on the status page costs, in nanoseconds; and with the word `idle` a worker
+// that does a small collective every 200 ms, for hang_bench.py.
 #include <ddp/ddp.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <thread>
 #include <vector>
 
-#include "runtime/progress/board.h"
-#include "runtime/progress/worker_progress.h"
+#include "runtime/progress/group_progress.h"
 
 namespace {
 
@@ -45,9 +43,9 @@ double nanoseconds(const Deed& deed) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "idle") == 0) idle();
-  const auto board = std::make_unique<ddp::wire::ProgressBoard>();
-  ddp::internal::GroupProgress shown(board.get(), "world", 7, 0, 4);
-  ddp::internal::GroupProgress not_shown(nullptr, "world", 7, 0, 4);
+  static ddp::wire::ProgressBoard board;
+  ddp::internal::GroupProgress shown(ddp::internal::StatusPage(&board), "world", 7, 0, 4);
+  ddp::internal::GroupProgress not_shown({}, "world", 7, 0, 4);
   ddp::internal::Call call;
   std::vector<float> values(1024);
   call.operation = ddp::internal::Operation::all_reduce;
@@ -64,5 +62,5 @@ int main(int argc, char** argv) {
   };
   const double with = nanoseconds([&] { collective(shown); });
   const double without = nanoseconds([&] { collective(not_shown); });
-  std::printf("collective %.1f ns (without a board %.1f)\n", with, without);
+  std::printf("collective %.1f ns (without a page %.1f)\n", with, without);
 }

@@ -67,6 +67,11 @@ class RankThreads {
   RankThreads(BackendFactory backend, int size, std::chrono::milliseconds timeout = kPatience)
       : backend_(std::move(backend)), size_(size), timeout_(timeout) {}
 
+  RankThreads& sharing(ProcessContext process) {
+    process_ = process;
+    return *this;
+  }
+
   // As if the ranks were on several machines: those with the same name are on one.
   RankThreads& on(std::function<std::string(int rank)> machine_of) {
     machine_of_ = std::move(machine_of);
@@ -99,6 +104,7 @@ class RankThreads {
           description.store = store;
           description.make_backend = backend_;
           description.detail = detail_;
+          description.process = process_;
           description.options.machine = machine_of_(rank);
           self.group_ = std::make_unique<ProcessGroup>(GroupCore::open(std::move(description)));
           deed(self);
@@ -132,6 +138,7 @@ class RankThreads {
  private:
   BackendFactory backend_;
   bool detail_ = false;
+  ProcessContext process_;
   std::function<std::string(int)> machine_of_ = [](int) { return ""; };
   int size_;
   std::chrono::milliseconds timeout_;

@@ -9,8 +9,8 @@
 
 namespace ddp::internal {
 
-// Raised with every change of Backend, BackendOptions, Call, Store, Buffer or this table.
-inline constexpr int kBackendPluginAbi = 5;
+// Raised with every change of Backend, BackendOptions, HostGroup, Call, Store, Buffer or this table.
+inline constexpr int kBackendPluginAbi = 6;
 
 // Whether a backend can work in this process.
 struct ProbeResult {

@@ -182,7 +182,7 @@ void Reducer::finish() {
     if (!rebuilt_) rebuild();
     step_began_ = Clock::now();
     ++steps_done_;
-    count_step();
+    group_.core_->page().count_step();
   }
   const std::lock_guard lock(mutex_);
   under_way_.clear();

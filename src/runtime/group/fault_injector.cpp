@@ -8,11 +8,9 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <thread>
 
-#include "base/text.h"
 #include "runtime/peers/contract.h"
 #include "wire/call_names.h"
 #include "wire/worker_env.h"
@@ -101,20 +99,6 @@ FaultInjector::FaultInjector(const std::vector<wire::Fault>& faults, int attempt
     }
     if (fault.attempt == attempt) armed_.emplace_back().fault = fault;
   }
-}
-
-FaultInjector& FaultInjector::of_process() {
-  static FaultInjector injector = [] {
-    const char* text = std::getenv(wire::env::kInject);      // NOLINT(concurrency-mt-unsafe)
-    const char* attempt = std::getenv(wire::env::kAttempt);  // NOLINT(concurrency-mt-unsafe)
-    const auto faults = wire::parse_faults(text == nullptr ? "" : text);
-    if (!faults) {
-      throw Error(ErrorKind::invalid_argument, std::string(wire::env::kInject) + ": " + faults.error().message);
-    }
-    const auto number = base::parse_integer(attempt == nullptr ? "0" : attempt, 0, 1 << 30);
-    return FaultInjector(faults.value(), static_cast<int>(number.value_or(0)));
-  }();
-  return injector;
 }
 
 std::optional<wire::Fault> FaultInjector::due(int rank, Operation operation) {

@@ -18,9 +18,6 @@ class FaultInjector {
   // Only faults of this attempt count. Throws invalid_argument for one at a time, which is the launcher's.
   FaultInjector(const std::vector<wire::Fault>& faults, int attempt);
 
-  // Of DDP_INJECT, read once. Throws invalid_argument if that is no list of faults.
-  static FaultInjector& of_process();
-
   // Counts the call of this rank (its number in the job). The fault that is due at it. Any thread.
   std::optional<wire::Fault> due(int rank, Operation operation);
 

@@ -14,8 +14,8 @@
 #include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
 #include "runtime/peers/wait_for_ranks.h"
-#include "runtime/progress/board.h"
 #include "runtime/progress/error_file.h"
+#include "runtime/progress/group_progress.h"
 
 namespace ddp::internal {
 namespace {
@@ -41,8 +41,8 @@ std::function<void()> look_for_the_gone(const std::shared_ptr<HostGroup>& group,
 
 void meet_ranks(GroupDescription& group) {
   const BackendOptions& options = group.options;
-  const Meeting meeting{options.rank,    options.size,        options.timeout,
-                        options.machine, options.look_around, group.patience};
+  const Meeting meeting{options.rank,        options.size,   options.timeout,   options.machine,
+                        options.look_around, group.patience, group.process.page};
   group.options.host = HostGroup::meet(meeting, *group.store);
   group.options.lost_rank =
       group.options.host->holds_all() ? nullptr : std::make_shared<LostRank>(group.options.host, group.store);
@@ -62,10 +62,10 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
     : description_(std::move(description)),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
-      progress_(std::make_shared<GroupProgress>(description_.is_shown ? process_board() : nullptr, description_.name,
+      progress_(std::make_shared<GroupProgress>(description_.is_shown ? page() : StatusPage(), description_.name,
                                                 description_.identity, rank(), size())),
       collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {
-  if (progress_->place() != nullptr) backend_->mark_on(*process_board(), *progress_->place());
+  if (progress_->place() != nullptr) backend_->mark_on(*page().memory(), *progress_->place());
 }
 
 GroupCore::~GroupCore() {
@@ -124,7 +124,7 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   call.stream = options.stream;
   call.site = CalledFrom::outermost(site);
   OperationQueue& queue = queue_of(call);
-  if (const auto fault = FaultInjector::of_process().due(world_rank(), call.operation)) {
+  if (const auto fault = due_fault(call.operation)) {
     const FaultOutcome outcome = carry_out(*fault, call, size());
     if (outcome == FaultOutcome::skip) return queue.skip(std::move(call));
     if (outcome == FaultOutcome::call_barrier_first) {
@@ -138,6 +138,11 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
   }
   call.fingerprint = fingerprint_of(call, size());
   return queue.push(std::move(call));
+}
+
+std::optional<wire::Fault> GroupCore::due_fault(Operation operation) {
+  FaultInjector* faults = description_.process.faults;
+  return faults == nullptr ? std::nullopt : faults->due(world_rank(), operation);
 }
 
 void GroupCore::abort() {
@@ -248,13 +253,13 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   };
   try {
     if (rank() == 0) {
-      wait_for_ranks(store, keys, timeout, look_around);
+      wait_for_ranks(store, keys, timeout, page(), look_around);
       store.set(all_came, "");
       // Whoever came to this one has left the one before.
       for (const std::string& key : keys_of(number - 1)) store.delete_key(key);
       store.delete_key(prefix_of(number - 1) + "all");
     } else {
-      wait_for_ranks(store, {&all_came, 1}, timeout, look_around);
+      wait_for_ranks(store, {&all_came, 1}, timeout, page(), look_around);
       given_up = store.get(all_came);
     }
     if (given_up.empty()) return;

@@ -9,15 +9,19 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/backend/backend.h"
 #include "runtime/group/operation_queue.h"
+#include "runtime/progress/status_page.h"
+#include "wire/fault.h"
 
 namespace ddp::internal {
 
+class FaultInjector;
 class GroupProgress;
 
 // Makes the backend of a group whose ranks meet in `store`.
@@ -26,6 +30,12 @@ using BackendFactory =
 
 // Of the group that was made at this place within another one. Never 0.
 std::uint64_t identity_of(std::string_view place, std::uint64_t within);
+
+// What all groups of a process share. init() makes it; a group hands it on to those that are made of it.
+struct ProcessContext {
+  StatusPage page;                  // default: none
+  FaultInjector* faults = nullptr;  // they outlive the groups; null: none
+};
 
 struct GroupDescription {
   std::string name = "world";
@@ -40,7 +50,8 @@ struct GroupDescription {
   std::optional<std::chrono::milliseconds> patience = {};
   bool is_programs_timeout = false;  // the program has set that one
   std::uint64_t identity = 0;        // the same on all ranks of the group, and no other group's; 0: unknown
-  bool is_shown = true;              // on this process' status page
+  bool is_shown = true;              // on the status page
+  ProcessContext process = {};
 };
 
 // Thread-safe.
@@ -61,6 +72,7 @@ class GroupCore {
   int size() const { return description_.options.size; }
   int world_rank() const;  // this rank's number in the job
   int world_rank_of(int rank) const;
+  StatusPage page() const { return description_.process.page; }
   Backend& backend() { return *backend_; }
   const std::string& backend_name() const { return backend_name_; }
 
@@ -85,6 +97,8 @@ class GroupCore {
   void require_memory(const Call& call) const;
   GroupDescription describe_group(std::span<const int> members, std::string name);
   OperationQueue& queue_of(const Call& call);
+  // Counts the call.
+  std::optional<wire::Fault> due_fault(Operation operation);
 
   const GroupDescription description_;
   const std::shared_ptr<Backend> backend_;  // shared with the operations under way

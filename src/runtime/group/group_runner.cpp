@@ -9,8 +9,8 @@
 #include "runtime/peers/contract.h"
 #include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
-#include "runtime/progress/board.h"
 #include "runtime/progress/error_file.h"
+#include "runtime/progress/group_progress.h"
 
 namespace ddp::internal {
 namespace {

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "runtime/limits.h"
-#include "runtime/progress/board.h"
+#include "runtime/progress/status_page.h"
 
 namespace ddp::internal {
 

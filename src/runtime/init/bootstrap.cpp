@@ -20,14 +20,13 @@
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/backend/nccl/nccl_factory.h"
 #include "runtime/backend/plugin.h"
-#include "runtime/group/fault_injector.h"
 #include "runtime/group/group_core.h"
+#include "runtime/init/process_context.h"
 #include "runtime/init/reach_store.h"
 #include "runtime/init/time_limits.h"
 #include "runtime/limits.h"
 #include "runtime/peers/host_group.h"
 #include "runtime/peers/wait_for_ranks.h"
-#include "runtime/progress/board.h"
 #include "runtime/progress/error_file.h"
 #include "runtime/progress/stack_signal.h"
 #include "runtime/progress/worker_progress.h"
@@ -48,7 +47,7 @@ void enter_store(const std::shared_ptr<Store>& store, const Environment& environ
   // A job may consist of several worlds, each with a store of its own.
   const std::string identity = "identity";
   if (environment.rank == 0) group.store->set(identity, base::hex64(std::random_device()()));
-  wait_for_ranks(*group.store, {&identity, 1}, group.patience.value_or(store->timeout()));
+  wait_for_ranks(*group.store, {&identity, 1}, group.patience.value_or(store->timeout()), group.process.page);
   group.identity = identity_of(place + group.store->get(identity), 0);
 }
 
@@ -59,7 +58,7 @@ std::vector<BackendOffer> exchange_offers(const GroupDescription& group, const E
   store.set("offer/" + std::to_string(environment.rank), own.encode());
   std::vector<std::string> keys;
   for (int rank = 0; rank < environment.world_size; ++rank) keys.push_back("offer/" + std::to_string(rank));
-  wait_for_ranks(store, keys, group.patience.value_or(store.timeout()));
+  wait_for_ranks(store, keys, group.patience.value_or(store.timeout()), group.process.page);
   std::vector<BackendOffer> offers;
   for (const std::string& text : store.multi_get(keys)) offers.push_back(BackendOffer::decode(text));
   return offers;
@@ -135,9 +134,11 @@ std::string connect_and_try(const GroupDescription& group, const std::string& ba
   return "";
 }
 
-ProcessGroup connect(const InitOptions& options, const InitMethod& method, const Environment& environment) {
+ProcessGroup connect(const InitOptions& options, const InitMethod& method, const Environment& environment,
+                     const ProcessContext& process) {
   const std::string requested = options.backend.value_or(environment.backend);
   GroupDescription group;
+  group.process = process;
   group.options.rank = environment.rank;
   group.options.size = environment.world_size;
   group.options.local_rank = environment.local_rank;
@@ -157,7 +158,7 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   enter_phase(Phase::connected);
   std::vector<BackendOffer> offers;
   {
-    const AwaitsWorld shown(environment.world_size);
+    const AwaitsWorld shown(group.process.page, environment.world_size);
     enter_store(store, environment, group);
     enter_phase(Phase::rendezvous);
     offers = exchange_offers(group, environment, probed.offer);
@@ -188,13 +189,13 @@ void show_lines_at_once() {
 
 ProcessGroup init(const InitOptions& options) {
   show_lines_at_once();
-  FaultInjector::of_process();  // whose list may be wrong
-  answer_stack_requests(process_board());
+  const ProcessContext process = process_context();
+  answer_stack_requests(process.page.memory());
   Environment environment = options.environment ? *options.environment : Environment::from_process();
   try {
     const InitMethod method = parse_init_method(options.init_method);
     environment = with_ranks(method, options.rank, options.world_size, environment);
-    ProcessGroup group = connect(options, method, environment);
+    ProcessGroup group = connect(options, method, environment, process);
     if (group.rank() == 0 && !environment.quiet) announce(group);
     return group;
   } catch (const Error& error) {

@@ -9,6 +9,7 @@
 #include "runtime/backend/gloo/gloo_backend.h"
 #include "runtime/backend/nccl/nccl_factory.h"
 #include "runtime/group/group_core.h"
+#include "runtime/init/process_context.h"
 
 namespace ddp {
 
@@ -44,6 +45,7 @@ BackendFactory factory_of(const std::string& backend) {
 void run_ranks(int ranks, const std::function<void(ProcessGroup& group)>& rank, const RunRanksOptions& options) {
   if (ranks < 1) throw Error(ErrorKind::invalid_argument, "run_ranks: " + std::to_string(ranks) + " ranks");
   const BackendFactory factory = factory_of(options.backend);
+  const ProcessContext process = process_context();
   const auto store = make_memory_store(options.timeout);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -54,6 +56,7 @@ void run_ranks(int ranks, const std::function<void(ProcessGroup& group)>& rank, 
             "world", {number, ranks, number, options.timeout}, store, factory, "ranks of one process"};
         // One status page cannot show several ranks.
         description.is_shown = false;
+        description.process = process;
         ProcessGroup group(GroupCore::open(std::move(description)));
         rank(group);
       } catch (...) {

@@ -21,9 +21,6 @@ struct alignas(64) SharedCounter {
   std::atomic<std::uint32_t> sleepers = 0;
 };
 
-// Wakes those that wait for this counter of this rank's, and shows the launcher that data has been handed on.
-void raise_counter(SharedCounter& counter, std::uint32_t value);
-
 enum class RankState : std::uint32_t { working, left, failed };
 
 // Where every rank may give every other one another count: elements for each rank, and from each.

@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "runtime/limits.h"
+#include "runtime/peers/futex.h"
 #include "runtime/peers/wait_for_ranks.h"
 
 namespace ddp::internal {
@@ -52,7 +53,7 @@ std::vector<Entry> exchange(Store& store, const Meeting& meeting, const Entry& o
   store.set("host/" + std::to_string(meeting.rank), encode(own));
   std::vector<std::string> keys;
   for (int rank = 0; rank < meeting.size; ++rank) keys.push_back("host/" + std::to_string(rank));
-  wait_for_ranks(store, keys, meeting.patience.value_or(store.timeout()), meeting.look_around);
+  wait_for_ranks(store, keys, meeting.patience.value_or(store.timeout()), meeting.page, meeting.look_around);
   std::vector<Entry> entries;
   for (const std::string& text : store.multi_get(keys)) entries.push_back(decode(text));
   return entries;
@@ -85,6 +86,7 @@ std::shared_ptr<HostGroup> HostGroup::meet(const Meeting& meeting, Store& store)
   const std::vector<Entry> entries = exchange(store, meeting, own);
   std::shared_ptr<HostGroup> group(new HostGroup);
   group->group_size_ = meeting.size;
+  group->page_ = meeting.page;
   std::vector<std::string> machines;
   std::vector<std::string> sockets;
   std::vector<std::uint64_t> nonces;
@@ -148,6 +150,12 @@ HostGroup::~HostGroup() {
   if (own_ >= memories_.size() || !memories_[own_]) return;
   RankState working = RankState::working;
   own_area().state.compare_exchange_strong(working, RankState::left);
+}
+
+void HostGroup::raise(SharedCounter& counter, std::uint32_t value) const {
+  counter.value.store(value, std::memory_order_seq_cst);
+  if (counter.sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(counter.value);
+  page_.count_handed_on();
 }
 
 std::byte* HostGroup::stage(std::size_t index, std::size_t number) const {

@@ -14,6 +14,7 @@
 #include "runtime/peers/host_links.h"
 #include "runtime/peers/segments.h"
 #include "runtime/peers/shared_memory.h"
+#include "runtime/progress/status_page.h"
 
 namespace ddp::internal {
 
@@ -26,6 +27,7 @@ struct Meeting {
   std::function<void()> look_around = {};  // while the others are waited for: throws if one is known to be gone
   // How long the others are waited for; nothing: as long as the store waits for keys.
   std::optional<std::chrono::milliseconds> patience = {};
+  StatusPage page = {};  // on which the waiting, and what is handed on later, is shown
 };
 
 // Ranks count in two ways here: `index` among the ranks of this machine, `rank` in the group.
@@ -69,7 +71,11 @@ class HostGroup {
   bool has_done_all(std::size_t index) const;
   void say_failed() const { own_area().state = RankState::failed; }
 
+  // Sets a counter of this rank, wakes those that wait for it, and shows on the page that data has been handed on.
+  void raise(SharedCounter& counter, std::uint32_t value) const;
+
   Segments& segments() const { return *segments_; }
+  StatusPage page() const { return page_; }
 
  private:
   HostGroup() = default;
@@ -84,6 +90,7 @@ class HostGroup {
   std::vector<std::shared_ptr<SharedMemory>> memories_;  // by index
   std::shared_ptr<const HostLinks> links_;
   std::shared_ptr<Segments> segments_;
+  StatusPage page_;
 };
 
 }  // namespace ddp::internal

@@ -3,7 +3,6 @@
 #include <ddp/error.h>
 
 #include "runtime/limits.h"
-#include "runtime/progress/board.h"
 
 namespace ddp::internal {
 
@@ -13,7 +12,7 @@ void PeerWatch::look() {
   const std::lock_guard lock(mutex_);
   if (now < next_look_) return;
   next_look_ = now + limits::kPeerLook;
-  if (const int lost = rank_lost_says_launcher(); lost >= 0 && !host_->holds_all()) {
+  if (const int lost = host_->page().lost_rank(); lost >= 0 && !host_->holds_all()) {
     throw Error(ErrorKind::peer_lost, "ddplaunch says that rank " + std::to_string(lost) + " of the job has failed");
   }
   for (std::size_t index = 0; index < host_->size(); ++index) {

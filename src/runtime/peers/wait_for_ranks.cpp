@@ -6,16 +6,15 @@
 #include <utility>
 
 #include "runtime/limits.h"
-#include "runtime/progress/board.h"
 
 namespace ddp::internal {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-void wait_for_ranks(Store& store, std::span<const std::string> keys, milliseconds patience,
+void wait_for_ranks(Store& store, std::span<const std::string> keys, milliseconds patience, StatusPage page,
                     const std::function<void()>& look_around) {
-  const ThreadWaits shown;
+  const ThreadWaits shown(page);
   if (!look_around) return store.wait(keys, patience);
   const auto end = steady_clock::now() + patience;
   milliseconds pause = limits::kMeetingLook;

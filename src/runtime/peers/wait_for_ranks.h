@@ -8,11 +8,13 @@
 #include <span>
 #include <string>
 
+#include "runtime/progress/status_page.h"
+
 namespace ddp::internal {
 
-// Returns when all keys are there; meanwhile the status page shows that a thread waits. `look_around` throws if a rank
+// Returns when all keys are there; meanwhile `page` shows that a thread waits. `look_around` throws if a rank
 // that is to write one is known to be gone; it may be empty. Throws `timeout` after `patience`.
 void wait_for_ranks(Store& store, std::span<const std::string> keys, std::chrono::milliseconds patience,
-                    const std::function<void()>& look_around = {});
+                    StatusPage page, const std::function<void()>& look_around = {});
 
 }  // namespace ddp::internal

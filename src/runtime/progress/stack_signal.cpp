@@ -21,6 +21,7 @@
 namespace ddp::internal {
 namespace {
 
+// A signal handler finds nothing that is not process-wide.
 std::atomic<wire::ProgressBoard*> answering_board = nullptr;
 
 // What the thread executed when the signal came; 0: not known on this processor.

@@ -1,14 +1,17 @@
-// The phase of this process, on its board.
+// The phase of this process, and the status page that it has.
 #pragma once
 
 #include <ddp/progress.h>
 
+#include "runtime/progress/status_page.h"
+
 namespace ddp::internal {
+
+// The page that DDP_BOARD_FD names, opened at the first call. It is for the public functions that have no object
+// (Section, heartbeat, extend) and for init(), which passes it down; everything else gets a page from its owner.
+StatusPage process_page();
 
 // From now on, until the next one or a Section.
 void enter_phase(Phase phase);
-
-// A synchronised step is done.
-void count_step();
 
 }  // namespace ddp::internal

@@ -40,7 +40,7 @@ void Channels::send(const Call& call, std::size_t to) {
       std::memcpy(buffer + filled % 2 * half, static_cast<const std::byte*>(call.input.data) + done, piece);
     }
     done += piece;
-    raise_counter(channel.filled, ++filled);
+    host_->raise(channel.filled, ++filled);
   } while (done < bytes);
 }
 
@@ -66,7 +66,7 @@ void Channels::receive(const Call& call, std::size_t from) {
     const std::size_t piece = std::min(half, bytes - done);
     if (piece > 0) std::memcpy(static_cast<std::byte*>(call.output.data) + done, buffer + emptied % 2 * half, piece);
     done += piece;
-    raise_counter(channel.emptied, ++emptied);
+    host_->raise(channel.emptied, ++emptied);
   } while (done < bytes);
 }
 

@@ -94,7 +94,7 @@ void Rounds::begin(const Call& call) {
 }
 
 void Rounds::arrive() {
-  raise_counter(host_->own_area().arrived, ++round_);
+  host_->raise(host_->own_area().arrived, ++round_);
 }
 
 void Rounds::await(const Call& call) const {

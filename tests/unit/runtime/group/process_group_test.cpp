@@ -3,14 +3,19 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <functional>
+#include <optional>
 
+#include "runtime/group/fault_injector.h"
 #include "support/backends_under_test.h"
 #include "support/expect_error.h"
+#include "support/made_page.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"
 
 using namespace ddp;
+using namespace ddp::internal;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 
@@ -289,6 +294,30 @@ TEST_CASE("groups of some ranks work beside the whole") {
       world.barrier().wait();
     });
   }
+}
+
+TEST_CASE("groups that are made of a group share its page and its faults") {
+  const MadePage made;
+  wire::Fault third;
+  third.kind = wire::FaultKind::skip;
+  third.rank = 1;
+  third.operation = "all_reduce";
+  third.number = 3;
+  FaultInjector faults({third}, 0);
+  RankThreads(cpu_near().make, 2).sharing({made.map(), &faults}).all_succeed([&](RankThreads::Rank& self) {
+    const std::array<int, 1> own = {self.rank()};
+    ProcessGroup alone = self.group().new_group(own, "alone");
+    std::optional<ProcessGroup> half = self.group().split(0);
+    std::vector<float> values(4);
+    alone.all_reduce(values).wait();
+    half->all_reduce(values).wait();
+    self.group().barrier().wait();
+  });
+  CHECK(faults.due(1, Operation::all_reduce).has_value());
+  int shown = 0;
+  for (const wire::BoardGroup& group : made.board->groups) shown += group.finished > 0 ? 1 : 0;
+  CHECK(shown == 6);
+  CHECK(made.board->worker.handed_on > 0);
 }
 
 TEST_CASE("several threads may call one group") {

@@ -8,6 +8,7 @@
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/host_groups.h"
+#include "support/made_page.h"
 
 using namespace ddp;
 using namespace ddp::internal;
@@ -48,6 +49,17 @@ TEST_CASE("a rank that left is lost but for those whose collectives it has compl
   CHECK(is_lost());  // it was called, and dropped
   other.done = 3;
   CHECK_FALSE(is_lost(std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace));
+}
+
+TEST_CASE("a rank of another machine is lost when the launcher says so") {
+  const MadePage made;
+  const auto groups = meet_on_hosts(
+      2, [](int rank) { return std::to_string(rank); }, made.map());
+  made.board->lost_rank = 1;
+  expect_error(ErrorKind::peer_lost, {"ddplaunch says that rank 1 of the job has failed"}, [&] {
+    PeerWatch watch(groups[0]);
+    for (const auto end = soon(); std::chrono::steady_clock::now() < end;) watch.look();
+  });
 }
 
 TEST_CASE("without other ranks on this machine there is nothing to look at") {

@@ -24,7 +24,7 @@ TEST_CASE("a rank waits until all others have come") {
     const auto store = make_memory_store(1min);
     store->set(kKeys[0], "");
     auto waits = std::async(std::launch::async,
-                            [&] { wait_for_ranks(*store, kKeys, 1min, looks ? [] {} : std::function<void()>()); });
+                            [&] { wait_for_ranks(*store, kKeys, 1min, {}, looks ? [] {} : std::function<void()>()); });
     CHECK(waits.wait_for(50ms) == std::future_status::timeout);
     store->set(kKeys[1], "");
     waits.get();
@@ -36,7 +36,7 @@ TEST_CASE("a rank that waits in vain gives up after its patience and not before"
   for (const bool looks : {false, true}) {
     const auto began = std::chrono::steady_clock::now();
     try {
-      wait_for_ranks(*store, kKeys, 50ms, looks ? [] {} : std::function<void()>());
+      wait_for_ranks(*store, kKeys, 50ms, {}, looks ? [] {} : std::function<void()>());
       FAIL("nobody came");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::timeout);
@@ -57,7 +57,7 @@ TEST_CASE("a rank that has come may be gone") {
 TEST_CASE("a rank that waits for one that is gone hears of it") {
   const auto store = make_memory_store(1min);
   try {
-    wait_for_ranks(*store, kKeys, 1min, [] { throw Error(ErrorKind::peer_lost, "rank 1 has ended", 1); });
+    wait_for_ranks(*store, kKeys, 1min, {}, [] { throw Error(ErrorKind::peer_lost, "rank 1 has ended", 1); });
     FAIL("nobody came");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::peer_lost);

@@ -7,14 +7,13 @@
 using namespace ddp;
 using namespace ddp::internal;
 
-// What the board shows is tested with a launcher: integration/board_test.py.
+// What the page shows is tested with a launcher: integration/board_test.py.
 TEST_CASE("without a launcher phases cost nothing and break nothing") {
-  const Section outer(Phase::evaluation, "validation set with a name that is longer than there is room for on a board");
+  const Section outer(Phase::evaluation, "validation set with a name that is longer than there is room for on a page");
   {
     const Section inner(Phase::checkpoint);
     enter_phase(Phase::training);
   }
-  count_step();
   heartbeat();
   extend(std::chrono::seconds(10));
 }

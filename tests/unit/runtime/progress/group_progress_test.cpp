@@ -1,38 +1,20 @@
-#include "runtime/progress/board.h"
+#include "runtime/progress/group_progress.h"
 
 #include <ddp/process_group.h>
 
 #include <catch2/catch.hpp>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
+#include "support/made_page.h"
+
 using namespace ddp;
 using namespace ddp::internal;
-using wire::ProgressBoard;
+using namespace ddp::test;
 
 namespace {
-
-// A board as the launcher makes it.
-struct MadeBoard {
-  int descriptor = ::memfd_create("board", MFD_CLOEXEC);
-  ProgressBoard* board = nullptr;
-
-  MadeBoard() {
-    if (::ftruncate(descriptor, sizeof(ProgressBoard)) != 0) throw std::runtime_error("no memory");
-    board = static_cast<ProgressBoard*>(
-        ::mmap(nullptr, sizeof(ProgressBoard), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
-    board->magic = wire::kBoardMagic;
-    board->version = wire::kBoardVersion;
-  }
-  ~MadeBoard() {
-    ::munmap(board, sizeof(ProgressBoard));
-    ::close(descriptor);
-  }
-  ProgressBoard* map() const { return map_board(std::to_string(descriptor).c_str()); }
-};
 
 Call call_number(std::uint64_t sequence, std::uint64_t fingerprint, const std::string& name = "") {
   Call call;
@@ -49,30 +31,8 @@ Call call_number(std::uint64_t sequence, std::uint64_t fingerprint, const std::s
 
 }  // namespace
 
-TEST_CASE("without a board or with something else in its place nothing is shown") {
-  CHECK(map_board(nullptr) == nullptr);
-  CHECK(map_board("") == nullptr);
-  CHECK(map_board("x") == nullptr);
-  CHECK(map_board("1000000") == nullptr);
-  CHECK(map_board("0") == nullptr);  // standard input
-  const MadeBoard other;
-  other.board->version = wire::kBoardVersion + 1;
-  CHECK(other.map() == nullptr);
-  GroupProgress nothing(nullptr, "world", 7, 0, 2);
-  nothing.called(call_number(1, 1));
-}
-
-TEST_CASE("a board that another process writes is left alone") {
-  const MadeBoard made;
-  made.board->writer = ::getpid() + 1;
-  CHECK(made.map() == nullptr);
-  made.board->writer = 0;
-  CHECK(made.map() != nullptr);
-  CHECK(made.board->writer == ::getpid());
-}
-
-TEST_CASE("the board tells what was called how far it is and from where") {
-  const MadeBoard made;
+TEST_CASE("the page tells what was called how far it is and from where") {
+  const MadePage made;
   GroupProgress progress(made.map(), "ranks 0,2", 7, 1, 2);
   const wire::BoardGroup& group = made.board->groups[0];
   CHECK(group.in_use == 1);
@@ -97,7 +57,7 @@ TEST_CASE("the board tells what was called how far it is and from where") {
 }
 
 TEST_CASE("ranks that call the same have the same fingerprints and never again after a difference") {
-  const MadeBoard made;
+  const MadePage made;
   GroupProgress a(made.map(), "a", 7, 0, 2);
   GroupProgress b(made.map(), "b", 7, 1, 2);
   const auto fingerprint = [&](int group, int place) {
@@ -115,7 +75,7 @@ TEST_CASE("ranks that call the same have the same fingerprints and never again a
 }
 
 TEST_CASE("old calls make room and a long path keeps its end") {
-  const MadeBoard made;
+  const MadePage made;
   GroupProgress progress(made.map(), "world", 7, 0, 1);
   for (std::uint64_t i = 1; i <= wire::kBoardCalls + 1; ++i) {
     Call call = call_number(i, i);
@@ -132,20 +92,20 @@ TEST_CASE("old calls make room and a long path keeps its end") {
 }
 
 TEST_CASE("a group that ends makes room for another and those without room are counted") {
-  const MadeBoard made;
-  ProgressBoard* board = made.map();
+  const MadePage made;
+  const StatusPage page = made.map();
   std::vector<std::unique_ptr<GroupProgress>> groups;
   for (std::size_t i = 0; i <= wire::kBoardGroups; ++i) {
-    groups.push_back(std::make_unique<GroupProgress>(board, "g" + std::to_string(i), 7, 0, 1));
+    groups.push_back(std::make_unique<GroupProgress>(page, "g" + std::to_string(i), 7, 0, 1));
   }
-  CHECK(board->groups_not_shown == 1);
+  CHECK(made.board->groups_not_shown == 1);
   groups[3].reset();
-  const GroupProgress next(board, "next", 7, 0, 1);
-  CHECK(std::string(board->groups[3].name.data()) == "next");
+  const GroupProgress next(page, "next", 7, 0, 1);
+  CHECK(std::string(made.board->groups[3].name.data()) == "next");
 }
 
 TEST_CASE("sends and receives are counted apart from collectives") {
-  const MadeBoard made;
+  const MadePage made;
   GroupProgress progress(made.map(), "world", 7, 0, 2);
   Call call;
   call.operation = Operation::send;
@@ -181,7 +141,7 @@ std::vector<std::uint64_t> numbers_not_done(const wire::BoardGroup& group) {
 }  // namespace
 
 TEST_CASE("a transfer is shown with its other side and who waits for it") {
-  const MadeBoard made;
+  const MadePage made;
   GroupProgress progress(made.map(), "world", 7, 0, 4);
   const Call call = transfer(Operation::recv, 3, 5);
   progress.called(call);
@@ -202,7 +162,7 @@ TEST_CASE("a transfer is shown with its other side and who waits for it") {
 }
 
 TEST_CASE("transfers that are done make room and those that are not stay") {
-  const MadeBoard made;
+  const MadePage made;
   GroupProgress progress(made.map(), "world", 7, 0, 2);
   for (std::uint64_t i = 1; i <= wire::kBoardTransfers + 1; ++i) progress.called(transfer(Operation::send, 1, i));
   CHECK(numbers_not_done(made.board->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7, 8});

@@ -1,0 +1,139 @@
+#include "runtime/progress/group_progress.h"
+
+#include <string_view>
+
+#include "base/hash.h"
+
+namespace ddp::internal {
+
+GroupProgress::GroupProgress(StatusPage page, const std::string& name, std::uint64_t identity, int rank, int size)
+    : page_(page) {
+  wire::ProgressBoard* board = page.memory();
+  if (board == nullptr) return;
+  for (const std::uint32_t wanted : {wire::kBoardFree, wire::kBoardLeft}) {
+    for (wire::BoardGroup& group : board->groups) {
+      std::uint32_t found = wanted;
+      if (!group.in_use.compare_exchange_strong(found, wire::kBoardInUse)) continue;
+      take(group, name, identity, rank, size);
+      return;
+    }
+  }
+  ++board->groups_not_shown;
+}
+
+void GroupProgress::take(wire::BoardGroup& group, const std::string& name, std::uint64_t identity, int rank, int size) {
+  group_ = &group;
+  const auto place = static_cast<std::uint32_t>(&group - page_.memory()->groups.data());
+  std::atomic<std::uint32_t>& used = page_.memory()->places;
+  std::uint32_t places = used.load(wire::kRelaxed);
+  while (places <= place && !used.compare_exchange_weak(places, place + 1)) {
+  }
+  group.identity = identity;
+  group.rank = rank;
+  group.size = size;
+  // The end would be that of a list of ranks.
+  write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
+  for (auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
+                       &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
+    number->store(0, wire::kRelaxed);
+  }
+  for (wire::BoardCall& call : group.calls) call.sequence.store(0, wire::kRelaxed);
+  for (wire::BoardTransfer& transfer : group.transfers) {
+    transfer.number.store(0, wire::kRelaxed);
+    transfer.is_done.store(1, wire::kRelaxed);
+    transfer.waiters.store(0, wire::kRelaxed);
+  }
+}
+
+GroupProgress::~GroupProgress() {
+  if (group_ != nullptr) group_->in_use = has_failed_ ? wire::kBoardLeft : wire::kBoardFree;
+}
+
+void GroupProgress::called(const Call& call) {
+  page_.count_calling_thread();
+  if (group_ == nullptr) return;
+  if (is_transfer(call.operation)) return show_transfer(call);
+  fingerprint_ = base::mix(fingerprint_, call.fingerprint);
+
+  wire::BoardCall& entry = group_->calls[(call.sequence - 1) % wire::kBoardCalls];
+  entry.sequence.store(0, wire::kRelaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  const ConstBuffer subject = subject_of(call);
+  entry.fingerprint = fingerprint_;
+  entry.called_at = monotonic(call.called_at);
+  entry.count = subject.count;
+  entry.peer = call.peer;
+  entry.line = call.site.line;
+  entry.operation = static_cast<std::uint8_t>(call.operation);
+  entry.type = static_cast<std::uint8_t>(subject.type);
+  entry.op = static_cast<std::uint8_t>(call.op.kind);
+  write_end_of(entry.name, call.name);
+  write_end_of(entry.file, call.site.file == nullptr ? "" : call.site.file);
+  entry.sequence.store(call.sequence, std::memory_order_release);
+  group_->called.store(call.sequence, std::memory_order_release);
+}
+
+void GroupProgress::started(const Call& call) {
+  if (group_ != nullptr && !is_transfer(call.operation)) raise_to(group_->started, call.sequence);
+}
+
+void GroupProgress::finished(const Call& call) {
+  if (group_ == nullptr) return;
+  if (!is_transfer(call.operation)) return group_->finished.store(call.sequence, std::memory_order_release);
+  const std::lock_guard lock(transfers_);
+  if (wire::BoardTransfer* transfer = transfer_of(call)) transfer->is_done.store(1, std::memory_order_release);
+  group_->transfers_finished.fetch_add(1, wire::kRelaxed);
+}
+
+// A wait that the page does not show cannot be judged.
+void GroupProgress::waits(const Call& call, bool begins) {
+  if (group_ == nullptr) return;
+  if (is_transfer(call.operation)) {
+    const std::lock_guard lock(transfers_);
+    wire::BoardTransfer* transfer = transfer_of(call);
+    if (transfer == nullptr) return;
+    transfer->waiters.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
+  }
+  page_.thread_waits(begins);
+}
+
+void GroupProgress::polls() {
+  if (group_ == nullptr) return;
+  page_.memory()->worker.polled_at.store(monotonic(std::chrono::steady_clock::now()), wire::kRelaxed);
+}
+
+// In the place that has been done for longest; of more transfers than there are places some are not shown.
+void GroupProgress::show_transfer(const Call& call) {
+  const std::lock_guard lock(transfers_);
+  group_->transfers_called.fetch_add(1, wire::kRelaxed);
+  wire::BoardTransfer* entry = nullptr;
+  for (wire::BoardTransfer& transfer : group_->transfers) {
+    const bool is_free = transfer.is_done.load(wire::kRelaxed) != 0 && transfer.waiters.load(wire::kRelaxed) == 0;
+    if (is_free && (entry == nullptr || transfer.called_at < entry->called_at)) entry = &transfer;
+  }
+  if (entry == nullptr) return;
+  entry->number.store(0, wire::kRelaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  const ConstBuffer subject = subject_of(call);
+  entry->is_done.store(0, wire::kRelaxed);
+  entry->called_at = monotonic(call.called_at);
+  entry->count = subject.count;
+  entry->peer = call.peer;
+  entry->line = call.site.line;
+  entry->operation = static_cast<std::uint8_t>(call.operation);
+  entry->type = static_cast<std::uint8_t>(subject.type);
+  write_end_of(entry->file, call.site.file == nullptr ? "" : call.site.file);
+  entry->number.store(call.sequence, std::memory_order_release);
+}
+
+wire::BoardTransfer* GroupProgress::transfer_of(const Call& call) {
+  const auto operation = static_cast<std::uint8_t>(call.operation);
+  for (wire::BoardTransfer& transfer : group_->transfers) {
+    const bool is_it = transfer.number.load(wire::kRelaxed) == call.sequence && transfer.operation == operation &&
+                       transfer.peer == call.peer;
+    if (is_it) return &transfer;
+  }
+  return nullptr;
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,79 @@
+#include "runtime/progress/status_page.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace ddp::internal {
+namespace {
+
+// A thread that has called an operation may make the call that others wait for, until it ends.
+struct CallingThread {
+  explicit CallingThread(wire::ProgressBoard& of) : board(of) {
+    board.worker.calling_threads.fetch_add(1, wire::kRelaxed);
+  }
+  // A child that was forked has the page as well.
+  ~CallingThread() {
+    if (board.writer.load(wire::kRelaxed) == ::getpid()) board.worker.calling_threads.fetch_sub(1, wire::kRelaxed);
+  }
+  CallingThread(const CallingThread&) = delete;
+  CallingThread& operator=(const CallingThread&) = delete;
+
+  wire::ProgressBoard& board;
+};
+
+// The waits of this thread that are shown, and where. The state is the thread's, whichever group it waits for.
+struct ShownWaits {
+  int depth = 0;
+  wire::ProgressBoard* board = nullptr;
+
+  void show(bool begins) const { board->worker.waiting_threads.fetch_add(begins ? 1U : ~0U, wire::kRelaxed); }
+};
+thread_local ShownWaits waits_of_this_thread;
+
+}  // namespace
+
+StatusPage StatusPage::map(const char* descriptor) {
+  if (descriptor == nullptr) return {};
+  const auto fd = base::parse_integer(descriptor, 0, 1 << 30);
+  struct stat status {};
+  if (!fd || ::fstat(static_cast<int>(*fd), &status) != 0) return {};
+  if (status.st_size != static_cast<off_t>(sizeof(wire::ProgressBoard))) return {};
+  void* memory =
+      ::mmap(nullptr, sizeof(wire::ProgressBoard), PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(*fd), 0);
+  if (memory == MAP_FAILED) return {};
+  auto* board = static_cast<wire::ProgressBoard*>(memory);
+  std::int32_t writer = 0;
+  const bool is_ours = board->magic == wire::kBoardMagic && board->version == wire::kBoardVersion &&
+                       (board->writer.compare_exchange_strong(writer, ::getpid()) || writer == ::getpid());
+  if (is_ours) return StatusPage(board);
+  ::munmap(memory, sizeof(wire::ProgressBoard));
+  return {};
+}
+
+void StatusPage::count_calling_thread() const {
+  if (memory_ != nullptr) thread_local const CallingThread here(*memory_);
+}
+
+void StatusPage::thread_waits(bool begins) const {
+  if (memory_ == nullptr) return;
+  count_calling_thread();
+  ShownWaits& waits = waits_of_this_thread;
+  waits.board = memory_;
+  if (begins ? waits.depth++ == 0 : --waits.depth == 0) waits.show(begins);
+}
+
+ProgramRuns::ProgramRuns() : waits_(std::exchange(waits_of_this_thread.depth, 0)) {
+  if (waits_ > 0) waits_of_this_thread.show(/*begins=*/false);
+}
+
+ProgramRuns::~ProgramRuns() {
+  waits_of_this_thread.depth = waits_;
+  if (waits_ > 0) waits_of_this_thread.show(/*begins=*/true);
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,112 @@
+// StatusPage: what this process shows of itself to the launcher, which made the memory (wire/progress_board.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "wire/progress_board.h"
+
+namespace ddp::internal {
+
+// A value that is passed down to whatever shows something: a reference to the page, or to none, and then every function
+// does nothing. The page lives as long as any thread of the process. Any thread.
+class StatusPage {
+ public:
+  StatusPage() = default;  // none
+  explicit StatusPage(wire::ProgressBoard* memory) : memory_(memory) {}
+
+  // `descriptor` is the text of DDP_BOARD_FD. Returns no page if it names none, or if the parent of this process writes
+  // the page.
+  static StatusPage map(const char* descriptor);
+
+  // Null if there is no page.
+  wire::ProgressBoard* memory() const { return memory_; }
+
+  // A piece of data has been handed on to a rank of this machine, or taken from one.
+  void count_handed_on() const {
+    if (memory_ != nullptr) memory_->worker.handed_on.fetch_add(1, wire::kRelaxed);
+  }
+  // A synchronised step is done.
+  void count_step() const {
+    if (memory_ != nullptr) memory_->worker.steps.fetch_add(1, wire::kRelaxed);
+  }
+  // This thread has called an operation. It is counted once, until it ends.
+  void count_calling_thread() const;
+  // This thread begins to wait for other ranks, or ends to. Waits may be nested: a continuation may wait, too.
+  void thread_waits(bool begins) const;
+  // The rank whose failure ends the job, as the launcher says; -1 if there is none.
+  int lost_rank() const { return memory_ == nullptr ? wire::kNoRankLost : memory_->lost_rank.load(wire::kRelaxed); }
+
+ private:
+  wire::ProgressBoard* memory_ = nullptr;
+};
+
+// While it lives, this thread waits for other ranks outside of any operation: for them to come to a new group.
+class ThreadWaits {
+ public:
+  explicit ThreadWaits(StatusPage page) : page_(page) { page_.thread_waits(/*begins=*/true); }
+  ~ThreadWaits() { page_.thread_waits(/*begins=*/false); }
+  ThreadWaits(const ThreadWaits&) = delete;
+  ThreadWaits& operator=(const ThreadWaits&) = delete;
+
+ private:
+  const StatusPage page_;
+};
+
+// While it lives, this process waits in init() for all ranks of a world to come.
+class AwaitsWorld {
+ public:
+  AwaitsWorld(StatusPage page, int world_size) : page_(page) {
+    if (page_.memory() != nullptr) page_.memory()->worlds_entered.fetch_add(1, wire::kRelaxed);
+    show(world_size);
+  }
+  ~AwaitsWorld() { show(0); }
+  AwaitsWorld(const AwaitsWorld&) = delete;
+  AwaitsWorld& operator=(const AwaitsWorld&) = delete;
+
+ private:
+  void show(int world_size) const {
+    if (page_.memory() == nullptr) return;
+    page_.memory()->awaited_world.store(static_cast<std::uint32_t>(world_size), wire::kRelaxed);
+  }
+
+  const StatusPage page_;
+};
+
+// While it lives, this thread runs the program's code, whatever it waits for around it: a continuation.
+class ProgramRuns {
+ public:
+  ProgramRuns();
+  ~ProgramRuns();
+  ProgramRuns(const ProgramRuns&) = delete;
+  ProgramRuns& operator=(const ProgramRuns&) = delete;
+
+ private:
+  const int waits_;
+};
+
+// CLOCK_MONOTONIC in nanoseconds, as on the page.
+inline std::uint64_t monotonic(std::chrono::steady_clock::time_point time) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
+
+inline void raise_to(std::atomic<std::uint64_t>& number, std::uint64_t to) {
+  std::uint64_t now = number.load(wire::kRelaxed);
+  while (now < to && !number.compare_exchange_weak(now, to, wire::kRelaxed)) {
+  }
+}
+
+// As much of the end of `text` as fits, and a zero: the end of a path says more than its beginning.
+template <std::size_t N>
+void write_end_of(std::array<char, N>& to, std::string_view text) {
+  text.remove_prefix(text.size() - std::min(text.size(), N - 1));
+  std::memcpy(to.data(), text.data(), text.size());
+  to[text.size()] = '\0';
+}
+
+}  // namespace ddp::internal

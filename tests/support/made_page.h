@@ -1,0 +1,37 @@
+// A status page as the launcher makes it.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "runtime/progress/status_page.h"
+
+namespace ddp::test {
+
+struct MadePage {
+  int descriptor = ::memfd_create("page", MFD_CLOEXEC);
+  wire::ProgressBoard* board = nullptr;
+
+  MadePage() {
+    if (::ftruncate(descriptor, sizeof(wire::ProgressBoard)) != 0) throw std::runtime_error("no memory");
+    board = static_cast<wire::ProgressBoard*>(
+        ::mmap(nullptr, sizeof(wire::ProgressBoard), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
+    board->magic = wire::kBoardMagic;
+    board->version = wire::kBoardVersion;
+    board->lost_rank = wire::kNoRankLost;
+  }
+  ~MadePage() {
+    ::munmap(board, sizeof(wire::ProgressBoard));
+    ::close(descriptor);
+  }
+  MadePage(const MadePage&) = delete;
+  MadePage& operator=(const MadePage&) = delete;
+
+  // As the worker maps it: as long as the process lives.
+  internal::StatusPage map() const { return internal::StatusPage::map(std::to_string(descriptor).c_str()); }
+};
+
+}  // namespace ddp::test

@@ -1,0 +1,71 @@
+#include "runtime/progress/status_page.h"
+
+#include <catch2/catch.hpp>
+#include <unistd.h>
+
+#include <thread>
+
+#include "runtime/progress/group_progress.h"
+#include "support/made_page.h"
+
+using namespace ddp;
+using namespace ddp::internal;
+using namespace ddp::test;
+
+TEST_CASE("without a page or with something else in its place nothing is shown") {
+  for (const char* descriptor : {static_cast<const char*>(nullptr), "", "x", "1000000", "0"}) {
+    CHECK(StatusPage::map(descriptor).memory() == nullptr);
+  }
+  const MadePage other;
+  other.board->version = wire::kBoardVersion + 1;
+  CHECK(other.map().memory() == nullptr);
+  const StatusPage none;
+  none.count_handed_on();
+  none.count_step();
+  CHECK(none.lost_rank() == -1);
+  const ThreadWaits waits(none);
+  GroupProgress nothing(none, "world", 7, 0, 2);
+  nothing.called({});
+}
+
+TEST_CASE("a page that another process writes is left alone") {
+  const MadePage made;
+  made.board->writer = ::getpid() + 1;
+  CHECK(made.map().memory() == nullptr);
+  made.board->writer = 0;
+  CHECK(made.map().memory() != nullptr);
+  CHECK(made.board->writer == ::getpid());
+}
+
+TEST_CASE("the page counts what is handed on and steps and says which rank is lost") {
+  const MadePage made;
+  const StatusPage page = made.map();
+  page.count_handed_on();
+  page.count_step();
+  page.count_step();
+  CHECK(made.board->worker.handed_on == 1);
+  CHECK(made.board->worker.steps == 2);
+  CHECK(page.lost_rank() == -1);
+  made.board->lost_rank = 3;
+  CHECK(page.lost_rank() == 3);
+}
+
+TEST_CASE("a thread that waits is counted once and not while it runs the program's code") {
+  const MadePage made;
+  const StatusPage page = made.map();
+  const auto& waiting = made.board->worker.waiting_threads;
+  std::thread([&] {
+    {
+      const ThreadWaits waits(page);
+      CHECK(made.board->worker.calling_threads == 1);
+      const ThreadWaits nested(page);
+      CHECK(waiting == 1);
+      const ProgramRuns program;
+      CHECK(waiting == 0);
+      const ThreadWaits of_the_program(page);
+      CHECK(waiting == 1);
+    }
+    CHECK(waiting == 0);
+  }).join();
+  CHECK(made.board->worker.calling_threads == 0);
+}
