@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -208,41 +207,6 @@ class DDP_EXPORT DistributedDataParallel {
   friend class LocalSgd;
   friend class NoSync;
   friend class Optimizer;
-  // What Join and a wrapper of a framework's modules know of each other.
-  struct JoinState {
-    bool is_joined = false;
-    bool broadcasts_buffers = false;
-  };
-  JoinState& join_state() const;
-  void on_step_end(std::function<void()> ended);
-  void tell_gradients(std::function<bool(std::size_t parameter)> has_gradient);
-  std::span<const std::size_t> dropped_parameters() const;
-  std::shared_ptr<void> gradient_memory() const;
-  bool is_within_no_sync() const;
-  bool is_sharded() const;
-  void broadcast_parameters(int root);
-  // Gives every rank the mean over all ranks.
-  void average_parameters();
-  // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
-  void plan_step(bool synchronizes, std::int64_t window_steps);
-  void enter_no_sync(int levels);
-  // For an Accumulation. Of two, each would end the other's windows.
-  void take_window();
-  void leave_window();
-  // No step is synchronised, and an optimizer may step on the rank's own gradients.
-  void set_local(bool is_local);
-  // The mean is the sum over all ranks divided by so many, and by the window's steps.
-  void set_divisor(double ranks);
-  bool is_local() const;
-  std::int64_t window_steps() const;
-  // Steps since the gradients were zeroed or synchronised.
-  std::int64_t local_steps() const;
-  // Takes part in a synchronised step of the others, with what was not synchronised yet, or gradients of 0.
-  void shadow_step(std::int64_t window_steps);
-  bool step_began() const;
-  // finish() without asking for what was never marked.
-  void finish_step();
-  std::int64_t finished_steps() const;
 
   class Implementation;
   std::unique_ptr<Implementation> implementation_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ddp/model_exchange.h"
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
 
@@ -38,11 +39,28 @@ class DistributedDataParallel::Implementation {
     internal::refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
   }
 
+  bool is_sharded() const { return shards.has_value(); }
+  bool step_began() const { return reducer.began(); }
+  bool synchronizes() const { return reducer.step_plan().synchronizes; }
+
   // Only steps that have not begun follow it.
   void plan() {
     const bool synchronizes = window_synchronizes && no_sync_levels == 0 && !is_local;
-    if (!reducer.began()) reducer.plan_step({synchronizes, 1.0 / (divisor * static_cast<double>(window_steps))});
+    if (!step_began()) reducer.plan_step({synchronizes, 1.0 / (divisor * static_cast<double>(window_steps))});
   }
+  // For the next step to begin. If it is synchronised, gradients become the mean over all ranks and so many steps.
+  void plan_step(bool synchronizes, std::int64_t steps) {
+    window_synchronizes = synchronizes;
+    window_steps = steps;
+    plan();
+  }
+
+  void zero_gradients();
+  // finish() without asking for what was never marked.
+  void finish_step();
+  // Takes part in a synchronised step of the others, with what was not synchronised yet, or gradients of 0.
+  void shadow_step(std::int64_t steps);
+  void broadcast_parameters(int root) { internal::broadcast_all(group, parameters, root, stream); }
 
   void require_host(const char* function) const {
     if (!internal::is_on_gpu(parameters)) return;
@@ -64,12 +82,14 @@ class DistributedDataParallel::Implementation {
   std::exception_ptr failure;                       // of a finish(): the object is of no use after it
 
   std::function<void()> step_ended;
-  JoinState join;
+  // What Join and a wrapper of a framework's modules know of each other.
+  bool is_joined = false;
+  bool forward_broadcasts_buffers = false;
   bool is_shadow = false;  // the step that is ending is another rank's
   int no_sync_levels = 0;
-  bool is_local = false;
-  bool has_window = false;
-  double divisor = group.size();
+  bool is_local = false;          // no step is synchronised, and an optimizer may step on the rank's own gradients
+  bool has_window = false;        // of two Accumulations each would end the other's windows
+  double divisor = group.size();  // the mean is the sum over all ranks divided by so many, and by the window's steps
   bool window_synchronizes = true;
   std::int64_t window_steps = 1;
 

@@ -2,15 +2,20 @@
 #include <ddp/error.h>
 #include <ddp/gradient_accumulation.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <string>
 
 #include "base/text.h"
 #include "runtime/call/called_from.h"
 #include "runtime/ddp/data_parallel_state.h"
+#include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/hooks/shard_hook.h"
 #include "runtime/ddp/model_check.h"
 #include "runtime/ddp/model_exchange.h"
 #include "runtime/group/agreement.h"
+#include "runtime/reduction/reduction.h"
 
 namespace ddp {
 
@@ -42,7 +47,7 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vecto
   check_model(group, parameters, options);
   implementation_ = std::make_unique<Implementation>(group, std::move(parameters), std::move(options));
   Implementation& self = *implementation_;
-  is_on_gpu(self.parameters) ? broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
+  is_on_gpu(self.parameters) ? self.broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
   broadcast_all(group, self.frozen, 0, self.stream);
   broadcast_buffers();
 }
@@ -63,15 +68,19 @@ Buffer DistributedDataParallel::gradient(std::size_t index) const {
 }
 
 void DistributedDataParallel::zero_gradients() {
-  if (implementation_->reducer.began()) {
+  implementation_->zero_gradients();
+}
+
+void DistributedDataParallel::Implementation::zero_gradients() {
+  if (step_began()) {
     refuse(
         "zero_gradients: gradients of this step were marked ready, and may be under way. End the step with finish(), "
         "or, "
         "after an exception in the middle of backward, on all ranks with abandon_step().");
   }
-  implementation_->reducer.zero();
-  implementation_->is_synchronized = false;
-  implementation_->local_steps = 0;
+  reducer.zero();
+  is_synchronized = false;
+  local_steps = 0;
 }
 
 void DistributedDataParallel::mark_ready(std::size_t index, CallSite site) {
@@ -114,136 +123,47 @@ void DistributedDataParallel::finish(CallSite site) {
            ". Every rank must call mark_ready() for each. If steps leave "
            "parameters unused, set find_unused.");
   }
-  finish_step();
+  implementation_->finish_step();
 }
 
-void DistributedDataParallel::finish_step() {
-  Implementation& self = *implementation_;
-  const bool synchronizes = self.reducer.step_plan().synchronizes;
+void DistributedDataParallel::Implementation::finish_step() {
+  const bool synchronized = synchronizes();
   try {
-    self.reducer.finish();
+    reducer.finish();
   } catch (...) {
-    self.failure = std::current_exception();
+    failure = std::current_exception();
     throw;
   }
-  ++self.finished_steps;
-  self.is_synchronized = synchronizes;
-  self.local_steps = synchronizes ? 0 : self.local_steps + 1;
-  self.plan();
-  if (synchronizes && self.step_ended) self.step_ended();
+  ++finished_steps;
+  is_synchronized = synchronized;
+  local_steps = synchronized ? 0 : local_steps + 1;
+  plan();
+  if (synchronized && step_ended) step_ended();
+}
+
+void DistributedDataParallel::Implementation::shadow_step(std::int64_t steps) {
+  if (local_steps == 0) zero_gradients();
+  plan_step(true, steps);
+  is_shadow = true;
+  finish_step();
+  is_shadow = false;
 }
 
 void DistributedDataParallel::abandon_step(CallSite site) {
   const CalledFrom here(site);
-  if (!step_began()) return;
+  if (!implementation_->step_began()) return;
   if (synchronizes()) group().barrier({.timeout = {}, .name = "a step that is given up", .stream = {}}).wait();
   implementation_->reducer.abandon();
   implementation_->is_synchronized = false;
   implementation_->plan();
 }
 
-DistributedDataParallel::JoinState& DistributedDataParallel::join_state() const {
-  return implementation_->join;
-}
-
-void DistributedDataParallel::on_step_end(std::function<void()> ended) {
-  implementation_->step_ended = std::move(ended);
-}
-
-void DistributedDataParallel::tell_gradients(std::function<bool(std::size_t parameter)> has_gradient) {
-  Implementation& self = *implementation_;
-  // A rank without data has what was left of its last step.
-  self.reducer.has_gradient = [&self, has_gradient = std::move(has_gradient)](std::size_t parameter) {
-    return !self.is_shadow && has_gradient(parameter);
-  };
-}
-
-std::span<const std::size_t> DistributedDataParallel::dropped_parameters() const {
-  return implementation_->reducer.dropped();
-}
-
-std::shared_ptr<void> DistributedDataParallel::gradient_memory() const {
-  return implementation_->reducer.memory();
-}
-
-bool DistributedDataParallel::is_within_no_sync() const {
-  return implementation_->no_sync_levels > 0;
-}
-
-void DistributedDataParallel::plan_step(bool synchronizes, std::int64_t window_steps) {
-  implementation_->window_synchronizes = synchronizes;
-  implementation_->window_steps = window_steps;
-  implementation_->plan();
-}
-
-void DistributedDataParallel::enter_no_sync(int levels) {
-  implementation_->no_sync_levels += levels;
-  implementation_->plan();
-}
-
-void DistributedDataParallel::take_window() {
-  if (implementation_->has_window) {
-    throw Error(
-        ErrorKind::invalid_argument,
-        "accumulate: there is a window already. Keep the one that accumulate() returned for the whole training, "
-        "or let it end before the next one.");
-  }
-  implementation_->has_window = true;
-}
-
-void DistributedDataParallel::leave_window() {
-  implementation_->has_window = false;
-  plan_step(true, 1);
-}
-
-bool DistributedDataParallel::is_local() const {
-  return implementation_->is_local;
-}
-
-void DistributedDataParallel::set_local(bool is_local) {
-  implementation_->is_local = is_local;
-  implementation_->plan();
-}
-
-void DistributedDataParallel::set_divisor(double ranks) {
-  implementation_->divisor = ranks;
-  implementation_->plan();
-}
-
 bool DistributedDataParallel::synchronizes() const {
-  return implementation_->reducer.step_plan().synchronizes;
-}
-
-std::int64_t DistributedDataParallel::window_steps() const {
-  return implementation_->window_steps;
-}
-
-std::int64_t DistributedDataParallel::finished_steps() const {
-  return implementation_->finished_steps;
-}
-
-std::int64_t DistributedDataParallel::local_steps() const {
-  return implementation_->local_steps;
-}
-
-void DistributedDataParallel::shadow_step(std::int64_t window_steps) {
-  if (local_steps() == 0) zero_gradients();
-  plan_step(true, window_steps);
-  implementation_->is_shadow = true;
-  finish_step();
-  implementation_->is_shadow = false;
-}
-
-bool DistributedDataParallel::is_sharded() const {
-  return implementation_->shards.has_value();
-}
-
-bool DistributedDataParallel::step_began() const {
-  return implementation_->reducer.began();
+  return implementation_->synchronizes();
 }
 
 NoSync DistributedDataParallel::no_sync() {
-  if (step_began()) {
+  if (implementation_->step_began()) {
     refuse("no_sync: gradients of this step were marked ready, and may be under way. Take it before backward.");
   }
   return NoSync(*this);
@@ -257,7 +177,7 @@ void DistributedDataParallel::require_synchronized(std::string_view what) const 
   const Implementation& self = *implementation_;
   const auto refuse_to = [what](const std::string& why) { refuse(std::string(what) + ": " + why); };
   if (self.failure) std::rethrow_exception(self.failure);
-  if (self.reducer.began()) refuse_to("gradients were marked ready, but finish() was not called");
+  if (self.step_began()) refuse_to("gradients were marked ready, but finish() was not called");
   if (self.is_local && self.local_steps > 0) return;
   if (self.local_steps > 0) {
     refuse_to("the gradients are this rank's own, of " + base::counted(self.local_steps, "step") +
@@ -266,17 +186,75 @@ void DistributedDataParallel::require_synchronized(std::string_view what) const 
   if (!self.is_synchronized) refuse_to("there was no finish() since the gradients were zeroed");
 }
 
-void DistributedDataParallel::broadcast_parameters(int root) {
-  broadcast_all(group(), implementation_->parameters, root, implementation_->stream);
-}
-
 void DistributedDataParallel::broadcast_buffers(int root, CallSite site) {
   const CalledFrom here(site);
   broadcast_all(group(), implementation_->buffers, root, implementation_->stream);
 }
 
-void DistributedDataParallel::average_parameters() {
-  average_all(group(), implementation_->parameters, implementation_->stream);
+// The gradients that this rank's optimizer uses, in as few pieces as possible.
+std::vector<Buffer> DistributedDataParallel::Implementation::owned_gradients() const {
+  std::vector<Buffer> result;
+  if (shards) {
+    for (const ParameterPiece& piece : shards->owned()) result.push_back(piece.gradient);
+    return result;
+  }
+  for (const DataType type : kDataTypes) {
+    if (reducer.arena(type).count > 0) result.push_back(reducer.arena(type));
+  }
+  return result;
+}
+
+double DistributedDataParallel::Implementation::sum_over_ranks(double value, const char* name) const {
+  std::array<double, 1> sum = {value};
+  group.all_reduce(sum, ReduceOp::sum, {.timeout = {}, .name = name, .stream = {}}).wait();
+  return sum[0];
+}
+
+double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
+  const CalledFrom here(site);
+  if (!(max_norm > 0)) {
+    refuse("clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
+  }
+  require_synchronized("clip_gradients");
+  implementation_->require_host("clip_gradients");
+  double squares = 0;
+  for (const Buffer& gradient : implementation_->owned_gradients()) squares += sum_of_squares(gradient);
+  const double norm = std::sqrt(
+      implementation_->is_sharded() ? implementation_->sum_over_ranks(squares, "the norm of the gradients") : squares);
+  const double factor = max_norm / (norm + 1e-6);
+  if (std::isfinite(norm) && factor < 1) scale_gradients(factor);
+  return norm;
+}
+
+void DistributedDataParallel::scale_gradients(double factor) {
+  implementation_->require_host("scale_gradients");
+  for (const Buffer& gradient : implementation_->owned_gradients()) scale(gradient, factor);
+}
+
+bool DistributedDataParallel::gradients_are_finite(CallSite site) {
+  const CalledFrom here(site);
+  require_synchronized("gradients_are_finite");
+  implementation_->require_host("gradients_are_finite");
+  const std::vector<Buffer> gradients = implementation_->owned_gradients();
+  const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
+  const bool ranks_differ = implementation_->is_sharded() || implementation_->is_local;
+  return (ranks_differ ? implementation_->sum_over_ranks(finite ? 0 : 1, "whether gradients are finite")
+          : finite     ? 0
+                       : 1) == 0;
+}
+
+std::vector<ParameterPiece> DistributedDataParallel::owned() const {
+  if (implementation_->shards) return implementation_->shards->owned();
+  std::vector<ParameterPiece> result;
+  for (std::size_t i = 0; i < implementation_->parameters.size(); ++i) {
+    result.push_back({i, 0, implementation_->parameters[i].data, implementation_->reducer.gradient(i).data});
+  }
+  return result;
+}
+
+void DistributedDataParallel::share_parameters(CallSite site) {
+  const CalledFrom here(site);
+  if (implementation_->shards) implementation_->shards->share();
 }
 
 std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {

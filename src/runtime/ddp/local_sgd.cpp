@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/call/called_from.h"
+#include "runtime/ddp/data_parallel_state.h"
 
 namespace ddp {
 
@@ -17,7 +18,7 @@ LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions optio
                                                  "), warmup_steps 0 or more (" + std::to_string(options.warmup_steps) +
                                                  ")");
   }
-  if (data_parallel.is_sharded()) {
+  if (data_parallel.implementation_->is_sharded()) {
     throw Error(ErrorKind::invalid_argument,
                 "LocalSgd: with shard_optimizer no rank can step by itself. Take one of the two.");
   }
@@ -25,7 +26,8 @@ LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions optio
 }
 
 LocalSgd::~LocalSgd() {
-  data_parallel_.set_local(false);
+  data_parallel_.implementation_->is_local = false;
+  data_parallel_.implementation_->plan();
 }
 
 bool LocalSgd::step(CallSite site) {
@@ -40,11 +42,13 @@ bool LocalSgd::step(CallSite site) {
 
 void LocalSgd::average(CallSite site) {
   const CalledFrom here(site);
-  data_parallel_.average_parameters();
+  const auto& state = *data_parallel_.implementation_;
+  average_all(state.group, state.parameters, state.stream);
 }
 
 void LocalSgd::follow() {
-  data_parallel_.set_local(steps_[0] >= options_.warmup_steps);
+  data_parallel_.implementation_->is_local = steps_[0] >= options_.warmup_steps;
+  data_parallel_.implementation_->plan();
 }
 
 }  // namespace ddp

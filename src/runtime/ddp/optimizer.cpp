@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/call/called_from.h"
+#include "runtime/ddp/data_parallel_state.h"
 #include "runtime/ddp/update_rules.h"
 #include "runtime/reduction/reduction.h"
 
@@ -58,7 +59,8 @@ class Optimizer::Implementation {
 
   void step() {
     data_parallel.require_synchronized("Optimizer::step");
-    const auto alone = std::find(stepped_in.begin(), stepped_in.end(), data_parallel.finished_steps() - 1);
+    const auto alone =
+        std::find(stepped_in.begin(), stepped_in.end(), data_parallel.implementation_->finished_steps - 1);
     if (alone != stepped_in.end()) refuse_again(static_cast<std::size_t>(alone - stepped_in.begin()));
     follow_rate();
     const auto unused = data_parallel.unused_parameters();
@@ -75,13 +77,13 @@ class Optimizer::Implementation {
   }
 
   void step(std::size_t index) {
-    if (data_parallel.is_sharded()) {
+    if (data_parallel.implementation_->is_sharded()) {
       throw Error(ErrorKind::invalid_argument,
                   "Optimizer::step: with shard_optimizer parameters are updated all together: step()");
     }
     data_parallel.wait(index);
-    if (stepped_in[index] == data_parallel.finished_steps()) refuse_again(index);
-    stepped_in[index] = data_parallel.finished_steps();
+    if (stepped_in[index] == data_parallel.implementation_->finished_steps) refuse_again(index);
+    stepped_in[index] = data_parallel.implementation_->finished_steps;
     follow_rate();
     ++steps[index];
     apply(states[index]);
@@ -105,6 +107,8 @@ class Optimizer::Implementation {
     result.push_back({"optimizer.learning_rate", rate, {1}, 0});
     return result;
   }
+
+  bool is_scaled() const { return scaled && scaled->step == data_parallel.implementation_->finished_steps; }
 
   DistributedDataParallel& data_parallel;
   Options options;
@@ -136,9 +140,7 @@ class Optimizer::Implementation {
            {state.piece.values, state.piece.gradient, moment(0), moment(1), state.master, gradient_factor()});
   }
 
-  double gradient_factor() const {
-    return scaled && scaled->step == data_parallel.finished_steps() ? scaled->factor : 1;
-  }
+  double gradient_factor() const { return is_scaled() ? scaled->factor : 1; }
 
   // It may have come from a checkpoint.
   void follow_rate() {
@@ -187,12 +189,11 @@ std::vector<TensorShard> Optimizer::state() {
 }
 
 bool Optimizer::gradients_are_scaled() const {
-  const auto& scaled = implementation_->scaled;
-  return scaled && scaled->step == implementation_->data_parallel.finished_steps();
+  return implementation_->is_scaled();
 }
 
 void Optimizer::scale_next_gradients(double factor) {
-  implementation_->scaled = {implementation_->data_parallel.finished_steps(), factor};
+  implementation_->scaled = {implementation_->data_parallel.implementation_->finished_steps, factor};
 }
 
 DistributedDataParallel& Optimizer::data_parallel() const {
