@@ -83,7 +83,6 @@ TESTED_ELSEWHERE = {
     "launcher/remote/ssh_child.cpp": "integration/ssh_hosts_test.py",
     "launcher/remote/starter_facts.cpp": "integration/ssh_hosts_test.py",
     "main.cpp": "integration/launch_test.cpp",
-    "runtime/backend/nccl/nccl_memory.cpp": "unit/runtime/backend/nccl/nccl_backend_test.cpp",
     "base/check.cpp": "it aborts; every DDP_CHECK runs it",
     "base/error.cpp": "unit/runtime",
     "launcher/commands.cpp": "integration/launch_test.cpp",

@@ -15,6 +15,10 @@ void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& dee
   throw Error(ErrorKind::internal, "CUDA cannot " + deed + " (" + cuda.error_name(status) + ")");
 }
 
+void use_gpu(const CudaApi& cuda, int device) {
+  require_cuda(cuda, cuda.set_device(device), "use GPU " + std::to_string(device));
+}
+
 CudaStream::CudaStream(const CudaApi& cuda) : cuda_(cuda) {
   require_cuda(cuda_, cuda_.create_stream(handle_), "make a stream");
 }
@@ -44,6 +48,12 @@ CudaEventHandle CudaEvents::record(CudaStreamHandle stream) {
 void CudaEvents::put_back(CudaEventHandle event) {
   const std::lock_guard lock(mutex_);
   free_.push_back(event);
+}
+
+void CudaEvents::order(CudaStreamHandle earlier, CudaStreamHandle later) {
+  const CudaEventHandle done = record(earlier);
+  require_cuda(cuda_, cuda_.stream_wait_event(later, done), "order streams");
+  put_back(done);  // the wait keeps to what the event stood for when it began
 }
 
 void CudaEvents::finish(CudaStreamHandle stream, std::chrono::nanoseconds limit) {

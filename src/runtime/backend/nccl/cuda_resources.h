@@ -14,6 +14,9 @@ namespace ddp::internal {
 // Throws `internal` with CUDA's name for the error, unless `status` is success. `deed` ends "CUDA cannot ...".
 void require_cuda(const CudaApi& cuda, CudaStatus status, const std::string& deed);
 
+// Of every function that calls CUDA: its context is a thread's own.
+void use_gpu(const CudaApi& cuda, int device);
+
 class CudaStream {
  public:
   explicit CudaStream(const CudaApi& cuda);
@@ -42,6 +45,8 @@ class CudaEvents {
   // An event that stands for what is on the stream now; to be put back when nobody looks at it any more.
   CudaEventHandle record(CudaStreamHandle stream);
   void put_back(CudaEventHandle event);
+  // What is put on `later` from now on waits for what is on `earlier` now.
+  void order(CudaStreamHandle earlier, CudaStreamHandle later);
   // Blocks until what is on the stream is done; throws `timeout`.
   void finish(CudaStreamHandle stream, std::chrono::nanoseconds limit);
 

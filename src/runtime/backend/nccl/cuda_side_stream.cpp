@@ -3,22 +3,15 @@
 namespace ddp::internal {
 
 CudaSideStream::CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device)
-    : cuda_(std::move(cuda)), device_(device), stream_(*cuda_), order_(*cuda_) {}
-
-// The context is a thread's own.
-void CudaSideStream::enter() const {
-  require_cuda(*cuda_, cuda_->set_device(device_), "use GPU " + std::to_string(device_));
-}
+    : cuda_(std::move(cuda)), device_(device), stream_(*cuda_), events_(*cuda_) {}
 
 void CudaSideStream::order(void* earlier, void* later) {
-  enter();
-  const CudaEventHandle done = order_.record(earlier);
-  require_cuda(*cuda_, cuda_->stream_wait_event(later, done), "order streams");
-  order_.put_back(done);  // the wait keeps to what the event stood for when it began
+  use_gpu(*cuda_, device_);
+  events_.order(earlier, later);
 }
 
 SideStream::Mark CudaSideStream::mark(void* stream) {
-  enter();
+  use_gpu(*cuda_, device_);
   CudaEventHandle event = nullptr;
   require_cuda(*cuda_, cuda_->create_timed_event(event), "make an event");
   const Mark result(event, [cuda = cuda_](void* made) { cuda->destroy_event(made); });
@@ -27,7 +20,7 @@ SideStream::Mark CudaSideStream::mark(void* stream) {
 }
 
 std::optional<double> CudaSideStream::seconds(const Mark& earlier, const Mark& later) {
-  enter();
+  use_gpu(*cuda_, device_);
   double result = 0;
   const CudaStatus status = cuda_->seconds_between(earlier.get(), later.get(), result);
   if (status == kCudaNotReady) return std::nullopt;

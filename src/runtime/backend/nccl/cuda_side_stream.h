@@ -22,12 +22,10 @@ class CudaSideStream : public SideStream {
   std::optional<double> seconds(const Mark& earlier, const Mark& later) override;
 
  private:
-  void enter() const;
-
   const std::shared_ptr<const CudaApi> cuda_;
   const int device_;
   CudaStream stream_;
-  CudaEvents order_;
+  CudaEvents events_;
 };
 
 }  // namespace ddp::internal

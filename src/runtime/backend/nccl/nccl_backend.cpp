@@ -6,11 +6,9 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <future>
-#include <thread>
 #include <vector>
 
-#include "base/text.h"
+#include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
@@ -24,53 +22,6 @@ namespace {
 
 // More than a GPU needs in order never to wait for the host, less than the call records that peers compare.
 constexpr std::size_t kBeginsAhead = 32;
-
-// Carries out a request on a thread of its own, while this one looks around: a store that has died with a rank is
-// waited for until the store's own time-out. Then the thread is left behind. And if the store fails, that is told only
-// if no rank is lost, which would be the reason.
-template <typename Request>
-auto look_around_during(const NcclMembers& members, Request request) {
-  std::packaged_task<decltype(request())()> task(std::move(request));
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
-  while (result.wait_for(limits::kStoreLook) != std::future_status::ready) members.look_around();
-  try {
-    return result.get();
-  } catch (const Error&) {
-    members.look_for_the_reason();
-    throw;
-  }
-}
-
-NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
-                         const NcclMembers& members) {
-  NcclUniqueId id{};
-  if (members.rank == 0) {
-    if (const NcclResult result = nccl.get_unique_id(id); result != NcclResult::success) {
-      throw Error(ErrorKind::internal,
-                  "NCCL cannot make a unique id (" + nccl.error_string(result) + "; " + nccl.last_error(nullptr) + ")");
-    }
-    look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
-    return id;
-  }
-  // Not a wait in the store, which could not look around.
-  const auto end = std::chrono::steady_clock::now() + members.timeout;
-  while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
-    members.look_around();
-    if (std::chrono::steady_clock::now() > end) {
-      throw Error(ErrorKind::timeout, "no NCCL id came within " + base::human_duration(members.timeout));
-    }
-    std::this_thread::sleep_for(limits::kStoreLook);
-  }
-  const std::string value = look_around_during(members, [=] { return store->get(key); });
-  if (value.size() != id.size()) {
-    throw Error(ErrorKind::mismatch, "another rank sent an NCCL id of " + std::to_string(value.size()) +
-                                         " bytes, not " + std::to_string(id.size()) +
-                                         ": the ranks run different programs");
-  }
-  std::copy(value.begin(), value.end(), id.begin());
-  return id;
-}
 
 // Operations for which NCCL has connected the ranks alike; the same on every rank. It connects for an algorithm, which
 // it chooses by size.
@@ -91,7 +42,7 @@ int choose_device(const CudaApi& cuda, int local_rank) {
 NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
                          std::shared_ptr<const Libraries> libraries)
     : NcclBackend(options, std::move(store), libraries, choose_device(libraries->cuda, options.local_rank)) {
-  enter();
+  use_gpu(cuda_, device_);
   collectives_ = make_lane("nccl/id", members(options_.rank, options_.size));
 }
 
@@ -108,11 +59,6 @@ NcclBackend::~NcclBackend() {
   if (aborted_) return;
   if (collectives_) collectives_->close();
   for (const auto& [key, lane] : transfers_) lane->close();
-}
-
-// Of every function that calls CUDA: its context is a thread's own.
-void NcclBackend::enter() {
-  require_cuda(cuda_, cuda_.set_device(device_), "use GPU " + std::to_string(device_));
 }
 
 // `peer`: the one other rank of the group that is among them; -1: all are.
@@ -188,14 +134,14 @@ void NcclBackend::run(const Call& call) {
 }
 
 void NcclBackend::join_stream(const Call& call) {
-  enter();
+  use_gpu(cuda_, device_);
   if (NcclLane* lane = lane_of(call); lane != nullptr) lane->join_stream(call);
 }
 
 void NcclBackend::mark_on(wire::ProgressBoard& board, wire::BoardGroup& place) {
   const char* wanted = std::getenv(wire::env::kGpuMarks);  // NOLINT(concurrency-mt-unsafe)
   if (wanted != nullptr && std::string_view(wanted) == "0") return;
-  enter();
+  use_gpu(cuda_, device_);
   collectives_->mark_with(std::make_unique<GpuMarks>(cuda_, board, place));
 }
 
@@ -218,7 +164,7 @@ template <typename Deed>
 void NcclBackend::guarded(const Call& call, Deed&& deed) {
   if (aborted_) throw Error(ErrorKind::aborted, "the NCCL communicator was aborted after an earlier failure");
   try {
-    enter();
+    use_gpu(cuda_, device_);
     deed();
   } catch (const Error& error) {
     // Whatever NCCL makes of it when another thread aborts it under an operation.
@@ -247,22 +193,23 @@ void NcclBackend::abort() {
   for (const auto& [key, lane] : transfers_) lane->abort();
 }
 
-// NCCL would read or write wherever the pointer leads, and the whole GPU context be lost.
 void NcclBackend::require_own_memory(const Call& call) const {
-  const auto check = [&](const auto& buffer) {
-    if (buffer.device != DeviceType::cuda || buffer.count == 0) return;
-    int device = kNoCudaDevice;
-    require_cuda(cuda_, cuda_.device_of(buffer.data, device), "look up a pointer");
-    if (device == device_) return;
-    throw Error(ErrorKind::invalid_argument,
-                device == kNoCudaDevice ? describe(buffer) + " is said to be in GPU memory, which it is not"
-                                        : describe(buffer) + " is in the memory of GPU " + std::to_string(device) +
-                                              "; this rank uses GPU " + std::to_string(device_));
-  };
-  check(call.output);
-  if (call.input.data != call.output.data) check(call.input);
-  for (const ConstBuffer& part : call.input_parts) check(part);
-  for (const Buffer& part : call.output_parts) check(part);
+  require_own_memory(call.output);
+  if (call.input.data != call.output.data) require_own_memory(call.input);
+  for (const ConstBuffer& part : call.input_parts) require_own_memory(part);
+  for (const Buffer& part : call.output_parts) require_own_memory(part);
+}
+
+// NCCL would read or write wherever the pointer leads, and the whole GPU context be lost.
+void NcclBackend::require_own_memory(const ConstBuffer& buffer) const {
+  if (buffer.device != DeviceType::cuda || buffer.count == 0) return;
+  int device = kNoCudaDevice;
+  require_cuda(cuda_, cuda_.device_of(buffer.data, device), "look up a pointer");
+  if (device == device_) return;
+  throw Error(ErrorKind::invalid_argument,
+              device == kNoCudaDevice ? describe(buffer) + " is said to be in GPU memory, which it is not"
+                                      : describe(buffer) + " is in the memory of GPU " + std::to_string(device) +
+                                            "; this rank uses GPU " + std::to_string(device_));
 }
 
 // Every rank gets the data of all and reduces what it needs of them.
@@ -300,7 +247,7 @@ void NcclBackend::reduce_on_host(const Call& call) {
 }
 
 std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::shared_ptr<Store> store, int color) {
-  enter();
+  use_gpu(cuda_, device_);
   if (color < 0) {
     collectives_->communicator().stay_out_of_split();
     return nullptr;
@@ -310,6 +257,101 @@ std::unique_ptr<Backend> NcclBackend::split(const BackendOptions& options, std::
                                                          collectives_->communicator(), color, options.rank);
   made->collectives_ = std::make_shared<NcclLane>(made->cuda_, options.rank, options.size, std::move(communicator));
   return made;
+}
+
+std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
+  use_gpu(cuda_, device_);
+  const std::size_t wanted = std::max<std::size_t>(bytes, 1);
+  const bool by_nccl = libraries_->nccl.allocate != nullptr;
+  void* memory = nullptr;
+  if (by_nccl) {
+    const NcclResult result = libraries_->nccl.allocate(memory, wanted);
+    if (is_failure(result)) {
+      throw Error(ErrorKind::internal, "NCCL cannot allocate " + std::to_string(wanted) + " bytes of GPU memory (" +
+                                           libraries_->nccl.error_string(result) + ")");
+    }
+  } else {
+    require_cuda(cuda_, cuda_.allocate(memory, wanted), "allocate " + std::to_string(wanted) + " bytes of GPU memory");
+  }
+  std::shared_ptr<void> owner(
+      memory, [libraries = libraries_, device = device_, by_nccl, lane = std::weak_ptr(collectives_)](void* pointer) {
+        libraries->cuda.set_device(device);
+        // An operation that is being aborted may still use it.
+        if (const auto alive = lane.lock()) alive->communicator().has_ended();
+        if (by_nccl) {
+          libraries->nccl.release(pointer);
+        } else {
+          libraries->cuda.release(pointer);
+        }
+      });
+  CudaStream stream(cuda_);
+  require_cuda(cuda_, cuda_.zero_async(memory, wanted, stream.handle()), "clear memory");
+  CudaEvents events(cuda_);
+  events.finish(stream.handle(), limits::kDeviceCopy);
+  // Both go together, the registration first, as it is the pair's second.
+  const auto both = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+      owner, register_buffer({memory, wanted, DataType::u8, DeviceType::cuda}));
+  return {both, memory};
+}
+
+std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
+  use_gpu(cuda_, device_);
+  const std::size_t wanted = std::max<std::size_t>(bytes, 1);
+  void* memory = nullptr;
+  require_cuda(cuda_, cuda_.allocate_pinned(memory, wanted),
+               "page-lock " + std::to_string(wanted) + " bytes of host memory (ulimit -l may forbid it)");
+  std::memset(memory, 0, wanted);
+  return {memory, [libraries = libraries_, device = device_](void* pointer) {
+            libraries->cuda.set_device(device);
+            libraries->cuda.release_pinned(pointer);
+          }};
+}
+
+// On a stream of its own, because the lanes' may wait for other ranks.
+void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> before) {
+  use_gpu(cuda_, device_);
+  require_own_memory(to);
+  require_own_memory(from);
+  if (from.count == 0) return;
+  CudaEvents events(cuda_);
+  if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) {
+    if (before) events.finish(*before, limits::kDeviceCopy);
+    return Backend::copy(to, from, before);
+  }
+  CudaStream stream(cuda_);
+  if (before) events.order(*before, stream.handle());
+  require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), stream.handle()),
+               "copy " + std::to_string(from.bytes()) + " bytes");
+  events.finish(stream.handle(), limits::kDeviceCopy);
+}
+
+void NcclBackend::zero(const Buffer& buffer, std::optional<void*> stream) {
+  if (buffer.device == DeviceType::cpu) return Backend::zero(buffer, stream);
+  use_gpu(cuda_, device_);
+  require_own_memory(buffer);
+  if (buffer.count == 0) return;
+  if (stream) return require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), *stream), "clear memory");
+  CudaStream own(cuda_);
+  CudaEvents events(cuda_);
+  require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), own.handle()), "clear memory");
+  events.finish(own.handle(), limits::kDeviceCopy);
+}
+
+std::unique_ptr<SideStream> NcclBackend::side_stream() {
+  use_gpu(cuda_, device_);
+  return std::make_unique<CudaSideStream>(std::shared_ptr<const CudaApi>(libraries_, &libraries_->cuda), device_);
+}
+
+std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
+  use_gpu(cuda_, device_);
+  require_own_memory(buffer);
+  if (buffer.device != DeviceType::cuda) return nullptr;
+  void* handle = collectives_->communicator().register_buffer(buffer.data, buffer.bytes());
+  if (handle == nullptr) return nullptr;
+  return {handle, [libraries = libraries_, device = device_, lane = std::weak_ptr(collectives_)](void* registered) {
+            libraries->cuda.set_device(device);
+            if (const auto alive = lane.lock()) alive->communicator().deregister_buffer(registered);
+          }};
 }
 
 }  // namespace ddp::internal

@@ -67,7 +67,7 @@ class NcclBackend : public Backend {
   bool can_begin(const Call& call);
   void reduce_on_host(const Call& call);
   void require_own_memory(const Call& call) const;
-  void enter();
+  void require_own_memory(const ConstBuffer& buffer) const;
   template <typename Deed>
   void guarded(const Call& call, Deed&& deed);
 

@@ -3,6 +3,7 @@
 #include <ddp/data_type.h>
 #include <ddp/error.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -45,6 +46,23 @@ void leave_to_nccl(std::unique_ptr<NcclComm> handle) {
   left->push_back(std::move(handle));
 }
 
+// Carries out a request on a thread of its own, while this one looks around: a store that has died with a rank is
+// waited for until the store's own time-out. Then the thread is left behind. And if the store fails, that is told only
+// if no rank is lost, which would be the reason.
+template <typename Request>
+auto look_around_during(const NcclMembers& members, Request request) {
+  std::packaged_task<decltype(request())()> task(std::move(request));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  while (result.wait_for(limits::kStoreLook) != std::future_status::ready) members.look_around();
+  try {
+    return result.get();
+  } catch (const Error&) {
+    members.look_for_the_reason();
+    throw;
+  }
+}
+
 }  // namespace
 
 void NcclMembers::look_around() const {
@@ -58,6 +76,36 @@ void NcclMembers::look_for_the_reason() const {
     all_ranks->look();
     std::this_thread::sleep_for(limits::kPeerLook);
   }
+}
+
+NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
+                         const NcclMembers& members) {
+  NcclUniqueId id{};
+  if (members.rank == 0) {
+    if (const NcclResult result = nccl.get_unique_id(id); result != NcclResult::success) {
+      throw Error(ErrorKind::internal,
+                  "NCCL cannot make a unique id (" + nccl.error_string(result) + "; " + nccl.last_error(nullptr) + ")");
+    }
+    look_around_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
+    return id;
+  }
+  // Not a wait in the store, which could not look around.
+  const auto end = std::chrono::steady_clock::now() + members.timeout;
+  while (!look_around_during(members, [=] { return store->check({&key, 1}); })) {
+    members.look_around();
+    if (std::chrono::steady_clock::now() > end) {
+      throw Error(ErrorKind::timeout, "no NCCL id came within " + base::human_duration(members.timeout));
+    }
+    std::this_thread::sleep_for(limits::kStoreLook);
+  }
+  const std::string value = look_around_during(members, [=] { return store->get(key); });
+  if (value.size() != id.size()) {
+    throw Error(ErrorKind::mismatch, "another rank sent an NCCL id of " + std::to_string(value.size()) +
+                                         " bytes, not " + std::to_string(id.size()) +
+                                         ": the ranks run different programs");
+  }
+  std::copy(value.begin(), value.end(), id.begin());
+  return id;
 }
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)

@@ -1,6 +1,8 @@
 // An NCCL communicator from its making to its end.
 #pragma once
 
+#include <ddp/store.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -31,6 +33,10 @@ struct NcclMembers {
   // After a failure that the loss of any rank may be the reason of: throws that, if it turns out within a moment.
   void look_for_the_reason() const;
 };
+
+// Collective: the id of a new communicator. Rank 0 makes it and puts it into `store` under `key`.
+NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
+                         const NcclMembers& members);
 
 // Any thread: NCCL wants its calls one at a time, and nobody in them when it aborts.
 class NcclCommunicator {

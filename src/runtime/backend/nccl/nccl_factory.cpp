@@ -1,10 +1,9 @@
 #include "runtime/backend/nccl/nccl_factory.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <string_view>
 
+#include "base/host_name.h"
 #include "runtime/backend/nccl/cuda_library.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/nccl_backend.h"
@@ -15,11 +14,9 @@ namespace ddp::internal {
 ProbeResult probe_nccl(const BackendOptions& options) {
   // The driver first: without a GPU nobody misses NCCL.
   if (!cuda_library().obstacle.empty()) return {cuda_library().obstacle, ""};
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
   const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");  // NOLINT(concurrency-mt-unsafe)
   const bool gpu_may_be_shared = shared != nullptr && std::string_view(shared) == "1";
-  const ProbeResult found = probe_device(options.local_rank, cuda_library().api, host, gpu_may_be_shared);
+  const ProbeResult found = probe_device(options.local_rank, cuda_library().api, base::host_name(), gpu_may_be_shared);
   if (!found.obstacle.empty()) return found;
   return nccl_library().obstacle.empty() ? found : ProbeResult{nccl_library().obstacle, ""};
 }

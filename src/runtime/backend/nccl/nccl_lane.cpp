@@ -40,10 +40,7 @@ NcclLane::~NcclLane() {
 }
 
 void NcclLane::wait_for_stream_of(const Call& call) {
-  if (!call.stream) return;
-  const CudaEventHandle ready = events_.record(*call.stream);
-  require_cuda(cuda_, cuda_.stream_wait_event(stream_.handle(), ready), "order streams");
-  events_.put_back(ready);  // the wait keeps to what the event stood for when it began
+  if (call.stream) events_.order(*call.stream, stream_.handle());
 }
 
 void NcclLane::begin(std::span<const Call* const> calls) {

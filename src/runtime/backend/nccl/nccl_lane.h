@@ -50,7 +50,6 @@ class NcclLane {
   void wait_for_stream_of(const Call& call);
   void copy_all(std::span<const StagedCall::Copy> copies, const Call& call);
   void await(CudaEventHandle event, const Call& call);
-  CudaEventHandle forget(std::uint64_t sequence);
 
   const CudaApi& cuda_;
   const int rank_;
