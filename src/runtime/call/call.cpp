@@ -75,12 +75,17 @@ Buffer output_part(const Call& call, int rank, int size) {
   return call.output.slice(index * count, count);
 }
 
-Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares) {
-  const std::size_t line = 64 / size_of(buffer.type);
-  const std::size_t lines = (buffer.count + line - 1) / line;
+Share share_of(std::size_t count, DataType type, std::size_t index, std::size_t shares) {
+  const std::size_t line = 64 / size_of(type);
+  const std::size_t lines = (count + line - 1) / line;
   const std::size_t share = (lines + shares - 1) / shares * line;
-  const std::size_t first = std::min(buffer.count, index * share);
-  return buffer.slice(first, std::min(share, buffer.count - first));
+  const std::size_t first = std::min(count, index * share);
+  return {first, std::min(share, count - first)};
+}
+
+Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares) {
+  const Share share = share_of(buffer.count, buffer.type, index, shares);
+  return buffer.slice(share.first, share.count);
 }
 
 std::uint64_t fingerprint_of(const Call& call, int size) {

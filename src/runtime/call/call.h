@@ -71,8 +71,13 @@ ConstBuffer subject_of(const Call& call);
 ConstBuffer input_part(const Call& call, int rank, int size);
 Buffer output_part(const Call& call, int rank, int size);
 
-// Of a buffer that is divided into `shares`: the one of this index. Shares begin at multiples of 64 bytes; the last
-// ones may be empty.
+// Of what is divided into `shares`: the one of this index. Shares are equal and begin at multiples of 64 bytes; the
+// last ones may be shorter, or empty.
+struct Share {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+Share share_of(std::size_t count, DataType type, std::size_t index, std::size_t shares);
 Buffer share_of(const Buffer& buffer, std::size_t index, std::size_t shares);
 
 // What all ranks of the group must have called alike, in 64 bits: operation, type, counts, reduction and root. Where

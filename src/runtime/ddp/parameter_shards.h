@@ -28,13 +28,9 @@ struct RangePiece {
 std::vector<RangePiece> pieces_within(const Bucket& bucket, const ArenaRange& range,
                                       std::span<const ParameterSize> parameters, const GradientLayout& layout);
 
-// The share of `count` elements that a rank has: equal ones that begin at multiples of 64 bytes; the last ones may be
-// shorter, or empty. Pure.
-ArenaRange share_of(std::size_t count, DataType type, int rank, int size);
-
 class ParameterShards {
  public:
-  // Each rank owns its share of every range of every bucket. The plan must not change.
+  // Each rank owns its share (share_of) of every range of every bucket. The plan must not change.
   ParameterShards(ProcessGroup& group, std::span<const Tensor> parameters, std::span<const Tensor> gradients,
                   std::span<const Bucket> plan, std::span<const ParameterSize> sizes, const GradientLayout& layout);
 

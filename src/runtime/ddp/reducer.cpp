@@ -11,7 +11,6 @@
 #include "runtime/ddp/priority_plan.h"
 #include "runtime/ddp/step_sample.h"
 #include "runtime/group/group_core.h"
-#include "runtime/progress/worker_progress.h"
 
 namespace ddp::internal {
 namespace {

@@ -231,14 +231,9 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
     const std::lock_guard lock(mutex_);
     number = ++monitored_barriers_;
   }
-  const auto prefix_of = [](int barrier) { return "monitored_barrier/" + std::to_string(barrier) + "/"; };
-  const auto keys_of = [&](int barrier) {
-    std::vector<std::string> keys;
-    for (int other = 0; other < size(); ++other) keys.push_back(prefix_of(barrier) + std::to_string(other));
-    return keys;
-  };
-  const std::vector<std::string> keys = keys_of(number);
-  const std::string all_came = prefix_of(number) + "all";
+  const auto name_of = [](int barrier) { return "monitored_barrier/" + std::to_string(barrier); };
+  const std::vector<std::string> keys = keys_of_ranks(name_of(number), size());
+  const std::string all_came = name_of(number) + "/all";
   store.set(keys[static_cast<std::size_t>(rank())], "");
   std::vector<int> all(static_cast<std::size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
@@ -256,8 +251,8 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
       wait_for_ranks(store, keys, timeout, page(), look_around);
       store.set(all_came, "");
       // Whoever came to this one has left the one before.
-      for (const std::string& key : keys_of(number - 1)) store.delete_key(key);
-      store.delete_key(prefix_of(number - 1) + "all");
+      for (const std::string& key : keys_of_ranks(name_of(number - 1), size())) store.delete_key(key);
+      store.delete_key(name_of(number - 1) + "/all");
     } else {
       wait_for_ranks(store, {&all_came, 1}, timeout, page(), look_around);
       given_up = store.get(all_came);

@@ -3,11 +3,36 @@
 #include <ddp/error.h>
 
 #include <exception>
+#include <optional>
 
 #include "runtime/limits.h"
 #include "runtime/progress/status_page.h"
 
 namespace ddp::internal {
+
+// Why an operation has failed, as it is thrown and as it is told; neither if it has not.
+struct QueueState::Failure {
+  std::exception_ptr exception;
+  std::optional<Error> error;
+};
+
+namespace {
+
+template <typename Deed>
+QueueState::Failure failure_of(const CallRunner& runner, const Call& call, Deed&& deed) {
+  try {
+    deed();
+    return {};
+  } catch (const Error& caught) {
+    return {std::current_exception(), caught};
+  } catch (const std::exception& caught) {
+    const OperationError told(ErrorKind::internal, runner.describe(call) + ": " + caught.what(), Error::kNobody,
+                              runner.identify(call));
+    return {std::make_exception_ptr(told), told};
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<WorkState> QueueState::push(Call call) {
   Lock lock(mutex_);
@@ -50,18 +75,7 @@ void QueueState::begin_next(Lock& lock) {
     beginning_ = true;
     lock.unlock();
     bool begun = false;
-    std::exception_ptr failure;
-    std::string reason;
-    try {
-      begun = runner_->begin(calls);
-    } catch (const Error& caught) {
-      reason = caught.what();
-      failure = std::current_exception();
-    } catch (const std::exception& caught) {
-      reason = runner_->describe(*calls.front()) + ": " + caught.what();
-      failure = std::make_exception_ptr(
-          OperationError(ErrorKind::internal, reason, Error::kNobody, runner_->identify(*calls.front())));
-    }
+    const Failure failure = failure_of(*runner_, *calls.front(), [&] { begun = runner_->begin(calls); });
     lock.lock();
     beginning_ = false;
     for (std::size_t i = 0; begun && i < calls.size(); ++i) {
@@ -71,9 +85,9 @@ void QueueState::begin_next(Lock& lock) {
     }
     // Its operations are run one by one: whether they would begin later must not depend on when they are asked.
     if (!begun) refused_batch_ = waiting_[begun_]->batch_;
-    if (failure) {
-      waiting_[begun_]->failure_ = failure;
-      if (broken_by_.empty()) broken_by_ = reason;
+    if (failure.error) {
+      waiting_[begun_]->failure_ = failure.exception;
+      if (broken_by_.empty()) broken_by_ = failure.error->what();
     }
     progress_.notify_all();
     // More may have come meanwhile.
@@ -105,46 +119,37 @@ void QueueState::run_front(Lock& lock) {
   waiting_.pop_front();
   driven_ = work.get();
   if (work->begun_) --begun_;
-  std::exception_ptr failure = work->failure_;
-  const std::string reason = failure ? "" : obstacle(*work);
+  const std::exception_ptr begin_failure = work->failure_;
+  const std::string reason = begin_failure ? "" : obstacle(*work);
   lock.unlock();
-  Error error(ErrorKind::internal, "");
-  try {
-    if (failure) std::rethrow_exception(failure);
+  const Failure failure = failure_of(*runner_, work->call_, [&] {
+    if (begin_failure) std::rethrow_exception(begin_failure);
     if (!reason.empty()) {
       throw OperationError(ErrorKind::aborted, runner_->describe(work->call_) + ": not run, because " + reason,
                            Error::kNobody, runner_->identify(work->call_));
     }
     runner_->run(work->call_);
-  } catch (const Error& caught) {
-    error = caught;
-    failure = std::current_exception();
-  } catch (const std::exception& caught) {
-    const OperationError told(ErrorKind::internal, runner_->describe(work->call_) + ": " + caught.what(),
-                              Error::kNobody, runner_->identify(work->call_));
-    error = told;
-    failure = std::make_exception_ptr(told);
-  }
+  });
   lock.lock();
-  if (failure && broken_by_.empty()) broken_by_ = error.what();
-  complete(*work, failure, &error, lock);
+  if (failure.error && broken_by_.empty()) broken_by_ = failure.error->what();
+  complete(*work, failure, lock);
   driven_ = nullptr;
   if (runner_->begins_ahead() > 0) begin_next(lock);
   wake_thread();
 }
 
-void QueueState::complete(WorkState& work, std::exception_ptr failure, const Error* error, Lock& lock) {
+void QueueState::complete(WorkState& work, const Failure& failure, Lock& lock) {
   // Those that come while continuations run find done() only afterwards, and add themselves.
   while (!work.continuations_.empty()) {
     const auto continuations = std::exchange(work.continuations_, {});
     lock.unlock();
     {
       const ProgramRuns program;
-      for (const auto& continuation : continuations) continuation(failure ? error : nullptr);
+      for (const auto& continuation : continuations) continuation(failure.error ? &*failure.error : nullptr);
     }
     lock.lock();
   }
-  work.failure_ = std::move(failure);
+  work.failure_ = failure.exception;
   work.done_.store(true, std::memory_order_release);
   progress_.notify_all();
 }

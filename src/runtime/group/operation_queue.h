@@ -47,6 +47,8 @@ class CallRunner {
 // Shared with the queue's thread and all Works, which may outlive the queue. Any thread.
 class QueueState : public std::enable_shared_from_this<QueueState> {
  public:
+  struct Failure;
+
   explicit QueueState(std::shared_ptr<CallRunner> runner) : runner_(std::move(runner)) {}
 
   std::shared_ptr<WorkState> push(Call call);
@@ -77,7 +79,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::string obstacle(const WorkState& work) const;
   bool can_run_front() const;
   void run_front(Lock& lock);
-  void complete(WorkState& work, std::exception_ptr failure, const Error* error, Lock& lock);
+  void complete(WorkState& work, const Failure& failure, Lock& lock);
   // Those that come next and may begin now: one, or what was called between hold() and release().
   std::vector<const Call*> next_to_begin() const;
   void begin_next(Lock& lock);

@@ -70,20 +70,16 @@ class Checks {
   const std::string name_;
 };
 
-Call in_place(Operation operation, const Buffer& buffer) {
-  Call call;
-  call.operation = operation;
-  call.input = buffer;
-  call.output = buffer;
-  return call;
-}
-
 Call from_to(Operation operation, const ConstBuffer& input, const Buffer& output) {
   Call call;
   call.operation = operation;
   call.input = input;
   call.output = output;
   return call;
+}
+
+Call in_place(Operation operation, const Buffer& buffer) {
+  return from_to(operation, buffer, buffer);
 }
 
 template <typename Part>

@@ -56,8 +56,7 @@ std::vector<BackendOffer> exchange_offers(const GroupDescription& group, const E
                                           const BackendOffer& own) {
   Store& store = *group.store;
   store.set("offer/" + std::to_string(environment.rank), own.encode());
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < environment.world_size; ++rank) keys.push_back("offer/" + std::to_string(rank));
+  const std::vector<std::string> keys = keys_of_ranks("offer", environment.world_size);
   wait_for_ranks(store, keys, group.patience.value_or(store.timeout()), group.process.page);
   std::vector<BackendOffer> offers;
   for (const std::string& text : store.multi_get(keys)) offers.push_back(BackendOffer::decode(text));
@@ -120,10 +119,8 @@ std::string connect_and_try(const GroupDescription& group, const std::string& ba
     failure = error.what();
   }
   if (!has_substitute) return "";
-  const auto key_of = [&](int rank) { return "trial/" + backend + "/" + std::to_string(rank); };
-  group.store->set(key_of(group.options.rank), failure);
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < group.options.size; ++rank) keys.push_back(key_of(rank));
+  const std::vector<std::string> keys = keys_of_ranks("trial/" + backend, group.options.size);
+  group.store->set(keys[static_cast<std::size_t>(group.options.rank)], failure);
   // Whoever waits in vain for one that failed early knows it after the trial's time.
   const std::vector<std::string> failures = group.store->multi_get(keys);
   for (std::size_t rank = 0; rank < failures.size(); ++rank) {

@@ -70,17 +70,12 @@ Environment Environment::from_lookup(const Lookup& lookup) {
     result.local_world_size = reader.integer(env::kOmpiLocalSize, 1, kMost, 1);
     result.local_rank = reader.integer(env::kOmpiLocalRank, 0, kMost, 0);
   } else {
-    // Ranks may be given otherwise; then the address counts.
     result.lacks_rank = reader.text(env::kWorldSize).value_or("1") != "1";
-    result.master_addr = reader.text(env::kMasterAddr).value_or("");
-    if (!reader.text(env::kMasterPort)) result.master_addr.clear();
-    if (!result.master_addr.empty()) {
-      result.master_port = static_cast<std::uint16_t>(reader.integer(env::kMasterPort, 1, 65535));
-    }
-    return result;
   }
-  result.has_ranks = true;
+  result.has_ranks = reader.text(env::kRank) || result.under_mpirun;
   result.master_addr = reader.text(env::kMasterAddr).value_or("");
+  // Ranks may be given otherwise; then the address counts if it is complete.
+  if (!result.has_ranks && !reader.text(env::kMasterPort)) result.master_addr.clear();
   if (!result.master_addr.empty()) {
     result.master_port = static_cast<std::uint16_t>(reader.integer(env::kMasterPort, 1, 65535));
   }

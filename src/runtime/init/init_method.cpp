@@ -85,9 +85,7 @@ InitMethod parse_init_method(const std::string& text) {
   const std::string place = text.substr(0, question);
   InitMethod method;
   if (question != std::string::npos) read_query(text.substr(question + 1), text, method);
-  if (place == "env://") {
-    return method;
-  }
+  if (place == "env://") return method;
   if (place.starts_with("tcp://")) {
     method.kind = InitMethod::Kind::tcp;
     read_address(place.substr(6), text, method);

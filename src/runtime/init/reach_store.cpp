@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "net/address.h"
 #include "runtime/backend/plugin.h"
+#include "runtime/peers/wait_for_ranks.h"
 #include "store/limits.h"
 #include "store/server/store_thread.h"
 
@@ -135,12 +136,6 @@ std::string this_process() {
   return name;
 }
 
-std::vector<std::string> keys_of_all(const std::string& name, int world_size) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < world_size; ++rank) keys.push_back(name + "/" + std::to_string(rank));
-  return keys;
-}
-
 }  // namespace
 
 // An old file may hold keys of ranks that are gone. A rank that finds itself in it says so to the others; one that does
@@ -161,7 +156,7 @@ void meet_in_file(Store& store, const std::string& path, const Environment& envi
   const auto until = steady_clock::now() + store.timeout();
   for (const char* step : {"/came", "/met"}) {
     if (step == std::string_view("/met")) store.set(attempt + "/met/" + rank, "");
-    const auto keys = keys_of_all(attempt + step, environment.world_size);
+    const auto keys = keys_of_ranks(attempt + step, environment.world_size);
     milliseconds pause(1);
     while (true) {
       if (store.check(std::span(&left_over, 1))) refuse();

@@ -2,24 +2,15 @@
 
 #include <ddp/error.h>
 
-#include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "base/check.h"
 #include "runtime/call/movement.h"
+#include "runtime/progress/status_page.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {
 namespace {
-
-// The first, or the last, bytes of a text.
-template <std::size_t N>
-void cut_to(std::array<char, N>& place, std::string_view text, bool last) {
-  const std::size_t length = std::min(text.size(), N - 1);
-  std::memcpy(place.data(), text.data() + (last ? text.size() - length : 0), length);
-  place[length] = '\0';
-}
 
 std::string describe(const CallRecord& record) {
   Call call;
@@ -100,8 +91,8 @@ void show_call(HostGroup& host, const Call& call) {
   record.type = static_cast<std::uint8_t>(subject.type);
   record.op = call.op.kind;
   if (const auto parts = part_counts(call, host.rank_of(host.own()), host.group_size())) record.parts = *parts;
-  cut_to(record.name, call.name, false);
-  cut_to(record.file, call.site.file, true);
+  write_end_of(record.name, std::string_view(call.name).substr(0, record.name.size() - 1));
+  write_end_of(record.file, call.site.file);
   record.sequence.store(call.sequence, std::memory_order_release);
   // Of two that show and compare at the same time, at least one sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);

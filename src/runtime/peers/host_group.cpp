@@ -51,8 +51,7 @@ Entry decode(const std::string& text) {
 
 std::vector<Entry> exchange(Store& store, const Meeting& meeting, const Entry& own) {
   store.set("host/" + std::to_string(meeting.rank), encode(own));
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < meeting.size; ++rank) keys.push_back("host/" + std::to_string(rank));
+  const std::vector<std::string> keys = keys_of_ranks("host", meeting.size);
   wait_for_ranks(store, keys, meeting.patience.value_or(store.timeout()), meeting.page, meeting.look_around);
   std::vector<Entry> entries;
   for (const std::string& text : store.multi_get(keys)) entries.push_back(decode(text));

@@ -12,6 +12,12 @@ namespace ddp::internal {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+std::vector<std::string> keys_of_ranks(const std::string& name, int size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) keys.push_back(name + "/" + std::to_string(rank));
+  return keys;
+}
+
 void wait_for_ranks(Store& store, std::span<const std::string> keys, milliseconds patience, StatusPage page,
                     const std::function<void()>& look_around) {
   const ThreadWaits shown(page);

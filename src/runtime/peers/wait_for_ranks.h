@@ -7,10 +7,14 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/progress/status_page.h"
 
 namespace ddp::internal {
+
+// "NAME/0", "NAME/1" and so on: one key for each rank.
+std::vector<std::string> keys_of_ranks(const std::string& name, int size);
 
 // Returns when all keys are there; meanwhile `page` shows that a thread waits. `look_around` throws if a rank
 // that is to write one is known to be gone; it may be empty. Throws `timeout` after `patience`.

@@ -62,7 +62,6 @@ class CpuBackend : public Backend {
   bool begin(std::span<const Call* const> calls) override {
     const Call& call = *calls.front();
     if (calls.size() > 1 || host_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return false;
-    require_host(call);
     rounds_.begin(call);
     fill(call);
     rounds_.arrive();
@@ -71,7 +70,6 @@ class CpuBackend : public Backend {
   }
 
   void run(const Call& call) override {
-    require_host(call);
     if (is_transfer(call.operation)) return channels_.run(call);
     try {
       run_collective(call);
@@ -227,12 +225,6 @@ class CpuBackend : public Backend {
     }
     near_.reduce(call, own, offset, destinations_);
     rounds_.meet(call);
-  }
-
-  static void require_host(const Call& call) {
-    if (call.input.device == DeviceType::cpu && call.output.device == DeviceType::cpu) return;
-    throw Error(ErrorKind::unavailable,
-                "backend cpu works on host memory only; this buffer is in GPU memory. Use nccl.");
   }
 
   const std::shared_ptr<HostGroup> host_;

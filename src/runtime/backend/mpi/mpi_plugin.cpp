@@ -84,10 +84,8 @@ class MpiBackend : public Backend {
   std::string_view name() const override { return "mpi"; }
 
   void run(const Call& call) override {
-    require_host(call.input);
-    require_host(call.output);
     try {
-      run_on_host(call);
+      carry_out(call);
     } catch (...) {
       communicator_.say_failed();
       // MPI still has it.
@@ -99,15 +97,15 @@ class MpiBackend : public Backend {
   void abort() override { aborted_ = true; }
 
  private:
-  void run_on_host(const Call& call) {
+  void carry_out(const Call& call) {
     if (!is_transfer(call.operation)) scratch_.clear();
     PeerWatch peers(options_.host, is_transfer(call.operation) ? call.peer : -1);
     const MpiWait wait(call.timeout, to_string(call.operation), &peers, &aborted_);
     switch (call.operation) {
       case Operation::all_reduce:
-        return reduces_alike(call.output.type, call.op) ? all_reduce(call, wait) : all_reduce_here(call, wait);
+        return reduces_alike(call.output.type, call.op) ? all_reduce(call, wait) : reduce_here(call, wait);
       case Operation::reduce:
-        return reduce(call, wait);
+        return reduce_here(call, wait);
       case Operation::reduce_scatter:
         return reduce_scatter(call, call.output, wait);
       case Operation::barrier:
@@ -140,26 +138,16 @@ class MpiBackend : public Backend {
     }
   }
 
-  // What MPI does not reduce alike: each rank reduces its part, and all gather the parts.
-  void all_reduce_here(const Call& call, const MpiWait& wait) {
-    Call step = divided(call);
-    reduce_scatter(step, step.output, wait);
-    Call gathering = call;
-    gathering.operation = Operation::all_gather;
-    gathering.input = step.output;
-    for (const ConstBuffer& part : step.input_parts) {
-      gathering.output_parts.emplace_back(const_cast<void*>(part.data), part.count, part.type);
-    }
-    move(gathering, wait);
-  }
-
-  // The parts are reduced in memory of our own, because only the root's buffer may change.
-  void reduce(const Call& call, const MpiWait& wait) {
-    Call step = divided(call);
-    const Buffer own(scratch(step.output.bytes()), step.output.count, step.output.type);
+  // What MPI does not reduce alike: each rank reduces its part, and all gather the parts, or the root does. Then they
+  // are reduced in other memory, because only the root's buffer may change.
+  void reduce_here(const Call& call, const MpiWait& wait) {
+    const bool to_root = call.operation == Operation::reduce;
+    const Call step = divided(call);
+    Buffer own = step.output;
+    if (to_root) own.data = scratch(own.bytes());
     reduce_scatter(step, own, wait);
     Call gathering = call;
-    gathering.operation = Operation::gather;
+    gathering.operation = to_root ? Operation::gather : Operation::all_gather;
     gathering.input = own;
     for (const ConstBuffer& part : step.input_parts) {
       gathering.output_parts.emplace_back(const_cast<void*>(part.data), part.count, part.type);
@@ -275,12 +263,6 @@ class MpiBackend : public Backend {
     constexpr int kTypes = static_cast<int>(kDataTypes.size());
     if (is_transfer(call.operation)) return static_cast<int>(subject_of(call).type);
     return kTypes + static_cast<int>(call.sequence % 32'000);
-  }
-
-  static void require_host(const ConstBuffer& buffer) {
-    if (buffer.device == DeviceType::cpu) return;
-    throw Error(ErrorKind::unavailable,
-                "backend mpi works on host memory only; this buffer is in GPU memory. Use nccl.");
   }
 
   // Memory of this collective's own.

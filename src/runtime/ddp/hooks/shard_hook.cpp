@@ -1,7 +1,7 @@
 #include "runtime/ddp/hooks/shard_hook.h"
 
+#include "runtime/call/call.h"
 #include "runtime/ddp/hooks/bucket_mean.h"
-#include "runtime/ddp/parameter_shards.h"
 
 namespace ddp::internal {
 namespace {
@@ -10,21 +10,17 @@ class ShardHook : public CommunicationHook {
  public:
   Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
     const ReduceOp op = bucket_mean(bucket, group.size());
+    const auto ranks = static_cast<std::size_t>(group.size());
     Communication result;
     for (const Buffer& range : bucket.ranges) {
       std::vector<ConstBuffer> shares;
-      for (int rank = 0; rank < group.size(); ++rank) shares.emplace_back(share(range, rank, group.size()));
-      result.works.push_back(group.reduce_scatter(share(range, group.rank(), group.size()), shares, op,
+      for (std::size_t rank = 0; rank < ranks; ++rank) shares.emplace_back(share_of(range, rank, ranks));
+      result.works.push_back(group.reduce_scatter(share_of(range, static_cast<std::size_t>(group.rank()), ranks),
+                                                  shares, op,
                                                   {.timeout = {}, .name = bucket.name, .stream = bucket.stream}));
       result.bytes += range.bytes();
     }
     return result;
-  }
-
- private:
-  static Buffer share(const Buffer& range, int rank, int size) {
-    const ArenaRange part = share_of(range.count, range.type, rank, size);
-    return range.slice(part.first, part.count);
   }
 };
 

@@ -7,7 +7,7 @@
 
 namespace ddp::internal {
 
-// Shares are those of parameter_shards.h. What the other shares hold afterwards is this rank's own gradient.
+// Shares are those of share_of(). What the other shares hold afterwards is this rank's own gradient.
 std::shared_ptr<CommunicationHook> make_shard_hook();
 
 }  // namespace ddp::internal

@@ -13,21 +13,6 @@ using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
-TEST_CASE("shares are equal, begin at lines and cover everything") {
-  for (const std::size_t count : {0, 1, 16, 17, 100, 4096}) {
-    for (const int size : {1, 2, 3, 8}) {
-      std::size_t end = 0;
-      for (int rank = 0; rank < size; ++rank) {
-        const ArenaRange share = share_of(count, DataType::f32, rank, size);
-        CHECK(share.first == end);
-        CHECK((share.count == 0 || share.first % 16 == 0));
-        end = share.first + share.count;
-      }
-      CHECK(end == count);
-    }
-  }
-}
-
 TEST_CASE("a range is cut into parts of parameters and padding belongs to none") {
   // In the arena: 1 at 0, padding, 0 at 16.
   const std::vector<ParameterSize> sizes = {{DataType::f32, 20}, {DataType::f32, 5}};
