@@ -48,7 +48,7 @@ TEST_CASE("a rank that waits in vain gives up after its patience and not before"
 TEST_CASE("a rank that has come may be gone") {
   const auto store = make_memory_store(1min);
   store->set(kKeys[0], "");
-  wait_for_ranks(*store, kKeys, 1min, [&] {
+  wait_for_ranks(*store, kKeys, 1min, {}, [&] {
     store->set(kKeys[1], "");
     throw Error(ErrorKind::peer_lost, "rank 1 has ended", 1);
   });
