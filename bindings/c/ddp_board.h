@@ -33,8 +33,8 @@
 
 // A board of another version or size is left alone.
 #define DDP_BOARD_MAGIC 0x42504444u  // "DDPB"
-#define DDP_BOARD_VERSION 4u
-#define DDP_BOARD_BYTES 51008
+#define DDP_BOARD_VERSION 5u
+#define DDP_BOARD_BYTES 153920
 
 // From the start of the board.
 #define DDP_BOARD_AT_MAGIC 0              // u32
@@ -49,7 +49,7 @@
 #define DDP_BOARD_AT_PLACES 36            // u32, atomic
 #define DDP_BOARD_AT_WORKER 64            // the worker block
 #define DDP_BOARD_AT_GROUPS 256           // group blocks, one after the other
-#define DDP_BOARD_GROUPS 8
+#define DDP_BOARD_GROUPS 32
 #define DDP_BOARD_NO_RANK_LOST (-1)
 
 // From the start of the worker block.

@@ -12,8 +12,8 @@
 namespace ddp::wire {
 
 inline constexpr std::uint32_t kBoardMagic = 0x42504444;  // "DDPB"
-inline constexpr std::uint32_t kBoardVersion = 4;
-inline constexpr std::size_t kBoardGroups = 8;
+inline constexpr std::uint32_t kBoardVersion = 5;
+inline constexpr std::size_t kBoardGroups = 32;
 inline constexpr std::size_t kBoardCalls = 16;
 inline constexpr std::size_t kBoardTransfers = 8;
 inline constexpr std::size_t kBoardStacks = 32;
@@ -34,10 +34,10 @@ static_assert(kPhaseNames[kTraining] == "training");
 // `changes` is odd while the rest but the numbers below it is written.
 struct BoardWorker {
   std::atomic<std::uint32_t> changes;
-  std::uint32_t phase;  // enum Phase of ddp/progress.h
-  std::uint64_t since;  // CLOCK_MONOTONIC, nanoseconds
-  std::int32_t line;    // of the program, in `file`; 0: unknown
-  std::uint32_t unused;
+  std::uint32_t phase;                         // enum Phase of ddp/progress.h
+  std::uint64_t since;                         // CLOCK_MONOTONIC, nanoseconds
+  std::int32_t line;                           // of the program, in `file`; 0: unknown
+  std::atomic<std::int32_t> blocked_thread;    // the last thread that was added to ProgressBoard::blocked_threads
   std::atomic<std::uint64_t> steps;            // synchronised ones, and heartbeats
   std::atomic<std::uint64_t> more_time_until;  // CLOCK_MONOTONIC, nanoseconds: no stall before
   // Threads that have called operations of any group and have not ended, and those of them that wait for one now.
@@ -95,7 +95,7 @@ struct alignas(64) BoardGroup {
   std::atomic<std::uint32_t> in_use;  // kBoardFree, …
   std::int32_t rank;
   std::int32_t size;
-  std::uint32_t unused;
+  std::atomic<std::uint32_t> blocked;  // threads that wait for a collective of it without a time-out of the program's
   // The same on all ranks of the group, and another one for each group: of its members and its number among the groups
   // of these members. Names are for people.
   std::uint64_t identity;
@@ -158,7 +158,12 @@ struct alignas(64) ProgressBoard {
   // world that it waits for; else 0.
   std::atomic<std::uint32_t> worlds_entered;
   std::atomic<std::uint32_t> awaited_world;
-  std::array<std::uint32_t, 4> reserved;
+  // By the worker: steps and operations that nothing else on the page shows.
+  std::atomic<std::uint64_t> other_progress;
+  // By the worker: threads of the runtime's own that run the program's continuations; threads that wait for an
+  // operation on the page, without a time-out of the program's.
+  std::atomic<std::uint32_t> continuations;
+  std::atomic<std::uint32_t> blocked_threads;
   BoardWorker worker;
   std::array<BoardGroup, kBoardGroups> groups;
   BoardStacks stacks;

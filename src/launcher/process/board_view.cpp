@@ -122,6 +122,10 @@ BoardView read_board(const wire::ProgressBoard& board) {
   constexpr std::uint32_t kMostInts = 1U << 30;
   view.worlds_entered = static_cast<int>(std::min(board.worlds_entered.load(wire::kRelaxed), kMostInts));
   view.awaited_world = static_cast<int>(std::min(board.awaited_world.load(wire::kRelaxed), kMostInts));
+  view.other_progress = board.other_progress.load(wire::kRelaxed);
+  view.blocked_threads = static_cast<int>(std::min(board.blocked_threads.load(wire::kRelaxed), kMostThreads));
+  view.blocked_thread = board.worker.blocked_thread.load(wire::kRelaxed);
+  view.continuations = static_cast<int>(std::min(board.continuations.load(wire::kRelaxed), kMostThreads));
   view.polled_at = board.worker.polled_at.load(wire::kRelaxed);
   view.handed_on = board.worker.handed_on.load(wire::kRelaxed);
   const auto places = static_cast<int>(places_of(board));
@@ -144,6 +148,7 @@ BoardView read_board(const wire::ProgressBoard& board) {
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished, transfers_called,
                            transfers_finished, use == wire::kBoardLeft});
     view.groups.back().identity = group.identity;
+    view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
     // A GPU that had hung may write what belongs to a group that was here before.
     if (gpu_finished > gpu_started || gpu_started > gpu_queued || gpu_queued > called) continue;
@@ -166,6 +171,8 @@ std::uint64_t board_stamp(const wire::ProgressBoard& board) {
   add(board.worker.waiting_threads.load(wire::kRelaxed));
   add(board.worlds_entered.load(wire::kRelaxed));
   add(board.awaited_world.load(wire::kRelaxed));
+  add(board.other_progress.load(wire::kRelaxed));
+  add(board.blocked_threads.load(wire::kRelaxed));
   const std::size_t places = places_of(board);
   for (std::size_t place = 0; place < places; ++place) {
     const wire::BoardGroup& group = board.groups[place];

@@ -63,10 +63,19 @@ struct GroupView {
   std::uint64_t gpu_queued = 0;
   std::uint64_t gpu_started = 0;
   std::uint64_t gpu_finished = 0;
+  int blocked = 0;            // threads that wait for a collective of it, without a time-out of the program's
   std::uint64_t identity = 0;                // the same on all ranks of the group; 0: only its name is known
   std::vector<TransferView> transfers = {};  // the newest ones; those that are not done first
 
-  friend bool operator==(const GroupView&, const GroupView&) = default;
+  // Except who waits.
+  friend bool operator==(const GroupView& a, const GroupView& b) {
+    const auto all = [](const GroupView& view) {
+      return std::tie(view.name, view.rank, view.size, view.place, view.called, view.started, view.finished,
+                      view.transfers_called, view.transfers_finished, view.is_left, view.gpu_queued, view.gpu_started,
+                      view.gpu_finished, view.identity, view.transfers);
+    };
+    return all(a) == all(b);
+  }
 };
 
 // Which group: several may have one name, which is for people.
@@ -96,6 +105,12 @@ struct BoardView {
   int waiting_threads = 0;      // that wait for one
   int worlds_entered = 0;       // how often the worker has called init()
   int awaited_world = 0;        // the size of the world whose ranks it waits for in init(); 0: it does not
+  std::uint64_t other_progress = 0;  // steps and operations that nothing else here shows
+  // Threads that wait for an operation without a time-out of the program's, the last one that began to, and threads of
+  // the runtime's own that run the program's continuations.
+  int blocked_threads = 0;
+  int blocked_thread = 0;
+  int continuations = 0;
   std::uint64_t polled_at = 0;  // CLOCK_MONOTONIC, nanoseconds: asked last whether an operation is done
   std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same machine through shared memory
   std::vector<GroupView> groups;
@@ -105,7 +120,7 @@ struct BoardView {
   friend bool operator==(const BoardView& a, const BoardView& b) {
     const auto all = [](const BoardView& view) {
       return std::tie(view.is_written, view.writer, view.phase, view.section, view.section_place, view.phase_since,
-                      view.steps, view.more_time_until, view.groups);
+                      view.steps, view.other_progress, view.more_time_until, view.groups);
     };
     return all(a) == all(b);
   }

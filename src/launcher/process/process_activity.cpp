@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "launcher/process/process_look.h"
 #include "launcher/process/process_sockets.h"
+#include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
 namespace {
@@ -74,8 +75,8 @@ ActivitySample read_activity(std::span<const pid_t> processes,
     auto counters = parse_process_counters(base::read_file(folder + "/stat"));
     if (!counters) continue;
     const auto io_bytes = io_bytes_of(folder);
-    const bool is_gone = !io_bytes && base::read_file(folder + "/stat").empty();
-    if (is_gone) continue;
+    // One that is dead does nothing, and of it nothing can be read. Its other threads may outlive the first one.
+    if (!io_bytes && is_dead(pid) && look_at_threads(pid, 2).size() < 2) continue;
     counters->pid = pid;
     counters->io_bytes = io_bytes.value_or(0);
     counters->is_runnable = has_runnable_thread(pid, kMostThreads);

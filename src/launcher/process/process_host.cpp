@@ -199,8 +199,10 @@ class LinuxProcessHost : public ProcessHost {
 
   // The program is whoever writes the board; it may be a shell's child.
   static void look_at_processes(RankView& view, LookDepth depth) {
-    view.process =
-        look_at_process(view.board.is_written ? view.board.writer : program_of(view.pid), depth == LookDepth::all);
+    const pid_t program = view.board.is_written ? view.board.writer : program_of(view.pid);
+    view.process = look_at_process(program, depth == LookDepth::all);
+    if (depth != LookDepth::all || !view.process || view.board.blocked_threads == 0) return;
+    view.process->free_threads = count_free_threads(program, view.board.blocked_thread, wire::kBoardStacks);
   }
 
   // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.

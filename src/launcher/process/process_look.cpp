@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/thread_name.h"
 #include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
@@ -94,6 +96,35 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
     threads.push_back({tid, std::move(name), look->state, kernel_function(thread)});
   }
   return threads;
+}
+
+namespace {
+
+// "202 0x7f00 0x80 0x0 0x0 …": a futex of the process's own, and no time-out.
+bool is_parked(const std::string& system_call) {
+  const std::vector<std::string> words = base::split(system_call, ' ');
+  constexpr std::size_t kOperation = 2;
+  constexpr std::size_t kTimeout = 4;
+  if (words.size() <= kTimeout || words[0] != std::to_string(SYS_futex)) return false;
+  constexpr unsigned long kPrivate = 128;
+  constexpr unsigned long kWait = 0;
+  constexpr unsigned long kWaitBits = 9;
+  const unsigned long operation = std::strtoul(words[kOperation].c_str(), nullptr, 16);
+  const unsigned long command = operation & 0x7f;
+  return (operation & kPrivate) != 0 && (command == kWait || command == kWaitBits) && words[kTimeout] == "0x0";
+}
+
+}  // namespace
+
+std::optional<int> count_free_threads(pid_t pid, pid_t but, std::size_t most) {
+  const std::vector<pid_t> threads = threads_of(pid, most + 1);
+  if (threads.empty() || threads.size() > most) return std::nullopt;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task/";
+  return static_cast<int>(std::ranges::count_if(threads, [&](pid_t tid) {
+    const std::string thread = folder + std::to_string(tid);
+    return tid != but && !base::read_file(thread + "/comm").starts_with(base::kOwnThreads) &&
+           !is_parked(base::read_file(thread + "/syscall"));
+  }));
 }
 
 std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {

@@ -13,14 +13,15 @@ bool beats(const RankView& rank) {
   return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
 }
 
-// Ranks that wait for each other, and of which each thread that has called operations waits: none is left that could
-// make the call that another one waits for. A thread that calls for the first time can, which cannot be foreseen.
-bool is_circle_of_blocked(const Verdict& verdict, std::span<const RankView> ranks) {
-  return verdict.kind == VerdictKind::each_other && !verdict.is_partial &&
-         std::all_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
-           return !verdict.blames(rank.rank) ||
-                  (rank.board.calling_threads > 0 && rank.board.waiting_threads >= rank.board.calling_threads);
-         });
+// Whether what was told of is over. That nobody waits for a collective at the moment does not say that it is done.
+bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
+  if (told.is_transfer || told.kind == VerdictKind::each_other) return true;
+  return std::ranges::none_of(ranks, [&](const RankView& rank) {
+    return !rank.has_ended && std::ranges::any_of(rank.board.groups, [&](const GroupView& group) {
+      return key_of(group) == told.key() && !group.is_left && group.called >= told.sequence &&
+             group.finished < told.sequence;
+    });
+  });
 }
 
 // Where no rank waits in a collective: the ranks that may come to where others wait, or begin one.
@@ -54,20 +55,21 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   std::vector<Verdict> verdicts;
   if (depth == LookDepth::all) verdicts = find_verdicts(ranks);
   if (!verdicts.empty()) remember(verdicts);
-  std::optional<Verdict> verdict = most_pressing(verdicts, ranks);
+  std::optional<Verdict> verdict = most_pressing(verdicts);
   if (depth == LookDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const StallJudgement& judgement) {
     const bool ends_job = plan_.action == HangAction::kill && judgement.ends_in;
     news.push_back({kind, of, age, judgement, ends_job, {ranks.begin(), ranks.end()}, {}, {}});
   };
   const auto is_told = [&](const Verdict& one) { return told_ && one.is_of(*told_); };
-  if (told_ && !(verdict && is_told(*verdict)) && std::none_of(verdicts.begin(), verdicts.end(), is_told)) {
+  if (told_ && !(verdict && is_told(*verdict)) && std::none_of(verdicts.begin(), verdicts.end(), is_told) &&
+      has_gone_on(*told_, ranks)) {
     add(HangNews::Kind::goes_on, *told_, Nanoseconds(0), {});
     told_.reset();
     has_warned_ = false;
     times_over_ = 0;
   }
-  const bool is_blocked = verdict && is_circle_of_blocked(*verdict, ranks);
+  const bool is_blocked = verdict && verdict->is_proven_circle();
   const bool is_same = is_blocked && proven_ && verdict->is_of(*proven_) && verdict->culprits == proven_->culprits;
   proven_looks_ = is_same ? proven_looks_ + 1 : is_blocked ? 1 : 0;
   proven_ = is_blocked ? verdict : std::nullopt;
@@ -96,7 +98,7 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
 HangNews HangDetector::describe(std::span<const RankView> ranks) const {
   HangNews news;
   news.kind = HangNews::Kind::asked;
-  if (const auto verdict = most_pressing(find_verdicts(ranks), ranks)) {
+  if (const auto verdict = most_pressing(find_verdicts(ranks))) {
     news.verdict = *verdict;
     news.age = age_of(*verdict);
   }
@@ -124,11 +126,9 @@ LookDepth HangDetector::depth() const {
 }
 
 // What nothing can resolve, else what has lasted for longest; of equals the one that was told.
-std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts,
-                                                   std::span<const RankView> ranks) const {
+std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts) const {
   const auto rank_of = [&](const Verdict& verdict) {
-    const bool is_certain =
-        verdict.kind == VerdictKind::ended || differs(verdict.kind) || is_circle_of_blocked(verdict, ranks);
+    const bool is_certain = verdict.kind == VerdictKind::ended || differs(verdict.kind) || verdict.is_proven_circle();
     return std::tuple(is_certain, age_of(verdict), told_ && verdict.is_of(*told_));
   };
   const auto found = std::max_element(verdicts.begin(), verdicts.end(),
@@ -251,8 +251,10 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
   stopped_ = now_stopped;
 }
 
-// No rank waits in a collective: a hang only if none does anything else either.
+// No rank waits in a collective: a hang only if none does anything else either, or if ranks have waited for others to
+// come for longer than the user wants, whatever those do.
 std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
+  if (const auto verdict = waits_for_others_to_come(ranks)) return verdict;
   if (!silence_concerns_us_ || board_silence_ < limits::kHangFirstWord) return std::nullopt;
   Nanoseconds still = board_silence_;
   const std::vector<int> free = free_ranks(ranks);
@@ -272,6 +274,24 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
     if (!rank.has_ended && rank.board.waiting_threads > 0) verdict.waiting.push_back(rank.rank);
   }
   return verdict;
+}
+
+std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const RankView> ranks) {
+  if (!plan_.timeout) return std::nullopt;
+  Verdict verdict;
+  Nanoseconds waited{0};
+  Nanoseconds unchanged = Nanoseconds::max();
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended) continue;
+    const RankClock& clock = ranks_.at(rank.rank);
+    // Any of those that do not wait may be waited for, and has made progress then.
+    unchanged = std::min(unchanged, clock.age);
+    if (rank.board.waiting_threads == 0) continue;
+    verdict.waiting.push_back(rank.rank);
+    waited = std::max(waited, std::min(clock.waited, clock.age));
+  }
+  silence_ = std::min(waited, unchanged);
+  return verdict.waiting.empty() || silence_.count() == 0 ? std::nullopt : std::optional(verdict);
 }
 
 void HangDetector::nothing_new(Nanoseconds elapsed) {
@@ -344,7 +364,9 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   // Before they are waited for, ranks may rest for as long as they like.
   if (const auto still = still_for(verdict, ranks)) facts.still_for = std::min(*still, facts.age);
   std::uint64_t until = 0;
-  for (const RankView& rank : ranks) until = std::max(until, rank.board.more_time_until);
+  for (const RankView& rank : ranks) {
+    if (!is_waited_for || verdict.blames(rank.rank)) until = std::max(until, rank.board.more_time_until);
+  }
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the board may say anything
   if (until > now) facts.more_time = Nanoseconds(static_cast<std::int64_t>(std::min(until - now, kMost)));
   return facts;

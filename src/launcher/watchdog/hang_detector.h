@@ -104,7 +104,7 @@ class HangDetector {
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
   void remember(const std::vector<Verdict>& verdicts);
-  std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) const;
+  std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts) const;
   Nanoseconds longest_wait() const;
   Nanoseconds longest_silence(std::span<const RankView> ranks) const;
   void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
@@ -112,6 +112,7 @@ class HangDetector {
   Nanoseconds age_of(const Verdict& verdict) const;
   std::optional<Nanoseconds> still_for(const Verdict& verdict, std::span<const RankView> ranks) const;
   std::optional<Verdict> silent(std::span<const RankView> ranks);
+  std::optional<Verdict> waits_for_others_to_come(std::span<const RankView> ranks);
   std::optional<Verdict> behind(std::span<const RankView> ranks) const;
 
   const HangPlan plan_;

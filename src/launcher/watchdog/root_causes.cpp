@@ -43,8 +43,29 @@ class WaitsFor {
   std::map<int, std::vector<std::size_t>> waits_in_;
 };
 
+// Threads of the rank that wait in what the verdict is about, as far as that has no time-out.
+int blocked_in(const RankView& rank, const Verdict& verdict) {
+  const auto group =
+      std::ranges::find_if(rank.board.groups, [&](const GroupView& view) { return key_of(view) == verdict.key(); });
+  if (group == rank.board.groups.end()) return 0;
+  return verdict.is_transfer ? 1 : group->blocked;
+}
+
+// Whether all threads of the rank that could do something wait in one of these.
+bool is_blocked_in(const RankView& rank, const std::vector<Verdict>& verdicts, const std::set<std::size_t>& members) {
+  int blocked = 0;
+  for (const std::size_t i : members) {
+    const std::vector<int>& waiting = verdicts[i].waiting;
+    if (std::ranges::find(waiting, rank.rank) != waiting.end()) blocked += blocked_in(rank, verdicts[i]);
+  }
+  const BoardView& board = rank.board;
+  return board.blocked_threads > 0 && blocked >= board.blocked_threads && board.continuations == 0 &&
+         board.calling_threads <= board.blocked_threads && rank.process && rank.process->free_threads == 0;
+}
+
 // The verdict on the ranks of a circle: those that wait in it and are waited for in it.
-Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size_t>& members) {
+Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size_t>& members,
+                  std::span<const RankView> ranks) {
   std::set<int> waiting;
   std::set<int> culprits;
   for (const std::size_t i : members) {
@@ -58,6 +79,8 @@ Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size
                         std::back_inserter(circle.culprits));
   circle.waiting = circle.culprits;
   for (const std::size_t i : members) circle.is_partial = circle.is_partial || verdicts[i].is_partial;
+  circle.is_blocked = std::ranges::all_of(
+      ranks, [&](const RankView& rank) { return !circle.blames(rank.rank) || is_blocked_in(rank, verdicts, members); });
   return circle;
 }
 
@@ -75,13 +98,30 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
   }
   std::vector<Verdict> found;
   std::vector<bool> is_root(verdicts.size());
-  for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    Verdict root = verdicts[i];
-    if (root.kind == VerdictKind::not_called) {
-      std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
+  const auto waits_with_all = [&](int number) {
+    const auto rank = std::ranges::find(ranks, number, &RankView::rank);
+    return rank != ranks.end() && rank->board.calling_threads > 0 &&
+           rank->board.waiting_threads >= rank->board.calling_threads;
+  };
+  const auto find_roots = [&](const std::set<int>& excused) {
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      Verdict root = verdicts[i];
+      if (root.kind == VerdictKind::not_called) {
+        std::erase_if(root.culprits, [&](int rank) { return excused.contains(rank); });
+        // Some wait in what the page has no place for.
+        if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
+      }
+      is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
+      if (is_root[i]) found.push_back(std::move(root));
     }
-    is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
-    if (is_root[i]) found.push_back(std::move(root));
+  };
+  find_roots(waiting);
+  // If all that are waited for wait somewhere, with some thread: those with a thread that calls and does not wait.
+  if (found.empty()) {
+    for (const RankView& rank : ranks) {
+      if (rank.board.calling_threads > rank.board.waiting_threads) waiting.erase(rank.rank);
+    }
+    find_roots(waiting);
   }
   // What does not lead to a root leads into a circle. More of them than this are one hang all the same.
   constexpr std::size_t kMostLooked = 256;
@@ -98,7 +138,7 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
       if (graph.reachable(one).contains(i)) circle.insert(one);
     }
     in_circles.insert(circle.begin(), circle.end());
-    found.push_back(circle_of(verdicts, circle));
+    found.push_back(circle_of(verdicts, circle, ranks));
   }
   std::stable_partition(found.begin(), found.end(), [](const Verdict& verdict) {
     return verdict.kind != VerdictKind::transport && verdict.kind != VerdictKind::gpu_behind;

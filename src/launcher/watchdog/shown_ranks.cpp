@@ -32,12 +32,15 @@ void to_json(nlohmann::json& json, const GroupView& group) {
           group.gpu_started,
           group.gpu_finished,
           group.identity,
-          group.transfers};
+          group.transfers,
+          group.blocked};
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
-  group = {json.at(0),  json.at(1),  json.at(2),  json.at(3),  json.at(4),
-           json.at(5),  json.at(6),  json.at(7),  json.at(8),  json.at(9),
-           json.at(10), json.at(11), json.at(12), json.at(13), json.at(14).get<std::vector<TransferView>>()};
+  group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
+           json.at(7), json.at(8), json.at(9), json.at(10), json.at(11), json.at(12)};
+  group.identity = json.at(13);
+  group.transfers = json.at(14).get<std::vector<TransferView>>();
+  if (json.size() > 15) group.blocked = json.at(15);  // older traces do not say it
 }
 
 // Each field once, for both directions.
@@ -45,7 +48,8 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 // Older traces do not have all of them.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BoardView, is_written, writer, phase, section, section_place,
                                                 phase_since, steps, more_time_until, calling_threads, waiting_threads,
-                                                worlds_entered, awaited_world, polled_at, groups)
+                                                worlds_entered, awaited_world, other_progress, blocked_threads,
+                                                continuations, polled_at, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
@@ -104,6 +108,7 @@ RankView rank_of(const Json& json) {
   if (!json.contains("state")) return view;
   view.process = {static_cast<char>(json.at("state").get<int>()), json.at("cpu_ticks"), json.at("waits"),
                   json.at("waits_in")};
+  if (json.contains("free_threads")) view.process->free_threads = json.at("free_threads").get<int>();
   if (json.contains("activity")) view.activity = activity_of(json.at("activity"));
   return view;
 }
@@ -128,6 +133,7 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
       json["cpu_ticks"] = rank.process->cpu_ticks;
       json["waits"] = rank.process->waits;
       json["waits_in"] = rank.process->waits_in;
+      if (rank.process->free_threads) json["free_threads"] = *rank.process->free_threads;
     }
     if (rank.activity) {
       json["activity"] = {rank.activity->still_for.count(), rank.activity->unmoved_for.count(),

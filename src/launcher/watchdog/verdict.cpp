@@ -265,6 +265,12 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   const bool has_done_its_part = has_called && counterpart->is_done;
   // More that are not done than a status page has places for: this may be one of those.
   const bool all_are_shown = theirs.size() < wire::kBoardTransfers || theirs.back().is_done;
+  if (has_called && !has_done_its_part && counterpart->what != transfer.what && !peer->rank->has_ended) {
+    verdict.kind = VerdictKind::different_arguments;
+    verdict.culprits = {member.rank->rank, peer->rank->rank};
+    std::ranges::sort(verdict.culprits);
+    return verdict;
+  }
   if (has_done_its_part) return verdict;
   if (peer->rank->has_ended) {
     verdict.kind = VerdictKind::ended;

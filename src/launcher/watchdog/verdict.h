@@ -72,6 +72,9 @@ struct Verdict {
   // Of a send or a receive: `call` is what the other side has to call, `sequence` counts those of its kind between two
   // ranks.
   bool is_transfer = false;
+  // Of each_other: every thread of these ranks that could do something waits in the circle, without a time-out of the
+  // program's.
+  bool is_blocked = false;
   bool is_held = false;  // of not_called: it has been called, and not begun: between group_start() and group_end()
 
   GroupKey key() const { return key_of(group_identity, group, group_size); }
@@ -79,6 +82,8 @@ struct Verdict {
   bool is_described() const {
     return std::none_of(sides.begin(), sides.end(), [](const RankCall& side) { return side.call.what.empty(); });
   }
+  // None of the ranks has a thread left that could make the call that another one waits for.
+  bool is_proven_circle() const { return kind == VerdictKind::each_other && !is_partial && is_blocked; }
   bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
 
   // Whether it is still the same stall: evidence may change its kind.

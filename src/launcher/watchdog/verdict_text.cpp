@@ -74,7 +74,7 @@ std::string hang_headline(const Verdict& verdict) {
                (one ? "what its stream holds before it does not end"
                     : "what their streams hold before it does not end");
       case VerdictKind::silent:
-        if (!verdict.waiting.empty()) return waiting + " for other ranks to come, and no rank does anything";
+        if (!verdict.waiting.empty()) return waiting + " for other ranks, which do not come";
         return "no rank does anything, and none waits in a collective that is known";
       case VerdictKind::behind:
         return culprits + (one ? " has" : " have") + " sent no heartbeat; " + waiting + ", or " +

@@ -75,7 +75,10 @@ class RankWatchdog : public Watchdog {
   std::optional<Verdict> unfinished(int local_rank, bool failed_too) override {
     RankView view;
     parts_.processes.look(local_rank, LookDepth::calls, view);
-    return find_unfinished(view, failed_too);
+    auto verdict = find_unfinished(view, failed_too);
+    // What no other rank waits for need not be finished.
+    if (verdict && !failed_too) verdict->waiting = waiting_in(*verdict);
+    return verdict && (failed_too || !verdict->waiting.empty()) ? verdict : std::nullopt;
   }
 
   std::optional<Verdict> stall_of(int rank) override { return hangs_.stall_of(rank); }
@@ -213,6 +216,18 @@ class RankWatchdog : public Watchdog {
     if (!sees_others()) return ranks;
     for (const auto& [rank, view] : parts_.exchange.far()) ranks.push_back(view);
     return ranks;
+  }
+
+  // The ranks that wait for this collective, as far as it is seen.
+  std::vector<int> waiting_in(const Verdict& verdict) {
+    std::vector<int> waiting;
+    for (const RankView& rank : with_others(look_at_own(LookDepth::boards))) {
+      const bool is_in = std::ranges::any_of(rank.board.groups, [&](const GroupView& group) {
+        return key_of(group) == verdict.key() && group.called >= verdict.sequence && group.finished < verdict.sequence;
+      });
+      if (is_in && !rank.has_ended && !verdict.blames(rank.rank) && may_wait(rank)) waiting.push_back(rank.rank);
+    }
+    return waiting;
   }
 
   HangNews what_they_are_at() {

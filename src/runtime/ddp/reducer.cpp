@@ -182,6 +182,8 @@ void Reducer::finish() {
     step_began_ = Clock::now();
     ++steps_done_;
     group_.core_->page().count_step();
+  } else {
+    group_.core_->page().count_other_progress();
   }
   const std::lock_guard lock(mutex_);
   under_way_.clear();

@@ -62,8 +62,8 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
     : description_(std::move(description)),
       backend_(std::move(backend)),
       backend_name_(backend_->name()),
-      progress_(std::make_shared<GroupProgress>(description_.is_shown ? page() : StatusPage(), description_.name,
-                                                description_.identity, rank(), size())),
+      progress_(std::make_shared<GroupProgress>(page(), description_.is_shown, description_.name, description_.identity,
+                                                rank(), size())),
       collectives_(std::make_shared<GroupRunner>(description_, backend_, progress_)) {
   if (progress_->place() != nullptr) backend_->mark_on(*page().memory(), *progress_->place());
 }
@@ -257,6 +257,7 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
       wait_for_ranks(store, {&all_came, 1}, timeout, page(), look_around);
       given_up = store.get(all_came);
     }
+    page().count_other_progress();
     if (given_up.empty()) return;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::peer_lost && error.peer() != Error::kNobody) {

@@ -61,6 +61,10 @@ void GroupRunner::waits(const Call& call, bool begins) {
   progress_->waits(call, begins);
 }
 
+void GroupRunner::continuation_runs(bool begins) {
+  progress_->continuation_runs(begins);
+}
+
 void GroupRunner::polls() {
   progress_->polls();
 }

@@ -28,6 +28,7 @@ class GroupRunner : public CallRunner {
 
   void called(const Call& call) override;
   void waits(const Call& call, bool begins) override;
+  void continuation_runs(bool begins) override;
   void polls() override;
   std::size_t begins_ahead() const override;
   bool begin(std::span<const Call* const> calls) override;

@@ -5,6 +5,7 @@
 #include <exception>
 #include <optional>
 
+#include "base/thread_name.h"
 #include "runtime/limits.h"
 #include "runtime/progress/status_page.h"
 
@@ -139,13 +140,16 @@ void QueueState::run_front(Lock& lock) {
 }
 
 void QueueState::complete(WorkState& work, const Failure& failure, Lock& lock) {
+  const bool is_own_thread = std::this_thread::get_id() == own_thread_;
   // Those that come while continuations run find done() only afterwards, and add themselves.
   while (!work.continuations_.empty()) {
     const auto continuations = std::exchange(work.continuations_, {});
     lock.unlock();
     {
       const ProgramRuns program;
+      if (is_own_thread) runner_->continuation_runs(true);
       for (const auto& continuation : continuations) continuation(failure.error ? &*failure.error : nullptr);
+      if (is_own_thread) runner_->continuation_runs(false);
     }
     lock.lock();
   }
@@ -261,7 +265,9 @@ bool QueueState::idle_within(std::chrono::nanoseconds limit) {
 }
 
 void QueueState::serve() {
+  base::name_this_thread("queue");
   Lock lock(mutex_);
+  own_thread_ = std::this_thread::get_id();
   int idle_looks = 0;
   while (true) {
     if (driven_ == nullptr && waiting_.empty() && !closed_by_.empty()) return;

@@ -30,6 +30,8 @@ class CallRunner {
   virtual void called(const Call& /*call*/) {}
   // A thread begins to wait for it, and ends to; on that thread.
   virtual void waits(const Call& /*call*/, bool /*begins*/) {}
+  // The queue's thread begins to run the program's continuations, and ends to.
+  virtual void continuation_runs(bool /*begins*/) {}
   // A thread asks whether an operation is done.
   virtual void polls() {}
   // See Backend; they throw ddp::Error.
@@ -105,6 +107,7 @@ class QueueState : public std::enable_shared_from_this<QueueState> {
   std::uint64_t last_batch_ = 0;
   std::uint64_t refused_batch_ = 0;
   std::thread::id holder_;
+  std::thread::id own_thread_;
   std::uint64_t next_sequence_ = 1;
   std::string broken_by_;
   std::string closed_by_;

@@ -6,10 +6,11 @@
 
 namespace ddp::internal {
 
-GroupProgress::GroupProgress(StatusPage page, const std::string& name, std::uint64_t identity, int rank, int size)
-    : page_(page) {
+GroupProgress::GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank,
+                             int size)
+    : page_(page), is_shown_(is_shown) {
   wire::ProgressBoard* board = page.memory();
-  if (board == nullptr) return;
+  if (board == nullptr || !is_shown) return;
   for (const std::uint32_t wanted : {wire::kBoardFree, wire::kBoardLeft}) {
     for (wire::BoardGroup& group : board->groups) {
       std::uint32_t found = wanted;
@@ -31,6 +32,7 @@ void GroupProgress::take(wire::BoardGroup& group, const std::string& name, std::
   group.identity = identity;
   group.rank = rank;
   group.size = size;
+  group.blocked = 0;
   // The end would be that of a list of ranks.
   write_end_of(group.name, std::string_view(name).substr(0, group.name.size() - 1));
   for (auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
@@ -50,7 +52,7 @@ GroupProgress::~GroupProgress() {
 }
 
 void GroupProgress::called(const Call& call) {
-  page_.count_calling_thread();
+  if (is_shown_) page_.count_calling_thread();
   if (group_ == nullptr) return;
   if (is_transfer(call.operation)) return show_transfer(call);
   fingerprint_ = base::mix(fingerprint_, call.fingerprint);
@@ -78,23 +80,27 @@ void GroupProgress::started(const Call& call) {
 }
 
 void GroupProgress::finished(const Call& call) {
-  if (group_ == nullptr) return;
+  if (group_ == nullptr) return page_.count_other_progress();
   if (!is_transfer(call.operation)) return group_->finished.store(call.sequence, std::memory_order_release);
   const std::lock_guard lock(transfers_);
   if (wire::BoardTransfer* transfer = transfer_of(call)) transfer->is_done.store(1, std::memory_order_release);
   group_->transfers_finished.fetch_add(1, wire::kRelaxed);
 }
 
-// A wait that the page does not show cannot be judged.
 void GroupProgress::waits(const Call& call, bool begins) {
+  if (!is_shown_) return;
+  page_.thread_waits(begins);
   if (group_ == nullptr) return;
+  const bool blocks = !call.is_programs_timeout;
   if (is_transfer(call.operation)) {
     const std::lock_guard lock(transfers_);
     wire::BoardTransfer* transfer = transfer_of(call);
     if (transfer == nullptr) return;
     transfer->waiters.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
+  } else if (blocks) {
+    group_->blocked.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
   }
-  page_.thread_waits(begins);
+  if (blocks) page_.thread_blocks(begins);
 }
 
 void GroupProgress::polls() {

@@ -15,8 +15,9 @@ namespace ddp::internal {
 // any.
 class GroupProgress {
  public:
-  // `identity`: the same on all ranks of the group, and no other group's.
-  GroupProgress(StatusPage page, const std::string& name, std::uint64_t identity, int rank, int size);
+  // `identity`: the same on all ranks of the group, and no other group's. Of a group that is not shown it is counted
+  // that it goes on, and nothing else.
+  GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank, int size);
   ~GroupProgress();
   GroupProgress(const GroupProgress&) = delete;
   GroupProgress& operator=(const GroupProgress&) = delete;
@@ -25,6 +26,7 @@ class GroupProgress {
   void called(const Call& call);
   // A thread begins to wait for the operation, and ends to.
   void waits(const Call& call, bool begins);
+  void continuation_runs(bool begins) { page_.continuation_runs(begins); }
   // A thread asks whether an operation is done.
   void polls();
   void started(const Call& call);
@@ -41,6 +43,7 @@ class GroupProgress {
   wire::BoardTransfer* transfer_of(const Call& call);
 
   const StatusPage page_;
+  const bool is_shown_;
   wire::BoardGroup* group_ = nullptr;
   std::mutex transfers_;
   std::uint64_t fingerprint_ = 0;

@@ -55,6 +55,15 @@ StatusPage StatusPage::map(const char* descriptor) {
   return {};
 }
 
+void StatusPage::forget_former_program() const {
+  if (memory_ == nullptr) return;
+  for (wire::BoardGroup& group : memory_->groups) group.in_use.store(wire::kBoardFree, wire::kRelaxed);
+  for (auto* number : {&memory_->awaited_world, &memory_->continuations, &memory_->blocked_threads,
+                       &memory_->worker.calling_threads, &memory_->worker.waiting_threads}) {
+    number->store(0, wire::kRelaxed);
+  }
+}
+
 void StatusPage::count_calling_thread() const {
   if (memory_ != nullptr) thread_local const CallingThread here(*memory_);
 }
@@ -65,6 +74,13 @@ void StatusPage::thread_waits(bool begins) const {
   ShownWaits& waits = waits_of_this_thread;
   waits.board = memory_;
   if (begins ? waits.depth++ == 0 : --waits.depth == 0) waits.show(begins);
+}
+
+void StatusPage::thread_blocks(bool begins) const {
+  if (memory_ == nullptr) return;
+  thread_local const pid_t own = ::gettid();
+  if (begins) memory_->worker.blocked_thread.store(own, wire::kRelaxed);
+  memory_->blocked_threads.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
 }
 
 ProgramRuns::ProgramRuns() : waits_(std::exchange(waits_of_this_thread.depth, 0)) {

@@ -24,6 +24,9 @@ class StatusPage {
   // the page.
   static StatusPage map(const char* descriptor);
 
+  // Clears the groups and threads of the program that this process was before exec(). Before anything is shown.
+  void forget_former_program() const;
+
   // Null if there is no page.
   wire::ProgressBoard* memory() const { return memory_; }
 
@@ -35,10 +38,20 @@ class StatusPage {
   void count_step() const {
     if (memory_ != nullptr) memory_->worker.steps.fetch_add(1, wire::kRelaxed);
   }
+  // A step or an operation is done that nothing else on the page shows.
+  void count_other_progress() const {
+    if (memory_ != nullptr) memory_->other_progress.fetch_add(1, wire::kRelaxed);
+  }
   // This thread has called an operation. It is counted once, until it ends.
   void count_calling_thread() const;
   // This thread begins to wait for other ranks, or ends to. Waits may be nested: a continuation may wait, too.
   void thread_waits(bool begins) const;
+  // The same of a wait that only the operation's end, or its failure, can end.
+  void thread_blocks(bool begins) const;
+  // A thread of the runtime's own begins to run the program's code, or ends to.
+  void continuation_runs(bool begins) const {
+    if (memory_ != nullptr) memory_->continuations.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
+  }
   // The rank whose failure ends the job, as the launcher says; -1 if there is none.
   int lost_rank() const { return memory_ == nullptr ? wire::kNoRankLost : memory_->lost_rank.load(wire::kRelaxed); }
 

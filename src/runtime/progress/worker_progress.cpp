@@ -46,7 +46,11 @@ PhasePlace place_of(Phase phase, std::string_view name, CallSite site) {
 }  // namespace
 
 StatusPage internal::process_page() {
-  static const StatusPage page = StatusPage::map(std::getenv(wire::env::kBoard));  // NOLINT(concurrency-mt-unsafe)
+  static const StatusPage page = [] {
+    const StatusPage mapped = StatusPage::map(std::getenv(wire::env::kBoard));  // NOLINT(concurrency-mt-unsafe)
+    mapped.forget_former_program();
+    return mapped;
+  }();
   return page;
 }
 

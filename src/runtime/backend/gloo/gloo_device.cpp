@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/thread_name.h"
 #include "net/address.h"
 
 namespace ddp::internal {
@@ -68,6 +69,7 @@ HurriedLoop::Guard::~Guard() {
 
 std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_host, const std::string& store_host) {
   require_own_gloo();
+  const base::NamesThreads named("gloo");
   return gloo::transport::tcp::CreateDevice(device_attributes(single_host, store_host));
 }
 

@@ -1,3 +1,4 @@
+#include "base/thread_name.h"
 #include "runtime/backend/gloo/gloo_watch.h"
 
 #include <ddp/error.h>
@@ -167,6 +168,7 @@ void GlooWatch::interrupt() {
 }
 
 void GlooWatch::run() {
+  base::name_this_thread("gloo watch");
   std::unique_lock lock(mutex_);
   int idle_looks = 0;
   while (!closing_) {

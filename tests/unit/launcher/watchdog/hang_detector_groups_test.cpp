@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "launcher/watchdog/hang_detector.h"
@@ -136,29 +137,47 @@ TEST_CASE("a collective that was begun long before counts from when it is waited
 
 TEST_CASE("ranks that wait for each other end the job once no thread is left that could help") {
   // Rank 0 waits in one group, and rank 1 in the other.
-  const auto circle = [](int calling_threads) {
+  const auto circle = [](const std::function<void(RankView & view)>& change) {
     Job job;
     job.warm();
     for (RankView& view : job.ranks) {
       view.board.groups.push_back({"pair", view.rank, 2, 1, 3, 3, 3, 0, 0});
-      view.board.calling_threads = calling_threads;
+      view.board.calling_threads = 1;
       view.board.waiting_threads = 1;
+      view.board.blocked_threads = 1;
+      view.board.groups[static_cast<std::size_t>(view.rank)].blocked = 1;
+      view.process = ProcessLook{'S', 0, 0, "", 0};
     }
     job.call(0);
     job.ranks[1].board.groups[1].called = 4;
+    change(job.ranks[1]);
     return job;
   };
-  Job blocked = circle(1);
+  Job blocked = circle([](RankView&) {});
   const auto began = blocked.now();
   blocked.passes(10s);
   REQUIRE(blocked.last(Kind::hung));
   CHECK(blocked.last(Kind::hung)->judgement.hang_class == HangClass::certain);
   CHECK(blocked.last(Kind::hung)->verdict.kind == VerdictKind::each_other);
   CHECK(blocked.last_news_after(began) <= 6.2);
-  // Another thread may make the call.
-  Job may_go_on = circle(2);
-  may_go_on.passes(20s);
-  CHECK(may_go_on.kinds() == std::vector{Kind::stalled});
+  const std::vector<std::function<void(RankView & view)>> ways_out = {
+      // Another thread, which has called before.
+      [](RankView& view) { view.board.calling_threads = 2; },
+      // One that has called nothing so far, or of which nothing is known.
+      [](RankView& view) { view.process->free_threads = 1; },
+      [](RankView& view) { view.process->free_threads.reset(); },
+      // A continuation.
+      [](RankView& view) { view.board.continuations = 1; },
+      // The wait has a time-out of the program's, or is for other ranks to come.
+      [](RankView& view) { view.board.blocked_threads = view.board.groups[1].blocked = 0; },
+      // What the group waits for was only begun; the thread waits for something else.
+      [](RankView& view) { view.board.groups[1].blocked = 0; }};
+  for (std::size_t i = 0; i < ways_out.size(); ++i) {
+    CAPTURE(i);
+    Job may_go_on = circle(ways_out[i]);
+    may_go_on.passes(20s);
+    CHECK(may_go_on.kinds() == std::vector{Kind::stalled});
+  }
 }
 
 TEST_CASE("for whom a rank waited is remembered for a moment after it has given up") {

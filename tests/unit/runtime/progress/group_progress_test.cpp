@@ -33,7 +33,7 @@ Call call_number(std::uint64_t sequence, std::uint64_t fingerprint, const std::s
 
 TEST_CASE("the page tells what was called how far it is and from where") {
   const MadePage made;
-  GroupProgress progress(made.map(), "ranks 0,2", 7, 1, 2);
+  GroupProgress progress(made.map(), true, "ranks 0,2", 7, 1, 2);
   const wire::BoardGroup& group = made.board->groups[0];
   CHECK(group.in_use == 1);
   CHECK(std::string(group.name.data()) == "ranks 0,2");
@@ -58,8 +58,8 @@ TEST_CASE("the page tells what was called how far it is and from where") {
 
 TEST_CASE("ranks that call the same have the same fingerprints and never again after a difference") {
   const MadePage made;
-  GroupProgress a(made.map(), "a", 7, 0, 2);
-  GroupProgress b(made.map(), "b", 7, 1, 2);
+  GroupProgress a(made.map(), true, "a", 7, 0, 2);
+  GroupProgress b(made.map(), true, "b", 7, 1, 2);
   const auto fingerprint = [&](int group, int place) {
     return made.board->groups.at(group).calls.at(place).fingerprint;
   };
@@ -76,7 +76,7 @@ TEST_CASE("ranks that call the same have the same fingerprints and never again a
 
 TEST_CASE("old calls make room and a long path keeps its end") {
   const MadePage made;
-  GroupProgress progress(made.map(), "world", 7, 0, 1);
+  GroupProgress progress(made.map(), true, "world", 7, 0, 1);
   for (std::uint64_t i = 1; i <= wire::kBoardCalls + 1; ++i) {
     Call call = call_number(i, i);
     const std::string path = std::string(200, 'x') + "/train.cpp";
@@ -96,17 +96,17 @@ TEST_CASE("a group that ends makes room for another and those without room are c
   const StatusPage page = made.map();
   std::vector<std::unique_ptr<GroupProgress>> groups;
   for (std::size_t i = 0; i <= wire::kBoardGroups; ++i) {
-    groups.push_back(std::make_unique<GroupProgress>(page, "g" + std::to_string(i), 7, 0, 1));
+    groups.push_back(std::make_unique<GroupProgress>(page, true, "g" + std::to_string(i), 7, 0, 1));
   }
   CHECK(made.board->groups_not_shown == 1);
   groups[3].reset();
-  const GroupProgress next(page, "next", 7, 0, 1);
+  const GroupProgress next(page, true, "next", 7, 0, 1);
   CHECK(std::string(made.board->groups[3].name.data()) == "next");
 }
 
 TEST_CASE("sends and receives are counted apart from collectives") {
   const MadePage made;
-  GroupProgress progress(made.map(), "world", 7, 0, 2);
+  GroupProgress progress(made.map(), true, "world", 7, 0, 2);
   Call call;
   call.operation = Operation::send;
   call.sequence = 5;
@@ -142,7 +142,7 @@ std::vector<std::uint64_t> numbers_not_done(const wire::BoardGroup& group) {
 
 TEST_CASE("a transfer is shown with its other side and who waits for it") {
   const MadePage made;
-  GroupProgress progress(made.map(), "world", 7, 0, 4);
+  GroupProgress progress(made.map(), true, "world", 7, 0, 4);
   const Call call = transfer(Operation::recv, 3, 5);
   progress.called(call);
   const wire::BoardTransfer& shown = made.board->groups[0].transfers[0];
@@ -161,9 +161,48 @@ TEST_CASE("a transfer is shown with its other side and who waits for it") {
   CHECK(made.board->worker.waiting_threads == 0);
 }
 
+TEST_CASE("a thread is blocked if no time-out of the program's ends its wait") {
+  const MadePage made;
+  GroupProgress progress(made.map(), true, "world", 7, 0, 4);
+  const wire::BoardGroup& group = made.board->groups[0];
+  for (Call call : {call_number(1, 1), transfer(Operation::recv, 3, 5)}) {
+    progress.called(call);
+    progress.waits(call, true);
+    CHECK(made.board->blocked_threads == 1);
+    CHECK(made.board->worker.blocked_thread == ::gettid());
+    CHECK(group.blocked == (is_transfer(call.operation) ? 0 : 1));
+    progress.waits(call, false);
+    CHECK(made.board->blocked_threads == 0);
+    CHECK(group.blocked == 0);
+    call.is_programs_timeout = true;
+    progress.waits(call, true);
+    CHECK(made.board->worker.waiting_threads == 1);
+    CHECK(made.board->blocked_threads == 0);
+    progress.waits(call, false);
+  }
+}
+
+TEST_CASE("of a group without a place it is counted that it goes on and that a thread waits") {
+  const MadePage made;
+  const StatusPage page = made.map();
+  std::vector<std::unique_ptr<GroupProgress>> groups;
+  for (std::size_t i = 0; i <= wire::kBoardGroups; ++i) {
+    groups.push_back(std::make_unique<GroupProgress>(page, true, "g" + std::to_string(i), 7, 0, 1));
+  }
+  const Call call = call_number(1, 1);
+  groups.back()->called(call);
+  groups.back()->waits(call, true);
+  CHECK(made.board->worker.waiting_threads == 1);
+  CHECK(made.board->blocked_threads == 0);
+  groups.back()->finished(call);
+  groups.back()->waits(call, false);
+  CHECK(made.board->worker.waiting_threads == 0);
+  CHECK(made.board->other_progress == 1);
+}
+
 TEST_CASE("transfers that are done make room and those that are not stay") {
   const MadePage made;
-  GroupProgress progress(made.map(), "world", 7, 0, 2);
+  GroupProgress progress(made.map(), true, "world", 7, 0, 2);
   for (std::uint64_t i = 1; i <= wire::kBoardTransfers + 1; ++i) progress.called(transfer(Operation::send, 1, i));
   CHECK(numbers_not_done(made.board->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7, 8});
   progress.finished(transfer(Operation::send, 1, 4));

@@ -24,7 +24,7 @@ TEST_CASE("without a page or with something else in its place nothing is shown")
   none.count_step();
   CHECK(none.lost_rank() == -1);
   const ThreadWaits waits(none);
-  GroupProgress nothing(none, "world", 7, 0, 2);
+  GroupProgress nothing(none, true, "world", 7, 0, 2);
   nothing.called({});
 }
 
@@ -35,6 +35,21 @@ TEST_CASE("a page that another process writes is left alone") {
   made.board->writer = 0;
   CHECK(made.map().memory() != nullptr);
   CHECK(made.board->writer == ::getpid());
+}
+
+TEST_CASE("what a process showed before exec() is forgotten except its steps") {
+  const MadePage made;
+  made.board->groups[0].in_use = wire::kBoardInUse;
+  made.board->blocked_threads = 1;
+  made.board->worker.calling_threads = 2;
+  made.board->worker.waiting_threads = 1;
+  made.board->worker.steps = 7;
+  made.map().forget_former_program();
+  CHECK(made.board->groups[0].in_use == wire::kBoardFree);
+  CHECK(made.board->blocked_threads == 0);
+  CHECK(made.board->worker.calling_threads == 0);
+  CHECK(made.board->worker.waiting_threads == 0);
+  CHECK(made.board->worker.steps == 7);
 }
 
 TEST_CASE("the page counts what is handed on and steps and says which rank is lost") {

@@ -1,0 +1,36 @@
+// The names of threads that this project starts in a program. Who looks at the program's threads tells them by these.
+#pragma once
+
+#include <sys/prctl.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace ddp::base {
+
+// /proc/PID/task/TID/comm of such a thread begins so.
+inline constexpr std::string_view kOwnThreads = "ddp:";
+
+// `name` has at most 11 bytes.
+inline void name_this_thread(std::string_view name) {
+  const std::string full = std::string(kOwnThreads) + std::string(name);
+  ::prctl(PR_SET_NAME, full.c_str(), 0, 0, 0);
+}
+
+// While it lives, threads that this thread starts have such a name: those of libraries.
+class NamesThreads {
+ public:
+  explicit NamesThreads(std::string_view name) {
+    ::prctl(PR_GET_NAME, before_.data(), 0, 0, 0);
+    name_this_thread(name);
+  }
+  ~NamesThreads() { ::prctl(PR_SET_NAME, before_.data(), 0, 0, 0); }
+  NamesThreads(const NamesThreads&) = delete;
+  NamesThreads& operator=(const NamesThreads&) = delete;
+
+ private:
+  std::array<char, 16> before_{};
+};
+
+}  // namespace ddp::base
