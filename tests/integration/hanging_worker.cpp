@@ -34,6 +34,12 @@ void wait_for_test(const std::string& fifo) {
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   }
   if (kind == "pause" || kind == "deaf") wait_for_ever();
+  // A signal, for its stack for example, wakes these.
+  if (kind == "wakes") ::pause();
+  if (kind == "fails_when_woken") {
+    ::pause();
+    std::_Exit(5);
+  }
   if (kind == "stop") {
     ::raise(SIGSTOP);
     wait_for_test("go");

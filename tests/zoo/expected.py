@@ -20,11 +20,12 @@ HANGING = dict.fromkeys("""
     joins_a_thread_that_never_ends polls_for_ever waits_in_epoll_for_ever selects_for_ever accepts_for_ever
     waits_for_a_semaphore_for_ever waits_for_a_message_for_ever waits_for_a_signal_for_ever is_the_parent_of_a_vfork
     has_a_stuck_data_loader has_a_watchdog_thread_and_hangs waits_for_a_lock_of_a_rank_that_waits_for_it
-    hangs_after_slow_steps is_asked_for_by_ranks_that_poll leaves_a_sub_groups_call_out opens_a_file_of_a_dead_file_system""".split(), NOT_CALLED)
+    hangs_after_slow_steps has_a_dead_child_and_pauses leaves_the_thirtieth_group_out is_asked_for_by_ranks_that_poll leaves_a_sub_groups_call_out opens_a_file_of_a_dead_file_system""".split(), NOT_CALLED)
 HANGING |= {
     "leaves_a_new_group_out": Hang("DDP-H08", []),
     "leaves_a_monitored_barrier_out": Hang("DDP-H08", []),
     "does_not_come_to_init": Hang("DDP-H08", []),
+    "hangs_beside_helpers_that_wait": Hang("DDP-H03", [2]),
     "leaves_a_batch_out": NOT_CALLED,
     "hangs_within_a_batch": NOT_CALLED,
     "is_a_grid_of_two_by_two": Hang("DDP-H03", [3], ranks=4),

@@ -25,6 +25,7 @@ using Deed = std::function<void(ddp::ProcessGroup& world)>;
 std::map<std::string, Deed> idle();
 std::map<std::string, Deed> alive();
 std::map<std::string, Deed> together();
+std::map<std::string, Deed> threads();
 std::map<std::string, Deed> hanging();
 std::map<std::string, Deed> mismatched();
 // Those that this user may be.

@@ -95,6 +95,10 @@ const std::map<std::string, Deed> kAlone = {
      })},
     {"pauses", of_rank_one([] { sleep_for_ever(); })},
     {"sleeps_for_days", of_rank_one([] { sleep_for(1e6); })},
+    {"has_a_dead_child_and_pauses", of_rank_one([] {
+       if (::fork() == 0) ::_exit(0);
+       sleep_for_ever();
+     })},
     {"waits_for_a_child_for_ever", of_rank_one([] {
        if (::fork() == 0) sleep_for_ever();
        ::wait(nullptr);

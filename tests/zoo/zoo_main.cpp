@@ -135,7 +135,7 @@ void train(const std::string& kind, const zoo::Deed& deed) {
 int main(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "";
   std::map<std::string, zoo::Deed> deeds;
-  for (const auto& some : {zoo::idle(), zoo::alive(), zoo::together(), zoo::starved(), zoo::hanging(),
+  for (const auto& some : {zoo::idle(), zoo::alive(), zoo::together(), zoo::threads(), zoo::starved(), zoo::hanging(),
                            zoo::mismatched(), zoo::network()}) {
     deeds.insert(some.begin(), some.end());
   }

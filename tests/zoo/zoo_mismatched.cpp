@@ -4,6 +4,9 @@
 #include <array>
 #include <cstdlib>
 #include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "zoo/zoo.h"
 
@@ -79,6 +82,22 @@ const std::map<std::string, Deed> kMismatched = {
      [](ddp::ProcessGroup& world) {
        if (world.rank() == 1) std::_Exit(0);
        ddp::init();
+     }},
+    {"leaves_the_thirtieth_group_out",
+     [](ddp::ProcessGroup& world) {
+       static std::vector<ddp::ProcessGroup> groups;
+       for (int i = 0; i < 30; ++i)
+         groups.push_back(world.new_group(ranks_below(world.size()), "g" + std::to_string(i)));
+       if (world.rank() == 1) sleep_for_ever();
+       groups.back().barrier().wait();
+     }},
+    {"hangs_beside_helpers_that_wait",
+     [](ddp::ProcessGroup& world) {
+       static ddp::ProcessGroup control = world.new_group(ranks_below(world.size()), "control");
+       static std::vector<float> command(4);
+       if (world.rank() > 0) std::thread([] { control.broadcast(command, 0).wait(); }).detach();
+       if (world.rank() == 2) sleep_for_ever();
+       world.barrier().wait();
      }},
     {"leaves_a_sub_groups_call_out",
      [](ddp::ProcessGroup& world) {

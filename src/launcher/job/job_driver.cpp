@@ -226,6 +226,8 @@ void JobDriver::show_calls_once_ending() {
 
 void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   if (phase_ != Phase::running) return;
+  // A signal for its stack may have woken a rank that hangs.
+  if (const auto hang = state_->ending() ? std::nullopt : watchdog_->decided()) post(Event(*hang));
   WorkerEnded event{local_rank, exit.status, std::nullopt, exit.peak_rss_bytes, std::nullopt, std::nullopt};
   const int rank = place_.first_rank + local_rank;
   if (exit.status.success()) {

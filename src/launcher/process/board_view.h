@@ -63,8 +63,8 @@ struct GroupView {
   std::uint64_t gpu_queued = 0;
   std::uint64_t gpu_started = 0;
   std::uint64_t gpu_finished = 0;
-  int blocked = 0;            // threads that wait for a collective of it, without a time-out of the program's
-  std::uint64_t identity = 0;                // the same on all ranks of the group; 0: only its name is known
+  int blocked = 0;             // threads that wait for a collective of it, without a time-out of the program's
+  std::uint64_t identity = 0;  // the same on all ranks of the group; 0: only its name is known
   std::vector<TransferView> transfers = {};  // the newest ones; those that are not done first
 
   // Except who waits.
@@ -101,10 +101,10 @@ struct BoardView {
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds
   std::uint64_t steps = 0;
   std::uint64_t more_time_until = 0;
-  int calling_threads = 0;      // that have called operations
-  int waiting_threads = 0;      // that wait for one
-  int worlds_entered = 0;       // how often the worker has called init()
-  int awaited_world = 0;        // the size of the world whose ranks it waits for in init(); 0: it does not
+  int calling_threads = 0;           // that have called operations
+  int waiting_threads = 0;           // that wait for one
+  int worlds_entered = 0;            // how often the worker has called init()
+  int awaited_world = 0;             // the size of the world whose ranks it waits for in init(); 0: it does not
   std::uint64_t other_progress = 0;  // steps and operations that nothing else here shows
   // Threads that wait for an operation without a time-out of the program's, the last one that began to, and threads of
   // the runtime's own that run the program's continuations.

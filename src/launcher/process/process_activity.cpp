@@ -75,13 +75,14 @@ ActivitySample read_activity(std::span<const pid_t> processes,
     auto counters = parse_process_counters(base::read_file(folder + "/stat"));
     if (!counters) continue;
     const auto io_bytes = io_bytes_of(folder);
-    // One that is dead does nothing, and of it nothing can be read. Its other threads may outlive the first one.
-    if (!io_bytes && is_dead(pid) && look_at_threads(pid, 2).size() < 2) continue;
+    const bool is_known = io_bytes && is_in_our_network(folder);
+    // One that is dead does nothing, and of it not all can be read. Its other threads may outlive the first one.
+    if (!is_known && is_dead(pid) && look_at_threads(pid, 2).size() < 2) continue;
     counters->pid = pid;
     counters->io_bytes = io_bytes.value_or(0);
     counters->is_runnable = has_runnable_thread(pid, kMostThreads);
     sample.processes.push_back(*counters);
-    sample.is_complete = sample.is_complete && io_bytes && is_in_our_network(folder);
+    sample.is_complete = sample.is_complete && is_known;
   }
   std::vector<std::uint64_t> held;
   for (const HeldSocket& socket : sockets_of(processes, until)) held.push_back(socket.inode);

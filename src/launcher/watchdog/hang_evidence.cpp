@@ -29,7 +29,7 @@ std::optional<Subject> HangEvidence::evidence_for(const HangNews& news) const {
 
 void HangEvidence::consider(const HangNews& news) {
   if (news.kind == Kind::goes_on) {
-    taken_ = {};
+    taken_ = shown_ = {};
     // A note that has not been printed needs no end; a warning would be printed after it.
     if (waits(Kind::stalled)) return waiting_.reset();
     if (waits(Kind::warned)) waiting_.reset();
@@ -61,6 +61,13 @@ void HangEvidence::end() {
   if (!waits(Kind::asked)) return;
   waiting_.reset();
   tell_what_they_are_at({});
+}
+
+std::optional<HangNews> HangEvidence::take_decided() {
+  if (!waits(Kind::hung) || !waiting_->ends_job) return std::nullopt;
+  HangNews decided = *std::exchange(waiting_, std::nullopt);
+  decided.evidence = shown_;
+  return decided;
 }
 
 void HangEvidence::take(const HangNews& news, Subject what) {
@@ -96,7 +103,7 @@ void HangEvidence::tell_if_complete() {
   }
   if (told.kind == Kind::asked) return tell_what_they_are_at(std::move(evidence));
   told.evidence = std::move(evidence);
-  if (told.kind == Kind::hung) taken_ = told.evidence;
+  (told.kind == Kind::hung ? taken_ : shown_) = told.evidence;
   parts_.tell(told);
 }
 

@@ -41,6 +41,9 @@ class HangEvidence {
   void asked();
   // The job ends: who has asked is told now, without evidence.
   void end();
+  // The hang for which the job is to be terminated as soon as its evidence is there, with what was there before. It will
+  // not be told again. To take stacks may wake a rank that hangs: what it does then is no reason for the end.
+  std::optional<HangNews> take_decided();
 
   // Of this node's ranks. Who asks while it is being taken gets the same.
   void take_own(wire::Subject what, std::function<void(const Evidence& evidence)> done);
@@ -66,7 +69,8 @@ class HangEvidence {
   std::optional<Evidence> own_;
   std::vector<std::function<void(const Evidence& evidence)>> wanting_;
   std::unique_ptr<net::Watch> others_late_;  // nothing: they are not waited for
-  Evidence taken_;                           // of the stall that there is
+  Evidence taken_;                           // of the stall that there is, by all means
+  Evidence shown_;                           // of that stall, with a note or a warning
 };
 
 }  // namespace ddp::launcher

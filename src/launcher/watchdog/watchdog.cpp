@@ -72,6 +72,8 @@ class RankWatchdog : public Watchdog {
     return report;
   }
 
+  std::optional<HangNews> decided() override { return evidence_->take_decided(); }
+
   std::optional<Verdict> unfinished(int local_rank, bool failed_too) override {
     RankView view;
     parts_.processes.look(local_rank, LookDepth::calls, view);

@@ -40,6 +40,9 @@ class Watchdog {
   // All of them are gone. What was seen of them.
   virtual WatchReport finish() = 0;
 
+  // The hang for which the job is about to be terminated, if that has been decided; once.
+  virtual std::optional<HangNews> decided() { return std::nullopt; }
+
   // What its calls say of a worker that has ended: what it has not finished. `failed_too`: what it had failed in
   // counts.
   virtual std::optional<Verdict> unfinished(int local_rank, bool failed_too) = 0;
