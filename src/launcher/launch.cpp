@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <functional>
 #include <optional>
 
 #include "base/exit_code.h"
@@ -41,7 +43,7 @@ void unblock_all_signals() {
 }
 
 base::ExitStatus own_fault(LogSink& log, const base::Failure& failure) {
-  log.error(failure.message);
+  log.last_word(failure.message);
   return base::ExitStatus::exited(base::kExitOwnFault);
 }
 
@@ -74,7 +76,8 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   }
 
   if (const auto failure = shared.directory.make()) return own_fault(log, *failure);
-  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.error(line); });
+  std::function<void(const std::string&)> tell = [&](const std::string& line) { log.error(line); };
+  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { tell(line); });
   if (!events) return own_fault(log, events.error());
   const auto processes = make_process_host(loop, shared.cgroup.make() ? &shared.cgroup : nullptr);
   OutputPump output(loop, shared.plan.output, {shared.plan.host_name, shared.plan.role});
@@ -82,7 +85,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   output.on_console_closed = [&] {
     if (shared.plan.end_on_closed_console) deliver(ConsoleClosed{});
   };
-  log.before_line([&] { output.before_own_line(); });
+  log.before_line([&](std::chrono::milliseconds most) { output.before_own_line(most); });
   log.while_waiting([&, before = std::optional<int>()]() mutable {
     if (!before) before = requests;
     loop.poll();
@@ -95,13 +98,14 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto workers = make_worker_group(*processes, shared.plan, shared.directory, output, [&] { loop.poll(); });
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
-                                 std::function<void(const HangNews& news)> tell) {
-    const auto warn = [&](const std::string& line) { log.error(line); };
-    return make_watchdog({loop, *processes, output, shared.plan, exchange, warn, std::move(tell)}, placement);
+                                 std::function<void(const HangNews&)> news) {
+    return make_watchdog({loop, *processes, output, shared.plan, exchange, reporter.observer().tell, std::move(news)},
+                         placement);
   };
   if (const auto failure = reporter.begin()) {
     log.last_word(failure->message);
   } else {
+  tell = reporter.observer().tell;
     JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, reporter.observer(), [&] { loop.stop(); }});
     driver = &job;
     while (!job.is_over()) {
@@ -113,7 +117,6 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
       end = outcome.value().status;
       reporter.job_ended(outcome.value(), end);
     } else {
-      log.last_word(outcome.error().message);
       reporter.job_failed(outcome.error());
     }
   }
@@ -133,6 +136,14 @@ base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* start
   Shared shared{plan, log, starter, signals_to_care_for(), RunDirectory(plan.files, plan.run_id), {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
+// Whether a signal to end has come to the guardian, which has them all blocked.
+bool is_end_pending(const LaunchPlan& plan) {
+  sigset_t pending;
+  ::sigpending(&pending);
+  return std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(),
+                     [&](int signal) { return ::sigismember(&pending, signal) == 1; });
+}
+
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));
         shared.remove_traces();
         return status;
@@ -144,3 +155,4 @@ base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* start
 }
 
 }  // namespace ddp::launcher
+  log.while_waiting([&] { return is_end_pending(plan); });

@@ -95,8 +95,8 @@ class OutputPump {
   std::vector<std::string> last_lines(int local_rank) const;
 
   // For the launcher's own lines, which others write: what waits is shown, and an unfinished line or progress bar is
-  // ended. Waits for the console for at most limits::kConsoleWait.
-  void before_own_line();
+  // ended. Waits for the console for no longer than `most`.
+  void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
 
   // The workers' output goes elsewhere; `take` is told which of kStdout and kStderr it is. See Console::go_round().
   void go_round(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,

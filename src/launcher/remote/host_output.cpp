@@ -112,14 +112,13 @@ void HostOutput::flush() {
   if (err_) err_->flush();
 }
 
-void HostOutput::before_own_line() {
+void HostOutput::before_own_line(std::chrono::milliseconds most) {
   named_.emit_all();
   for (Console* each : {out_.get(), err_.get()}) {
     if (each != nullptr) each->finish_line();
   }
-  const std::chrono::milliseconds wait = limits::kConsoleWait;
   out_->flush();
-  console(1).flush_within(wait, wait, {});
+  console(1).flush_within(most, most, {});
 }
 
 void HostOutput::end(const std::function<bool()>& interrupted) {

@@ -40,8 +40,8 @@ class HostOutput {
   // The end of both streams.
   void finish(std::size_t host);
 
-  // Before a line of our own on the standard error.
-  void before_own_line();
+  // Before a line of our own on the standard error. Waits for the console for no longer than `most`.
+  void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
   // Writes what is left, as long as the consoles take it.
   void end(const std::function<bool()>& interrupted);
 
