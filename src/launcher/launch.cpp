@@ -36,11 +36,22 @@ struct Shared {
   }
 };
 
-void unblock_all_signals() {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_UNBLOCK, &all, nullptr);
-}
+// Lets signals come as long as it lives. It has to go before the handlers of the signals do: a signal that came after
+// them would have its default action, and end a process that only has to remove its files.
+class UnblockedSignals {
+ public:
+  UnblockedSignals() { change(SIG_UNBLOCK); }
+  ~UnblockedSignals() { change(SIG_BLOCK); }
+  UnblockedSignals(const UnblockedSignals&) = delete;
+  UnblockedSignals& operator=(const UnblockedSignals&) = delete;
+
+ private:
+  static void change(int how) {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::sigprocmask(how, &all, nullptr);
+  }
+};
 
 base::ExitStatus own_fault(LogSink& log, const base::Failure& failure) {
   log.last_word(failure.message);
@@ -67,7 +78,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     if (driver != nullptr) driver->deliver(event);
   };
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
-  unblock_all_signals();
+  const UnblockedSignals unblocked;
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
   if (shared.starter != nullptr) {
@@ -94,6 +105,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
+  tell = reporter.observer().tell;
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   const auto workers = make_worker_group(*processes, shared.plan, shared.directory, output, [&] { loop.poll(); });
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
@@ -105,7 +117,6 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   if (const auto failure = reporter.begin()) {
     log.last_word(failure->message);
   } else {
-  tell = reporter.observer().tell;
     JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, reporter.observer(), [&] { loop.stop(); }});
     driver = &job;
     while (!job.is_over()) {
@@ -125,6 +136,14 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   return end;
 }
 
+// Whether a signal to end has come to the guardian, which has them all blocked.
+bool is_end_pending(const LaunchPlan& plan) {
+  sigset_t pending;
+  ::sigpending(&pending);
+  return std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(),
+                     [&](int signal) { return ::sigismember(&pending, signal) == 1; });
+}
+
 // Whether the supervisor has ended by a signal because somebody asked it to.
 bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
   return end.was_killed_by(SIGPIPE) || base::contains(plan.ending_signals, end.signal());
@@ -136,23 +155,15 @@ base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* start
   Shared shared{plan, log, starter, signals_to_care_for(), RunDirectory(plan.files, plan.run_id), {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
-// Whether a signal to end has come to the guardian, which has them all blocked.
-bool is_end_pending(const LaunchPlan& plan) {
-  sigset_t pending;
-  ::sigpending(&pending);
-  return std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(),
-                     [&](int signal) { return ::sigismember(&pending, signal) == 1; });
-}
-
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));
         shared.remove_traces();
         return status;
       });
   shared.remove_traces();
   if (!end.was_killed() || was_requested(end, plan)) return end;
+  log.while_waiting([&] { return is_end_pending(plan); });
   return own_fault(
       log, {"the supervising process of ddplaunch was " + end.describe() + "; everything it had started was ended"});
 }
 
 }  // namespace ddp::launcher
-  log.while_waiting([&] { return is_end_pending(plan); });
