@@ -28,7 +28,7 @@ inline constexpr std::size_t kShownStrangers = 64;
 // calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangLook = 50ms;
 inline constexpr auto kHangLookShare = 50us;  // of the hub, for each rank of the job
-inline constexpr auto kHangRemembered = 5s;  // what was seen of ranks that have given up since
+inline constexpr auto kHangRemembered = 5s;   // what was seen of ranks that have given up since
 inline constexpr auto kHangEvidence = 1s;
 inline constexpr auto kHangLongestLook = 250ms;
 inline constexpr auto kActivityTime = 50ms;  // of a look at what processes do
@@ -85,8 +85,10 @@ inline constexpr auto kNodeShowShare = 500us;
 inline constexpr auto kHostFirstWord = 10s;
 inline constexpr std::size_t kHostOrderBytes = std::size_t{8} << 20;
 inline constexpr auto kSshEnd = 2s;
-inline constexpr auto kNodeConnectPause = 500ms;  // between two tries to reach the hub
-inline constexpr auto kRestartDelay = 250ms;      // doubled by each attempt in a row that made no progress …
+inline constexpr int kHostEarlyLines = 200;  // of a host before its launcher is there (banners, errors of ssh) …
+inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;  // … that are shown
+inline constexpr auto kNodeConnectPause = 500ms;                       // between two tries to reach the hub
+inline constexpr auto kRestartDelay = 250ms;  // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;
 // … which is one that failed before a step, or within this time if the program is without the runtime.
 inline constexpr auto kProgressTime = 10s;

@@ -48,7 +48,10 @@ class HostOutput {
  private:
   struct Host {
     std::string name;
-    bool ready = false;  // its launcher speaks, and not ssh or a shell
+    bool ready = false;   // its launcher speaks, and not ssh or a shell
+    int early_lines = 0;  // before that
+    std::size_t early_bytes = 0;
+    bool is_cut = false;  // more of them are not shown
     LineSplitter out;
     LineSplitter err;
   };
@@ -56,6 +59,7 @@ class HostOutput {
   Console& console(int stream) const { return *(stream == 1 && err_ ? err_ : out_); }
   void show(std::size_t host, int stream, const LinePiece& piece);
   void show_piece(std::size_t host, int stream, const LinePiece& piece);
+  void show_early(std::size_t host, int id, const LinePiece& piece);
   void show_named(const OutputLine& line);
   std::string names_of(const OutputLine& line) const;
   void arm();
