@@ -103,6 +103,7 @@ inline constexpr auto kConsoleWait = 100ms;     // for a console that does not t
 inline constexpr auto kConsoleLook = 50ms;      // does it take something again?
 inline constexpr auto kLastWordsWait = 30s;     // for a console that does not take why the job has ended
 inline constexpr auto kVictimWait = 2s;         // for the rank that a failed one lost to say why, or to end
+inline constexpr auto kNamedPeerWait = 10s;     // the same, if the failed one has said which rank it lost
 inline constexpr auto kSettleTime = 500ms;      // for ranks that differ, and for a signal that a scheduler sends to all
 inline constexpr auto kQuietEnding = 1s;        // longer than this and the console says what it waits for
 inline constexpr auto kLeftoverWait = 2s;       // for descendants that outlive their worker

@@ -84,6 +84,18 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   const WorkerEnd& end = failed.end;
   const std::string when = base::human_duration(outcome.run_time) + " after the start";
   const bool is_witness = failed.verdict && !failed.verdict->blames(end.rank);
+// Of a rank that lost another one, where no rank is known to have failed by itself.
+std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
+  if (!outcome.left_early.empty()) {
+    return "it lost another rank: " + ranks_text(outcome.left_early) + " had ended with exit code 0 before";
+  }
+  if (!end.error->peer) return "it lost another rank, but none has failed by itself";
+  const int peer = *end.error->peer;
+  const bool still_ran = std::ranges::count(outcome.ended_ranks, peer) > 0;
+  return "it lost rank " + std::to_string(peer) +
+         (still_ran ? ", which had not ended" : ", but no rank has failed by itself");
+}
+
   if (is_witness) lines.push_back(hang_headline(*failed.verdict));
   lines.push_back(is_witness ? "  " + witness_line(end, when) : culprit_line(end, when));
   if (failed.verdict) {
@@ -97,9 +109,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   if (const std::string hint = why_killed_hint(end); !hint.empty()) lines.push_back(hint);
   if (!evidence.core.empty()) lines.push_back("  core: " + evidence.core);
   if (end.error && end.error->is_victim) {
-    lines.push_back(outcome.left_early.empty() ? "  it lost another rank, but none has failed by itself"
-                                               : "  it lost another rank: " + ranks_text(outcome.left_early) +
-                                                     " had ended with exit code 0 before");
+    lines.push_back("  " + whom_it_lost(end, outcome));
   }
   // A worker that has printed its error as well need not say it twice.
   const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
