@@ -82,6 +82,9 @@ class OutputPump {
   // Asked now and then while drain() waits for the console; true: it waits no more.
   std::function<bool()> interrupted;
 
+  // The node's name in tags from now on; it may differ between attempts.
+  void set_node(const std::string& node) { tag_.set_node(node); }
+
   // Before each spawn. A restart calls it again for the same rank; what is left of the earlier worker's output is then
   // read first, as far as it is there.
   base::Result<WorkerStreams> open(const WorkerLabel& label, const WorkerFiles& files);

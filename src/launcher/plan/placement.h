@@ -18,4 +18,9 @@ struct Placement {
   std::string node_name;  // in the job, if another node has the same host name; else empty
 };
 
+// The name of this node in everything that people read. `host_name`: the plan's.
+inline const std::string& node_name(const std::string& host_name, const Placement& placement) {
+  return placement.node_name.empty() ? host_name : placement.node_name;
+}
+
 }  // namespace ddp::launcher

@@ -104,7 +104,8 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
     lines.insert(lines.end(), difference.begin(), difference.end());
   }
   const std::string device = gpu_of(plan, end.local_rank);
-  lines.push_back("  node " + plan.host_name + (device.empty() ? "" : ", GPU " + device) + ", program " +
+  lines.push_back("  node " + (evidence.node.empty() ? plan.host_name : evidence.node) +
+                  (device.empty() ? "" : ", GPU " + device) + ", program " +
                   (plan.what.empty() ? plan.program : plan.what));
   if (const std::string hint = why_killed_hint(end); !hint.empty()) lines.push_back(hint);
   if (!evidence.core.empty()) lines.push_back("  core: " + evidence.core);
@@ -175,7 +176,8 @@ std::string start_line(const LaunchPlan& plan, const Placement& placement) {
     const std::string device = gpu_of(plan, i);
     if (!device.empty() && (devices.empty() || devices.back() != device)) devices.push_back(device);
   }
-  return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " + plan.host_name +
+  return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " +
+         node_name(plan.host_name, placement) +
          (devices.empty() ? " (no GPU)" : " (GPU " + base::join(devices, ", ") + ")") + ", store " +
          net::host_and_port(placement.master_addr, placement.master_port);
 }

@@ -118,6 +118,7 @@ void JobReporter::tell(const HangNews& news) {
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
   FailureEvidence evidence;
+  evidence.node = node_name(plan_.host_name, placement_);
   std::vector<pid_t> survivors = outcome.leftovers;
   for (const RankAndPid& worker : outcome.unkillable) survivors.push_back(worker.pid);
   for (const pid_t pid : survivors) {
@@ -157,12 +158,13 @@ void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& e
 void JobReporter::job_failed(const base::Failure& failure) {
   evidence_ = {};
   text_ = {failure.message};
-  finish({}, base::kExitOwnFault, failure.message);
   lines_.last_word(failure.message);
+  finish({}, base::kExitOwnFault, failure.message);
 }
 
 void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure) {
-  const JobEnd end{exit_code, attempts_, std::chrono::steady_clock::now() - start_, launcher_failure};
+  const JobEnd end{exit_code, attempts_, std::chrono::steady_clock::now() - start_, launcher_failure,
+                   node_name(plan_.host_name, placement_)};
   events_.write(job_ended_line(plan_, end, wall_now()));
   lines_.finish();
   if (const auto failure = pass_error_upwards(outcome, exit_code)) log_.last_word(failure->message);
