@@ -18,9 +18,9 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it changes
 
-// Workers' words may be any bytes; JSON is UTF-8.
+// Workers' words may be any bytes; JSON is UTF-8, and a terminal must not act on what it shows of it.
 std::string dump(const OrderedJson& document, int indent = -1) {
-  return document.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
+  return document.dump(indent, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
 
 OrderedJson begin(const char* event, const LaunchPlan& plan, const std::string& node, WallTime now) {
