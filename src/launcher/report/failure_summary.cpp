@@ -3,6 +3,7 @@
 #include <ddp/version.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "base/printable.h"
 #include "base/signals.h"
@@ -54,7 +55,11 @@ std::string describe_oom(const OomKill& oom) {
 }
 
 std::string why_killed_hint(const WorkerEnd& end) {
-  if (!end.status.was_killed_by(9)) return "";
+  if (end.status.was_killed_by(SIGTERM) && !end.after_signal) {
+    return "  SIGTERM came from outside: an operator, a resource manager, or the program itself";
+  }
+  if (end.status.was_killed_by(SIGXFSZ)) return "  it wrote a file larger than its limit (ulimit -f) allows";
+  if (!end.status.was_killed_by(SIGKILL)) return "";
   const std::string peak = end.peak_rss_bytes > 0 ? "; its peak was " + base::human_bytes(end.peak_rss_bytes) : "";
   if (end.oom) return "  " + describe_oom(*end.oom) + peak;
   if (end.is_injected) return "  --inject killed it";
@@ -79,11 +84,6 @@ std::string witness_line(const WorkerEnd& end, const std::string& when) {
                        : "found by " + name_of(end) + " which ended: " + how;
 }
 
-void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
-                      const FailureEvidence& evidence, std::vector<std::string>& lines) {
-  const WorkerEnd& end = failed.end;
-  const std::string when = base::human_duration(outcome.run_time) + " after the start";
-  const bool is_witness = failed.verdict && !failed.verdict->blames(end.rank);
 // Of a rank that lost another one, where no rank is known to have failed by itself.
 std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
   if (!outcome.left_early.empty()) {
@@ -96,6 +96,11 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
          (still_ran ? ", which had not ended" : ", but no rank has failed by itself");
 }
 
+void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
+                      const FailureEvidence& evidence, std::vector<std::string>& lines) {
+  const WorkerEnd& end = failed.end;
+  const std::string when = base::human_duration(outcome.run_time) + " after the start";
+  const bool is_witness = failed.verdict && !failed.verdict->blames(end.rank);
   if (is_witness) lines.push_back(hang_headline(*failed.verdict));
   lines.push_back(is_witness ? "  " + witness_line(end, when) : culprit_line(end, when));
   if (failed.verdict) {
@@ -123,6 +128,19 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 
+// When SIGKILL followed on SIGTERM.
+std::string when_killed(const JobOutcome& outcome, const LaunchPlan& plan) {
+  switch (outcome.kill_reason) {
+    case KillReason::grace_over:
+      return "after the grace of " + base::human_duration(plan.grace);
+    case KillReason::asked_to_end:
+      return outcome.cause_as<SignalArrived>() != nullptr ? "on a second request" : "when ddplaunch was asked to end";
+    case KillReason::guardian_lost:
+      return "when the first process of ddplaunch was killed";
+  }
+  return "";
+}
+
 void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
                      std::vector<std::string>& lines) {
   for (const WorkerEnd& end : outcome.also_failed) {
@@ -131,13 +149,9 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
                     end.status.describe());
   }
   if (!outcome.ended_ranks.empty()) {
-    const std::string how =
-        outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once"
-        : outcome.needed_kill
-            ? "SIGTERM, then SIGKILL" + std::string(outcome.ending_time >= plan.grace
-                                                        ? " after the grace of " + base::human_duration(plan.grace)
-                                                        : " on a second request")
-            : "SIGTERM";
+    const std::string how = outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once"
+                            : outcome.needed_kill ? "SIGTERM, then SIGKILL " + when_killed(outcome, plan)
+                                                  : "SIGTERM";
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
                     " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }
