@@ -144,7 +144,7 @@ void JobDriver::warn_of_store(const std::string& text) {
 }
 
 std::string JobDriver::own_name() const {
-  return node_name(parts_.plan.host_name, place_);
+  return place_.node_name.empty() ? parts_.plan.host_name : place_.node_name;
 }
 
 // --- An attempt.

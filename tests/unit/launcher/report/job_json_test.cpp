@@ -318,10 +318,15 @@ TEST_CASE("what acts on a terminal is escaped") {
 TEST_CASE("the node is named as in the job") {
   Placement place = placement();
   place.node_name = "node0#2";
+  LaunchPlan odd = plan_with(2);
+  odd.host_name = "h\x1b";
+  Placement place_of_odd = placement();
+  place_of_odd.node_name = "h\\x1b";
   const auto node_in = [](const std::string& text) { return Json::parse(text).at("node").get<std::string>(); };
   CHECK(node_in(attempt_started_line(plan_with(2), place, kNow)) == "node0#2");
   CHECK(node_in(event_line(plan_with(2), place, SignalArrived{SIGTERM}, kNow)) == "node0#2");
   CHECK(node_in(attempt_ended_line(plan_with(2), place, {}, "", kNow)) == "node0#2");
+  CHECK(node_in(attempt_started_line(odd, place_of_odd, kNow)) == odd.host_name);
   const JobEnd end{0, 1, 1s, "", "node0#2"};
   CHECK(node_in(job_ended_line(plan_with(2), end, kNow)) == "node0#2");
   CHECK(node_in(summary_document({plan_with(2), {}, end, "", "", {}, {}})) == "node0#2");
