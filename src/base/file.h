@@ -9,7 +9,8 @@ namespace ddp::base {
 std::string read_file(const std::string& path);
 
 // The path of the file to which `path` leads by symbolic links; it need not exist. A program that replaces a file
-// replaces this one, so that the links stay. Returns `path` if it is no link, or if the links go in a circle.
+// replaces this one, so that the links stay. Returns `path` if it is no link, or if the links go in a circle: then
+// stat() fails with ELOOP, and the caller must not replace the link.
 std::string behind_links(const std::string& path);
 
 }  // namespace ddp::base

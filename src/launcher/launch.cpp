@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <functional>
 #include <optional>
 
 #include "base/exit_code.h"
@@ -34,14 +36,25 @@ struct Shared {
   }
 };
 
-void unblock_all_signals() {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_UNBLOCK, &all, nullptr);
-}
+// Lets signals come as long as it lives. It has to go before the handlers of the signals do: a signal that came after
+// them would have its default action, and end a process that only has to remove its files.
+class UnblockedSignals {
+ public:
+  UnblockedSignals() { change(SIG_UNBLOCK); }
+  ~UnblockedSignals() { change(SIG_BLOCK); }
+  UnblockedSignals(const UnblockedSignals&) = delete;
+  UnblockedSignals& operator=(const UnblockedSignals&) = delete;
+
+ private:
+  static void change(int how) {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::sigprocmask(how, &all, nullptr);
+  }
+};
 
 base::ExitStatus own_fault(LogSink& log, const base::Failure& failure) {
-  log.error(failure.message);
+  log.last_word(failure.message);
   return base::ExitStatus::exited(base::kExitOwnFault);
 }
 
@@ -65,7 +78,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     if (driver != nullptr) driver->deliver(event);
   };
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
-  unblock_all_signals();
+  const UnblockedSignals unblocked;
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
   if (shared.starter != nullptr) {
@@ -74,7 +87,8 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   }
 
   if (const auto failure = shared.directory.make()) return own_fault(log, *failure);
-  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { log.error(line); });
+  std::function<void(const std::string&)> tell = [&](const std::string& line) { log.error(line); };
+  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { tell(line); });
   if (!events) return own_fault(log, events.error());
   const auto processes = make_process_host(loop, shared.cgroup.make() ? &shared.cgroup : nullptr);
   OutputPump output(loop, shared.plan.output, {shared.plan.host_name, shared.plan.role});
@@ -82,7 +96,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   output.on_console_closed = [&] {
     if (shared.plan.end_on_closed_console) deliver(ConsoleClosed{});
   };
-  log.before_line([&] { output.before_own_line(); });
+  log.before_line([&](std::chrono::milliseconds most) { output.before_own_line(most); });
   log.while_waiting([&, before = std::optional<int>()]() mutable {
     if (!before) before = requests;
     loop.poll();
@@ -91,13 +105,14 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
+  tell = reporter.observer().tell;
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   const auto workers = make_worker_group(*processes, shared.plan, shared.directory, output, [&] { loop.poll(); });
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
-                                 std::function<void(const HangNews& news)> tell) {
-    const auto warn = [&](const std::string& line) { log.error(line); };
-    return make_watchdog({loop, *processes, output, shared.plan, exchange, warn, std::move(tell)}, placement);
+                                 std::function<void(const HangNews&)> news) {
+    return make_watchdog({loop, *processes, output, shared.plan, exchange, reporter.observer().tell, std::move(news)},
+                         placement);
   };
   if (const auto failure = reporter.begin()) {
     log.last_word(failure->message);
@@ -113,13 +128,20 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
       end = outcome.value().status;
       reporter.job_ended(outcome.value(), end);
     } else {
-      log.last_word(outcome.error().message);
       reporter.job_failed(outcome.error());
     }
   }
   log.before_line(nullptr);
   log.while_waiting(nullptr);
   return end;
+}
+
+// Whether a signal to end has come to the guardian, which has them all blocked.
+bool is_end_pending(const LaunchPlan& plan) {
+  sigset_t pending;
+  ::sigpending(&pending);
+  return std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(),
+                     [&](int signal) { return ::sigismember(&pending, signal) == 1; });
 }
 
 // Whether the supervisor has ended by a signal because somebody asked it to.
@@ -139,6 +161,7 @@ base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* start
       });
   shared.remove_traces();
   if (!end.was_killed() || was_requested(end, plan)) return end;
+  log.while_waiting([&] { return is_end_pending(plan); });
   return own_fault(
       log, {"the supervising process of ddplaunch was " + end.describe() + "; everything it had started was ended"});
 }

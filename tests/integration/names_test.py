@@ -120,8 +120,8 @@ def hang_names_functions() -> None:
 @test("names", "the launchers of two nodes show one another's names escaped")
 def two_nodes() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        program = script(folder, '[ "$RANK" = 0 ] && exec sleep 1000; exit 3')
-        meet = ("--nnodes=2", "--nproc-per-node=1", f"--rdzv-endpoint=127.0.0.1:{free_port()}")
+        program = script(folder, '[ "$RANK" = 0 ] && exec sleep 1000; echo hello; exit 3')
+        meet = ("--nnodes=2", "--nproc-per-node=1", "--tag=${node}: ", f"--rdzv-endpoint=127.0.0.1:{free_port()}")
         with Job(*meet, program, via=on_host()) as first, Job(*meet, program, via=on_host()) as second:
             assert (first.wait(), second.wait()) == (3, 3), (first.err(), second.err())
             names = f"2 nodes, 2 workers: {HOST_SHOWN} (rank 0), {HOST_SHOWN}#2 (rank 1, 127.0.0.1)"
@@ -130,8 +130,9 @@ def two_nodes() -> None:
                 assert names in job.err(), job.err()
             culprits = re.compile(re.escape(f"node {HOST_SHOWN}#2: rank 1: exit code 3"))
             assert any(culprits.search(job.err()) for job in (first, second)), (first.err(), second.err())
-            assert any(f"  node {HOST_SHOWN}" in job.err() and f"program {folder}/{PROGRAM_SHOWN}" in job.err()
-                       for job in (first, second)), (first.err(), second.err())
+            own, = [job for job in (first, second) if f"1 worker on node {HOST_SHOWN}#2 (" in job.err()]
+            assert f"  node {HOST_SHOWN}#2, program {folder}/{PROGRAM_SHOWN}" in own.err(), own.err()
+            assert f"{HOST_SHOWN}#2: hello\n" in own.out(), own.out()
 
 
 @test("names", "the plan of --dry-run shows both names escaped")

@@ -178,6 +178,74 @@ def slow_reader_of_a_node() -> None:
             assert job.wait() == 7
 
 
+def fill(job: Job) -> None:
+    """Makes the job's console, a pipe that nobody reads, take nothing more."""
+    console = os.open(f"/proc/{job.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(console, b"x" * 4095 + b"\n")
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(console)
+
+
+WAITS_FOR_GO = "while [ ! -e go ]; do sleep 0.01; done; "
+
+
+@test("46", "a reader that pauses does not make the node lost, and gets the whole report of each attempt in its order")
+def long_report_of_a_node() -> None:
+    words = ["--tag=", "--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-conf=join_timeout=60",
+             "--node-timeout=3", "--max-restarts=1"]
+    # A line for each of many ranks that fail: the report takes longer than --node-timeout if each line waits.
+    fails = WAITS_FOR_GO + "for i in $(seq 20); do echo line $i >&2; done; exit 9"
+    aborts = "ulimit -c 0; trap 'kill -ABRT $$' TERM; sleep 1000 & wait"
+    script = (f"[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; touch ready.$RANK; [ $RANK = 0 ] && {{ {fails}; }}; "
+              f"[ $GROUP_RANK = 0 ] && {{ {aborts}; }}; exec sleep 1000")
+    ours, theirs = os.pipe()
+    with Job(*words, "--node-rank=0", "--nproc-per-node=30", "sh", "-c", script, stdout=theirs, stderr=theirs) as job, \
+            Job(*words, "--node-rank=1", "sh", "-c", script) as other:
+        os.close(theirs)
+        eventually("all ranks run", lambda: len([*pathlib.Path(job.folder).glob("ready.*"),
+                                                 *pathlib.Path(other.folder).glob("ready.*")]) == 31)
+        fill(job)
+        pathlib.Path(job.path("go")).touch()
+        assert other.wait() == 0, other.err()
+        with open(ours, "rb") as reader:
+            report = reader.read().decode()
+        assert job.wait() == 0, report
+        order = [report.find(text) for text in ("failed: exit code 9", "| line 1\n", "| line 20\n", "restart 1 of 1")]
+        assert -1 not in order and order == sorted(order), report[-3000:]
+
+
+@test("46", "why a job could not begin, and how many lines are missing, reach a reader that pauses")
+def own_lines_wait() -> None:
+    ours, theirs = os.pipe()
+    words = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-conf=join_timeout=2", "--node-rank=0"]
+    with Job(*words, "true", stdout=theirs, stderr=theirs) as job, open(ours, "rb") as reader:
+        os.close(theirs)
+        fill(job)
+        time.sleep(4)
+        assert "only 1 node of 2" in reader.read().decode()
+        assert job.wait() == 125
+    ours, theirs = os.pipe()
+    with Job("--tag=", "--grace=1", "sh", "-c", "exec sleep 1000", stdout=theirs, stderr=theirs) as job, \
+            open(ours, "rb") as reader:
+        os.close(theirs)
+        supervisor = job.supervisor()
+        fill(job)
+        os.kill(supervisor, signal.SIGKILL)
+        time.sleep(1)
+        assert "the supervising process of ddplaunch was killed by SIGKILL" in reader.read().decode()
+        assert job.wait() == 125
+
+
+@test("46", "a line of ddplaunch that is longer than a pipe takes at once is cut")
+def long_own_line() -> None:
+    code, _, err = run_job("--run-path", "no" * 3000)
+    assert code == 127 and all(len(line) < 4096 and line.endswith("...") for line in err.splitlines()), (code, err)
+
+
 @test("45", "a file that reaches the limit of ulimit -f ends, and the job goes on; a worker still dies of its own")
 def file_size_limit() -> None:
     options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))}

@@ -401,6 +401,22 @@ def user_signals() -> None:
         assert job.out().count("counted 3 2\n") == 2 and job.out().count("got") == 10, job.out()
 
 
+@test("26", "a signal that comes while a job ends does not change how it ends")
+def signals_at_the_end() -> None:
+    for number in (signal.SIGQUIT, signal.SIGUSR1):
+        for _ in range(20):
+            with Job("--nproc-per-node=4", "sh", "-c", "echo ready; while [ ! -e go ]; do sleep 0.01; done") as job:
+                job.wait_for("ready", 4)
+                supervisor = job.supervisor()
+                pathlib.Path(job.path("go")).touch()
+                children = pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children")
+                while children.exists() and children.read_text():  # SIGUSR1 would end a worker
+                    pass
+                while job.process.poll() is None:
+                    job.signal(number)
+                assert job.wait() == 0, (number, job.err())
+
+
 @test("25", "SIGHUP ends a job, but not one under nohup")
 def hang_up() -> None:
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -76,7 +76,7 @@ def two_ctrl_c() -> None:
         terminal.wait_for("pid", 2)
         terminal.type(CTRL_C)
         terminal.wait_for("TERM!", 2)
-        terminal.wait_for("SIGINT: waiting for rank 0, 1 to end")
+        terminal.wait_for("SIGINT: waiting for ranks 0, 1 to end")
         terminal.type(CTRL_C)
         assert terminal.wait(job) == -signal.SIGINT, terminal.shown
         assert "INT!" not in terminal.shown and terminal.shown.count("TERM!") == 2, terminal.shown

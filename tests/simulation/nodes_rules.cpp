@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/job/blame.h"
 #include "launcher/limits.h"
 
 namespace ddp::test {
@@ -59,7 +60,7 @@ void NodesRules::hub_says(std::size_t machine, const wire::ControlMessage& messa
   if (const auto* ends = std::get_if<wire::HubEnds>(&message)) {
     ended_ = std::max(ended_, ends->attempt);
     if (reason_told_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
-    const bool is_settled = running_.empty() || now_ >= reason_told_at_ + limits::kVictimWait;
+    const bool is_settled = running_.empty() || now_ >= reason_told_at_ + launcher::wait_for_more(ends->cause);
     if (is_victim(ends->cause) && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
     if (is_victim(ends->cause) && culprit_told_ == ends->attempt) violate(8, "a victim is blamed: " + ends->cause.text);
   }

@@ -11,7 +11,7 @@
 //    the order of their numbers; the hub's own come first.
 //  7 The store is emptied once before each attempt, and there are not more attempts than restarts allow.
 //  8 Success is success of all; an attempt is ended for something that has happened in it, and a victim is the cause
-//    only where nobody else is and has been given limits::kVictimWait.
+//    only where nobody else is and has been given the time of wait_for_more().
 //  9 When the hub has heard that somebody asks for the end, no other attempt begins.
 // 10 A launcher that leaves ends, and with the exit code of its cause. It ends no attempt before its workers have
 // ended. 11 A launcher that is asked to end has ended some seconds after its workers' time to end, whatever the others

@@ -87,7 +87,9 @@ class NodesWorld::Workers : public NoWorkers {
   }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     if (!world_.machines_[id_]->is_victim[static_cast<std::size_t>(local_rank)]) return std::nullopt;
-    return ErrorRecord{"lost a peer", true};
+    // Some name the rank that they lost: then it is waited for longer.
+    return ErrorRecord{
+        .message = "lost a peer", .is_victim = true, .peer = id_ % 2 == 0 ? std::optional(0) : std::nullopt};
   }
   // A console that takes its time: whoever asks meanwhile is heard.
   Remains end(const std::function<bool()>& interrupted) override {

@@ -68,8 +68,11 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
         find([&](const WorkerEnd& end) { return failed_by_itself(end) && difference->blames(end.rank); });
     return differs == nullptr ? first : differs;
   }
+  const bool names_peer = first->is_victim() && first->error->peer;
   const WorkerEnd* cause = find([&](const WorkerEnd& end) {
-    return failed_by_itself(end) && !end.is_victim() && end.when - first->when <= limits::kVictimWait;
+    const std::chrono::milliseconds wait =
+        names_peer && !end.after_signal ? limits::kNamedPeerWait : limits::kVictimWait;
+    return failed_by_itself(end) && !end.is_victim() && end.when - first->when <= wait;
   });
   const WorkerEnd& known = cause == nullptr ? *first : *cause;
   const WorkerEnd& earlier = first_to_say_why(known, ends);
@@ -108,7 +111,8 @@ bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known
 
 std::chrono::milliseconds wait_for_more(const wire::Cause& cause) {
   if (cause.knowledge == Knowledge::certain) return {};
-  return cause.knowledge == Knowledge::victim ? limits::kVictimWait : limits::kSettleTime;
+  if (cause.knowledge != Knowledge::victim) return limits::kSettleTime;
+  return cause.lost_peer == wire::kNoPeer ? limits::kVictimWait : limits::kNamedPeerWait;
 }
 
 wire::Cause left_early(const wire::Cause& victim, const std::string& node) {

@@ -57,7 +57,8 @@ const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 // - Where ranks called different things, those that differ from most.
 // - Of workers with error records that are no victims, the one with the oldest record, even if its end took so long
 //   that we asked it to end.
-// - The first that failed by itself and is no victim, within limits::kVictimWait of the first failure.
+// - The first that failed by itself and is no victim, within limits::kVictimWait of the first failure, or
+//   limits::kNamedPeerWait if that one names the rank that it lost.
 // - One that had ended with 0 and is named by a victim, or had not finished its collectives.
 // - The first that failed.
 const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
@@ -73,7 +74,8 @@ wire::Knowledge knowledge_of(const WorkerEnd& culprit);
 // Of those that say equally much the first one counts.
 bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known);
 
-// How long a cause that says more is waited for; 0: not at all.
+// How long a cause that says more is waited for; 0: not at all. A rank whose end takes its time (Python, a core dump)
+// is waited for longer if its victim names it.
 std::chrono::milliseconds wait_for_more(const wire::Cause& cause);
 
 // The cause, if the rank that a victim lost had ended with 0 in the middle of the job, on `node`.

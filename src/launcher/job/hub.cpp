@@ -67,6 +67,7 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
   }
   if (const auto* left = std::get_if<wire::NodeLeft>(&message); left != nullptr && left->attempt == attempt_) {
     left_.insert(left->rank);
+    if (settle_at_ && cause_ && cause_->lost_peer == left->rank) settle_within(limits::kVictimWait, now);
     if (phase_ == Phase::running && options_.exit_timeout.count() > 0) left_alone_at_ = now + options_.exit_timeout;
   }
   if (const auto* shows = std::get_if<wire::NodeShows>(&message)) {
@@ -202,7 +203,11 @@ void Hub::blame(const Node& node, Cause cause, TimePoint now) {
   cause_ = std::move(cause);
   const auto wait = wait_for_more(*cause_);
   if (wait.count() == 0) return end_attempt(now);
-  if (!settle_at_) settle_at_ = now + wait;
+  settle_within(left_.contains(cause_->lost_peer) ? limits::kVictimWait : wait, now);
+}
+
+void Hub::settle_within(std::chrono::milliseconds wait, TimePoint now) {
+  settle_at_ = std::min(settle_at_.value_or(TimePoint::max()), now + wait);
 }
 
 // No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.

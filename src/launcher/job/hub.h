@@ -58,7 +58,7 @@ struct HubIsThrough {};
 using HubAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, HubIsThrough>;
 
 // Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
-// gathering, or over. A cause that is a victim's waits for limits::kVictimWait for a better one. A node that is lost
+// gathering, or over. A cause that is a victim's waits for a better one: see wait_for_more(). A node that is lost
 // while it takes part is a cause. What comes from an earlier attempt is not listened to.
 class Hub {
  public:
@@ -109,6 +109,7 @@ class Hub {
   void tell_who_is_missing(TimePoint now);
   void start(TimePoint now);
   void blame(const Node& node, wire::Cause cause, TimePoint now);
+  void settle_within(std::chrono::milliseconds wait, TimePoint now);
   void settle(TimePoint now);
   void end_attempt(TimePoint now);
   void go_on_if_all_have_ended(TimePoint now);

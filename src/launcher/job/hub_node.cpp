@@ -84,8 +84,9 @@ void HubNode::set_addresses(Placement& place) const {
 }
 
 std::optional<std::string> HubNode::warning() const {
+  // That everybody may use the store is a note of the plan.
   if (!plan_.nodes.several()) return plan_.store.open ? std::nullopt : server_->warning();
-  if (!is_loopback(server_->address())) return server_->warning();
+  if (!is_loopback(server_->address())) return plan_.store.open ? std::nullopt : server_->warning();
   return "every machine has an address " + server_->address() +
          " of its own: no other one finds the first node there (--rdzv-endpoint, --master-addr)";
 }

@@ -8,6 +8,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
+#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 
@@ -82,13 +83,13 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
     // Somebody asks again: no more patience. Signals close together are one request: a terminal that goes away and
     // some service managers send several.
     resume(now, actions);
-    begin_killing(now, actions);
+    begin_killing(KillReason::asked_to_end, now, actions);
   }
 }
 
 void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ == Phase::running) begin_ending(event, now, actions);
-  if (phase_ == Phase::ending) begin_killing(now, actions);
+  if (phase_ == Phase::ending) begin_killing(KillReason::guardian_lost, now, actions);
   finish_if_done(now, actions);
 }
 
@@ -153,7 +154,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   }
   if (escalate_at_ && now >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
-    begin_killing(now, actions);
+    begin_killing(KillReason::grace_over, now, actions);
   }
   if (!tell_at_ || now < *tell_at_) return;
   tell_at_.reset();
@@ -173,19 +174,20 @@ std::string JobState::describe_wait(TimePoint now) const {
                               (std::holds_alternative<SignalArrived>(cause_) ? ", or when asked again" : ""));
   }
   if (!refusing.empty()) {
-    parts.push_back("rank " + base::rank_list(refusing) +
-                    " runs as another user, whose processes the launcher may not signal");
+    parts.push_back(ranks_text(refusing) + (refusing.size() == 1 ? " runs" : " run") +
+                    " as another user, whose processes the launcher may not signal");
   }
-  return describe_cause() + ": waiting for rank " + base::rank_list(alive_ranks()) + " to end (" +
-         base::join(parts, "; ") + "; see --grace)";
+  return describe_cause() + ": waiting for " + ranks_text(alive_ranks()) + " to end (" + base::join(parts, "; ") +
+         "; see --grace)";
 }
 
 std::string JobState::describe_early_ends() const {
   std::vector<int> ended;
   for (const WorkerEnd& end : ends_) ended.push_back(end.rank);
   std::sort(ended.begin(), ended.end());
-  return "rank " + base::rank_list(ended) + " ended with exit code 0; rank " + base::rank_list(alive_ranks()) +
-         " still runs " + base::human_duration(limits::kExitNote) +
+  const std::vector<int> alive = alive_ranks();
+  return ranks_text(ended) + " ended with exit code 0; " + ranks_text(alive) +
+         (alive.size() == 1 ? " still runs " : " still run ") + base::human_duration(limits::kExitNote) +
          " later. The job goes on (--exit-timeout=SECONDS ends it)";
 }
 
@@ -228,9 +230,10 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
 }
 
-void JobState::begin_killing(TimePoint now, std::vector<Action>& actions) {
+void JobState::begin_killing(KillReason why, TimePoint now, std::vector<Action>& actions) {
   phase_ = Phase::killing;
   needed_kill_ = true;
+  kill_reason_ = why;
   escalate_at_ = now + limits::kUnkillableWait;
   for (Worker& worker : workers_) worker.killed = true;
   signal_workers(SIGKILL, SignalTarget::group, actions);
@@ -301,6 +304,7 @@ JobOutcome JobState::outcome() const {
   outcome.run_time = cause_time_ - start_;
   outcome.ending_time = end_time_ - cause_time_;
   outcome.needed_kill = needed_kill_;
+  outcome.kill_reason = kill_reason_;
   for (int i = 0; i < options_.workers; ++i) {
     const Worker& worker = workers_[static_cast<std::size_t>(i)];
     if (!worker.started) outcome.not_started.push_back(rank_of(i));

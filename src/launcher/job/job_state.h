@@ -76,7 +76,7 @@ class JobState {
   void signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const;
   void begin_ending(TimePoint now, std::vector<Action>& actions);
   void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
-  void begin_killing(TimePoint now, std::vector<Action>& actions);
+  void begin_killing(KillReason why, TimePoint now, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
   std::string describe_early_ends() const;
@@ -94,6 +94,7 @@ class JobState {
   std::vector<WorkerEnd> ends_;  // in the order in which they were seen
   RootCause cause_;              // unless it is a worker's failure, which the ends tell
   bool needed_kill_ = false;
+  KillReason kill_reason_ = KillReason::grace_over;
   TimePoint cause_time_;
   TimePoint end_time_;
   std::optional<wire::Knowledge> doubt_;  // while others may know more of a failure

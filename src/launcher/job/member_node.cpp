@@ -19,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 struct MemberNode::Found {
   std::optional<store::StoreVisit> visit;
   bool is_own = false;
+  bool is_refused = false;  // a store of ours has answered, and does not let this node in
 };
 
 // Looks for the hub until it is found, on a thread of its own: names and machines may take their time, or hang.
@@ -45,7 +46,8 @@ struct MemberNode::Search {
         last_try = visit.error().message;
       }
       // Another try helps only where nobody has answered.
-      if (visit.error().kind == store::VisitFailure::Kind::refused) break;
+      found.is_refused = visit.error().kind == store::VisitFailure::Kind::refused;
+      if (found.is_refused) break;
       std::this_thread::sleep_for(limits::kNodeConnectPause);
     }
     return found;
@@ -120,9 +122,10 @@ void MemberNode::begin() {
                                                              [this] { callbacks_.can_print(); }});
   } else {
     const std::string last_try = found ? search_->last_try : "no thread can be started to look for it";
-    const bool is_refused = Clock::now() < until_;
+    if (found && found->is_refused) return act(agent_.hub_refuses(last_try));
+    const bool is_late = Clock::now() >= until_;
     return act(agent_.hub_lost(
-        (is_refused ? "" : "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": ") + last_try));
+        (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
   }
   const wire::NodeHello hello = make_node_hello(plan_);  // may take its time, for a large program
   act(agent_.connected(hello, Clock::now()));

@@ -45,6 +45,12 @@ std::vector<NodeAction> NodeAgent::hub_lost(const std::string& why) {
   return take();
 }
 
+std::vector<NodeAction> NodeAgent::hub_refuses(const std::string& why) {
+  if (has_left_ || last_) return {};
+  leave({.text = "the first node (" + hub_ + ") does not take this node: " + why, .exit_code = base::kExitOwnFault});
+  return take();
+}
+
 // With workers that run, when those have ended.
 void NodeAgent::leave(const Cause& cause) {
   if (runs_) {

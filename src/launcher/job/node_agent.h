@@ -53,6 +53,8 @@ class NodeAgent {
   std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
   std::vector<NodeAction> hub_lost(const std::string& why);
+  // It has answered, and does not let this node in: another token, say.
+  std::vector<NodeAction> hub_refuses(const std::string& why);
   // A cause here, or one of which more is known than of the last; or that somebody asks this node to end. A spare
   // leaves.
   std::vector<NodeAction> failed(const wire::Cause& cause);

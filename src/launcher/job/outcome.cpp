@@ -25,9 +25,7 @@ struct CauseText {
     return request.reason.empty() ? "ended by " + base::signal_name(request.signal) : request.reason;
   }
   std::string operator()(const GuardianLost&) const { return "the launcher's first process was killed"; }
-  std::string operator()(const ExitTimedOut&) const {
-    return "rank " + base::rank_list(outcome.ended_ranks) + " did not end";
-  }
+  std::string operator()(const ExitTimedOut&) const { return ranks_text(outcome.ended_ranks) + " did not end"; }
   std::string operator()(const HangNews& hang) const { return "hung: " + hang_headline(hang.verdict); }
   std::string operator()(const EndedElsewhere& elsewhere) const { return describe(elsewhere.cause); }
 };
@@ -87,7 +85,7 @@ wire::Cause cause_of(const HangNews& difference) {
 wire::Cause remains_of(const JobOutcome& outcome) {
   std::vector<int> ranks;
   for (const RankAndPid& worker : outcome.unkillable) ranks.push_back(worker.rank);
-  return {.text = "rank " + base::rank_list(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
+  return {.text = ranks_text(ranks) + " cannot be killed", .exit_code = outcome.status.shell_code()};
 }
 
 }  // namespace ddp::launcher

@@ -31,6 +31,13 @@ struct RankAndPid {
   pid_t pid = 0;
 };
 
+// Why SIGTERM was not all that workers were given.
+enum class KillReason {
+  grace_over,
+  asked_to_end,   // by the user, while the job was ending
+  guardian_lost,  // the launcher's first process was killed
+};
+
 struct JobOutcome {
   base::ExitStatus status = base::ExitStatus::exited(0);  // the launcher's own, if no other attempt follows
   RootCause cause;
@@ -41,6 +48,7 @@ struct JobOutcome {
   std::vector<int> left_early;         // with exit code 0 before the job was ended, in that order
   std::vector<int> not_started;        // since the job was being ended already
   bool needed_kill = false;            // SIGTERM was not enough for some of them
+  KillReason kill_reason = KillReason::grace_over;
   std::vector<RankAndPid> unkillable;
   std::vector<pid_t> leftovers;             // other processes of the job that cannot be killed
   std::chrono::nanoseconds run_time{0};     // start to the first cause, or to the end

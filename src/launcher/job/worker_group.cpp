@@ -20,6 +20,7 @@ class LocalWorkers : public WorkerGroup {
 
   std::optional<base::Failure> begin(const Placement& placement, const std::string& last_failure) override {
     placement_ = placement;
+    output_.set_node(node_name(plan_.host_name, placement));
     last_failure_ = last_failure;
     running_.clear();
     oom_.emplace();
@@ -77,8 +78,8 @@ class LocalWorkers : public WorkerGroup {
     for (const auto& [local_rank, pid] : running_) {
       const int rank = placement_.first_rank + local_rank;
       for (const HeldSocket& socket : sockets_of(pid, until)) {
-        sockets.push_back(
-            {socket.inode, {rank, placement_.world_size, plan_.host_name + ":" + std::to_string(socket.holder)}});
+        const std::string holder = node_name(plan_.host_name, placement_) + ":" + std::to_string(socket.holder);
+        sockets.push_back({socket.inode, {rank, placement_.world_size, holder}});
       }
     }
     return sockets;

@@ -90,6 +90,11 @@ void LineTag::set_rank(int local_rank, int rank) {
   forget();
 }
 
+void LineTag::set_node(const std::string& node) {
+  names_.node = base::printable(node);
+  forget();
+}
+
 void LineTag::set_time(std::chrono::system_clock::time_point now) {
   const std::time_t second = std::chrono::system_clock::to_time_t(now);
   if (!uses_time_ || second == second_) return;

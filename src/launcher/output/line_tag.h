@@ -34,10 +34,12 @@ class LineTag {
 
   // The rank in the world of a local rank; until told, they are the same.
   void set_rank(int local_rank, int rank);
+  // The node's name from now on.
+  void set_node(const std::string& node);
   void set_time(std::chrono::system_clock::time_point now);
 
   bool empty() const { return parts_.empty(); }
-  // These are valid until the next call of the same function, set_rank() or set_time().
+  // These are valid until the next call of the same function or of one that sets something.
   std::string_view of_rank(int local_rank);
   std::string_view of_ranks(RankBits bits);
 

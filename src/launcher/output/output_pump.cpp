@@ -294,7 +294,7 @@ void OutputPump::show_gathered(int which, std::string_view line) {
   outlet(which).console->show(shown);
 }
 
-void OutputPump::before_own_line() {
+void OutputPump::before_own_line(std::chrono::milliseconds most) {
   if (busy_) return;
   {
     const Turn turn(*this);
@@ -302,8 +302,7 @@ void OutputPump::before_own_line() {
     emit_all();
     for (const auto& one : owned_outlets_) one->console->finish_line();
   }
-  const std::chrono::milliseconds wait = limits::kConsoleWait;
-  outlet(kStderr).console->flush_within(wait, wait, {});  // where that line goes
+  outlet(kStderr).console->flush_within(most, most, {});  // where that line goes
 }
 
 void OutputPump::emit_all() {

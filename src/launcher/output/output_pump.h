@@ -82,6 +82,9 @@ class OutputPump {
   // Asked now and then while drain() waits for the console; true: it waits no more.
   std::function<bool()> interrupted;
 
+  // The node's name in tags from now on; it may differ between attempts.
+  void set_node(const std::string& node) { tag_.set_node(node); }
+
   // Before each spawn. A restart calls it again for the same rank; what is left of the earlier worker's output is then
   // read first, as far as it is there.
   base::Result<WorkerStreams> open(const WorkerLabel& label, const WorkerFiles& files);
@@ -95,8 +98,8 @@ class OutputPump {
   std::vector<std::string> last_lines(int local_rank) const;
 
   // For the launcher's own lines, which others write: what waits is shown, and an unfinished line or progress bar is
-  // ended. Waits for the console for at most limits::kConsoleWait.
-  void before_own_line();
+  // ended. Waits for the console for no longer than `most`.
+  void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
 
   // The workers' output goes elsewhere; `take` is told which of kStdout and kStderr it is. See Console::go_round().
   void go_round(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,

@@ -112,7 +112,7 @@ std::string describe_json(const LaunchPlan& plan) {
       {"workers", workers},
       {"notes", plan.notes}};
   // A name that is no UTF-8 is shown with replacement characters rather than not at all.
-  return result.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return result.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddp::launcher

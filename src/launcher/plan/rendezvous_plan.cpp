@@ -104,7 +104,12 @@ std::optional<StartFailure> plan_access(const Options& options, const HostFacts&
     store::AdmissionPolicy policy;
     policy.open = true;
     if (auto warning = store::admission_warning(policy, "the store's port")) plan.notes.push_back(std::move(*warning));
-    if (store.token) plan.notes.push_back(store.token_source + " has no effect beside --store-open");
+    if (store.token) {
+      plan.notes.push_back(store.token_source +
+                           (options.max_nodes > 1 ? " does not close the store beside --store-open; it only makes the "
+                                                    "first node refuse launchers that have another token"
+                                                  : " has no effect beside --store-open"));
+    }
   } else if (!options.auth_token_file.empty() && options.max_nodes == 1 && is_loopback(store.bind_address)) {
     plan.notes.push_back(option + " has no effect: the store listens on " + store.bind_address +
                          ", which no other machine reaches");

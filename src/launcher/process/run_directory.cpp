@@ -80,7 +80,12 @@ std::optional<base::Failure> RunDirectory::make() {
   if (temporary_) {
     remove_leftovers(temporary_root());
   } else {
-    fs::create_directories(fs::path(path_).parent_path(), error);
+    const fs::path parent = fs::path(path_).parent_path();
+    fs::create_directories(parent, error);
+    if (error) {
+      return base::Failure{"cannot make the directory " + parent.string() + ": " + error.message() +
+                           ". See --log-dir."};
+    }
   }
   if (::mkdir(path_.c_str(), temporary_ ? 0700 : 0777) != 0) {
     return base::Failure{"cannot make the directory " + path_ + ": " + std::strerror(errno) +

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <span>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace ddp::launcher {
@@ -74,13 +75,31 @@ void HostOutput::show_piece(std::size_t host, int stream, const LinePiece& piece
   // Until then it is ssh itself, or a shell that cannot start the launcher.
   if (hosts_[host].ready && !is_own) return console(stream).show({piece, id, 0, 1, {}, false});
   const LinePiece named{piece.text.substr(is_own ? kOwnLine.size() : 0), piece.begins, piece.ends};
+  if (!hosts_[host].ready) return show_early(host, id, named);
   named_.say(static_cast<int>(host), id, named, std::chrono::steady_clock::now());
+  arm();
+}
+
+// A host that prints without end must not fill the console before the job has begun.
+void HostOutput::show_early(std::size_t host, int id, const LinePiece& piece) {
+  Host& from = hosts_[host];
+  if (from.is_cut) return;
+  from.early_lines += piece.begins ? 1 : 0;
+  from.early_bytes += piece.text.size();
+  from.is_cut = from.early_lines > limits::kHostEarlyLines || from.early_bytes > limits::kHostEarlyBytes;
+  const LinePiece note{piece.begins ? "more of what it prints before its launcher starts is not shown\n"
+                                    : " ... more of what it prints before its launcher starts is not shown\n",
+                       piece.begins, true};
+  named_.say(static_cast<int>(host), id, from.is_cut ? note : piece, std::chrono::steady_clock::now());
   arm();
 }
 
 void HostOutput::show_named(const OutputLine& line) {
   std::string text = line.piece.begins ? std::string(kOwnLine) + "[" + names_of(line) + "] " : "";
-  text += line.piece.text;
+  const std::string_view said = line.piece.text;
+  const std::size_t end = said.ends_with("\r\n") ? 2 : said.ends_with('\n') || said.ends_with('\r') ? 1 : 0;
+  text += base::printable(said.substr(0, said.size() - end));
+  text += said.substr(said.size() - end);
   console(1).show({{text, line.piece.begins, line.piece.ends}, line.stream, 0, 1, {}, false});
 }
 
@@ -112,14 +131,13 @@ void HostOutput::flush() {
   if (err_) err_->flush();
 }
 
-void HostOutput::before_own_line() {
+void HostOutput::before_own_line(std::chrono::milliseconds most) {
   named_.emit_all();
   for (Console* each : {out_.get(), err_.get()}) {
     if (each != nullptr) each->finish_line();
   }
-  const std::chrono::milliseconds wait = limits::kConsoleWait;
   out_->flush();
-  console(1).flush_within(wait, wait, {});
+  console(1).flush_within(most, most, {});
 }
 
 void HostOutput::end(const std::function<bool()>& interrupted) {

@@ -40,15 +40,18 @@ class HostOutput {
   // The end of both streams.
   void finish(std::size_t host);
 
-  // Before a line of our own on the standard error.
-  void before_own_line();
+  // Before a line of our own on the standard error. Waits for the console for no longer than `most`.
+  void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
   // Writes what is left, as long as the consoles take it.
   void end(const std::function<bool()>& interrupted);
 
  private:
   struct Host {
     std::string name;
-    bool ready = false;  // its launcher speaks, and not ssh or a shell
+    bool ready = false;   // its launcher speaks, and not ssh or a shell
+    int early_lines = 0;  // before that
+    std::size_t early_bytes = 0;
+    bool is_cut = false;  // more of them are not shown
     LineSplitter out;
     LineSplitter err;
   };
@@ -56,6 +59,7 @@ class HostOutput {
   Console& console(int stream) const { return *(stream == 1 && err_ ? err_ : out_); }
   void show(std::size_t host, int stream, const LinePiece& piece);
   void show_piece(std::size_t host, int stream, const LinePiece& piece);
+  void show_early(std::size_t host, int id, const LinePiece& piece);
   void show_named(const OutputLine& line);
   std::string names_of(const OutputLine& line) const;
   void arm();

@@ -15,7 +15,7 @@ std::string describe_json(const HostPlan& plan) {
                          {"environment", order.environment},
                          {"has_token", !order.token.empty()},
                          {"hosts", hosts}};
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddp::launcher

@@ -3,6 +3,7 @@
 #include <ddp/version.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "base/printable.h"
 #include "base/signals.h"
@@ -54,7 +55,11 @@ std::string describe_oom(const OomKill& oom) {
 }
 
 std::string why_killed_hint(const WorkerEnd& end) {
-  if (!end.status.was_killed_by(9)) return "";
+  if (end.status.was_killed_by(SIGTERM) && !end.after_signal) {
+    return "  SIGTERM came from outside: an operator, a resource manager, or the program itself";
+  }
+  if (end.status.was_killed_by(SIGXFSZ)) return "  it wrote a file larger than its limit (ulimit -f) allows";
+  if (!end.status.was_killed_by(SIGKILL)) return "";
   const std::string peak = end.peak_rss_bytes > 0 ? "; its peak was " + base::human_bytes(end.peak_rss_bytes) : "";
   if (end.oom) return "  " + describe_oom(*end.oom) + peak;
   if (end.is_injected) return "  --inject killed it";
@@ -79,6 +84,18 @@ std::string witness_line(const WorkerEnd& end, const std::string& when) {
                        : "found by " + name_of(end) + " which ended: " + how;
 }
 
+// Of a rank that lost another one, where no rank is known to have failed by itself.
+std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
+  if (!outcome.left_early.empty()) {
+    return "it lost another rank: " + ranks_text(outcome.left_early) + " had ended with exit code 0 before";
+  }
+  if (!end.error->peer) return "it lost another rank, but none has failed by itself";
+  const int peer = *end.error->peer;
+  const bool still_ran = std::ranges::count(outcome.ended_ranks, peer) > 0;
+  return "it lost rank " + std::to_string(peer) +
+         (still_ran ? ", which had not ended" : ", but no rank has failed by itself");
+}
+
 void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
                       const FailureEvidence& evidence, std::vector<std::string>& lines) {
   const WorkerEnd& end = failed.end;
@@ -92,14 +109,13 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
     lines.insert(lines.end(), difference.begin(), difference.end());
   }
   const std::string device = gpu_of(plan, end.local_rank);
-  lines.push_back("  node " + plan.host_name + (device.empty() ? "" : ", GPU " + device) + ", program " +
+  lines.push_back("  node " + (evidence.node.empty() ? plan.host_name : evidence.node) +
+                  (device.empty() ? "" : ", GPU " + device) + ", program " +
                   (plan.what.empty() ? plan.program : plan.what));
   if (const std::string hint = why_killed_hint(end); !hint.empty()) lines.push_back(hint);
   if (!evidence.core.empty()) lines.push_back("  core: " + evidence.core);
   if (end.error && end.error->is_victim) {
-    lines.push_back(outcome.left_early.empty() ? "  it lost another rank, but none has failed by itself"
-                                               : "  it lost another rank: " + ranks_text(outcome.left_early) +
-                                                     " had ended with exit code 0 before");
+    lines.push_back("  " + whom_it_lost(end, outcome));
   }
   // A worker that has printed its error as well need not say it twice.
   const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
@@ -112,6 +128,19 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 
+// When SIGKILL followed on SIGTERM.
+std::string when_killed(const JobOutcome& outcome, const LaunchPlan& plan) {
+  switch (outcome.kill_reason) {
+    case KillReason::grace_over:
+      return "after the grace of " + base::human_duration(plan.grace);
+    case KillReason::asked_to_end:
+      return outcome.cause_as<SignalArrived>() != nullptr ? "on a second request" : "when ddplaunch was asked to end";
+    case KillReason::guardian_lost:
+      return "when the first process of ddplaunch was killed";
+  }
+  return "";
+}
+
 void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
                      std::vector<std::string>& lines) {
   for (const WorkerEnd& end : outcome.also_failed) {
@@ -120,13 +149,9 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
                     end.status.describe());
   }
   if (!outcome.ended_ranks.empty()) {
-    const std::string how =
-        outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once"
-        : outcome.needed_kill
-            ? "SIGTERM, then SIGKILL" + std::string(outcome.ending_time >= plan.grace
-                                                        ? " after the grace of " + base::human_duration(plan.grace)
-                                                        : " on a second request")
-            : "SIGTERM";
+    const std::string how = outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once"
+                            : outcome.needed_kill ? "SIGTERM, then SIGKILL " + when_killed(outcome, plan)
+                                                  : "SIGTERM";
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
                     " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }
@@ -165,7 +190,8 @@ std::string start_line(const LaunchPlan& plan, const Placement& placement) {
     const std::string device = gpu_of(plan, i);
     if (!device.empty() && (devices.empty() || devices.back() != device)) devices.push_back(device);
   }
-  return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " + plan.host_name +
+  return std::string(DDP_VERSION_STRING) + "  " + base::counted(plan.workers, "worker") + " on node " +
+         node_name(plan.host_name, placement) +
          (devices.empty() ? " (no GPU)" : " (GPU " + base::join(devices, ", ") + ")") + ", store " +
          net::host_and_port(placement.master_addr, placement.master_port);
 }

@@ -25,6 +25,7 @@ struct FailureEvidence {
   std::vector<std::string> last_lines;  // of the culprit's output
   std::string log_file;                 // that holds all of them; empty: none
   std::set<pid_t> of_other_users;       // processes that the launcher may not signal
+  std::string node;                     // as the job names this node; empty: its host name
 };
 
 // First line: what happened to whom; then where, its own words, and what was done about it. Empty after success, unless

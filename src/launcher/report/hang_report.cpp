@@ -127,7 +127,8 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   std::size_t told = 0;
   for (const auto& [why, ranks] : without) {
     if (++told > 2) break;
-    lines.push_back("  no stack of " + ranks_text(ranks) + ": " + why);
+    const bool have_ended = ranks.size() > 1 && why == "it has ended";
+    lines.push_back("  no stack of " + ranks_text(ranks) + ": " + (have_ended ? "they have ended" : why));
   }
   return lines;
 }
@@ -186,8 +187,9 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
                     " for something else than the others: for no message and no other thread");
   }
   if (!without.empty()) {
-    lines.push_back("  " + ranks_text(without) + (without.size() == 1 ? " shows" : " show") +
-                    " nothing of what it does: no collectives, no heartbeats (ddp_board.py, ddp_board.h)");
+    lines.push_back("  " + ranks_text(without) + (without.size() == 1 ? " shows" : " show") + " nothing of what " +
+                    (without.size() == 1 ? "it does" : "they do") +
+                    ": no collectives, no heartbeats (ddp_board.py, ddp_board.h)");
   }
   return lines;
 }

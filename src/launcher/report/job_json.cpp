@@ -18,13 +18,17 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it changes
 
-// Workers' words may be any bytes; JSON is UTF-8.
+// Workers' words may be any bytes; JSON is UTF-8, and a terminal must not act on what it shows of it.
 std::string dump(const OrderedJson& document, int indent = -1) {
-  return document.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
+  return document.dump(indent, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
 
-OrderedJson begin(const char* event, const LaunchPlan& plan, WallTime now) {
-  return {{"time", iso_time(now)}, {"event", event}, {"run_id", plan.run_id}, {"node", plan.host_name}};
+OrderedJson begin(const char* event, const LaunchPlan& plan, const std::string& node, WallTime now) {
+  return {{"time", iso_time(now)}, {"event", event}, {"run_id", plan.run_id}, {"node", node}};
+}
+
+const std::string& node_at_end(const LaunchPlan& plan, const JobEnd& end) {
+  return end.node.empty() ? plan.host_name : end.node;
 }
 
 void add_status(OrderedJson& json, const base::ExitStatus& status) {
@@ -90,8 +94,9 @@ struct EventToJson {
   const Placement& placement;
   WallTime now;
 
+  OrderedJson of_node(const char* event) const { return begin(event, plan, node_name(plan.host_name, placement), now); }
   OrderedJson of_worker(const char* event, int local_rank) const {
-    OrderedJson json = begin(event, plan, now);
+    OrderedJson json = of_node(event);
     json["attempt"] = placement.attempt;
     json["rank"] = placement.first_rank + local_rank;
     json["local_rank"] = local_rank;
@@ -118,7 +123,7 @@ struct EventToJson {
     return json;
   }
   OrderedJson operator()(const EndedElsewhere& event) const {
-    OrderedJson json = begin("ended_elsewhere", plan, now);
+    OrderedJson json = of_node("ended_elsewhere");
     json["attempt"] = placement.attempt;
     json["other_node"] = event.cause.node;
     json["message"] = event.cause.text;
@@ -126,14 +131,14 @@ struct EventToJson {
     return json;
   }
   OrderedJson operator()(const SignalArrived& event) const {
-    OrderedJson json = begin("signal", plan, now);
+    OrderedJson json = of_node("signal");
     json["signal"] = base::signal_name(event.signal);
     return json;
   }
-  OrderedJson operator()(const GuardianLost&) const { return begin("launcher_killed", plan, now); }
-  OrderedJson operator()(const ConsoleClosed&) const { return begin("console_closed", plan, now); }
+  OrderedJson operator()(const GuardianLost&) const { return of_node("launcher_killed"); }
+  OrderedJson operator()(const ConsoleClosed&) const { return of_node("console_closed"); }
   OrderedJson operator()(const HangNews& event) const {
-    OrderedJson json = begin("hang", plan, now);
+    OrderedJson json = of_node("hang");
     json["attempt"] = placement.attempt;
     json["state"] = name_of(event.kind);
     json["stall"] = stall_json(event);
@@ -160,7 +165,7 @@ std::string iso_time(WallTime time) {
 }
 
 std::string job_started_line(const LaunchPlan& plan, const std::string& log_directory, WallTime now) {
-  OrderedJson json = begin("job_started", plan, now);
+  OrderedJson json = begin("job_started", plan, plan.host_name, now);
   json["schema"] = kSchema;
   json["version"] = DDP_VERSION_STRING;
   json["program"] = plan.program;
@@ -172,7 +177,7 @@ std::string job_started_line(const LaunchPlan& plan, const std::string& log_dire
 }
 
 std::string attempt_started_line(const LaunchPlan& plan, const Placement& placement, WallTime now) {
-  OrderedJson json = begin("attempt_started", plan, now);
+  OrderedJson json = begin("attempt_started", plan, node_name(plan.host_name, placement), now);
   json["attempt"] = placement.attempt;
   json["world_size"] = placement.world_size;
   json["first_rank"] = placement.first_rank;
@@ -193,7 +198,7 @@ std::string dump_document(const LaunchPlan& plan, const Placement& placement, co
 
 std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placement, const JobOutcome& outcome,
                                const std::string& next, WallTime now) {
-  OrderedJson json = begin("attempt_ended", plan, now);
+  OrderedJson json = begin("attempt_ended", plan, node_name(plan.host_name, placement), now);
   json["attempt"] = placement.attempt;
   json["exit_code"] = outcome.status.shell_code();
   json["cause"] = describe_cause(outcome);
@@ -205,7 +210,7 @@ std::string attempt_ended_line(const LaunchPlan& plan, const Placement& placemen
 }
 
 std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime now) {
-  OrderedJson json = begin("job_ended", plan, now);
+  OrderedJson json = begin("job_ended", plan, node_at_end(plan, end), now);
   json["exit_code"] = end.exit_code;
   json["attempts"] = end.attempts;
   json["run_seconds"] = seconds_json(end.run_time);
@@ -220,7 +225,7 @@ std::string summary_document(const SummaryInput& input) {
   OrderedJson json = {{"schema", kSchema},
                       {"version", DDP_VERSION_STRING},
                       {"run_id", input.plan.run_id},
-                      {"node", input.plan.host_name},
+                      {"node", node_at_end(input.plan, end)},
                       {"program", input.plan.program},
                       {"arguments", input.plan.arguments},
                       {"workers", input.plan.workers},

@@ -29,6 +29,7 @@ struct JobEnd {
   int attempts = 0;   // that began
   std::chrono::nanoseconds run_time{0};
   std::string launcher_failure;  // why an attempt could not begin; empty: the last one did
+  std::string node;              // as the job named this node in the last attempt; empty: its host name
 };
 std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime now);
 

@@ -31,7 +31,13 @@ bool has_content(const std::string& path) {
 
 JobReporter::JobReporter(const LaunchPlan& plan, const RunDirectory& directory, LogSink& log, EventLog events,
                          LastLines last_lines)
-    : plan_(plan), directory_(directory), log_(log), events_(std::move(events)), last_lines_(std::move(last_lines)) {}
+    : plan_(plan),
+      directory_(directory),
+      log_(log),
+      events_(std::move(events)),
+      last_lines_(std::move(last_lines)),
+      lines_({[&log](const std::string& line) { return log.error(line); },
+              [&log](const std::string& line) { log.last_word(line); }}) {}
 
 std::optional<base::Failure> JobReporter::begin() {
   const std::string& summary = plan_.summary_file;
@@ -53,9 +59,11 @@ JobObserver JobReporter::observer() {
     attempt_ended(outcome, next, is_last);
   };
   observer.ended_between_attempts = [this](const JobOutcome& outcome) { ended_between_attempts(outcome); };
-  observer.tell = [this](const std::string& line) { log_.error(line); };
-  observer.warn = [this](const std::string& line) { log_.warning(line); };
-  observer.inform = [this](const std::string& line) { log_.info(line); };
+  observer.tell = [this](const std::string& line) { lines_.say(line); };
+  observer.warn = [this](const std::string& line) {
+    if (lines_.print()) log_.warning(line);
+  };
+  observer.inform = [this](const std::string& line) { inform(line); };
   return observer;
 }
 
@@ -64,20 +72,26 @@ void JobReporter::attempt_began(const Placement& placement) {
   dumps_ = 0;
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
-    log_.info(start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
+    inform(start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
     tell_notes();
-    if (const auto line = interface_line(plan_, placement.interface)) log_.info(*line);
+    if (const auto line = interface_line(plan_, placement.interface)) inform(*line);
   }
   events_.write(attempt_started_line(plan_, placement, wall_now()));
 }
 
 void JobReporter::tell_notes() {
   if (std::exchange(has_told_notes_, true)) return;
-  for (const std::string& note : plan_.notes) log_.info(note);
+  for (const std::string& note : plan_.notes) inform(note);
+}
+
+// A line that is dropped if the console does not take it now: then it is not worth a wait.
+void JobReporter::inform(const std::string& line) {
+  if (lines_.print()) log_.info(line);
 }
 
 void JobReporter::log_event(const Event& event) {
   if (const auto* news = std::get_if<HangNews>(&event)) tell(*news);
+  lines_.print();
   if (!events_.is_open()) return;
   if (const auto* arrived = std::get_if<SignalArrived>(&event)) {
     // The guardian sends SIGCONT after whatever ends the job; it may come after the end, and continues nobody.
@@ -94,16 +108,17 @@ void JobReporter::tell(const HangNews& news) {
   // The first word on a stall is a note, which --quiet leaves out.
   const bool is_note = news.kind == HangNews::Kind::stalled;
   for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) {
-    is_note ? log_.info(line) : say(line);
+    is_note ? inform(line) : lines_.say(line);
   }
   if (is_note || news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file);
-  log_.error(failure ? failure->message : "  all threads of all ranks: " + file);
+  lines_.say(failure ? failure->message : "  all threads of all ranks: " + file);
 }
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
   FailureEvidence evidence;
+  evidence.node = node_name(plan_.host_name, placement_);
   std::vector<pid_t> survivors = outcome.leftovers;
   for (const RankAndPid& worker : outcome.unkillable) survivors.push_back(worker.pid);
   for (const pid_t pid : survivors) {
@@ -126,20 +141,14 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   text_ = failure_summary(outcome, plan_, evidence_);
   if (!next.empty()) text_.push_back("  " + next);
   events_.write(attempt_ended_line(plan_, placement_, outcome, next, wall_now()));
-  for (const std::string& line : text_) is_last ? log_.last_word(line) : say(line);
-  if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) log_.info(remark);
-}
-
-// What a slow reader does not take now, while other nodes wait for our heartbeats, is said again when all is over.
-void JobReporter::say(const std::string& line) {
-  constexpr std::size_t kMostLines = 200;
-  if (!log_.error(line) && unsaid_.size() < kMostLines) unsaid_.push_back(line);
+  for (const std::string& line : text_) is_last ? lines_.last_word(line) : lines_.say(line);
+  if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) inform(remark);
 }
 
 void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   evidence_ = {};
   text_ = {describe_failure(outcome) + ", before the job was started again"};
-  log_.last_word(text_.front());
+  lines_.last_word(text_.front());
 }
 
 void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& end) {
@@ -149,19 +158,21 @@ void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& e
 void JobReporter::job_failed(const base::Failure& failure) {
   evidence_ = {};
   text_ = {failure.message};
+  lines_.last_word(failure.message);
   finish({}, base::kExitOwnFault, failure.message);
 }
 
 void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::string& launcher_failure) {
-  const JobEnd end{exit_code, attempts_, std::chrono::steady_clock::now() - start_, launcher_failure};
+  const JobEnd end{exit_code, attempts_, std::chrono::steady_clock::now() - start_, launcher_failure,
+                   node_name(plan_.host_name, placement_)};
   events_.write(job_ended_line(plan_, end, wall_now()));
-  for (const std::string& line : std::exchange(unsaid_, {})) log_.last_word(line);
-  if (const auto failure = pass_error_upwards(outcome, exit_code)) log_.warning(failure->message);
+  lines_.finish();
+  if (const auto failure = pass_error_upwards(outcome, exit_code)) log_.last_word(failure->message);
   if (plan_.summary_file.empty()) return;
   const SummaryInput input{plan_, outcome, end, log_directory(), evidence_.core, evidence_.last_lines, text_};
   const std::string& file = plan_.summary_file;
   if (const auto failure = write_report(file, summary_document(input), "--summary=" + file))
-    log_.error(failure->message);
+    log_.last_word(failure->message);
 }
 
 // A launcher that started us as its worker reads our error where it reads that of any worker.

@@ -10,6 +10,7 @@
 #include "launcher/job/job_driver.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/report/failure_summary.h"
+#include "launcher/report/line_queue.h"
 #include "launcher/report/log_sink.h"
 #include "launcher/report/report_file.h"
 
@@ -38,7 +39,7 @@ class JobReporter {
   void attempt_began(const Placement& placement);
   void log_event(const Event& event);
   void tell_notes();
-  void say(const std::string& line);
+  void inform(const std::string& line);
   void tell(const HangNews& news);
   void attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last);
   void ended_between_attempts(const JobOutcome& outcome);
@@ -60,7 +61,9 @@ class JobReporter {
   Placement placement_;            // of the current attempt
   FailureEvidence evidence_;       // of the last one that has ended
   std::vector<std::string> text_;  // what the console was told at the end of it
-  std::vector<std::string> unsaid_;
+  // What a slow reader does not take now, while other nodes wait for our heartbeats, is printed when it takes more, at
+  // the latest when all is over.
+  LineQueue lines_;
 };
 
 }  // namespace ddp::launcher

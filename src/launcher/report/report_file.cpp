@@ -72,14 +72,16 @@ base::UniqueFd own_output(const struct stat& status) {
 struct Target {
   base::UniqueFd own;  // one of our outputs
   bool exists = false;
+  bool is_loop = false;  // of symbolic links, which stay
   struct stat status {};
   std::string path;  // without symbolic links
 
   explicit Target(const std::string& name) : path(base::behind_links(name)) {
     exists = ::stat(path.c_str(), &status) == 0;
+    is_loop = !exists && errno == ELOOP;
     if (exists) own = own_output(status);
   }
-  bool is_replaced() const { return !own && (!exists || S_ISREG(status.st_mode)); }
+  bool is_replaced() const { return !own && !is_loop && (!exists || S_ISREG(status.st_mode)); }
 };
 
 // A file that becomes the report, or is removed.

@@ -47,7 +47,7 @@ std::string inspection_json(const Inspection& inspection) {
                               {"clients", clients},
                               {"keys", keys}};
   // Keys may be any bytes; those that are no UTF-8 are shown with replacement characters.
-  return result.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return result.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddp::launcher

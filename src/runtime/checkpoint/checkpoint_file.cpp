@@ -127,7 +127,9 @@ void write_checkpoint_file(const std::string& name, std::span<const Tensor> tens
   const std::string path = base::behind_links(name);
   // The rename below would put a file into the place of /dev/null. (It refuses to replace a directory.)
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (!exists && errno == ELOOP) fail("write", path, errno);
+  if (exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     throw Error(ErrorKind::invalid_argument,
                 "cannot write checkpoint " + path + ": it is no regular file. Name one, or one that does not exist.");
   }

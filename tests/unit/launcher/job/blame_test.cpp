@@ -232,3 +232,27 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     CHECK(state.outcome().culprit()->rank == 0);
   }
 }
+
+TEST_CASE("a rank whose end takes its time is the cause if its victim names it") {
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{.message = "lost", .is_victim = true, .peer = 2};
+  for (const bool is_named : {true, false}) {
+    if (!is_named) victim.error->peer.reset();
+    JobState state = three_ranks();
+    state.step(victim, kBegin);
+    state.step(ended(2, 9), kBegin + 6s);
+    state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 6s);
+    CHECK(state.outcome().culprit()->rank == (is_named ? 2 : 0));
+  }
+}
+
+TEST_CASE("a rank that is asked to end is no cause long after a victim") {
+  WorkerEnded victim = ended(0, 1);
+  victim.error = ErrorRecord{.message = "lost", .is_victim = true, .peer = 2};
+  JobState state = three_ranks();
+  state.step(victim, kBegin);
+  state.step(Settled{}, kBegin + 4s);
+  state.step(ended(1, 9), kBegin + 5s);
+  state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 5s);
+  CHECK(state.outcome().culprit()->rank == 0);
+}

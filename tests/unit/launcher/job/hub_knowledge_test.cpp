@@ -104,3 +104,19 @@ TEST_CASE("a clock that is wrong is told once") {
   CHECK(told(7, 1000h + 11s) == "");
   CHECK(told(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a: the times of their logs do not fit");
 }
+
+TEST_CASE("the rank that a victim names is given more time, unless it is known to have left") {
+  wire::Cause victim = failure("rank 0: exit code 1", true);
+  victim.lost_peer = 3;
+  Job job;
+  job.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, victim}).passes(8s, {7});
+  CHECK(job.to<wire::HubEnds>(7).empty());
+  job.says(7, wire::NodeFailed{0, failure("rank 3: exit code 9")});
+  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
+  CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 3: exit code 9");
+  Job left;
+  left.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, victim}).passes(1s, {7});
+  left.says(7, wire::NodeLeft{0, 3}).passes(3s, {7});
+  REQUIRE(left.to<wire::HubEnds>(7).size() == 1);
+  CHECK(left.to<wire::HubEnds>(7)[0].cause.node == "b");
+}

@@ -77,7 +77,7 @@ TEST_CASE("the user is told once what is waited for") {
   job.passes(3s);
   REQUIRE(job.told().size() == 1);
   CHECK(job.told()[0] ==
-        "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see "
+        "rank 1 failed (exit code 7): waiting for ranks 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; see "
         "--grace)");
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a rank that the launcher may not signal is told as such") {
   REQUIRE(one_of_two.told().size() == 1);
   CHECK(
       one_of_two.told()[0] ==
-      "rank 1 failed (exit code 7): waiting for rank 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; rank 2 runs "
+      "rank 1 failed (exit code 7): waiting for ranks 0, 2 to end (SIGTERM sent, SIGKILL follows in 4.0 s; rank 2 runs "
       "as another user, whose processes the launcher may not signal; see --grace)");
   JobFixture all(2);
   all.start().exits(1, 7).refuses_signals(0).passes(3s);

@@ -135,3 +135,10 @@ TEST_CASE("the hub's own node cannot lose it") {
   CHECK(agent.tick(kStart + 1h).empty());
   CHECK_FALSE(agent.has_left());
 }
+
+TEST_CASE("a node that the first one does not let in says so") {
+  NodeAgent agent("a:29400", 10s, kStart);
+  CHECK(only<LeaveJob>(agent.hub_refuses("another token")).cause.text ==
+        "the first node (a:29400) does not take this node: another token");
+  CHECK(agent.hub_refuses("again").empty());
+}

@@ -38,7 +38,7 @@ TEST_CASE("each cause is told in a few words") {
   CHECK(text_of(SignalArrived{SIGINT}) == "ended by SIGINT");
   CHECK(text_of(SignalArrived{SIGHUP, "the connection is lost"}) == "the connection is lost");
   CHECK(text_of(GuardianLost{}) == "the launcher's first process was killed");
-  CHECK(text_of(ExitTimedOut{}) == "rank 1, 2 did not end");
+  CHECK(text_of(ExitTimedOut{}) == "ranks 1, 2 did not end");
   CHECK(text_of(HangNews{}).starts_with("hung: no rank does anything"));
   ddp::wire::Cause elsewhere;
   elsewhere.text = "rank 5: exit code 3";

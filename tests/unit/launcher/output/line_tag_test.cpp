@@ -66,3 +66,10 @@ TEST_CASE("the time in a tag goes on") {
   tag.set_time(time + std::chrono::seconds(9));
   CHECK(tag.of_rank(0) == "14:05:09 ");
 }
+
+TEST_CASE("a tag names the node as it is called now") {
+  LineTag tag("[${node}] ", {"vm", "trainer"}, false);
+  CHECK(tag.of_rank(0) == "[vm] ");
+  tag.set_node("vm#2");
+  CHECK(tag.of_rank(0) == "[vm#2] ");
+}

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "base/text.h"
 #include "support/fake_authenticator.h"
 #include "support/golden.h"
 #include "support/situation.h"
@@ -41,4 +42,16 @@ TEST_CASE("the printed plan of a torchrun job is the golden one") {
   situation.options.numa_binding = NumaBinding::node;
   situation.options.summary_file = "summary.json";
   check_golden("plan_torch_launch.txt", describe(situation.plan()));
+}
+
+TEST_CASE("what a token does beside --store-open is said") {
+  Situation situation;
+  situation.options.store_open = true;
+  situation.options.auth_token_file = "/token";
+  situation.facts.auth_token = ddp::test::fake_authenticator("secret");
+  const auto notes = [&] { return ddp::base::join(situation.plan().notes, "\n"); };
+  CHECK_THAT(notes(), Catch::Contains("--auth-token-file=/token has no effect beside --store-open"));
+  situation.options.min_nodes = situation.options.max_nodes = 2;
+  situation.options.rdzv_endpoint = "a:29400";
+  CHECK_THAT(notes(), Catch::Contains("it only makes the first node refuse launchers that have another token"));
 }

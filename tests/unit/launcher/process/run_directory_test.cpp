@@ -97,3 +97,17 @@ TEST_CASE("without files there is no directory") {
   CHECK_FALSE(directory.begin_attempt(0, 2));
   CHECK(directory.file(0, "error.json").empty());
 }
+
+TEST_CASE("why the parent of a log directory cannot be made is told") {
+  // As root or not: sysfs lets no program make a directory.
+  const std::string place = "/sys/no";
+  if (!std::filesystem::is_directory("/sys/class")) return;
+  RunFiles files;
+  files.kind = RunFiles::Kind::kept;
+  files.log_dir = place + "/such";
+  RunDirectory directory(files, "run");
+  const auto failure = directory.make();
+  REQUIRE(failure);
+  CHECK_THAT(failure->message,
+             Catch::StartsWith("cannot make the directory " + place) && !Catch::Contains("No such file or directory"));
+}

@@ -98,3 +98,28 @@ TEST_CASE("an answer is taken out where it stands, and a line that a worker has 
   CHECK(screen.answers == std::vector<std::string>{"0 ready", "0 ended 3"});
   CHECK(screen.out.text().starts_with("no end"));
 }
+
+TEST_CASE("what acts on a terminal is escaped in lines of launchers, ssh and banners") {
+  Screen screen({"a", "b"});
+  screen.output.take(0, 1, "Welcome \x1b]0;title\x07\r\nddplaunch: forged \xc2\x9b\n");
+  screen.say_ready(1);
+  screen.output.take(1, 1, "ddplaunch: \xe2\x80\xae\n");
+  screen.finish();
+  CHECK(screen.err.text() ==
+        "ddplaunch: [a] Welcome \\x1b]0;title\\x07\r\nddplaunch: [a] forged \\xc2\\x9b\n"
+        "ddplaunch: [b] \\xe2\\x80\\xae\n");
+}
+
+TEST_CASE("a host that prints without end before its launcher starts is cut off, and heard again then") {
+  Screen screen({"a", "b"});
+  for (int i = 0; i < 300; ++i) screen.output.take(0, 1, "noise " + std::to_string(i) + "\n");
+  screen.output.take(1, 0, std::string(200'000, 'x'));
+  screen.say_ready(0);
+  screen.output.take(0, 1, "[0] worker\n");
+  screen.finish();
+  const std::string text = screen.err.text();
+  CHECK_THAT(text, Catch::Contains("[a] noise 199\nddplaunch: [a] more of what it prints before its launcher starts is "
+                                   "not shown\n") &&
+                       !Catch::Contains("noise 200") && Catch::Contains("[0] worker\n"));
+  CHECK(text.size() < 80'000);
+}

@@ -202,3 +202,48 @@ TEST_CASE("the start line names workers and node and GPUs and store") {
   placement.master_addr = "fe80::1";
   CHECK(start_line(plan_of(2), placement).ends_with("store [fe80::1]:41873"));
 }
+
+TEST_CASE("a SIGTERM from outside and a file that is too large are explained") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGTERM)), {}};
+  CHECK_THAT(summary(outcome), Catch::Contains("  SIGTERM came from outside"));
+  culprit_of(outcome).after_signal = true;
+  CHECK_THAT(summary(outcome), !Catch::Contains("came from outside"));
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGXFSZ)), {}};
+  CHECK_THAT(summary(outcome), Catch::Contains("larger than its limit (ulimit -f)"));
+}
+
+TEST_CASE("a victim names the rank that it lost") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  culprit_of(outcome).error = ErrorRecord{.message = "lost", .is_victim = true, .peer = 1};
+  CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, but no rank has failed by itself"));
+  outcome.ended_ranks = {1, 2};
+  CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which had not ended"));
+}
+
+TEST_CASE("why SIGKILL followed is told as it was") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
+  outcome.ended_ranks = {1};
+  outcome.needed_kill = true;
+  outcome.kill_reason = KillReason::asked_to_end;
+  CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL when ddplaunch was asked to end, gone"));
+  outcome.kill_reason = KillReason::guardian_lost;
+  CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL when the first process of ddplaunch was killed, gone"));
+  outcome.cause = SignalArrived{SIGINT};
+  outcome.kill_reason = KillReason::asked_to_end;
+  CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL on a second request, gone"));
+}
+
+TEST_CASE("a node is told by its name in the job") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  FailureEvidence evidence;
+  evidence.node = "a#2";
+  CHECK_THAT(ddp::base::join(failure_summary(outcome, plan_of(4), evidence), "\n"),
+             Catch::Contains("  node a#2, GPU 0"));
+  Placement placement;
+  placement.node_name = "a#2";
+  CHECK_THAT(start_line(plan_of(2), placement), Catch::Contains("2 workers on node a#2 (GPU"));
+}

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -254,4 +255,20 @@ TEST_CASE("who asks is told what all ranks are at") {
   const auto lines = hang_report(news, 0);
   CHECK(lines.front() == "what the ranks are at:");
   CHECK(lines.size() == 1 + news.ranks.size());
+}
+
+TEST_CASE("what is told of several ranks is in the plural") {
+  HangNews news = stall(HangNews::Kind::hung);
+  news.evidence.stacks = {{0, "", {}, {"it has ended"}}, {1, "", {}, {"it has ended"}}};
+  const auto has = [&](const std::string& text) {
+    const auto lines = hang_report(news, 0);
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  CHECK(has("no stack of ranks 0, 1: they have ended"));
+  news.verdict.kind = VerdictKind::silent;
+  for (RankView& rank : news.ranks) rank.board.is_written = rank.has_ended = false;
+  CHECK(has(" show nothing of what they do: "));
+  news.ranks.resize(1);
+  CHECK(has(" shows nothing of what it does: "));
 }

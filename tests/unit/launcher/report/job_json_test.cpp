@@ -306,3 +306,28 @@ TEST_CASE("an error for a launcher above us is a record that it understands") {
                         {"errorCode", 3},
                         {"extraInfo", {{"py_callstack", "one\ntwo"}, {"timestamp", "1763714602"}}}}}}));
 }
+
+TEST_CASE("what acts on a terminal is escaped") {
+  LaunchPlan plan = plan_with(1);
+  plan.arguments = {"\xc2\x9b\xe2\x80\xae"};
+  const std::string line = job_started_line(plan, "", kNow);
+  CHECK_THAT(line, Catch::Contains("\\u009b\\u202e"));
+  CHECK(Json::parse(line).at("arguments").at(0) == plan.arguments[0]);
+}
+
+TEST_CASE("the node is named as in the job") {
+  Placement place = placement();
+  place.node_name = "node0#2";
+  LaunchPlan odd = plan_with(2);
+  odd.host_name = "h\x1b";
+  Placement place_of_odd = placement();
+  place_of_odd.node_name = "h\\x1b";
+  const auto node_in = [](const std::string& text) { return Json::parse(text).at("node").get<std::string>(); };
+  CHECK(node_in(attempt_started_line(plan_with(2), place, kNow)) == "node0#2");
+  CHECK(node_in(event_line(plan_with(2), place, SignalArrived{SIGTERM}, kNow)) == "node0#2");
+  CHECK(node_in(attempt_ended_line(plan_with(2), place, {}, "", kNow)) == "node0#2");
+  CHECK(node_in(attempt_started_line(odd, place_of_odd, kNow)) == odd.host_name);
+  const JobEnd end{0, 1, 1s, "", "node0#2"};
+  CHECK(node_in(job_ended_line(plan_with(2), end, kNow)) == "node0#2");
+  CHECK(node_in(summary_document({plan_with(2), {}, end, "", "", {}, {}})) == "node0#2");
+}

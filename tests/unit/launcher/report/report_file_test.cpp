@@ -259,3 +259,15 @@ TEST_CASE("events on our own output do not overwrite what is said there") {
   }
   CHECK(contents(path) == "a\nb\nc\nd\n");
 }
+
+TEST_CASE("symbolic links that go in a circle are not replaced") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/circle";
+  std::filesystem::create_symlink("circle", path);
+  const std::string expected = "cannot write --summary: Too many levels of symbolic links";
+  for (const auto& failure : {check_report(path, "--summary"), write_report(path, "text", "--summary")}) {
+    REQUIRE(failure);
+    CHECK_THAT(failure->message, Catch::StartsWith(expected));
+  }
+  CHECK(std::filesystem::is_symlink(path));
+}

@@ -249,3 +249,11 @@ TEST_CASE("what is no regular file is not replaced by a checkpoint") {
     ddp::internal::write_checkpoint_file("/dev/null", {&tensor, 1}, {});
   });
 }
+
+TEST_CASE("a checkpoint is not written over symbolic links that go in a circle") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/circle";
+  std::filesystem::create_symlink("circle", path);
+  CHECK_THROWS_WITH(write_checkpoint_file(path, {}, {}), Catch::Contains("Too many levels of symbolic links"));
+  CHECK(std::filesystem::is_symlink(path));
+}

@@ -1,0 +1,45 @@
+#include "launcher/report/line_queue.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+
+void LineQueue::say(const std::string& line) {
+  waiting_.push_back(line);
+  if (waiting_.size() > kMostLines) {
+    waiting_.pop_front();
+    ++dropped_;
+  }
+  print();
+}
+
+bool LineQueue::print() {
+  if (dropped_ > 0) {
+    if (!ways_.try_to_print(dropped_line())) return false;
+    dropped_ = 0;
+  }
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    if (!ways_.try_to_print(waiting_.front())) return false;
+  }
+  return true;
+}
+
+void LineQueue::last_word(const std::string& line) {
+  finish();
+  ways_.print_last_word(line);
+}
+
+void LineQueue::finish() {
+  if (dropped_ > 0) ways_.print_last_word(dropped_line());
+  dropped_ = 0;
+  for (const std::string& line : std::exchange(waiting_, {})) ways_.print_last_word(line);
+}
+
+std::string LineQueue::dropped_line() const {
+  return base::counted(dropped_, "line") + " of ddplaunch " + (dropped_ == 1 ? "is" : "are") +
+         " missing here: the console did not take them";
+}
+
+}  // namespace ddp::launcher
