@@ -29,7 +29,7 @@ __all__ = ["PHASES", "extend", "heartbeat", "phase"]
 
 # The board's layout: docs/protocol.md, section 6. A board of another version or size is left alone.
 _MAGIC = 0x42504444
-_VERSION = 4
+_VERSION = 5
 _BYTES = 153920
 # Where things lie, counted in numbers of 4 bytes and of 8 bytes, and in bytes.
 _MAGIC_AT, _VERSION_AT, _WRITER_AT = 0 // 4, 4 // 4, 28 // 4

@@ -17,7 +17,7 @@ BIN = pathlib.Path(sys.argv[1])
 HEADER = struct.Struct("=IIIiiiiiI")
 GROUP = struct.Struct("=IiiiQQ48sQQQQQ")
 CALL = struct.Struct("=QQQQiiBBB5x64s80s")
-HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS, TRANSFERS, TRANSFER_BYTES = 256, 192, 8, 16, 8, 128
+HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS, TRANSFERS, TRANSFER_BYTES = 256, 192, 32, 16, 8, 128
 GROUP_BYTES = GROUP_HEAD + CALLS * CALL.size + TRANSFERS * TRANSFER_BYTES
 Board = collections.namedtuple("Board", "magic version bytes rank local_rank attempt lost_rank writer unshown groups")
 Group = collections.namedtuple("Group", "in_use rank size unused identity reserved name called started finished transfers_called "
@@ -64,7 +64,7 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
         for rank, pid in pids.items():
             board = read(pid)
-            assert board.magic == 0x42504444 and board.version == 4, board[:9]
+            assert board.magic == 0x42504444 and board.version == 5, board[:9]
             assert board.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, board[:9]
             assert board.writer == pid and board.lost_rank == -1 and board.attempt == 0, board[:9]
             world = board.groups[0]

@@ -14,7 +14,7 @@ import time
 
 BIN = pathlib.Path(sys.argv[1])
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
-MAGIC, VERSION, BYTES = 0x42504444, 4, 51008
+MAGIC, VERSION, BYTES = 0x42504444, 5, 153920
 WORKER = struct.Struct("=IIQi4xQQ24x48s80s")
 WORKER_AT, WRITER_AT, WORKER_END = 64, 28, 256
 

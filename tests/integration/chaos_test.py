@@ -44,7 +44,7 @@ def zombies() -> set[int]:
         if not entry.name.isdigit():
             continue
         try:
-            name, _, rest = (entry / "stat").read_text().rpartition(")")
+            name, _, rest = (entry / "stat").read_text(errors="replace").rpartition(")")
             fields = rest.split()
         except OSError:
             continue

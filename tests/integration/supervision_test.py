@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """How jobs start and end, on whole processes: the rows of docs/reference/supervision.md on processes and signals.
 argv: see launched_job.py."""
+import contextlib
 import os
 import pathlib
 import re
@@ -410,8 +411,9 @@ def signals_at_the_end() -> None:
                 supervisor = job.supervisor()
                 pathlib.Path(job.path("go")).touch()
                 children = pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children")
-                while children.exists() and children.read_text():  # SIGUSR1 would end a worker
-                    pass
+                with contextlib.suppress(OSError):  # the supervisor has ended
+                    while children.read_text():  # SIGUSR1 would end a worker
+                        pass
                 while job.process.poll() is None:
                     job.signal(number)
                 assert job.wait() == 0, (number, job.err())

@@ -290,8 +290,9 @@ std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const Ra
     verdict.waiting.push_back(rank.rank);
     waited = std::max(waited, std::min(clock.waited, clock.age));
   }
+  if (verdict.waiting.empty() || std::min(waited, unchanged).count() == 0) return std::nullopt;
   silence_ = std::min(waited, unchanged);
-  return verdict.waiting.empty() || silence_.count() == 0 ? std::nullopt : std::optional(verdict);
+  return verdict;
 }
 
 void HangDetector::nothing_new(Nanoseconds elapsed) {

@@ -253,17 +253,17 @@ void StackTaker::finish() {
     std::stable_sort(threads.begin(), threads.end(), [&](const ThreadStack& a, const ThreadStack& b) {
       return (a.tid == asked.request.pid) > (b.tid == asked.request.pid);
     });
-    // Another thread is not to stand for the first one, which has not answered.
-    const bool is_first = threads.empty() || threads.front().tid == asked.request.pid;
-    if (!is_first && asked.result.source == "signal handler") {
-      threads.insert(threads.begin(), {asked.request.pid, looks.empty() ? "" : looks.front().name, {"?? (no answer)"}});
-    }
     for (const pid_t tid : asked.request.threads) {
       const bool answered = std::any_of(threads.begin(), threads.end(), [&](const auto& t) { return t.tid == tid; });
       if (!answered && asked.result.source == "signal handler") {
         asked.result.missing.push_back("thread " + std::to_string(tid) +
                                        ": no answer (stopped, or the signal is blocked)");
       }
+    }
+    // Another thread is not to stand for the first one, which has not answered.
+    const bool is_first = threads.empty() || threads.front().tid == asked.request.pid;
+    if (!is_first && asked.result.source == "signal handler") {
+      threads.insert(threads.begin(), {asked.request.pid, looks.empty() ? "" : looks.front().name, {"?? (no answer)"}});
     }
     if (threads.empty() && has_signal(asked) && asked.raw.empty() && asked.result.missing.empty()) {
       asked.result.missing.emplace_back("signal handler: no answer (stopped, in the kernel, or the signal is blocked)");
