@@ -108,6 +108,14 @@ def what_a_rank_does_that_is_woken_for_its_stack_is_not_why_the_job_ends() -> No
         assert "hung " in err and "rank 1 has not called all_reduce" in err, err
 
 
+def a_program_whose_wrapper_closes_descriptors_is_seen() -> None:
+    wrapper = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+    run = Run(timeout=6, program=("--no-python", sys.executable, "-c", wrapper, BIN.resolve() / "hanging_worker", "pause", "20"))
+    run.end(124)
+    stall = run.events("hung")[0]
+    assert stall["code"] == "DDP-H03" and stall["culprits"] == [1], stall
+
+
 def under_torchruns_name_a_limit_ends_a_job_that_hangs() -> None:
     run = Run("pause", "20", "--no-python", timeout=6, name="torchrun")
     err = run.end(124)
@@ -226,7 +234,7 @@ def off_is_off() -> None:
     assert "DDP-H" not in err, err
 
 
-TESTS = [a_job_that_was_stopped_is_not_looked_at, what_a_rank_does_that_is_woken_for_its_stack_is_not_why_the_job_ends, a_rank_in_a_debugger_is_left_alone, without_a_limit_a_hang_is_reported_and_the_job_goes_on,
+TESTS = [a_job_that_was_stopped_is_not_looked_at, a_program_whose_wrapper_closes_descriptors_is_seen, what_a_rank_does_that_is_woken_for_its_stack_is_not_why_the_job_ends, a_rank_in_a_debugger_is_left_alone, without_a_limit_a_hang_is_reported_and_the_job_goes_on,
          under_torchruns_name_a_limit_ends_a_job_that_hangs, under_torchruns_name_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_told_and_left_alone,
          a_launcher_that_was_stopped_has_seen_nothing, slow_is_told_and_goes_on, more_time_is_given, warnings_end_nothing, a_time_out_of_the_programs_own_does_not_outrank_the_verdict,
          a_silent_program_is_ended_only_if_somebody_asked, off_is_off]

@@ -138,6 +138,12 @@ def refused() -> None:
         assert code == 2 and "started" not in out and words in err, (code, out, err)
 
 
+@test("inject", "a fault whose time does not come is told")
+def too_late() -> None:
+    code, _, err = run_job("--nproc-per-node=2", "--inject", "rank=1,at=100s,kind=kill", "true")
+    assert code == 0 and "1 fault of --inject did not happen: the ranks had ended before" in err, (code, err)
+
+
 @test("inject", "an error quotes the fault once")
 def quoted_once() -> None:
     for words in (["--inject", "rank=1,at=1s,kind=shape"], ["--inject=rank=1,at=1s,kind=shape"]):

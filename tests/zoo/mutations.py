@@ -63,7 +63,12 @@ MUTATIONS = {
     "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
     "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
     "heartbeats are no progress": (DETECTOR, "if (!is_waited_for) facts.progress_age = facts.age;", "facts.progress_age = facts.age;"),
-    "threads that may help are not counted": (DETECTOR, "rank.board.waiting_threads >= rank.board.calling_threads", "true"),
+    "threads that may help are not counted": (ROOTS, "board.calling_threads <= board.blocked_threads &&", ""),
+    "threads that have called nothing are not counted": (ROOTS, "rank.process && rank.process->free_threads == 0;", "true;"),
+    "what was only begun counts as a wait": (ROOTS, "return verdict.is_transfer ? 1 : group->blocked;", "return 1;"),
+    "who waits for something that is not shown is blamed": (ROOTS, "std::erase_if(root.culprits, waits_with_all);", ";"),
+    "another rank's extension moves the limit": (DETECTOR, "if (!is_waited_for || verdict.blames(rank.rank)) until", "until"),
+    "a rank that ended before init is not seen": (VERDICT, "rank.has_ended && rank.board.worlds_entered < entered", "false"),
     "a receive that nobody waits for is a stall": (VERDICT, "|| !transfer.is_waited_for) {", ") {"),
     "the first of a chain is blamed": (ROOTS, "is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();",
                                          "is_root[i] = true; root.culprits = verdicts[i].culprits;"),
@@ -98,12 +103,13 @@ class Tests:
                     for source in SOURCES + REPLAY + [f"tests/unit/launcher/{test}_test.cpp" for test in TESTS]}
         list(pool.map(lambda pair: compile_to(ROOT / pair[0], pair[1]), compiled.items()))
         self.decision = {source: compiled.pop(source) for source in SOURCES}
+        self.text = compiled["src/launcher/watchdog/verdict_text.cpp"]
         self.replay = [compiled.pop(source) for source in REPLAY]
         self.units = list(compiled.values())
 
     def which_fail(self, place: pathlib.Path, decision: list[pathlib.Path]) -> list[str]:
         link([*decision, *self.replay], place / "zoo_replay")
-        link([*decision, *self.units], place / "units", catch())
+        link([*decision, *self.units, self.text], place / "units", catch())
         runs = {"traces": [sys.executable, ROOT / "tests/zoo/replay_test.py", place], "units": [place / "units"]}
         return [name for name, words in runs.items() if subprocess.run(words, capture_output=True, timeout=600).returncode != 0]
 

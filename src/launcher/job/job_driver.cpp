@@ -281,6 +281,9 @@ void JobDriver::handle(const EndWorkers& turn) {
 void JobDriver::end_attempt() {
   phase_ = Phase::draining;
   has_run_ = true;
+  if (const int pending = faults_ ? faults_->pending() : 0; pending > 0) {
+    parts_.observer.tell(base::counted(pending, "fault") + " of --inject did not happen: the ranks had ended before");
+  }
   faults_.reset();
   outcome_ = state_->outcome();
   const WatchReport seen = watchdog_->finish();

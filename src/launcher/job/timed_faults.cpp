@@ -23,8 +23,11 @@ TimedFaults::TimedFaults(net::Timers& timers, WorkerGroup& workers, const Launch
     const int local_rank = fault.rank - first_rank_;
     if (fault.attempt != placement.attempt || local_rank < 0 || local_rank >= plan.workers) continue;
     const bool kills = fault.kind == wire::FaultKind::kill;
-    later(*fault.after,
-          [this, fault, kills] { send(fault.rank, kills ? SIGKILL : SIGSTOP, kills ? "kills" : "stops"); });
+    ++pending_;
+    later(*fault.after, [this, fault, kills] {
+      --pending_;
+      send(fault.rank, kills ? SIGKILL : SIGSTOP, kills ? "kills" : "stops");
+    });
     if (fault.kind != wire::FaultKind::delay) continue;
     later(*fault.after + fault.delay, [this, fault] { send(fault.rank, SIGCONT, "continues"); });
   }

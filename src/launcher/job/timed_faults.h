@@ -25,6 +25,9 @@ class TimedFaults {
   TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
               const Tell& tell);
 
+  // Faults of this attempt and node that have not happened so far.
+  int pending() const { return pending_; }
+
  private:
   void later(std::chrono::milliseconds time, std::function<void()> deed);
   void send(int rank, int signal, const std::string& what);
@@ -33,6 +36,7 @@ class TimedFaults {
   WorkerGroup& workers_;
   const int first_rank_;
   const Tell& tell_;
+  int pending_ = 0;
   std::vector<std::unique_ptr<net::Watch>> watches_;
 };
 

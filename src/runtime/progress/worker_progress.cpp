@@ -1,11 +1,17 @@
 #include "runtime/progress/worker_progress.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 #include <utility>
 
+#include "base/file.h"
+#include "base/unique_fd.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
@@ -45,9 +51,34 @@ PhasePlace place_of(Phase phase, std::string_view name, CallSite site) {
 
 }  // namespace
 
+namespace {
+
+// 0 if there is none, or it may not be known.
+pid_t parent_of(pid_t pid) {
+  const std::string stat = base::read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t name_end = stat.rfind(") ");
+  return name_end == std::string::npos ? 0 : std::atoi(stat.c_str() + std::min(name_end + 4, stat.size()));
+}
+
+// Of the nearest one that has the descriptor: a program around this one may close it for its child, as Python's
+// subprocess module does, and has it itself.
+StatusPage page_of_ancestor(const std::string& descriptor) {
+  constexpr int kMostAncestors = 16;
+  pid_t pid = ::getppid();
+  for (int i = 0; i < kMostAncestors && pid > 1; ++i, pid = parent_of(pid)) {
+    const base::UniqueFd fd(::open(("/proc/" + std::to_string(pid) + "/fd/" + descriptor).c_str(), O_RDWR | O_CLOEXEC));
+    if (fd) return StatusPage::map(std::to_string(fd.get()).c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
 StatusPage internal::process_page() {
   static const StatusPage page = [] {
-    const StatusPage mapped = StatusPage::map(std::getenv(wire::env::kBoard));  // NOLINT(concurrency-mt-unsafe)
+    const char* descriptor = std::getenv(wire::env::kBoard);  // NOLINT(concurrency-mt-unsafe)
+    StatusPage mapped = StatusPage::map(descriptor);
+    if (descriptor != nullptr && mapped.memory() == nullptr) mapped = page_of_ancestor(descriptor);
     mapped.forget_former_program();
     return mapped;
   }();
