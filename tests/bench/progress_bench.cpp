@@ -57,8 +57,10 @@ int main(int argc, char** argv) {
   const auto collective = [&](ddp::internal::GroupProgress& progress) {
     ++call.sequence;
     progress.called(call);
+    progress.waits(call, true);
     progress.started(call);
     progress.finished(call);
+    progress.waits(call, false);
   };
   const double with = nanoseconds([&] { collective(shown); });
   const double without = nanoseconds([&] { collective(not_shown); });
