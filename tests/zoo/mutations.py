@@ -64,7 +64,7 @@ MUTATIONS = {
     "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
     "heartbeats are no progress": (DETECTOR, "if (!is_waited_for) facts.progress_age = facts.age;", "facts.progress_age = facts.age;"),
     "threads that may help are not counted": (ROOTS, "board.calling_threads <= board.blocked_threads &&", ""),
-    "threads that have called nothing are not counted": (ROOTS, "rank.process && rank.process->free_threads == 0;", "true;"),
+    "threads that have called nothing are not counted": (ROOTS, "rank.process->threads->free == 0;", "rank.process->threads->free >= 0;"),
     "what was only begun counts as a wait": (ROOTS, "return verdict.is_transfer ? 1 : group->blocked;", "return 1;"),
     "who waits for something that is not shown is blamed": (ROOTS, "std::erase_if(root.culprits, waits_with_all);", ";"),
     "another rank's extension moves the limit": (DETECTOR, "if (!is_waited_for || verdict.blames(rank.rank)) until", "until"),

@@ -202,7 +202,7 @@ class LinuxProcessHost : public ProcessHost {
     const pid_t program = view.board.is_written ? view.board.writer : program_of(view.pid);
     view.process = look_at_process(program, depth == LookDepth::all);
     if (depth != LookDepth::all || !view.process || view.board.blocked_threads == 0) return;
-    view.process->free_threads = count_free_threads(program, view.board.blocked_thread, wire::kBoardStacks);
+    view.process->threads = count_free_threads(program, view.board.blocked_thread, wire::kBoardStacks);
   }
 
   // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.

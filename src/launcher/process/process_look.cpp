@@ -100,31 +100,37 @@ std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
 
 namespace {
 
-// "202 0x7f00 0x80 0x0 0x0 …": a futex of the process's own, and no time-out.
-bool is_parked(const std::string& system_call) {
+// "202 0x7f00 0x80 0x0 0x0 …": whether a thread waits for a futex without a time-out; of the process's own, or another
+// one's too (a thread that is joined is waited for so).
+enum class Parked : std::uint8_t { no, shared, own };
+Parked parked(const std::string& system_call) {
   const std::vector<std::string> words = base::split(system_call, ' ');
   constexpr std::size_t kOperation = 2;
   constexpr std::size_t kTimeout = 4;
-  if (words.size() <= kTimeout || words[0] != std::to_string(SYS_futex)) return false;
+  if (words.size() <= kTimeout || words[0] != std::to_string(SYS_futex) || words[kTimeout] != "0x0") return Parked::no;
   constexpr unsigned long kPrivate = 128;
   constexpr unsigned long kWait = 0;
   constexpr unsigned long kWaitBits = 9;
   const unsigned long operation = std::strtoul(words[kOperation].c_str(), nullptr, 16);
   const unsigned long command = operation & 0x7f;
-  return (operation & kPrivate) != 0 && (command == kWait || command == kWaitBits) && words[kTimeout] == "0x0";
+  if (command != kWait && command != kWaitBits) return Parked::no;
+  return (operation & kPrivate) != 0 ? Parked::own : Parked::shared;
 }
 
 }  // namespace
 
-std::optional<int> count_free_threads(pid_t pid, pid_t but, std::size_t most) {
+std::optional<FreeThreads> count_free_threads(pid_t pid, pid_t but, std::size_t most) {
   const std::vector<pid_t> threads = threads_of(pid, most + 1);
   if (threads.empty() || threads.size() > most) return std::nullopt;
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task/";
-  return static_cast<int>(std::ranges::count_if(threads, [&](pid_t tid) {
-    const std::string thread = folder + std::to_string(tid);
-    return tid != but && !base::read_file(thread + "/comm").starts_with(base::kOwnThreads) &&
-           !is_parked(base::read_file(thread + "/syscall"));
-  }));
+  FreeThreads count;
+  for (const pid_t tid : threads) {
+    const std::string thread = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
+    if (tid == but || base::read_file(thread + "/comm").starts_with(base::kOwnThreads)) continue;
+    const Parked how = parked(base::read_file(thread + "/syscall"));
+    count.free += how == Parked::own ? 0 : 1;
+    count.acting += how == Parked::no ? 1 : 0;
+  }
+  return count;
 }
 
 std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {

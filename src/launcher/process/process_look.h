@@ -13,14 +13,21 @@
 
 namespace ddp::launcher {
 
+// Threads of a program that may do something by themselves.
+struct FreeThreads {
+  int free = 0;    // all that another thread of the process need not wake first
+  int acting = 0;  // of those: that do not wait for a thread to end, or for another process, without a time-out
+
+  friend bool operator==(const FreeThreads&, const FreeThreads&) = default;
+};
+
 struct ProcessLook {
   char state = '?';             // of its first thread, as in proc(5): R, S, D, T (stopped), t (traced), Z, …
   std::uint64_t cpu_ticks = 0;  // of all threads, user and system; sysconf(_SC_CLK_TCK) a second
   std::uint64_t waits = 0;      // how often its first thread has gone to sleep
   std::string waits_in;         // where in the kernel the first thread sleeps; may be empty
-  // Threads of the program, except one, that may do something by themselves: neither the runtime's own, nor parked until
-  // another thread of the process wakes them. Nothing: it was not asked, or the kernel does not tell.
-  std::optional<int> free_threads = {};
+  // Nothing: it was not asked, or the kernel does not tell.
+  std::optional<FreeThreads> threads = {};
 
   bool is_stopped() const { return state == 'T' || state == 't'; }
 
@@ -49,10 +56,9 @@ struct ThreadLook {
 // The threads of a process, the first one first; at most `most`.
 std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most);
 
-// How many threads of a process, except `but` and those of the runtime's own (base/thread_name.h), may do something by
-// themselves: all that do not wait for another thread of the process, without a time-out. Nothing if there are more than
-// `most`, or there is no such process.
-std::optional<int> count_free_threads(pid_t pid, pid_t but, std::size_t most);
+// Of a process, except the thread `but` and those of the runtime's own (base/thread_name.h). Nothing if there are more
+// than `most`, or there is no such process.
+std::optional<FreeThreads> count_free_threads(pid_t pid, pid_t but, std::size_t most);
 
 // The exit status of a process that has ended, and that its parent cannot reap yet, since a debugger holds it. Nothing
 // if it has not ended, or if this user may not see its status.

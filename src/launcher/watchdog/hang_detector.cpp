@@ -5,23 +5,14 @@
 #include <iterator>
 #include <tuple>
 
+#include "launcher/watchdog/root_causes.h"
+
 namespace ddp::launcher {
 namespace {
 
 // It shows that it lives, and nothing else.
 bool beats(const RankView& rank) {
   return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
-}
-
-// Whether what was told of is over. That nobody waits for a collective at the moment does not say that it is done.
-bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
-  if (told.is_transfer || told.kind == VerdictKind::each_other) return true;
-  return std::ranges::none_of(ranks, [&](const RankView& rank) {
-    return !rank.has_ended && std::ranges::any_of(rank.board.groups, [&](const GroupView& group) {
-      return key_of(group) == told.key() && !group.is_left && group.called >= told.sequence &&
-             group.finished < told.sequence;
-    });
-  });
 }
 
 // Where no rank waits in a collective: the ranks that may come to where others wait, or begin one.
@@ -125,11 +116,20 @@ LookDepth HangDetector::depth() const {
   return longest_wait() >= limits::kHangEvidence ? LookDepth::all : LookDepth::states;
 }
 
-// What nothing can resolve, else what has lasted for longest; of equals the one that was told.
+// Whether a rank that is waited for does something, so that it may come.
+bool HangDetector::may_be_resolved(const Verdict& verdict) const {
+  return std::ranges::any_of(verdict.culprits, [&](int rank) {
+    const auto clock = ranks_.find(rank);
+    return clock != ranks_.end() && clock->second.still < limits::kHangActivity;
+  });
+}
+
+// What nothing can resolve, else what no rank that works can, else what has lasted for longest; of equals the one that
+// was told.
 std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& verdicts) const {
   const auto rank_of = [&](const Verdict& verdict) {
     const bool is_certain = verdict.kind == VerdictKind::ended || differs(verdict.kind) || verdict.is_proven_circle();
-    return std::tuple(is_certain, age_of(verdict), told_ && verdict.is_of(*told_));
+    return std::tuple(is_certain, !may_be_resolved(verdict), age_of(verdict), told_ && verdict.is_of(*told_));
   };
   const auto found = std::max_element(verdicts.begin(), verdicts.end(),
                                       [&](const Verdict& a, const Verdict& b) { return rank_of(a) < rank_of(b); });

@@ -41,8 +41,8 @@ class HangEvidence {
   void asked();
   // The job ends: who has asked is told now, without evidence.
   void end();
-  // The hang for which the job is to be terminated as soon as its evidence is there, with what was there before. It will
-  // not be told again. To take stacks may wake a rank that hangs: what it does then is no reason for the end.
+  // The hang for which the job is to be terminated as soon as its evidence is there, with what was there before. It
+  // will not be told again. To take stacks may wake a rank that hangs: what it does then is no reason for the end.
   std::optional<HangNews> take_decided();
 
   // Of this node's ranks. Who asks while it is being taken gets the same.

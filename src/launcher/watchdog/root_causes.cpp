@@ -60,7 +60,8 @@ bool is_blocked_in(const RankView& rank, const std::vector<Verdict>& verdicts, c
   }
   const BoardView& board = rank.board;
   return board.blocked_threads > 0 && blocked >= board.blocked_threads && board.continuations == 0 &&
-         board.calling_threads <= board.blocked_threads && rank.process && rank.process->free_threads == 0;
+         board.calling_threads <= board.blocked_threads && rank.process && rank.process->threads &&
+         rank.process->threads->free == 0;
 }
 
 // The verdict on the ranks of a circle: those that wait in it and are waited for in it.
@@ -84,12 +85,20 @@ Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size
   return circle;
 }
 
+// Whether a thread that has called operations, and waits for none, does something: helpers of the rank that wait do not
+// excuse it. A thread that waits for another one of the process, or for its end, does nothing.
+bool has_acting_thread(const RankView& rank) {
+  const BoardView& board = rank.board;
+  return board.calling_threads > board.waiting_threads && board.waiting_threads > 0 && rank.process &&
+         rank.process->threads && rank.process->threads->acting >= board.waiting_threads;
+}
+
 }  // namespace
 
 std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) {
   std::set<int> that_may_wait;
   for (const RankView& rank : ranks) {
-    if (may_wait(rank)) that_may_wait.insert(rank.rank);
+    if (may_wait(rank) && !has_acting_thread(rank)) that_may_wait.insert(rank.rank);
   }
   std::set<int> waiting;
   for (const Verdict& verdict : verdicts) {
@@ -103,25 +112,15 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
     return rank != ranks.end() && rank->board.calling_threads > 0 &&
            rank->board.waiting_threads >= rank->board.calling_threads;
   };
-  const auto find_roots = [&](const std::set<int>& excused) {
-    for (std::size_t i = 0; i < verdicts.size(); ++i) {
-      Verdict root = verdicts[i];
-      if (root.kind == VerdictKind::not_called) {
-        std::erase_if(root.culprits, [&](int rank) { return excused.contains(rank); });
-        // Some wait in what the page has no place for.
-        if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
-      }
-      is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
-      if (is_root[i]) found.push_back(std::move(root));
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    Verdict root = verdicts[i];
+    if (root.kind == VerdictKind::not_called) {
+      std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
+      // Some wait in what the page has no place for.
+      if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
     }
-  };
-  find_roots(waiting);
-  // If all that are waited for wait somewhere, with some thread: those with a thread that calls and does not wait.
-  if (found.empty()) {
-    for (const RankView& rank : ranks) {
-      if (rank.board.calling_threads > rank.board.waiting_threads) waiting.erase(rank.rank);
-    }
-    find_roots(waiting);
+    is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
+    if (is_root[i]) found.push_back(std::move(root));
   }
   // What does not lead to a root leads into a circle. More of them than this are one hang all the same.
   constexpr std::size_t kMostLooked = 256;
@@ -144,6 +143,16 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
     return verdict.kind != VerdictKind::transport && verdict.kind != VerdictKind::gpu_behind;
   });
   return found;
+}
+
+bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
+  if (told.is_transfer || told.kind == VerdictKind::each_other) return true;
+  return std::ranges::none_of(ranks, [&](const RankView& rank) {
+    return !rank.has_ended && std::ranges::any_of(rank.board.groups, [&](const GroupView& group) {
+      return key_of(group) == told.key() && !group.is_left && group.called >= told.sequence &&
+             group.finished < told.sequence;
+    });
+  });
 }
 
 }  // namespace ddp::launcher

@@ -108,7 +108,7 @@ RankView rank_of(const Json& json) {
   if (!json.contains("state")) return view;
   view.process = {static_cast<char>(json.at("state").get<int>()), json.at("cpu_ticks"), json.at("waits"),
                   json.at("waits_in")};
-  if (json.contains("free_threads")) view.process->free_threads = json.at("free_threads").get<int>();
+  if (json.contains("threads")) view.process->threads = {json.at("threads").at(0), json.at("threads").at(1)};
   if (json.contains("activity")) view.activity = activity_of(json.at("activity"));
   return view;
 }
@@ -133,7 +133,7 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
       json["cpu_ticks"] = rank.process->cpu_ticks;
       json["waits"] = rank.process->waits;
       json["waits_in"] = rank.process->waits_in;
-      if (rank.process->free_threads) json["free_threads"] = *rank.process->free_threads;
+      if (const auto& threads = rank.process->threads) json["threads"] = {threads->free, threads->acting};
     }
     if (rank.activity) {
       json["activity"] = {rank.activity->still_for.count(), rank.activity->unmoved_for.count(),

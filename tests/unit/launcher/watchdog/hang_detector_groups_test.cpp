@@ -146,7 +146,7 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
       view.board.waiting_threads = 1;
       view.board.blocked_threads = 1;
       view.board.groups[static_cast<std::size_t>(view.rank)].blocked = 1;
-      view.process = ProcessLook{'S', 0, 0, "", 0};
+      view.process = ProcessLook{'S', 0, 0, "", FreeThreads{}};
     }
     job.call(0);
     job.ranks[1].board.groups[1].called = 4;
@@ -164,8 +164,7 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
       // Another thread, which has called before.
       [](RankView& view) { view.board.calling_threads = 2; },
       // One that has called nothing so far, or of which nothing is known.
-      [](RankView& view) { view.process->free_threads = 1; },
-      [](RankView& view) { view.process->free_threads.reset(); },
+      [](RankView& view) { view.process->threads->free = 1; }, [](RankView& view) { view.process->threads.reset(); },
       // A continuation.
       [](RankView& view) { view.board.continuations = 1; },
       // The wait has a time-out of the program's, or is for other ranks to come.
