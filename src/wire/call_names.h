@@ -8,7 +8,7 @@
 
 namespace ddp::wire {
 
-// enum Operation of runtime/group/call.h.
+// enum Operation of runtime/call/call.h.
 inline constexpr std::array<std::string_view, 11> kOperationNames = {
     "all_reduce",     "reduce",     "broadcast", "all_gather", "gather", "scatter",
     "reduce_scatter", "all_to_all", "barrier",   "send",       "recv"};

@@ -59,7 +59,7 @@ struct BoardCall {
   std::uint64_t count;                  // elements
   std::int32_t peer;                    // the root; -1: none
   std::int32_t line;                    // of the call, in `file`
-  std::uint8_t operation;               // enum Operation of runtime/group/call.h
+  std::uint8_t operation;               // enum Operation of runtime/call/call.h
   std::uint8_t type;                    // enum DataType
   std::uint8_t op;                      // enum ReduceOp::Kind
   std::array<std::uint8_t, 5> unused;
@@ -77,7 +77,7 @@ struct BoardTransfer {
   std::uint64_t count;                 // elements
   std::int32_t peer;                   // rank of the group
   std::int32_t line;                   // of the call, in `file`
-  std::uint8_t operation;              // enum Operation of runtime/group/call.h: send or recv
+  std::uint8_t operation;              // enum Operation of runtime/call/call.h: send or recv
   std::uint8_t type;                   // enum DataType
   std::array<std::uint8_t, 6> unused;
   std::array<char, 80> file;
