@@ -1,4 +1,3 @@
-#include "base/thread_name.h"
 #include "runtime/backend/gloo/gloo_watch.h"
 
 #include <ddp/error.h>
@@ -8,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/thread_name.h"
 #include "runtime/limits.h"
 
 namespace ddp::internal {
