@@ -206,6 +206,8 @@ Error GroupRunner::cause_of(const Call& call, const Error& error) const {
     if (error.kind() == ErrorKind::timeout) cause = late_peers(call, error);
     if (error.kind() == ErrorKind::peer_lost) cause = dead_peer(error);
   }
+  // A rank that had failed itself may have failed because of one that has ended without a word.
+  if (!cause && error.kind() == ErrorKind::peer_lost && has_failed(error.peer())) cause = dead_peer(error);
   const Error told = cause.value_or(error);
   return lost_rank_ ? lost_rank_->agree(told) : told;
 }
@@ -228,6 +230,13 @@ std::optional<Error> GroupRunner::late_peers(const Call& call, const Error& erro
   if (late.empty()) return std::nullopt;
   const Error named = late_error(std::move(late), call.timeout);
   return Error(ErrorKind::timeout, named.what() + (" (" + std::string(error.what()) + ")"), named.peer());
+}
+
+bool GroupRunner::has_failed(int rank) const {
+  for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
+    if (host_->rank_of(peer) == rank) return host_->area(peer).state == RankState::failed;
+  }
+  return false;
 }
 
 // A rank of this machine that has ended without a word, where the backend knows only that somebody has.

@@ -51,6 +51,7 @@ class GroupRunner : public CallRunner {
   int world_rank_of(int rank) const;
   std::optional<Error> difference(const Call& call) const;
   std::optional<Error> late_peers(const Call& call, const Error& error) const;
+  bool has_failed(int rank) const;
   std::optional<Error> dead_peer(const Error& error) const;
 
   const std::string group_;
