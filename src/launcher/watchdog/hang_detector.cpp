@@ -288,7 +288,7 @@ std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const Ra
     unchanged = std::min(unchanged, clock.age);
     if (rank.board.waiting_threads == 0) continue;
     verdict.waiting.push_back(rank.rank);
-    waited = std::max(waited, std::min(clock.waited, clock.age));
+    waited = std::max(waited, clock.waited);
   }
   if (verdict.waiting.empty() || std::min(waited, unchanged).count() == 0) return std::nullopt;
   silence_ = std::min(waited, unchanged);

@@ -149,8 +149,7 @@ bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
   if (told.is_transfer || told.kind == VerdictKind::each_other) return true;
   return std::ranges::none_of(ranks, [&](const RankView& rank) {
     return !rank.has_ended && std::ranges::any_of(rank.board.groups, [&](const GroupView& group) {
-      return key_of(group) == told.key() && !group.is_left && group.called >= told.sequence &&
-             group.finished < told.sequence;
+      return !group.is_left && told.is_under_way_in(group);
     });
   });
 }

@@ -13,8 +13,7 @@ namespace ddp::launcher {
 // seen, so it comes last.
 std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks);
 
-// Whether the stall that was told of is over. That nobody waits for a collective at the moment does not say that it is
-// done.
+// Returns whether the reported stall is over. If no rank waits for a collective at the moment, it need not be done.
 bool has_gone_on(const Verdict& told, std::span<const RankView> ranks);
 
 }  // namespace ddp::launcher

@@ -224,9 +224,8 @@ class RankWatchdog : public Watchdog {
   std::vector<int> waiting_in(const Verdict& verdict) {
     std::vector<int> waiting;
     for (const RankView& rank : with_others(look_at_own(LookDepth::boards))) {
-      const bool is_in = std::ranges::any_of(rank.board.groups, [&](const GroupView& group) {
-        return key_of(group) == verdict.key() && group.called >= verdict.sequence && group.finished < verdict.sequence;
-      });
+      const bool is_in = std::ranges::any_of(rank.board.groups,
+                                             [&](const GroupView& group) { return verdict.is_under_way_in(group); });
       if (is_in && !rank.has_ended && !verdict.blames(rank.rank) && may_wait(rank)) waiting.push_back(rank.rank);
     }
     return waiting;

@@ -172,7 +172,7 @@ std::unique_ptr<GroupCore> GroupCore::make_group(std::span<const int> members, s
                                 : "some of them did not come. All of them must call new_group with the same ranks in "
                                   "the same order (" +
                                       std::string(error.what()) + ")";
-    // Who is late to the new group is told by its rank there.
+    // A late rank has its number in the new group, which is no world rank.
     record_error(error.kind(), what + why,
                  error.kind() == ErrorKind::peer_lost ? world_rank_of(error.peer()) : Error::kNobody);
     throw Error(error.kind(), what + why, error.peer());
