@@ -62,7 +62,9 @@ std::string last_call(const RankView& rank) {
   if (last == nullptr && rank.board.groups.empty() && rank.board.steps > 0) {
     return base::counted(static_cast<std::int64_t>(rank.board.steps), "heartbeat");
   }
-  if (last == nullptr) return rank.board.is_written ? "no collective called yet" : "does not show its collectives";
+  if (last == nullptr && !rank.board.is_written) return "does not show its collectives";
+  if (last == nullptr)
+    return rank.board.phase == wire::kPhaseNames.back() ? "has left its process groups" : "no collective called yet";
   return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
 }

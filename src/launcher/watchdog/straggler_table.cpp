@@ -1,6 +1,7 @@
 #include "launcher/watchdog/straggler_table.h"
 
 #include <algorithm>
+#include <set>
 
 namespace ddp::launcher {
 namespace {
@@ -14,7 +15,6 @@ const GroupView& group_of(const std::pair<const RankView*, std::size_t>& member)
 }  // namespace
 
 void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed) {
-  time_ += elapsed;
   std::map<GroupKey, Members> groups;
   for (const RankView& rank : ranks) {
     for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
@@ -22,15 +22,18 @@ void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseco
       if (!group.is_left && !rank.has_ended) groups[key_of(group)].emplace_back(&rank, i);
     }
   }
+  // Nothing is known about ranks that are not here.
+  std::erase_if(groups, [](const auto& entry) {
+    const int size = group_of(entry.second.front()).size;
+    return size < 2 || entry.second.size() != static_cast<std::size_t>(size);
+  });
   std::erase_if(newest_, [&](const auto& entry) { return !groups.contains(entry.first); });
   std::erase_if(waits_now_, [&](const auto& entry) { return !groups.contains(entry.first.first); });
   for (const auto& [key, members] : groups) {
-    // Of ranks that are not here nothing is known.
-    const auto size = static_cast<std::size_t>(group_of(members.front()).size);
-    if (members.size() != size || size < 2) continue;
     count_arrivals(newest_[key], members);
-    count_waits(key, members, elapsed);
+    find_waits(key, members);
   }
+  nothing_new(elapsed);
 }
 
 void StragglerTable::count_arrivals(std::uint64_t& newest,
@@ -58,8 +61,7 @@ void StragglerTable::count_arrivals(std::uint64_t& newest,
   }
 }
 
-void StragglerTable::count_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members,
-                                 std::chrono::nanoseconds elapsed) {
+void StragglerTable::find_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members) {
   std::uint64_t furthest = 0;
   for (const auto& member : members) furthest = std::max(furthest, group_of(member).called);
   for (const auto& member : members) {
@@ -68,21 +70,20 @@ void StragglerTable::count_waits(const GroupKey& key, std::span<const std::pair<
     if (group_of(member).called == furthest) {
       waits_now_.erase({key, rank});
     } else {
-      add_wait(rank, waits_now_[{key, rank}], elapsed);
+      waits_now_.try_emplace({key, rank});
     }
   }
 }
 
-void StragglerTable::add_wait(int rank, std::chrono::nanoseconds& now, std::chrono::nanoseconds elapsed) {
-  Straggler& straggler = ranks_[rank];
-  now += elapsed;
-  straggler.waited_for += elapsed;
-  straggler.longest_wait = std::max(straggler.longest_wait, now);
-}
-
 void StragglerTable::nothing_new(std::chrono::nanoseconds elapsed) {
   time_ += elapsed;
-  for (auto& [key, now] : waits_now_) add_wait(key.second, now, elapsed);
+  std::set<int> waited_for;  // a rank that several groups wait for counts once
+  for (auto& [key, now] : waits_now_) {
+    Straggler& straggler = ranks_[key.second];
+    now += elapsed;
+    straggler.longest_wait = std::max(straggler.longest_wait, now);
+    if (waited_for.insert(key.second).second) straggler.waited_for += elapsed;
+  }
 }
 
 StragglerReport StragglerTable::report() const {

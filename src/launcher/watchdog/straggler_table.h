@@ -40,10 +40,8 @@ class StragglerTable {
   StragglerReport report() const;
 
  private:
-  void add_wait(int rank, std::chrono::nanoseconds& now, std::chrono::nanoseconds elapsed);
   void count_arrivals(std::uint64_t& newest, std::span<const std::pair<const RankView*, std::size_t>> members);
-  void count_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members,
-                   std::chrono::nanoseconds elapsed);
+  void find_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members);
 
   std::map<GroupKey, std::uint64_t> newest_;  // collective that has been counted
   std::map<int, Straggler> ranks_;

@@ -148,6 +148,10 @@ TEST_CASE("ranks of which little is known are told as they are") {
   CHECK(lines[2].find("its process cannot be looked at") != std::string::npos);
   news.ranks[1].has_ended = true;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; does not show its collectives");
+  news.ranks[1].board.is_written = true;
+  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; no collective called yet");
+  news.ranks[1].board.phase = "done";
+  CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; has left its process groups");
 }
 
 TEST_CASE("what will be done about a stall depends on who set the limit") {

@@ -67,6 +67,20 @@ TEST_CASE("time for which others had called what a rank had not") {
   CHECK(of(report, 0).waited_for == 0ms);
 }
 
+TEST_CASE("a rank that two groups wait for is waited for once") {
+  StragglerTable table;
+  std::vector<RankView> ranks = ranks_at(5, {1, 2});
+  for (RankView& view : ranks) {
+    view.board.groups.push_back(view.board.groups[0]);
+    view.board.groups[1].name = "second";
+    view.board.groups[1].identity = 2;
+  }
+  for (GroupView& group : ranks[1].board.groups) group.called = 4;
+  for (int i = 0; i < 4; ++i) table.look(ranks, 50ms);
+  CHECK(of(table.report(), 1).waited_for == 200ms);
+  CHECK(of(table.report(), 1).longest_wait == 200ms);
+}
+
 TEST_CASE("groups that are not whole here tell nothing") {
   StragglerTable table;
   std::vector<RankView> ranks = ranks_at(1, {1, 2, 3});
