@@ -14,12 +14,17 @@ inline constexpr std::size_t kHostStageBytes = std::size_t{512} << 10;
 inline constexpr std::size_t kHostChannelsBytes = std::size_t{1} << 20;  // of one rank to all others …
 inline constexpr std::size_t kHostChannelLeast = std::size_t{4} << 10;   // … but for each no less
 inline constexpr std::size_t kHostChannelMost = std::size_t{128} << 10;  // and no more
-inline constexpr auto kHostLook = 5ms;      // between two looks whether a peer is gone, while waiting for it
-inline constexpr auto kGlooLook = 3ms;      // the same, of Gloo's messages
-inline constexpr auto kGlooLateLook = 1s;   // Gloo's own time-out comes so long after ours
-inline constexpr auto kLostLook = 20ms;     // for the rank that a broken connection is the fault of
-inline constexpr auto kLostAnswer = 1s;     // for the store to say it; it may be what was lost
-inline constexpr auto kMeetingLook = 20ms;  // whether the members of a new group still run, doubled up to
+// Between two looks whether a peer is gone, while a thread waits for it, and once it has waited for long: a thread that
+// waits for hours is to cost no processor, by which its rank would look as if it worked.
+inline constexpr auto kHostLook = 5ms;
+inline constexpr auto kHostLateLook = 50ms;
+inline constexpr auto kLongWait = 1s;
+inline constexpr auto kGlooLook = 3ms;  // the same, of Gloo's messages
+inline constexpr auto kGlooLateLook = 50ms;
+inline constexpr auto kGlooTimeoutDelay = 1s;  // Gloo's own time-out comes so long after ours
+inline constexpr auto kLostLook = 20ms;        // for the rank that a broken connection is the fault of
+inline constexpr auto kLostAnswer = 1s;        // for the store to say it; it may be what was lost
+inline constexpr auto kMeetingLook = 20ms;     // whether the members of a new group still run, doubled up to
 inline constexpr auto kMeetingLongestLook = 500ms;
 inline constexpr auto kSegmentWait = 1s;  // for shared memory that a peer has named
 // A group's thread, in a program that waits for its operations at once: how soon that is, how often the thread looks

@@ -91,11 +91,15 @@ const std::map<std::string, Deed> kMismatched = {
        if (world.rank() == 1) sleep_for_ever();
        groups.back().barrier().wait();
      }},
+    // Six threads that wait must not look like one that works.
     {"hangs_beside_helpers_that_wait",
      [](ddp::ProcessGroup& world) {
-       static ddp::ProcessGroup control = world.new_group(ranks_below(world.size()), "control");
-       static std::vector<float> command(4);
-       if (world.rank() > 0) std::thread([] { control.broadcast(command, 0).wait(); }).detach();
+       static std::vector<ddp::ProcessGroup> controls;
+       static std::vector<std::vector<float>> commands(6, std::vector<float>(4));
+       for (std::size_t i = 0; i < commands.size(); ++i)
+         controls.push_back(world.new_group(ranks_below(world.size()), "control" + std::to_string(i)));
+       for (std::size_t i = 0; i < commands.size() && world.rank() > 0; ++i)
+         std::thread([i] { controls[i].broadcast(commands[i], 0).wait(); }).detach();
        if (world.rank() == 2) sleep_for_ever();
        world.barrier().wait();
      }},

@@ -21,6 +21,8 @@ constexpr int kSpins = 1000;
 // As long as a rank takes that is a few microseconds of work behind.
 constexpr auto kYielding = std::chrono::microseconds(200);
 
+constexpr int kPromptLooks = limits::kLongWait / limits::kHostLook;
+
 int processors() {
   cpu_set_t set;
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -53,10 +55,10 @@ void HostWait::until(SharedCounter& counter, std::uint32_t target, std::size_t p
   }
   counter.sleepers.fetch_add(1, std::memory_order_seq_cst);
   try {
-    while (true) {
+    for (int looks = 0;; ++looks) {
       const std::uint32_t value = counter.value.load(std::memory_order_acquire);
       if (has_reached(value, target)) break;
-      futex_wait(counter.value, value, limits::kHostLook);
+      futex_wait(counter.value, value, looks < kPromptLooks ? limits::kHostLook : limits::kHostLateLook);
       if (!reached()) look(counter, target, peer, call, deadline);
     }
   } catch (...) {

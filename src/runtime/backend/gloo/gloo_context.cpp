@@ -336,7 +336,7 @@ class Transfers : public GlooTransfers {
 
   // False if the watch has ended it, which it does when the time is up.
   static bool wait_for(const UnderWay& message, Clock::time_point deadline) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + limits::kGlooLateLook;
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + limits::kGlooTimeoutDelay;
     int peer = 0;
     return message.is_outgoing ? message.memory->waitSend(&peer, left) : message.memory->waitRecv(&peer, left);
   }

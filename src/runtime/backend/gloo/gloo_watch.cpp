@@ -15,6 +15,7 @@ namespace {
 
 // In looks (limits::kGlooLook).
 constexpr int kIdleLooks = 150;
+constexpr std::uint64_t kPromptLooks = limits::kLongWait / limits::kGlooLook;
 constexpr std::uint64_t kLostGrace = 1;
 // Others that have left as well may have given this rank much that Gloo's thread has yet to take.
 constexpr std::uint64_t kLeftGrace = limits::kLeftPeerGrace / limits::kGlooLook;
@@ -157,6 +158,11 @@ bool GlooWatch::ought_to_wait_for_another(const Wait& wait) const {
                      [&](const Message& message) { return gone_.contains(message.peer); });
 }
 
+bool GlooWatch::all_wait_long() const {
+  return !waits_.empty() && gone_.empty() &&
+         std::ranges::all_of(waits_, [&](const auto& entry) { return looks_ - entry.second.since > kPromptLooks; });
+}
+
 // Again with every look: Gloo forgets to wake a thread that has just begun to wait.
 void GlooWatch::interrupt() {
   for (const auto& [owner, wait] : waits_) {
@@ -178,7 +184,7 @@ void GlooWatch::run() {
       parked_ = false;
       idle_looks = 0;
     }
-    changed_.wait_for(lock, limits::kGlooLook, [this] { return closing_; });
+    changed_.wait_for(lock, all_wait_long() ? limits::kGlooLateLook : limits::kGlooLook, [this] { return closing_; });
     idle_looks = waits_.empty() ? idle_looks + 1 : 0;
     if (waits_.empty()) continue;
     ++looks_;

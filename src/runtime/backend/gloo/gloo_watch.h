@@ -89,6 +89,7 @@ class GlooWatch {
   bool is_in_vain(const Wait& wait) const;
   bool ought_to_wait_for_another(const Wait& wait) const;
   void interrupt();
+  bool all_wait_long() const;
 
   const std::shared_ptr<HostGroup> host_;
   mutable std::mutex mutex_;
