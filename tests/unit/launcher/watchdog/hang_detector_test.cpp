@@ -281,6 +281,16 @@ TEST_CASE("a worker may ask for more time") {
   CHECK(job.last_news_after(began) == Approx(900).margin(2));
 }
 
+TEST_CASE("more time for a rank that waits is none for the rank that it waits for") {
+  Job job(hang_plan(60s));
+  job.warm().call(0);
+  job.ranks[0].board.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
+  const auto began = job.now();
+  job.passes(70s);
+  REQUIRE(job.last(Kind::hung));
+  CHECK(job.last_news_after(began) == Approx(60).margin(2));
+}
+
 TEST_CASE("who only warns says it again after ever longer times") {
   Job job(hang_plan(30s, HangAction::warn));
   job.warm().call(0).passes(65s);

@@ -63,6 +63,16 @@ TEST_CASE("a rank with a collective under way that does something else is no vic
   CHECK(ranks.verdict()->kind == VerdictKind::each_other);
 }
 
+TEST_CASE("of the ranks that have not called, one that waits in what is not shown is no culprit") {
+  Ranks ranks(3);
+  ranks.at(0, 7, 6).at(1, 6, 6).at(2, 6, 6);
+  ranks.views[1].board.calling_threads = ranks.views[1].board.waiting_threads = 1;
+  REQUIRE(ranks.verdict());
+  CHECK(ranks.verdict()->culprits == std::vector<int>{2});
+  ranks.views[2].board.calling_threads = ranks.views[2].board.waiting_threads = 1;
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});  // one of them is
+}
+
 TEST_CASE("a rank that computes while its collective is under way is waited for") {
   Ranks ranks(2);
   // Rank 0 has done #6 and waits in #7; rank 1 has called #6 and computes.
