@@ -23,6 +23,7 @@ ROOMS = {
     # The launcher's stages, in the order of the data: each sees those before it.
     **{room: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
        for i, room in enumerate(LAUNCHER)},
+    "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/facts", "bench/bench_options.h"],
     "launcher/store_command": ["launcher/limits.h", "base", "wire", "net", "store", *LAUNCHER[:-1]],
     "launcher": ["base", *LAUNCHER, "launcher/store_command"],
     "stack_reader": ["base", "launcher/watchdog/stacks"],
@@ -50,7 +51,7 @@ ROOMS = {
 
 # Third-party headers (by their first letters) -> the only files that may include them.
 THIRD_PARTIES = {
-    "CLI/": ["launcher/cli/parse.cpp"],
+    "CLI/": ["launcher/cli/option_set.cpp", "launcher/cli/config_file.cpp", "launcher/cli/job_options.cpp", "bench/bench_options.cpp"],
     "spdlog/": ["launcher/report/log_sink.cpp"],
     "boost/asio": ["net/event_loop.cpp"],
     "hwloc": ["launcher/facts/cpu_topology.cpp"],
@@ -124,6 +125,7 @@ TESTED_ELSEWHERE = {
     "runtime/ddp/model_check.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
     "runtime/ddp/model_exchange.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
     "bench/collective_bench.cpp": "integration/bench_test.py",
+    "bench/bench_options.cpp": "unit/launcher/cli/bench_options_test.cpp",
     "runtime/group/group_runner.cpp": "unit/runtime/group/process_group_test.cpp",
     "runtime/backend/cpu/cpu_backend.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/peers/contract.cpp": "unit/runtime/group/process_group_test.cpp",

@@ -8,119 +8,35 @@
 #include <ddp/ddp.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <map>
-#include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "bench/bench_options.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using ddp::bench::BenchOptions;
 
-struct Options {
-  std::vector<std::string> operations = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all"};
-  std::size_t min_bytes = 8;
-  std::size_t max_bytes = std::size_t{256} << 20;
-  std::size_t factor = 4;
-  std::vector<std::size_t> sizes;  // instead
-  int iterations = 0;              // 0: as many as fit into the time
-  double seconds = 0.3;
-  bool shared = true;  // buffers from ProcessGroup::allocate
-  bool check = true;
-  bool json = false;
-};
-
-[[noreturn]] void usage(const std::string& fault) {
-  throw std::invalid_argument(fault);
-}
-
-constexpr std::size_t kMostBytes = std::size_t{1} << 40;
-
-std::size_t bytes_of(const std::string& word, const std::string& text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(end, text.data() + text.size());
-  const std::map<std::string, int> shifts = {{"", 0},   {"B", 0},    {"K", 10}, {"KiB", 10},
-                                             {"M", 20}, {"MiB", 20}, {"G", 30}, {"GiB", 30}};
-  const auto shift = shifts.find(unit);
-  if (error != std::errc() || shift == shifts.end() || number > (kMostBytes >> shift->second)) {
-    usage(word + ": '" + text + "' is not a size such as 8, 4K, 25M, of at most 1024G");
+// The sizes that are measured.
+std::vector<std::size_t> sizes_of(const BenchOptions& options) {
+  if (!options.sizes.empty()) return options.sizes;
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = options.min_bytes;; bytes *= options.factor) {
+    sizes.push_back(bytes);
+    if (bytes > options.max_bytes / options.factor) return sizes;
   }
-  return std::max<std::size_t>(number << shift->second, sizeof(float));
-}
-
-template <typename Number>
-Number number_of(const std::string& word, const std::string& text, Number least) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || !(number >= least)) {
-    usage(word + ": '" + text + "' is not a number from " +
-          (least < 1 ? "0.001" : std::to_string(static_cast<int>(least))) + " up");
-  }
-  return number;
-}
-
-Options parse(int argc, char** argv) {
-  Options options;
-  std::vector<std::string> chosen;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const auto value = [&]() -> std::string {
-      if (i + 1 >= argc) usage(word + " wants a value");
-      return argv[++i];
-    };
-    if (word == "--min-bytes") {
-      options.min_bytes = bytes_of(word, value());
-    } else if (word == "--max-bytes") {
-      options.max_bytes = bytes_of(word, value());
-    } else if (word == "--step-factor") {
-      options.factor = number_of<std::size_t>(word, value(), 2);
-    } else if (word == "--sizes") {
-      std::string list = value();
-      for (std::size_t end = 0; end != std::string::npos; list = end == std::string::npos ? "" : list.substr(end + 1)) {
-        end = list.find(',');
-        options.sizes.push_back(bytes_of(word, list.substr(0, end)));
-      }
-    } else if (word == "--iterations") {
-      options.iterations = number_of(word, value(), 1);
-    } else if (word == "--seconds") {
-      options.seconds = number_of(word, value(), 0.001);
-    } else if (word == "--own-buffers") {
-      options.shared = false;
-    } else if (word == "--no-check") {
-      options.check = false;
-    } else if (word == "--json") {
-      options.json = true;
-    } else if (std::find(options.operations.begin(), options.operations.end(), word) != options.operations.end()) {
-      chosen.push_back(word);
-    } else {
-      usage("unknown word '" + word + "'");
-    }
-  }
-  if (!chosen.empty()) options.operations = chosen;
-  if (options.min_bytes > options.max_bytes) {
-    usage("--min-bytes " + std::to_string(options.min_bytes) + " is more than --max-bytes " +
-          std::to_string(options.max_bytes));
-  }
-  if (options.sizes.empty()) {
-    for (std::size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
-      options.sizes.push_back(bytes);
-    }
-  }
-  return options;
 }
 
 // Buffers of one benchmark, and what fills them.
 class Bench {
  public:
-  Bench(ddp::ProcessGroup& group, const Options& options) : group_(group), options_(options) {}
+  Bench(ddp::ProcessGroup& group, const BenchOptions& options) : group_(group), options_(options) {}
 
   struct Line {
     std::size_t bytes = 0;
@@ -145,7 +61,7 @@ class Bench {
     Line line;
     line.bytes = count * sizeof(float);
     line.count = count;
-    if (options_.check) line.wrong = wrong(operation, input.buffer, output.buffer);
+    if (!options_.no_check) line.wrong = wrong(operation, input.buffer, output.buffer);
     fill(input.buffer);
     line.iterations = options_.iterations > 0 ? options_.iterations : iterations_within(call);
     std::vector<double> times;
@@ -169,7 +85,7 @@ class Bench {
 
   Memory make(std::size_t count) {
     Memory memory;
-    if (options_.shared) {
+    if (!options_.own_buffers) {
       memory.shared = group_.allocate(count, ddp::DataType::f32, device_);
       memory.buffer = memory.shared.buffer();
     } else {
@@ -252,16 +168,16 @@ class Bench {
   }
 
   static constexpr int kGpuBatch = 20;
-  bool on_gpu() const { return options_.shared && device_ == ddp::DeviceType::cuda; }
+  bool on_gpu() const { return !options_.own_buffers && device_ == ddp::DeviceType::cuda; }
 
   ddp::ProcessGroup& group_;
-  const Options options_;
+  const BenchOptions options_;
   const ddp::DeviceType device_ = group_.backend() == "nccl" ? ddp::DeviceType::cuda : ddp::DeviceType::cpu;
 };
 
-void print_header(const ddp::ProcessGroup& group, const Options& options, const std::string& operation) {
+void print_header(const ddp::ProcessGroup& group, const BenchOptions& options, const std::string& operation) {
   std::printf("# %s, %d ranks, backend %s, %s buffers\n", operation.c_str(), group.size(), group.backend().c_str(),
-              options.shared ? "the runtime's" : "the program's own");
+              options.own_buffers ? "the program's own" : "the runtime's");
   std::printf("# %10s %12s %7s %7s %6s %12s %12s %9s %9s %7s %6s\n", "size(B)", "count", "type", "redop", "root",
               "time(us)", "least(us)", "algbw", "busbw", "#wrong", "iters");
 }
@@ -282,18 +198,18 @@ void print_json(const ddp::ProcessGroup& group, const Bench::Line& line, const s
       line.microseconds, line.least, line.algbw, line.busbw, line.wrong, line.iterations);
 }
 
-int run(const Options& options) {
+int run(const BenchOptions& options) {
   ddp::ProcessGroup group = ddp::init();
   const bool talks = group.rank() == 0;
   long wrong = 0;
   for (const std::string& operation : options.operations) {
     if (talks && !options.json) print_header(group, options, operation);
     Bench bench(group, options);
-    for (const std::size_t bytes : options.sizes) {
+    for (const std::size_t bytes : sizes_of(options)) {
       const Bench::Line line = bench.measure(operation, bytes);
       wrong += std::max(line.wrong, 0L);
       if (!talks) continue;
-      options.json ? print_json(group, line, operation, options.shared) : print_line(line, operation);
+      options.json ? print_json(group, line, operation, !options.own_buffers) : print_line(line, operation);
       std::fflush(stdout);
     }
   }
@@ -304,17 +220,13 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    return run(parse(argc, argv));
+    const auto options = ddp::bench::parse_bench_options(argc, argv);
+    return options ? run(*options) : 0;
   } catch (const ddp::Error& error) {
     std::fprintf(stderr, "ddp_bench: %s\n", error.what());
     return 1;
   } catch (const std::exception& error) {
-    std::fprintf(
-        stderr,
-        "ddp_bench: %s\nusage: ddp_bench [all_reduce broadcast all_gather reduce_scatter all_to_all] "
-        "[--min-bytes 8] [--max-bytes 256M] [--step-factor 4] [--sizes 4K,25M] [--iterations N | --seconds 0.3] "
-        "[--own-buffers] [--no-check] [--json]\n",
-        error.what());
+    std::fprintf(stderr, "ddp_bench: %s\nSee ddp_bench --help\n", error.what());
     return 2;
   }
 }

@@ -43,7 +43,7 @@ def options_of_the_store_are_documented() -> None:
 
 
 def options_of_the_benchmark_are_documented() -> None:
-    offered = names_in("\n".join(re.findall(r"^ {2}(?=-)(.*?)(?:  |$)", ddplaunch("bench", "--help").stdout, re.MULTILINE)))
+    offered = names_in("\n".join(re.findall(r"^ {2,6}(?=-)(.*?)(?:  |$)", ddplaunch("bench", "--help").stdout, re.MULTILINE)))
     page = (REFERENCE / "cli.md").read_text()
     section = page[page.index("## ddplaunch bench"):page.index("## In place of torchrun")]
     listed = names_in("\n".join(re.findall(r"^\| (`-.*?) \| ", section, re.MULTILINE)))

@@ -1,10 +1,7 @@
 // The values of options that have a fixed set of them, and what the command line calls them.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace ddp::launcher {
@@ -36,17 +33,6 @@ template <>
 inline constexpr std::string_view kNamesOf<HangAction> = "kill dump warn";
 template <>
 inline constexpr std::string_view kNamesOf<HangLimit> = "fixed learnt";
-
-template <typename Choice>
-requires(!kNamesOf<Choice>.empty()) constexpr std::optional<Choice> choice_of(std::string_view name) {
-  int value = 0;
-  for (std::string_view rest = kNamesOf<Choice>; !rest.empty(); ++value) {
-    const std::size_t space = std::min(rest.find(' '), rest.size());
-    if (rest.substr(0, space) == name) return static_cast<Choice>(value);
-    rest.remove_prefix(std::min(space + 1, rest.size()));
-  }
-  return std::nullopt;
-}
 
 template <typename Choice>
 requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice choice) {

@@ -1,166 +1,125 @@
 #include "launcher/cli/command_words.h"
 
 #include <algorithm>
-#include <optional>
-
-#include "base/text.h"
+#include <functional>
+#include <string_view>
 
 namespace ddp::launcher {
 namespace {
 
-// What the user typed, in the spelling of dashes that the user prefers.
-std::string spelt_like(const std::string& word, std::string name) {
-  const std::size_t letters = word.find_first_not_of('-');
-  if (letters != std::string::npos && word.find('_', letters) != std::string::npos) {
-    std::replace(name.begin(), name.end(), '-', '_');
-  }
-  return name;
+// torchrun has options of these names.
+constexpr const char* kOfTorchrun =
+    " nproc-per-node nnodes node-rank role module no-python run-path use-env start-method standalone rdzv-backend "
+    "rdzv-endpoint rdzv-id rdzv-conf master-addr master-port local-addr virtual-local-rank numa-binding max-restarts "
+    "grace signals-to-handle monitor-interval log-dir redirects tee local-ranks-filter duplicate-stdout-filters "
+    "duplicate-stderr-filters logs-specs event-log-handler help ";
+// Cut short, it would take a token itself for the name of a file.
+constexpr const char* kNeverCutShort = "auth-token-file";
+
+bool is_of_torchrun(const OptionInfo* option) {
+  return std::string_view(kOfTorchrun).find(" " + option->name() + " ") != std::string_view::npos;
 }
 
-// The options with a name that begins with `part`; those of torchrun alone, if there are any.
-std::vector<const OptionSpec*> completed(const std::string& part, const OptionTable& table) {
-  std::vector<const OptionSpec*> found;
-  for (const OptionSpec& option : table) {
-    if (option.in_full) continue;
-    const auto names = names_of(option);
-    const auto begins = [&](const std::string& name) { return name.starts_with(part); };
-    if (std::any_of(names.begin(), names.end(), begins)) found.push_back(&option);
-  }
-  std::vector<const OptionSpec*> of_torchrun;
-  std::copy_if(found.begin(), found.end(), std::back_inserter(of_torchrun),
-               [](const OptionSpec* option) { return option->of_torchrun; });
-  return of_torchrun.empty() ? found : of_torchrun;
-}
-
-std::string unknown_option(const std::string& word, const OptionTable& table) {
-  const auto nearest = nearest_option(word, table);
-  return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "");
-}
-
-class Reader {
- public:
-  Reader(std::span<const std::string> words, Manner manner, const OptionTable& table)
-      : words_(words), manner_(manner), table_(table) {}
+struct Reader {
+  const std::span<const std::string> words;
+  const OptionList& options;
+  const Manner manner;
+  const bool options_follow;
+  std::size_t at = 0;
+  CommandWords result = {};
 
   base::Result<CommandWords> read() {
-    while (at_ < words_.size() && !result_.help) {
-      const std::string& word = words_[at_];
-      if (word == "--") {
-        ++at_;
-        break;
+    bool options_end = false;
+    while (at < words.size() && !result.help) {
+      const std::string& word = words[at++];
+      if (options_end || word.size() < 2 || word[0] != '-') {
+        result.program.push_back(word);
+        options_end = options_end || !options_follow;
+      } else if (word == "--") {
+        options_end = true;
+      } else if (const Mistake mistake = word[1] == '-' ? read_long(word) : read_short(word)) {
+        return base::Failure{*mistake};
       }
-      if (word.size() < 2 || word[0] != '-') break;
-      ++at_;
-      const auto mistake = word[1] == '-' ? read_long(word) : read_short(word);
-      if (mistake) return base::Failure{*mistake};
     }
-    if (!result_.help) result_.program.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
-    return result_;
+    return std::move(result);
   }
 
- private:
-  using Mistake = std::optional<std::string>;
+  using Value = std::optional<std::string>;
 
   Mistake read_long(const std::string& word) {
     const std::size_t equals = word.find('=');
     const std::string typed = word.substr(0, equals);
-    std::optional<std::string> value;
-    if (equals != std::string::npos) value = word.substr(equals + 1);
-
+    const Value value = equals == std::string::npos ? Value() : word.substr(equals + 1);
     std::string name = with_dashes(typed.substr(2));
-    const OptionSpec* option = find_option(name, table_);
-    if (option == nullptr && manner_ != Manner::native) {
-      const auto candidates = completed(name, table_);
-      if (candidates.size() > 1) return ambiguous(typed, candidates);
-      if (candidates.size() == 1) {
-        option = candidates.front();
-        const auto names = names_of(*option);
-        name = *std::find_if(names.begin(), names.end(), [&](const auto& full) { return full.starts_with(name); });
+    const OptionInfo* option = find_option(name, options);
+    if (option == nullptr && manner != Manner::native) {
+      const auto begins = [part = name](const std::string& full) { return full.starts_with(part); };
+      std::vector<const OptionInfo*> found;
+      for (const OptionInfo& each : options) {
+        if (each.name() != kNeverCutShort && std::ranges::any_of(each.names, begins)) found.push_back(&each);
       }
+      if (std::ranges::any_of(found, is_of_torchrun)) std::erase_if(found, std::not_fn(is_of_torchrun));
+      if (found.size() > 1) {
+        std::string names = "--" + found.front()->name();
+        for (const OptionInfo* each : std::span(found).subspan(1)) names += " or --" + each->name();
+        return typed + " may mean " + names + ". Write it out.";
+      }
+      if (found.size() == 1) name = *std::ranges::find_if((option = found.front())->names, begins);
     }
-    if (option == nullptr) return unknown_option(typed, table_);
-    return is_negation(*option, name) ? add_negation(*option, typed, value) : add(*option, typed, value);
+    if (option == nullptr) return unknown(typed);
+    return add(*option, typed, value, option->is_negation(name));
   }
 
   // -m, -r3, -r=3, -r 3, -qm.
   Mistake read_short(const std::string& word) {
     for (std::size_t i = 1; i < word.size(); ++i) {
-      const OptionSpec* option = find_option(word[i], table_);
-      if (option == nullptr) return unknown_option(i == 1 ? word : "-" + word.substr(i, 1) + " in " + word, table_);
+      const OptionInfo* option = find_short_option(word[i], options);
       const std::string typed = std::string("-") + word[i];
+      if (option == nullptr) return unknown(i == 1 ? word : typed + " in " + word);
       const std::string rest = word.substr(i + 1);
       if (rest.starts_with("=")) return add(*option, typed, rest.substr(1));
-      if (option->kind == OptionKind::value && !rest.empty()) return add(*option, typed, rest);
+      if (!option->is_flag() && !rest.empty()) return add(*option, typed, rest);
       if (Mistake mistake = add(*option, typed, std::nullopt)) return mistake;
     }
     return std::nullopt;
   }
 
-  using Value = std::optional<std::string>;
-
-  Mistake add(const OptionSpec& option, const std::string& typed, Value value) {
-    if (option.kind == OptionKind::flag) {
+  Mistake add(const OptionInfo& option, const std::string& typed, Value value, bool negated = false) {
+    if (option.is_flag() || negated) {
       if (value) return typed + " takes no value. Write " + typed + " alone.";
-      result_.help = option.name == "help";
-      result_.settings.push_back({&option, "1", typed});
+      result.help = result.help || option.name() == "help";
+      result.settings.push_back({&option, !option.is_flag() ? "" : negated ? "0" : "1", typed});
       return std::nullopt;
     }
     if (!value) {
       const std::string example = typed + (typed[1] == '-' ? "=" : " ");
-      if (at_ == words_.size()) return typed + " needs a value: " + example + std::string(option.value_name) + ".";
-      if (is_option(words_[at_])) {
-        return typed + " needs a value, but the option " + words_[at_] + " comes next. If that is the value, write " +
-               typed + "=" + words_[at_] + ".";
+      if (at == words.size()) return typed + " needs a value: " + example + option.value_name + ".";
+      if (is_option(words[at])) {
+        return typed + " needs a value, but the option " + words[at] + " comes next. If that is the value, write " +
+               typed + "=" + words[at] + ".";
       }
-      value = words_[at_++];
+      value = words[at++];
     }
-    result_.settings.push_back({&option, *value, typed + "=" + *value});
-    return std::nullopt;
-  }
-
-  Mistake add_negation(const OptionSpec& option, const std::string& typed, const Value& value) {
-    if (value) return typed + " takes no value. Write " + typed + " alone.";
-    result_.settings.push_back({&option, option.kind == OptionKind::flag ? "0" : "", typed});
+    result.settings.push_back({&option, *value, typed + "=" + *value});
     return std::nullopt;
   }
 
   bool is_option(const std::string& word) const {
-    if (word.size() == 2 && word[0] == '-') return find_option(word[1], table_) != nullptr;
-    return word.starts_with("--") && find_option(word.substr(2, word.find('=') - 2), table_) != nullptr;
+    if (word.size() == 2 && word[0] == '-') return find_short_option(word[1], options) != nullptr;
+    return word.starts_with("--") && find_option(word.substr(2, word.find('=') - 2), options) != nullptr;
   }
 
-  static std::string ambiguous(const std::string& typed, const std::vector<const OptionSpec*>& candidates) {
-    std::vector<std::string> names;
-    for (const OptionSpec* option : candidates) names.push_back("--" + std::string(option->name));
-    return typed + " may mean " + base::join(names, " or ") + ". Write it out.";
+  Mistake unknown(const std::string& word) const {
+    const auto nearest = nearest_option(word, options);
+    return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "");
   }
-
-  std::span<const std::string> words_;
-  Manner manner_;
-  const OptionTable& table_;
-  std::size_t at_ = 0;
-  CommandWords result_;
 };
 
 }  // namespace
 
-std::optional<std::string> nearest_option(const std::string& word, const OptionTable& table) {
-  const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
-  std::vector<std::string> names;
-  for (const OptionSpec& option : table) {
-    for (const std::string& name : names_of(option)) {
-      names.push_back(word.substr(0, dashes) + spelt_like(word, name));
-    }
-  }
-  // A word that was cut short comes before a mistyped one.
-  for (const std::string& name : names) {
-    if (word.size() > dashes && name.starts_with(word)) return name;
-  }
-  return base::nearest_match(word, names);
-}
-
-base::Result<CommandWords> read_words(std::span<const std::string> words, Manner manner, const OptionTable& table) {
-  return Reader(words, manner, table).read();
+base::Result<CommandWords> read_words(std::span<const std::string> words, const OptionList& options, Manner manner,
+                                      bool options_follow) {
+  return Reader{words, options, manner, options_follow}.read();
 }
 
 }  // namespace ddp::launcher

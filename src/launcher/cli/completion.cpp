@@ -3,42 +3,37 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
 namespace {
 
-bool is_path(const OptionSpec& option) {
+bool is_path(const OptionInfo& option) {
   return option.value_name == "FILE" || option.value_name == "DIR";
 }
 
-std::string with_underscores(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
-// "--a|--b|-c": the names of an option that take a value, in both spellings.
-std::vector<std::string> value_words(const OptionSpec& option) {
+// "-c", "--a-b", "--a_b": the words for an option, in both spellings; `with_value`: those that take a value.
+std::vector<std::string> words_of(const OptionInfo& option, bool with_value = false) {
   std::vector<std::string> words;
-  if (option.short_name != '\0') words.push_back(std::string("-") + option.short_name);
-  for (const std::string& name : names_of(option)) {
-    if (is_negation(option, name)) continue;
+  if (!option.short_name.empty()) words.push_back("-" + option.short_name);
+  for (const std::string& name : option.names) {
+    if (with_value && option.is_negation(name)) continue;
     words.push_back("--" + name);
     if (with_underscores(name) != name) words.push_back("--" + with_underscores(name));
   }
   return words;
 }
 
-// What bash is told of a table.
+// What bash is told of the options of a command: names, each after a blank.
 struct BashWords {
-  std::string dashes;  // names, each after a blank
+  std::string dashes;
   std::string underscores;
 
-  explicit BashWords(const OptionTable& table) {
-    for (const OptionSpec& option : table) {
-      if (option.short_name != '\0') dashes += std::string(" -") + option.short_name;
-      for (const std::string& name : names_of(option)) {
+  explicit BashWords(const OptionList& options) {
+    for (const OptionInfo& option : options) {
+      if (!option.short_name.empty()) dashes += " -" + option.short_name;
+      for (const std::string& name : option.names) {
         dashes += " --" + name;
         underscores += " --" + with_underscores(name);
       }
@@ -46,25 +41,27 @@ struct BashWords {
   }
 };
 
-// Those of both tables; an option that is in both takes the same values.
-std::vector<OptionSpec> all_options() {
-  std::vector<OptionSpec> options = option_table();
-  std::ranges::copy_if(store_option_table(), std::back_inserter(options),
-                       [](const OptionSpec& option) { return find_option(option.name) == nullptr; });
+// Those of both commands; an option that both have takes the same values.
+OptionList all_options() {
+  OptionList options = job_options();
+  for (OptionInfo& option : store_options()) {
+    if (find_option(option.name(), options) == nullptr) options.push_back(std::move(option));
+  }
   return options;
 }
 
 std::string bash() {
-  const BashWords job(option_table());
-  const BashWords store(store_option_table());
+  const BashWords job(job_options());
+  const BashWords store(store_options());
   std::string cases;
   std::string with_value;
-  for (const OptionSpec& option : all_options()) {
-    if (option.kind != OptionKind::value) continue;
-    const std::string pattern = base::join(value_words(option), "|");
+  for (const OptionInfo& option : all_options()) {
+    if (option.is_flag()) continue;
+    const std::string pattern = base::join(words_of(option, true), "|");
     with_value += (with_value.empty() ? "" : "|") + pattern;
     if (!option.choices.empty()) {
-      cases += "    " + pattern + ") COMPREPLY=($(compgen -W '" + std::string(option.choices) + "' -- \"$cur\")) ;;\n";
+      cases +=
+          "    " + pattern + ") COMPREPLY=($(compgen -W '" + base::join(option.choices, " ") + "' -- \"$cur\")) ;;\n";
     } else if (is_path(option)) {
       cases += "    " + pattern + ") COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n";
     }
@@ -114,10 +111,9 @@ complete -o filenames -o bashdefault -F _ddplaunch ddplaunch
 }
 
 // Help as one word of a shell: in single quotes, with what zsh's _arguments gives a meaning taken away.
-std::string brief(const OptionSpec& option) {
-  std::string text(option.help.substr(0, option.help.find(". ")));
+std::string brief(const OptionInfo& option) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : option.help.substr(0, option.help.find(". "))) {
     if (c == '\'') {
       result += "’";
     } else if (c == '[' || c == ']' || c == ':') {
@@ -131,23 +127,17 @@ std::string brief(const OptionSpec& option) {
 }
 
 // An option is one line or more of _arguments.
-std::string zsh_lines(const OptionTable& table) {
+std::string zsh_lines(const OptionList& options) {
   std::string script;
-  for (const OptionSpec& option : table) {
-    std::vector<std::string> words;
-    if (option.short_name != '\0') words.push_back(std::string("-") + option.short_name);
-    for (const std::string& name : names_of(option)) {
-      words.push_back("--" + name);
-      if (with_underscores(name) != name) words.push_back("--" + with_underscores(name));
-    }
-    for (const std::string& word : words) {
+  for (const OptionInfo& option : options) {
+    for (const std::string& word : words_of(option)) {
       const bool long_name = word.starts_with("--");
-      const bool takes_value = option.kind == OptionKind::value && !is_negation(option, word.substr(long_name ? 2 : 1));
+      const bool takes_value = !option.is_flag() && !option.is_negation(with_dashes(word).substr(long_name ? 2 : 1));
       script += "  '*" + word + (takes_value && long_name ? "=" : "") + "[" + brief(option) + "]";
       if (takes_value) {
         script += ":" + with_dashes(base::split(option.value_name, ':').front()) + ":";
         if (!option.choices.empty()) {
-          script += "(" + std::string(option.choices) + ")";
+          script += "(" + base::join(option.choices, " ") + ")";
         } else if (is_path(option)) {
           script += "_files";
         }
@@ -161,23 +151,23 @@ std::string zsh_lines(const OptionTable& table) {
 std::string zsh() {
   return "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
          "if [[ $words[2] == store ]] && ((CURRENT > 2)); then\n  shift words\n  ((--CURRENT))\n  _arguments -S \\\n" +
-         zsh_lines(store_option_table()) + "  && return\n  return 1\nfi\n_arguments -S -A '-*' \\\n" +
-         zsh_lines(option_table()) + "  '1:program:_command_names -e' \\\n  '*::arguments:_files'\n";
+         zsh_lines(store_options()) + "  && return\n  return 1\nfi\n_arguments -S -A '-*' \\\n" +
+         zsh_lines(job_options()) + "  '1:program:_command_names -e' \\\n  '*::arguments:_files'\n";
 }
 
 // `condition`: when they are offered.
-std::string fish_lines(const OptionTable& table, const std::string& condition) {
+std::string fish_lines(const OptionList& options, const std::string& condition) {
   std::string script;
-  for (const OptionSpec& option : table) {
-    for (const std::string& name : names_of(option)) {
-      const bool takes_value = option.kind == OptionKind::value && !is_negation(option, name);
+  for (const OptionInfo& option : options) {
+    for (const std::string& name : option.names) {
+      const bool takes_value = !option.is_flag() && !option.is_negation(name);
       std::vector<std::string> spellings{name};
       if (with_underscores(name) != name) spellings.push_back(with_underscores(name));
       for (const std::string& spelling : spellings) {
         script += "complete -c ddplaunch -n '" + condition + "' -l " + spelling;
-        if (spelling == option.name && option.short_name != '\0') script += std::string(" -s ") + option.short_name;
+        if (spelling == option.name() && !option.short_name.empty()) script += " -s " + option.short_name;
         if (takes_value) script += is_path(option) ? " -r -F" : " -x";
-        if (takes_value && !option.choices.empty()) script += " -a '" + std::string(option.choices) + "'";
+        if (takes_value && !option.choices.empty()) script += " -a '" + base::join(option.choices, " ") + "'";
         std::string help = brief(option);
         std::erase(help, '\\');
         script += " -d '" + help + "'\n";
@@ -192,7 +182,7 @@ std::string fish() {
   return "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n"
          "complete -c ddplaunch -n __fish_use_subcommand -a store -d 'a rendezvous store without a job'\n"
          "complete -c ddplaunch -n __fish_use_subcommand -a bench -d 'what collectives cost here'\n" +
-         fish_lines(store_option_table(), store) + fish_lines(option_table(), "not " + store);
+         fish_lines(store_options(), store) + fish_lines(job_options(), "not " + store);
 }
 
 }  // namespace

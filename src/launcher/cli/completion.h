@@ -1,4 +1,4 @@
-// Completion scripts for shells, made from the option table.
+// Completion scripts for shells, made by walking the options.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 namespace ddp::launcher {
 
 // For "bash", "zsh" or "fish"; nothing for another shell. Options complete to their names, values to their choices or
-// to files. `store` as the first word has the options of its own table. The first other word is the program: from there
+// to files. `store` as the first word has options of its own. The first other word is the program: from there
 // on files are offered, and in fish options as well.
 std::optional<std::string> completion_script(const std::string& shell);
 

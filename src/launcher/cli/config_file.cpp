@@ -1,12 +1,12 @@
 #include "launcher/cli/config_file.h"
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "base/text.h"
-#include "launcher/cli/command_words.h"
 #include "launcher/cli/variables.h"
 
 namespace ddp::launcher {
@@ -24,7 +24,9 @@ std::optional<std::string> scalar(const Json& value) {
   return std::nullopt;
 }
 
-Result<std::vector<ConfigEntry>> read_json(const std::string& text) {
+using Entries = std::vector<CLI::ConfigItem>;
+
+Result<Entries> read_json(const std::string& text) {
   std::set<std::string> keys;
   std::string repeated;
   const auto watch = [&](int depth, Json::parse_event_t event, const Json& parsed) {
@@ -41,18 +43,27 @@ Result<std::vector<ConfigEntry>> read_json(const std::string& text) {
   }
   if (!document.is_object()) return Failure{"is not a JSON object. Example: {\"nproc-per-node\": 2}"};
   if (!repeated.empty()) return Failure{"gives " + repeated + " twice. Keep one"};
-  std::vector<ConfigEntry> entries;
+  Entries entries;
   for (const auto& [key, value] : document.items()) {
-    ConfigEntry entry{key, {}, false};
+    CLI::ConfigItem entry{{}, key, {}};
     const Json list = value.is_array() ? value : Json::array({value});
     for (const Json& element : list) {
       const auto word = scalar(element);
       if (!word) return Failure{"gives " + key + " a value that is neither a text, a number, true, false nor a list"};
-      entry.values.push_back(*word);
+      entry.inputs.push_back(*word);
     }
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+Result<Entries> read_toml(const std::string& text) {
+  std::istringstream stream(text);
+  try {
+    return CLI::ConfigTOML().from_config(stream);
+  } catch (const CLI::Error& error) {
+    return Failure{std::string("cannot be understood: ") + error.what()};
+  }
 }
 
 std::string trimmed(const std::string& text) {
@@ -112,28 +123,28 @@ Result<std::string> config_flag(const std::string& value) {
   return number;
 }
 
-Result<Setting> setting_of(const ConfigEntry& entry, const std::string& where) {
-  if (entry.in_section) return Failure{where + "sections have no meaning. Write all options without one."};
-  const OptionSpec* option = find_option(entry.key);
-  if (option != nullptr && (option->sources == OptionSources::command_line || is_negation(*option, entry.key))) {
-    return Failure{where + entry.key + " cannot be set in a file." +
-                   (is_negation(*option, entry.key) ? " Use " + std::string(option->name) + "." : "")};
+Result<Setting> setting_of(const CLI::ConfigItem& entry, const OptionList& options, const std::string& where) {
+  if (!entry.parents.empty()) return Failure{where + "sections have no meaning. Write all options without one."};
+  const OptionInfo* option = find_option(entry.name, options);
+  const bool negated = option != nullptr && option->is_negation(with_dashes(entry.name));
+  if (option != nullptr && (!option->in_files || negated)) {
+    return Failure{where + entry.name + " cannot be set in a file." + (negated ? " Use " + option->name() + "." : "")};
   }
   if (option == nullptr) {
-    const auto nearest = nearest_option(entry.key);
-    return Failure{where + "unknown option " + entry.key + "." + (nearest ? " Did you mean " + *nearest + "?" : "")};
+    const auto nearest = nearest_option(entry.name, options);
+    return Failure{where + "unknown option " + entry.name + "." + (nearest ? " Did you mean " + *nearest + "?" : "")};
   }
-  if (entry.values.size() > 1) {
-    for (const std::string& value : entry.values) {
+  if (entry.inputs.size() > 1) {
+    for (const std::string& value : entry.inputs) {
       if (value.find(',') == std::string::npos) continue;
-      return Failure{where + entry.key +
+      return Failure{where + entry.name +
                      " has a comma within a part of its list. Write one text: a,,b is a and a "
                      "comma and b, where an option allows that."};
     }
   }
-  std::string value = base::join(entry.values, ",");
-  const std::string subject = where + entry.key + "=" + value;
-  if (option->kind == OptionKind::flag) {
+  std::string value = base::join(entry.inputs, ",");
+  const std::string subject = where + entry.name + "=" + value;
+  if (option->is_flag()) {
     auto on = config_flag(value);
     if (!on) return Failure{subject + on.error().message};
     value = on.value();
@@ -144,7 +155,7 @@ Result<Setting> setting_of(const ConfigEntry& entry, const std::string& where) {
 }  // namespace
 
 Result<std::vector<Setting>> settings_of_config(const std::string& path, const std::string& text,
-                                                const TomlReader& read_toml) {
+                                                const OptionList& options) {
   const bool is_json = path.ends_with(".json");
   const std::vector<std::string> lines = is_json ? std::vector<std::string>{} : base::split(text, '\n');
   if (auto mistake = overlooked(path, lines)) return Failure{*mistake};
@@ -152,14 +163,14 @@ Result<std::vector<Setting>> settings_of_config(const std::string& path, const s
   if (!entries) return Failure{path + " " + entries.error().message + "."};
 
   std::vector<Setting> settings;
-  std::set<const OptionSpec*> given;
-  for (const ConfigEntry& entry : entries.value()) {
-    const auto at = lines_of(entry.key, lines);
+  std::set<const OptionInfo*> given;
+  for (const CLI::ConfigItem& entry : entries.value()) {
+    const auto at = lines_of(entry.name, lines);
     const std::string where = path + ":" + (at.empty() ? "" : std::to_string(at.back()) + ":") + " ";
-    auto setting = setting_of(entry, where);
+    auto setting = setting_of(entry, options, where);
     if (!setting) return setting.error();
     if (at.size() > 1 || !given.insert(setting.value().option).second) {
-      return Failure{where + std::string(setting.value().option->name) + " is given twice. Keep one."};
+      return Failure{where + setting.value().option->name() + " is given twice. Keep one."};
     }
     settings.push_back(std::move(setting).value());
   }

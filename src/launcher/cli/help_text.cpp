@@ -1,6 +1,8 @@
 #include "launcher/cli/help_text.h"
 
 #include "base/text.h"
+#include "bench/bench_options.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
@@ -15,7 +17,7 @@ std::string paragraph(std::string_view text, std::size_t indent) {
   return lines;
 }
 
-std::string option_lines(const OptionSpec& option) {
+std::string option_lines(const OptionInfo& option) {
   const std::string synopsis = "  " + option_synopsis(option);
   std::string lines = paragraph(option.help, kHelpColumn);
   if (synopsis.size() + 2 > kHelpColumn) return synopsis + "\n" + lines;
@@ -36,16 +38,12 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines;
 }
 
-std::string option_synopsis(const OptionSpec& option) {
-  std::string text = option.short_name == '\0' ? "    " : std::string("-") + option.short_name + ", ";
-  const std::vector<std::string> names = names_of(option);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += "--" + names[i];
-    if (option.kind == OptionKind::value && !is_negation(option, names[i]))
-      text += " " + std::string(option.value_name);
+std::string option_synopsis(const OptionInfo& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.names) {
+    names.push_back("--" + name + (option.is_flag() || option.is_negation(name) ? "" : " " + option.value_name));
   }
-  return text;
+  return (option.short_name.empty() ? "    " : "-" + option.short_name + ", ") + base::join(names, ", ");
 }
 
 std::string help_text(const std::string& name) {
@@ -56,11 +54,10 @@ std::string help_text(const std::string& name) {
     text += "       ddplaunch bench [--help] [options]\n";
   }
   text += "\n" + paragraph(kDescription, 0);
-  for (const OptionGroupTitle& group : option_groups()) {
-    text += "\n" + std::string(group.title) + "\n";
-    for (const OptionSpec& option : option_table()) {
-      if (option.group == group.group) text += option_lines(option);
-    }
+  std::string group;
+  for (const OptionInfo& option : job_options()) {
+    if (option.group != group) text += "\n" + (group = option.group) + "\n";
+    text += option_lines(option);
   }
   text += "\n" + paragraph(kProgramRule, 0);
   text += "\n" + paragraph(kExitCodes, 0);
@@ -74,9 +71,25 @@ std::string store_help_text() {
       "       ddplaunch store --inspect HOST[:PORT] [--json] [--auth-token-file FILE]\n"
       "       ddplaunch store --join HOST[:PORT] --auth-token-file FILE\n";
   text += "\n" + paragraph(kStoreDescription, 0) + "\n";
-  for (const OptionSpec& option : store_option_table()) text += option_lines(option);
+  for (const OptionInfo& option : store_options()) text += option_lines(option);
   text += "\n" + paragraph(kStoreExitCodes, 0);
   text += "\nExample: ddplaunch store --inspect 127.0.0.1:29500\n";
+  return text;
+}
+
+std::string bench_help_text() {
+  std::string text = "Usage: ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]\n\n";
+  text += paragraph(
+      "Measures collectives between the workers that the options start, in nccl-tests' columns: time in microseconds "
+      "(median over the iterations of the slowest rank, and the least), algbw and busbw in GB/s. Operations: "
+      "all_reduce broadcast all_gather reduce_scatter all_to_all. Default: all of them.",
+      0);
+  text += "\n";
+  bench::BenchOptions options;
+  OptionSet command(false);
+  bench::declare_bench_options(command.app(), options);
+  for (const OptionInfo& option : command.options()) text += option_lines(option);
+  text += "\nExample: ddplaunch bench --nproc-per-node=4 all_reduce --sizes=4K,1M,25M\n";
   return text;
 }
 

@@ -1,22 +1,23 @@
-// What --help prints. Made from the option table.
+// What --help prints. Made by walking the options.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/option_set.h"
 
 namespace ddp::launcher {
 
 // At most 80 columns. `name` is how the launcher was called: "ddplaunch", "torchrun", "ddplaunch launch".
 std::string help_text(const std::string& name);
 
-// The same of `ddplaunch store`.
+// The same of `ddplaunch store` and `ddplaunch bench`.
 std::string store_help_text();
+std::string bench_help_text();
 
 // "-r, --redirects STREAMS"; names that have no short one are indented as if they had.
-std::string option_synopsis(const OptionSpec& option);
+std::string option_synopsis(const OptionInfo& option);
 
 // Words of `text` in lines of at most `width` columns; a longer word has a line of its own.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);

@@ -2,7 +2,7 @@
 
 #include <ddp/version.h>
 
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
 
 namespace ddp::launcher {
@@ -32,25 +32,17 @@ std::string italic(std::string_view text) {
   return "\\fI" + escaped(text) + "\\fR";
 }
 
-std::string option_entry(const OptionSpec& option) {
-  std::string heading;
-  if (option.short_name != '\0') heading = bold(std::string("-") + option.short_name) + ", ";
-  bool first = true;
-  for (const std::string& name : names_of(option)) {
-    if (!first) heading += ", ";
-    first = false;
+std::string option_entry(const OptionInfo& option) {
+  std::string heading = option.short_name.empty() ? "" : bold("-" + option.short_name) + ", ";
+  for (const std::string& name : option.names) {
+    if (name != option.name()) heading += ", ";
     heading += bold("--" + name);
-    if (option.kind == OptionKind::value && !is_negation(option, name)) heading += " " + italic(option.value_name);
+    if (!option.is_flag() && !option.is_negation(name)) heading += " " + italic(option.value_name);
   }
   std::string text = ".TP\n" + heading + "\n" + escaped(option.help) + "\n";
   if (!option.choices.empty()) {
-    text += ".br\n";
-    text += option.choices_are_examples ? "Known words: " : "Choices: ";
-    bool next = false;
-    for (const std::string& choice : choices_of(option)) {
-      text += (next ? ", " : "") + bold(choice);
-      next = true;
-    }
+    text += option.choices_are_examples ? ".br\nKnown words: " : ".br\nChoices: ";
+    for (const std::string& choice : option.choices) text += (&choice == &option.choices[0] ? "" : ", ") + bold(choice);
     text += ".\n";
   }
   return text;
@@ -66,14 +58,13 @@ std::string man_page() {
   page += bold("ddplaunch store") + " [options]\n";
   page += ".SH DESCRIPTION\n" + escaped(kDescription) + "\n.PP\n" + escaped(kProgramRule) + "\n";
   page += ".SH OPTIONS\n";
-  for (const OptionGroupTitle& group : option_groups()) {
-    page += ".SS \"" + escaped(group.title) + "\"\n";
-    for (const OptionSpec& option : option_table()) {
-      if (option.group == group.group) page += option_entry(option);
-    }
+  std::string group;
+  for (const OptionInfo& option : job_options()) {
+    if (option.group != group) page += ".SS \"" + escaped(group = option.group) + "\"\n";
+    page += option_entry(option);
   }
   page += ".SH \"DDPLAUNCH STORE\"\n" + escaped(kStoreDescription) + "\n";
-  for (const OptionSpec& option : store_option_table()) page += option_entry(option);
+  for (const OptionInfo& option : store_options()) page += option_entry(option);
   page += ".PP\n" + escaped(kStoreExitCodes) + "\n";
   page += ".SH \"EXIT STATUS\"\n" + escaped(kExitCodes) + "\n";
   page += ".SH EXAMPLE\n.EX\n" + escaped("ddplaunch --nproc-per-node=2 ./train --epochs 3") + "\n.EE\n";

@@ -1,4 +1,4 @@
-// The manual page ddplaunch(1), made from the option table.
+// The manual page ddplaunch(1), made by walking the options.
 #pragma once
 
 #include <string>

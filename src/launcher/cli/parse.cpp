@@ -2,25 +2,21 @@
 
 #include <ddp/version.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
-#include <map>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
-#include "launcher/cli/bench_words.h"
+#include "bench/bench_options.h"
 #include "launcher/cli/command_words.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/help_text.h"
-#include "launcher/cli/host_words.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/man_page.h"
-#include "launcher/cli/settings.h"
 #include "launcher/cli/variables.h"
 
 namespace ddp::launcher {
@@ -32,84 +28,10 @@ namespace {
 
 using Outcome = ParsedCommand;
 
-// What the first word may ask for instead of naming a program. A program of such a name is started as ./NAME.
-enum class Subcommand { run, launch, store, bench, on_host, help, not_yet };
-struct ReservedWord {
-  std::string_view word;
-  Subcommand meaning;
-};
-constexpr ReservedWord kReservedWords[] = {
-    {"run", Subcommand::run},        {"launch", Subcommand::launch},  {"store", Subcommand::store},
-    {"bench", Subcommand::bench},    {"help", Subcommand::help},      {"on-host", Subcommand::on_host},
-    {"doctor", Subcommand::not_yet}, {"replay", Subcommand::not_yet},
-};
+// The program that `ddplaunch bench` starts, without its folder.
+constexpr const char* kBenchProgram = "ddp_bench";
 
-// CLI11 knows the table and sees settings in one plain form, "--name value" or "--flag": it gives an empty value, a
-// value in brackets and words after the program meanings that nobody asked for. Which value of a repeated option counts
-// is decided by it, the last, unless all of them count.
-class TableParser {
- public:
-  TableParser() {
-    app_.set_help_flag();
-    for (const OptionSpec& spec : option_table()) {
-      const std::string name = "--" + std::string(spec.name);
-      CLI::Option* option = spec.kind == OptionKind::flag ? app_.add_flag(name) : app_.add_option(name);
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-      options_.emplace(&spec, option);
-    }
-  }
-
-  Result<std::vector<Setting>> parse(const std::vector<Setting>& given) {
-    std::vector<std::string> words;  // backwards, as CLI11 wants them
-    for (auto setting = given.rbegin(); setting != given.rend(); ++setting) {
-      const std::string name = "--" + std::string(setting->option->name);
-      if (setting->option->kind == OptionKind::flag) {
-        words.push_back(name + "=" + (setting->value == "1" ? "true" : "false"));
-      } else {
-        words.insert(words.end(), {setting->value, name});
-      }
-    }
-    try {
-      app_.parse(std::move(words));
-    } catch (const CLI::ParseError& error) {
-      return Failure{error.what()};
-    }
-    std::vector<Setting> settings;
-    for (const auto& [spec, option] : options_) {
-      if (option->count() == 0) continue;
-      if (spec->repeatable) {
-        std::copy_if(given.begin(), given.end(), std::back_inserter(settings),
-                     [&spec = spec](const Setting& setting) { return setting.option == spec; });
-        continue;
-      }
-      const auto last = std::find_if(given.rbegin(), given.rend(),
-                                     [&spec = spec](const Setting& setting) { return setting.option == spec; });
-      const std::string& value = option->results().back();
-      const bool is_flag = spec->kind == OptionKind::flag;
-      settings.push_back({spec, is_flag ? (value == "true" ? "1" : "0") : value, last->subject});
-    }
-    return settings;
-  }
-
- private:
-  CLI::App app_;
-  std::map<const OptionSpec*, CLI::Option*> options_;
-};
-
-Result<std::vector<ConfigEntry>> read_toml(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<ConfigEntry> entries;
-  try {
-    for (CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
-      entries.push_back({std::move(item.name), std::move(item.inputs), !item.parents.empty()});
-    }
-  } catch (const CLI::Error& error) {
-    return Failure{std::string("cannot be understood: ") + error.what()};
-  }
-  return entries;
-}
-
-Result<std::vector<Setting>> read_config(const Setting& config) {
+Result<std::vector<Setting>> read_config(const Setting& config, const OptionList& options) {
   errno = 0;
   std::ifstream file(config.value);
   std::ostringstream text;
@@ -118,13 +40,27 @@ Result<std::vector<Setting>> read_config(const Setting& config) {
   if (!file.is_open() || file.bad() || (errno != 0 && text.str().empty())) {
     return Failure{config.subject + ": the file cannot be read (" + std::strerror(errno) + "). Check its name."};
   }
-  return settings_of_config(config.value, text.str(), read_toml);
+  return settings_of_config(config.value, text.str(), options);
 }
 
-const Setting* find(const std::vector<Setting>& settings, std::string_view name) {
-  const auto found = std::find_if(settings.begin(), settings.end(),
-                                  [&](const Setting& setting) { return setting.option->name == name; });
-  return found == settings.end() ? nullptr : &*found;
+// What the launcher that starts others needs alone: which hosts, how they are reached, files that are read here.
+constexpr std::string_view kNotForHosts[] = {"hosts",       "hostfile",        "ssh",     "remote-launcher",
+                                             "forward-env", "auth-token-file", "dry-run", "json"};
+
+// "--name=value" for what counts among these settings, wherever they came from, as the launchers on other hosts get it.
+std::vector<std::string> words_for_hosts(std::span<const Setting> settings) {
+  std::vector<std::string> words;
+  for (const Setting& setting : settings) {
+    const OptionInfo& option = *setting.option;
+    if (!option.in_files || std::ranges::find(kNotForHosts, option.name()) != std::end(kNotForHosts)) continue;
+    if (!option.repeatable && &setting != last_of(settings, option.name())) continue;
+    if (!option.is_flag()) {
+      words.push_back("--" + option.name() + "=" + setting.value);
+    } else if (setting.value == "1" || option.names.size() > 1) {
+      words.push_back("--" + option.names[setting.value == "1" ? 0 : 1]);
+    }
+  }
+  return words;
 }
 
 class CommandLine {
@@ -138,115 +74,108 @@ class CommandLine {
     }
   }
 
+  // The first word may ask for something else than a job. A program of such a name is started as ./NAME.
   Outcome parse() {
-    std::size_t first = 1;
-    if (const auto* reserved = subcommand()) {
-      ++first;
-      if (reserved->meaning == Subcommand::help) return Information{help_text(name_)};
-      if (reserved->meaning == Subcommand::not_yet) return not_yet(std::string(reserved->word));
-      if (reserved->meaning == Subcommand::store) return store(std::span(words_).subspan(first));
-      if (reserved->meaning == Subcommand::on_host) return OnHost{};
-      if (reserved->meaning == Subcommand::bench) return bench(std::span(words_).subspan(first));
-      if (reserved->meaning == Subcommand::launch) {
-        manner_ = Manner::torch_launch;
-        name_ += " launch";
-      }
+    const std::string word = manner_ == Manner::native && words_.size() > 1 ? words_[1] : "";
+    const auto rest = std::span(words_).subspan(std::min<std::size_t>(2, words_.size()));
+    if (word == "help") return Information{help_text(name_)};
+    if (word == "store") return store(rest);
+    if (word == "bench") return bench(rest);
+    if (word == "on-host") return OnHost{};
+    if (word == "doctor" || word == "replay") {
+      return UsageError{"ddplaunch " + word +
+                        " is reserved and does nothing yet. To start a program of that name, write ./" + word +
+                        " or its path."};
     }
-    return job(std::span(words_).subspan(first), {}, help_text(name_));
+    if (word == "launch") {
+      manner_ = Manner::torch_launch;
+      name_ += " launch";
+    }
+    return job(word == "run" || word == "launch" ? rest : std::span(words_).subspan(1));
   }
 
  private:
-  // `program`: put before what the words say.
-  Outcome job(std::span<const std::string> given, const std::vector<std::string>& program, const std::string& help) {
-    auto words = read_words(given, manner_);
+  Outcome job(std::span<const std::string> given, bool is_bench = false) {
+    Options options = default_options(manner_);
+    options.bench = is_bench;
+    bench::BenchOptions benchmark;
+    OptionSet command(true);
+    declare_job_options(command, options);
+    if (is_bench) bench::declare_bench_options(command.app(), benchmark);
+    const auto words = read_words(given, command.options(), manner_, is_bench);
     if (!words) return mistake(words.error().message);
-    if (words.value().help) return Information{help};
-    const auto settings = TableParser().parse(words.value().settings);
-    if (!settings) return mistake(settings.error().message);
-    if (auto information = about_itself(settings.value())) return *information;
-    words.value().program.insert(words.value().program.begin(), program.begin(), program.end());
-    return options(settings.value(), std::move(words.value().program));
-  }
+    const auto& [from_words, program, help] = words.value();
+    if (help) return Information{is_bench ? bench_help_text() : help_text(name_)};
+    if (auto information = about_itself(from_words)) return *information;
 
-  Outcome bench(std::span<const std::string> words) {
-    name_ += " bench";
-    if (!words.empty() && words.front() == "help") return Information{bench_help_text()};
-    const BenchWords split = split_bench_words(words);
-    Outcome outcome = job(split.launcher, {kBenchProgram}, bench_help_text());
-    if (auto* options = std::get_if<Options>(&outcome)) {
-      options->bench = true;
-      options->command.insert(options->command.end(), split.program.begin(), split.program.end());
+    auto variables = settings_of_variables(environment_, command.options(), manner_);
+    if (!variables) return mistake(variables.error().message);
+    const auto& [defaults, from_variables, warnings] = variables.value();
+    std::vector<Setting> all = defaults;
+    if (const Setting* config = last_of(from_words, "config")) {
+      const auto from_file = read_config(*config, command.options());
+      if (!from_file) return mistake(from_file.error().message);
+      all.insert(all.end(), from_file.value().begin(), from_file.value().end());
     }
-    return outcome;
+    all.insert(all.end(), from_variables.begin(), from_variables.end());
+    all.insert(all.end(), from_words.begin(), from_words.end());
+
+    if (!is_bench) command.program(program.size(), options.command);
+    if (const auto wrong = command.parse(all, program)) return mistake(*wrong);
+    if (const auto wrong = check_together(all, options)) return mistake(*wrong);
+    if (is_bench) {
+      options.command = bench::bench_words(command.app());
+      options.command.insert(options.command.begin(), kBenchProgram);
+    }
+    if (options.command.empty()) {
+      return UsageError{"no program given. Usage: " + name_ + " [options] program [arguments ...]. See " + name_ +
+                        " --help"};
+    }
+    if (options.over_ssh()) options.host_words = words_for_hosts(all);
+    if (options.color == Color::automatic && wants_no_color(environment_)) options.color = Color::never;
+    options.warnings.insert(options.warnings.end(), warnings.begin(), warnings.end());
+    // In a job on several nodes they come from an operator, as a rule, and are in nobody's sight.
+    const std::string used = used_variables(from_variables, from_words);
+    if (manner_ == Manner::native && options.max_nodes > 1 && !used.empty()) {
+      options.warnings.push_back("options of the environment: " + used);
+    }
+    return options;
   }
 
-  const ReservedWord* subcommand() const {
-    if (manner_ != Manner::native || words_.size() < 2) return nullptr;
-    const auto* found = std::find_if(std::begin(kReservedWords), std::end(kReservedWords),
-                                     [&](const ReservedWord& reserved) { return reserved.word == words_[1]; });
-    return found == std::end(kReservedWords) ? nullptr : found;
+  Outcome bench(std::span<const std::string> given) {
+    name_ += " bench";
+    if (!given.empty() && given.front() == "help") return Information{bench_help_text()};
+    // The table is what is wanted, not who says it.
+    std::vector<std::string> words = {"--quiet", "--no-tag"};
+    words.insert(words.end(), given.begin(), given.end());
+    return job(words, true);
   }
 
-  static Outcome store(std::span<const std::string> words) {
-    if (!words.empty() && words.front() == "help") return Information{store_help_text()};
-    const auto settings = read_words(words, Manner::native, store_option_table());
-    if (settings && settings.value().help) return Information{store_help_text()};
-    const auto options = settings ? make_store_options(settings.value()) : settings.error();
-    if (options) return options.value();
-    const std::string& what = options.error().message;
-    return UsageError{what + (what.ends_with('.') || what.ends_with('?') ? "" : ".") + " See ddplaunch store --help"};
+  Outcome store(std::span<const std::string> given) {
+    name_ += " store";
+    StoreOptions options;
+    OptionSet command(false);
+    declare_store_options(command, options);
+    const auto words = read_words(given, command.options());
+    if (!words) return mistake(words.error().message);
+    const auto& [settings, others, help] = words.value();
+    if (help || (!given.empty() && given.front() == "help")) return Information{store_help_text()};
+    if (const auto wrong = command.parse(settings, {})) return mistake(*wrong);
+    if (const auto wrong = check_together(words.value(), options)) return mistake(*wrong);
+    return options;
   }
 
   UsageError mistake(const std::string& what) const {
     return UsageError{what + (what.ends_with('.') || what.ends_with('?') ? "" : ".") + " See " + name_ + " --help"};
   }
 
-  static UsageError not_yet(const std::string& word) {
-    return UsageError{"ddplaunch " + word +
-                      " is reserved and does nothing yet. To start a program of that name, write " + "./" + word +
-                      " or its path."};
-  }
-
   std::optional<Outcome> about_itself(const std::vector<Setting>& settings) const {
-    if (find(settings, "version") != nullptr) return Information{"ddplaunch " DDP_VERSION_STRING "\n"};
-    if (find(settings, "man") != nullptr) return Information{man_page()};
-    const Setting* completion = find(settings, "completion");
+    if (last_of(settings, "version") != nullptr) return Information{"ddplaunch " DDP_VERSION_STRING "\n"};
+    if (last_of(settings, "man") != nullptr) return Information{man_page()};
+    const Setting* completion = last_of(settings, "completion");
     if (completion == nullptr) return std::nullopt;
     if (auto script = completion_script(completion->value)) return Information{*script};
     return mistake(completion->subject + " is not a shell that ddplaunch knows. Use bash, zsh or fish");
-  }
-
-  Outcome options(const std::vector<Setting>& from_words, std::vector<std::string> program) {
-    auto variables = settings_of_variables(environment_, manner_);
-    if (!variables) return mistake(variables.error().message);
-    std::vector<Setting> all = std::move(variables.value().defaults);
-    if (const Setting* config = find(from_words, "config")) {
-      const auto from_file = read_config(*config);
-      if (!from_file) return mistake(from_file.error().message);
-      all.insert(all.end(), from_file.value().begin(), from_file.value().end());
-    }
-    const auto& from_variables = variables.value().settings;
-    all.insert(all.end(), from_variables.begin(), from_variables.end());
-    all.insert(all.end(), from_words.begin(), from_words.end());
-
-    auto made = make_options(all, manner_);
-    if (!made) return mistake(made.error().message);
-    if (program.empty()) {
-      return UsageError{"no program given. Usage: " + name_ + " [options] program [arguments ...]. See " + name_ +
-                        " --help"};
-    }
-    Options result = std::move(made).value();
-    result.command = std::move(program);
-    if (result.over_ssh()) result.host_words = words_for_hosts(all);
-    if (result.color == Color::automatic && wants_no_color(environment_)) result.color = Color::never;
-    const auto& warnings = variables.value().warnings;
-    result.warnings.insert(result.warnings.end(), warnings.begin(), warnings.end());
-    // In a job on several nodes they come from an operator, as a rule, and are in nobody's sight.
-    const std::string used = used_variables(from_variables, from_words);
-    if (manner_ == Manner::native && result.max_nodes > 1 && !used.empty()) {
-      result.warnings.push_back("options of the environment: " + used);
-    }
-    return result;
   }
 
   std::vector<std::string> words_;

@@ -1,4 +1,4 @@
-// From the command line, the environment and a configuration file to Options. The only file pair that knows CLI11.
+// From the command line, the environment and a configuration file to Options.
 #pragma once
 
 #include <span>

@@ -1,18 +1,13 @@
 #include "launcher/cli/store_options.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
-#include <vector>
 
 #include "base/text.h"
-#include "launcher/cli/settings.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/values.h"
 
 namespace ddp::launcher {
-
-using base::Failure;
-using base::Result;
 
 const char* const kStoreDescription =
     "Serves a rendezvous store in the foreground, for programs that are started by something else than ddplaunch, "
@@ -25,77 +20,26 @@ const char* const kStoreExitCodes =
 
 namespace {
 
-using enum OptionKind;
 using Action = StoreOptions::Action;
 
-// The options that a job has as well.
-constexpr std::array<std::string_view, 3> kShared = {"auth-token-file", "store-open", "store-limit"};
-
-OptionTable make_table() {
-  // clang-format off
-  OptionTable table = {
-      {.name = "host", .value_name = "ADDR",
-       .help = "Listen on this address of this machine. Default: 127.0.0.1, or everywhere with --store-open."},
-      {.name = "port", .value_name = "N",
-       .help = "Listen on this port; 0: a free one. Default: 29500, as torchrun."},
-      {.name = "port-file", .value_name = "FILE",
-       .help = "Write the port into this file, at once and whole, when the store listens."},
-      {.name = "inspect", .value_name = "HOST[:PORT]",
-       .help = "Print who waits for which key, the clients and the keys of the store there, and exit; [ADDRESS]:PORT "
-               "for IPv6."},
-      {.name = "json", .kind = flag,
-       .help = "With --inspect: print it as JSON, and all of it."},
-      {.name = "join", .value_name = "HOST[:PORT]",
-       .help = "Prove to the store there that this machine knows the token: as long as this runs, programs of this "
-               "machine may use the store."},
+Take not_empty(std::string& target, const char* mistake) {
+  return [&target, mistake](const std::string& value) {
+    target = value;
+    return value.empty() ? Mistake(mistake) : Mistake();
   };
-  for (const std::string_view name : kShared) table.push_back(*find_option(name));
-  table.push_back(*find_option("help"));
-  // clang-format on
-  return table;
 }
 
-bool is_shared(const Setting& setting) {
-  return std::ranges::find(kShared, setting.option->name) != kShared.end();
-}
-
-Result<StoreOptions> with_shared(const std::vector<Setting>& settings) {
-  std::vector<Setting> shared;
-  std::ranges::copy_if(settings, std::back_inserter(shared), is_shared);
-  auto options = make_options(shared, Manner::native);
-  if (!options) return options.error();
-  StoreOptions result;
-  result.auth_token_file = options.value().auth_token_file;
-  result.open = options.value().store_open;
-  result.limits = options.value().store_limits;
-  if (result.open) result.host = "::";
-  return result;
-}
-
-// What is wrong with the value, if anything: what comes after "--name=value".
-std::string apply(const Setting& setting, StoreOptions& options) {
-  const std::string_view name = setting.option->name;
-  const std::string& value = setting.value;
-  if (name == "json") options.json = true;
-  if (name == "host" || name == "port-file") {
-    if (value.empty())
-      return name == "host" ? " is empty. Name an address of this machine." : " is empty. Name a file.";
-    (name == "host" ? options.host : options.port_file) = value;
-  }
-  if (name == "port") {
-    const auto port = base::parse_integer(value, 0, 65'535);
-    if (!port) return " is not a number from 0 to 65535.";
-    options.port = static_cast<std::uint16_t>(*port);
-  }
-  if (name == "inspect" || name == "join") {
+// The store there, for this action.
+Take place(StoreOptions& options, Action action) {
+  return [&options, action](const std::string& value) {
     const auto place = parse_host_and_port(value);
-    if (!place) return place.error().message;
-    if (place.value().port == 0) return " has no port. Use that of the store, 29500 by default.";
-    options.action = name == "join" ? Action::join : Action::inspect;
+    if (!place) return Mistake(place.error().message);
+    if (place.value().port == 0) return Mistake(" has no port. Use that of the store, 29500 by default.");
+    options.action = action;
     options.host = place.value().host;
     options.port = place.value().port.value_or(StoreOptions().port);
-  }
-  return "";
+    return Mistake();
+  };
 }
 
 // Options that mean something for one action only.
@@ -108,40 +52,53 @@ constexpr Use kUses[] = {
     {"store-limit", Action::serve}, {"store-open", Action::serve}, {"json", Action::inspect},
     {"inspect", Action::inspect},   {"join", Action::join},
 };
-std::string misused(const std::vector<Setting>& settings, Action action) {
-  for (const Setting& setting : settings) {
-    const auto* use = std::ranges::find_if(kUses, [&](const Use& each) { return each.option == setting.option->name; });
-    if (use == std::end(kUses) || use->action == action) continue;
-    if (action == Action::serve) return setting.subject + " is for --inspect. Add that, or leave it out.";
-    return setting.subject + " does not go with " + (action == Action::join ? "--join" : "--inspect") +
-           ". Leave one out.";
-  }
-  return "";
-}
-
 }  // namespace
 
-const OptionTable& store_option_table() {
-  static const OptionTable kTable = make_table();
-  return kTable;
+void declare_store_options(OptionSet& c, StoreOptions& o) {
+  c.value("--host", "ADDR", not_empty(o.host, " is empty. Name an address of this machine."),
+          "Listen on this address of this machine. Default: 127.0.0.1, or everywhere with --store-open.");
+  const auto port = [&o](const std::string& text) {
+    const auto number = base::parse_integer(text, 0, 65'535);
+    if (!number) return Mistake(" is not a number from 0 to 65535.");
+    o.port = static_cast<std::uint16_t>(*number);
+    return Mistake();
+  };
+  c.value("--port", "N", port, "Listen on this port; 0: a free one. Default: 29500, as torchrun.");
+  c.value("--port-file", "FILE", not_empty(o.port_file, " is empty. Name a file."),
+          "Write the port into this file, at once and whole, when the store listens.");
+  c.value(
+      "--inspect", "HOST[:PORT]", place(o, Action::inspect),
+      "Print who waits for which key, the clients and the keys of the store there, and exit; [ADDRESS]:PORT for IPv6.");
+  c.flag("--json", o.json, "With --inspect: print it as JSON, and all of it.");
+  c.value("--join", "HOST[:PORT]", place(o, Action::join),
+          "Prove to the store there that this machine knows the token: as long as this runs, programs of this machine "
+          "may use the store.");
+  declare_store_access(c, o.auth_token_file, o.open, o.limits);
+  declare_help(c);
 }
 
-Result<StoreOptions> make_store_options(const CommandWords& words) {
+std::optional<std::string> check_together(const CommandWords& words, StoreOptions& options) {
   if (!words.program.empty()) {
-    return Failure{"ddplaunch store starts no program: '" + words.program.front() +
-                   "' is too much. To start a program named store, write ./store or its path."};
+    return "ddplaunch store starts no program: '" + words.program.front() +
+           "' is too much. To start a program named store, write ./store or its path.";
   }
-  auto options = with_shared(words.settings);
-  if (!options) return options;
+  if (options.open && last_of(words.settings, "host") == nullptr) options.host = "::";
   for (const Setting& setting : words.settings) {
-    if (is_shared(setting)) continue;
-    if (const std::string mistake = apply(setting, options.value()); !mistake.empty()) {
-      return Failure{setting.subject + mistake};
-    }
+    const auto* use =
+        std::ranges::find_if(kUses, [&](const Use& each) { return each.option == setting.option->name(); });
+    if (use == std::end(kUses) || use->action == options.action) continue;
+    if (options.action == Action::serve) return setting.subject + " is for --inspect. Add that, or leave it out.";
+    return setting.subject + " does not go with " + (options.action == Action::join ? "--join" : "--inspect") +
+           ". Leave one out.";
   }
-  const std::string mistake = misused(words.settings, options.value().action);
-  if (!mistake.empty()) return Failure{mistake};
-  return options;
+  return std::nullopt;
+}
+
+OptionList store_options() {
+  StoreOptions options;
+  OptionSet command(false);
+  declare_store_options(command, options);
+  return command.options();
 }
 
 }  // namespace ddp::launcher

@@ -1,12 +1,11 @@
-// What the user asked of `ddplaunch store`, as plain values, and the table of its options. Pure.
+// What the user asked of `ddplaunch store`, as plain values, and its options. Pure.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "base/result.h"
 #include "launcher/cli/command_words.h"
-#include "launcher/cli/option_table.h"
 #include "store/server/store_limits.h"
 
 namespace ddp::launcher {
@@ -26,11 +25,14 @@ struct StoreOptions {
   friend bool operator==(const StoreOptions&, const StoreOptions&) = default;
 };
 
-// Options that a job has as well are that table's entries, and their values are read alike.
-const OptionTable& store_option_table();
+// Declares the options at `command`, which sets `options` when it parses.
+void declare_store_options(OptionSet& command, StoreOptions& options);
 
-// The failure is a sentence for the user.
-base::Result<StoreOptions> make_store_options(const CommandWords& words);
+// What is wrong with the words together: a sentence for the user.
+std::optional<std::string> check_together(const CommandWords& words, StoreOptions& options);
+
+// What is declared, for those who do not parse.
+OptionList store_options();
 
 extern const char* const kStoreDescription;
 extern const char* const kStoreExitCodes;

@@ -7,6 +7,7 @@
 
 #include "base/signals.h"
 #include "base/text.h"
+#include "launcher/facts/cluster_env.h"
 
 namespace ddp::launcher {
 
@@ -101,6 +102,61 @@ std::optional<std::string> wrong_rendezvous_value(RendezvousValue kind, const st
 }
 
 }  // namespace
+
+Result<WorkerCount> parse_workers(const std::string& text) {
+  if (text == "auto") return WorkerCount(WorkerCount::By::gpus_or_cpus);
+  if (text == "gpu") return WorkerCount(WorkerCount::By::gpus);
+  if (text == "cpu") return WorkerCount(WorkerCount::By::cpus);
+  if (const auto number = base::parse_integer(text, 1, limits::kWorkersPerNode)) {
+    return WorkerCount(static_cast<int>(*number));
+  }
+  return Failure{" is not a number from 1 to " + std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu."};
+}
+
+Result<std::string> parse_engine(const std::string& text) {
+  const std::vector<std::string> names = engine_names();
+  if (std::find(names.begin(), names.end(), text) != names.end()) return text;
+  return Failure{" is not known. Use one of " + base::join(names, ", ") + "."};
+}
+
+Result<std::vector<HostEntry>> parse_host_words(const std::string& text) {
+  auto hosts = parse_hosts(text);
+  if (!hosts) return Failure{": " + hosts.error().message};
+  if (hosts.value().empty()) return Failure{" names no host. Write hosts as in a,b:4."};
+  return hosts;
+}
+
+Result<std::string> parse_program(const std::string& text) {
+  if (text.find_first_not_of(' ') != std::string::npos) return text;
+  return Failure{" is empty. Name a program, as in ssh -p 2222."};
+}
+
+Result<std::vector<std::string>> parse_forwarded(const std::string& text) {
+  std::vector<std::string> names = base::split(text, ',');
+  for (const std::string& name : names) {
+    const std::size_t end = std::min(name.find('='), name.size());
+    if (end == 0) return Failure{" has an empty name. Use NAME, NAME* or NAME=value, separated by one comma each."};
+    const std::size_t star = name.substr(0, end).find('*');
+    if (star != std::string::npos && star + 1 != name.size()) {
+      return Failure{": a * can only be the end of a name."};
+    }
+  }
+  return names;
+}
+
+Result<std::string> parse_run_id(const std::string& text) {
+  if (text.empty()) return Failure{" is empty. Name the run, or leave the option out for a random name."};
+  // It becomes part of a folder's name.
+  if (text.find('/') != std::string::npos) return Failure{" has a slash. Use a name without one."};
+  return text;
+}
+
+Result<RdzvBackend> parse_rendezvous_backend(const std::string& text) {
+  if (text.starts_with("etcd")) return Failure{" needs an etcd server, which ddplaunch does not use. Use c10d."};
+  if (text == "static") return RdzvBackend::static_;
+  if (text == "c10d") return RdzvBackend::c10d;
+  return Failure{" is not a rendezvous that ddplaunch knows. Use static or c10d."};
+}
 
 Result<std::pair<int, int>> parse_nodes(const std::string& text) {
   const std::size_t colon = text.find(':');
@@ -269,6 +325,12 @@ Result<std::chrono::milliseconds> parse_seconds(const std::string& text) {
     return Failure{" is not a number of seconds. Use a number such as 30 or 0.5."};
   // Upwards: 0 has a meaning of its own, and a tenth of a millisecond is not 0.
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000.0)));
+}
+
+Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text) {
+  auto time = parse_seconds(text);
+  if (!time || time.value() >= 3 * limits::kNodeBeat) return time;
+  return Failure{" is too short: nodes say once a second that they live. Use 3 or more."};
 }
 
 }  // namespace ddp::launcher

@@ -13,6 +13,26 @@
 
 namespace ddp::launcher {
 
+// "2", "auto", "gpu" or "cpu".
+base::Result<WorkerCount> parse_workers(const std::string& text);
+
+// One of engine_names().
+base::Result<std::string> parse_engine(const std::string& text);
+
+// "a,b:4": one host or more.
+base::Result<std::vector<HostEntry>> parse_host_words(const std::string& text);
+
+// A program and its words, separated by spaces.
+base::Result<std::string> parse_program(const std::string& text);
+
+// "NAME", "NAME*" or "NAME=value", separated by commas.
+base::Result<std::vector<std::string>> parse_forwarded(const std::string& text);
+
+// A name that can be part of a folder's.
+base::Result<std::string> parse_run_id(const std::string& text);
+
+base::Result<RdzvBackend> parse_rendezvous_backend(const std::string& text);
+
 // "2" or "1:4", with 0 < MIN <= MAX.
 base::Result<std::pair<int, int>> parse_nodes(const std::string& text);
 
@@ -49,5 +69,8 @@ base::Result<std::string> parse_tag(const std::string& text);
 
 // A number of seconds, fractions included.
 base::Result<std::chrono::milliseconds> parse_seconds(const std::string& text);
+
+// The same, but long enough for a node to be heard.
+base::Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text);
 
 }  // namespace ddp::launcher

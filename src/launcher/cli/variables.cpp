@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string_view>
 
 #include "base/text.h"
@@ -12,31 +11,14 @@ namespace {
 
 constexpr std::string_view kPrefix = "PET_";
 
-std::optional<std::string> value_of(std::span<const std::string> environment, std::string_view name) {
-  for (const std::string& line : environment) {
-    if (line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name)) {
-      return line.substr(name.size() + 1);
-    }
-  }
-  return std::nullopt;
-}
-
-// The name of a variable without its prefix, as an option is spelt: "NPROC_PER_NODE" is "nproc-per-node".
-std::string option_name(std::string_view variable) {
-  std::string name = with_dashes(variable);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
-  return name;
-}
-
-std::string no_such_variable(const std::string& variable, const OptionSpec* option) {
+std::string no_such_variable(const std::string& variable, const OptionInfo* option, const OptionList& options) {
   if (option != nullptr) {
-    return variable + " has no effect: --" + std::string(option->name) + " is taken from the command line" +
-           (option->sources == OptionSources::no_variable ? " or --config" : "") + " only";
+    return variable + " has no effect: --" + option->name() + " is taken from the command line" +
+           (option->variable.empty() && option->in_files ? " or --config" : "") + " only";
   }
   std::vector<std::string> known;
-  for (const OptionSpec& each : option_table()) {
-    if (each.sources == OptionSources::all) known.push_back(variable_of(each.name));
+  for (const OptionInfo& each : options) {
+    if (!each.variable.empty()) known.push_back(each.variable);
   }
   const auto nearest = base::nearest_match(variable, known);
   return variable + " has no effect: no option has this name" + (nearest ? "; did you mean " + *nearest + "?" : "");
@@ -51,27 +33,29 @@ base::Result<std::string> parse_variable_flag(const std::string& text) {
   return std::string(*number == 0 ? "0" : "1");
 }
 
-base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment, Manner manner) {
+base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment,
+                                                     const OptionList& options, Manner manner) {
   VariableSettings result;
-  if (manner != Manner::native) {
-    const std::string name = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
-    if (const auto value = value_of(environment, name)) {
-      result.defaults.push_back({find_option("grace"), *value, name + "=" + *value});
-    }
-  }
   for (const std::string& line : environment) {
     const std::size_t equals = line.find('=');
-    if (!line.starts_with(kPrefix) || equals == std::string::npos) continue;
     const std::string variable = line.substr(0, equals);
-    const std::string name = option_name(variable.substr(kPrefix.size()));
-    const OptionSpec* option = find_option(name);
-    if (option == nullptr || option->sources != OptionSources::all || is_negation(*option, name) ||
-        (name != option->name && name != option->second_name) || variable != variable_of(name)) {
-      result.warnings.push_back(no_such_variable(variable, option));
+    if (equals == std::string::npos) continue;
+    if (manner != Manner::native && variable == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT") {
+      result.defaults.push_back({find_option("grace", options), line.substr(equals + 1), line});
+    }
+    if (!variable.starts_with(kPrefix)) continue;
+    std::string name;
+    const auto option = std::ranges::find_if(options, [&](const OptionInfo& each) {
+      const auto named = std::ranges::find(each.names, variable, variable_of);
+      if (named != each.names.end()) name = *named;
+      return named != each.names.end();
+    });
+    if (option == options.end() || option->variable.empty() || option->is_negation(name)) {
+      result.warnings.push_back(no_such_variable(variable, option == options.end() ? nullptr : &*option, options));
       continue;
     }
-    Setting setting{option, line.substr(equals + 1), line};
-    if (option->kind == OptionKind::flag) {
+    Setting setting{&*option, line.substr(equals + 1), line};
+    if (option->is_flag()) {
       auto flag = parse_variable_flag(setting.value);
       if (!flag) return base::Failure{line + flag.error().message};
       setting.value = flag.value();
@@ -93,8 +77,9 @@ std::string used_variables(std::span<const Setting> from_variables, std::span<co
 }
 
 bool wants_no_color(std::span<const std::string> environment) {
-  const auto value = value_of(environment, "NO_COLOR");
-  return value && !value->empty();
+  return std::ranges::any_of(environment, [name = std::string_view("NO_COLOR=")](const std::string& line) {
+    return line.starts_with(name) && line.size() > name.size();
+  });
 }
 
 }  // namespace ddp::launcher

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/cli/option_set.h"
 #include "launcher/cli/options.h"
-#include "launcher/cli/setting.h"
 
 namespace ddp::launcher {
 
@@ -21,7 +21,8 @@ struct VariableSettings {
 };
 
 // `environment` has lines "NAME=value". The failure is a sentence for the user.
-base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment, Manner manner);
+base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment,
+                                                     const OptionList& options, Manner manner);
 
 // Those that count, sorted, as "PET_NNODES=2, PET_NODE_RANK=1": an option of the command line takes a variable's place.
 std::string used_variables(std::span<const Setting> from_variables, std::span<const Setting> from_words);

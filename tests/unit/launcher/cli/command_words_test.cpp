@@ -2,19 +2,23 @@
 
 #include <catch2/catch.hpp>
 
+#include "launcher/cli/job_options.h"
+
 using namespace ddp::launcher;
 using Words = std::vector<std::string>;
 
 namespace {
 
+const OptionList kOptions = job_options();
+
 CommandWords read(const Words& words, Manner manner = Manner::native) {
-  auto result = read_words(words, manner);
+  auto result = read_words(words, kOptions, manner);
   if (!result) FAIL(result.error().message);
   return std::move(result).value();
 }
 
 std::string mistake(const Words& words, Manner manner = Manner::native) {
-  const auto result = read_words(words, manner);
+  const auto result = read_words(words, kOptions, manner);
   REQUIRE_FALSE(result.ok());
   return result.error().message;
 }
@@ -23,35 +27,30 @@ void expect_one(const Words& words, const std::string& name, const std::string& 
   CAPTURE(words);
   const CommandWords result = read(words, manner);
   REQUIRE(result.settings.size() == 1);
-  CHECK(result.settings[0].option->name == name);
+  CHECK(result.settings[0].option->name() == name);
   CHECK(result.settings[0].value == value);
   CHECK(result.program == Words{"p"});
-}
-
-std::string underscores(std::string name) {
-  for (char& c : name) c = c == '-' ? '_' : c;
-  return name;
 }
 
 }  // namespace
 
 TEST_CASE("every option is read in both spellings and both forms of a value") {
-  for (const OptionSpec& option : option_table()) {
-    if (option.name == "help") continue;
-    for (const std::string& name : names_of(option)) {
-      for (const std::string& word : {"--" + name, "--" + underscores(name)}) {
-        if (is_negation(option, name)) {
-          expect_one({word, "p"}, std::string(option.name), option.kind == OptionKind::flag ? "0" : "");
-        } else if (option.kind == OptionKind::flag) {
-          expect_one({word, "p"}, std::string(option.name), "1");
+  for (const OptionInfo& option : kOptions) {
+    if (option.name() == "help") continue;
+    for (const std::string& name : option.names) {
+      for (const std::string& word : {"--" + name, "--" + with_underscores(name)}) {
+        if (option.is_negation(name)) {
+          expect_one({word, "p"}, option.name(), option.is_flag() ? "0" : "");
+        } else if (option.is_flag()) {
+          expect_one({word, "p"}, option.name(), "1");
           CHECK(mistake({word + "=1", "p"}) == word + " takes no value. Write " + word + " alone.");
         } else {
-          expect_one({word, "v", "p"}, std::string(option.name), "v");
-          expect_one({word + "=v", "p"}, std::string(option.name), "v");
-          expect_one({word + "=", "p"}, std::string(option.name), "");
-          expect_one({word, "", "p"}, std::string(option.name), "");
-          expect_one({word + "=[a=b],{}", "p"}, std::string(option.name), "[a=b],{}");
-          CHECK(mistake({word}) == word + " needs a value: " + word + "=" + std::string(option.value_name) + ".");
+          expect_one({word, "v", "p"}, option.name(), "v");
+          expect_one({word + "=v", "p"}, option.name(), "v");
+          expect_one({word + "=", "p"}, option.name(), "");
+          expect_one({word, "", "p"}, option.name(), "");
+          expect_one({word + "=[a=b],{}", "p"}, option.name(), "[a=b],{}");
+          CHECK(mistake({word}) == word + " needs a value: " + word + "=" + option.value_name + ".");
         }
       }
     }
@@ -93,6 +92,7 @@ TEST_CASE("everything from the program on is left alone") {
 TEST_CASE("help ends the reading, but a mistake before it comes first") {
   CHECK(read({"-h", "--no-such"}).help);
   CHECK(read({"-qh"}).help);
+  CHECK(read({"-hq"}).help);
   CHECK_FALSE(read({"p", "--help"}).help);
   CHECK(mistake({"--no-such", "--help"}).starts_with("unknown option"));
 }
@@ -112,14 +112,14 @@ TEST_CASE("torchrun's manners take an option that is cut short but clear, our ow
   CHECK(mistake({"--nproc=2", "p"}) == "unknown option --nproc. Did you mean --nproc-per-node?");
 }
 
-TEST_CASE("the nearest option is in the user's own spelling") {
-  CHECK(nearest_option("--nproc_per_nod").value() == "--nproc_per_node");
-  CHECK(nearest_option("grcae").value() == "grace");
-  CHECK_FALSE(nearest_option("--zzzzzzzz").has_value());
-  CHECK_FALSE(nearest_option("").has_value());
-}
-
 TEST_CASE("messages name an option as it was typed") {
   CHECK(read({"--rdzv_id=a", "p"}).settings[0].subject == "--rdzv_id=a");
   CHECK(read({"-t", "3", "p"}).settings[0].subject == "-t=3");
+}
+
+TEST_CASE("where options may follow other words, both are read") {
+  const auto result =
+      read_words(Words{"a", "-q", "-", "--grace=1", "--", "--tee", "b"}, kOptions, Manner::native, true);
+  CHECK(result.value().settings.size() == 2);
+  CHECK(result.value().program == Words{"a", "-", "--tee", "b"});
 }

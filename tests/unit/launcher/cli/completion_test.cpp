@@ -7,7 +7,8 @@
 #include <fstream>
 #include <memory>
 
-#include "launcher/cli/option_table.h"
+#include "base/text.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
 #include "support/temporary_directory.h"
 
@@ -70,16 +71,15 @@ TEST_CASE("the scripts for all shells name every option and every choice") {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = completion_script(shell).value();
     const std::string prefix = std::string(shell) == "fish" ? "-l " : "--";
-    OptionTable all = option_table();
-    all.insert(all.end(), store_option_table().begin(), store_option_table().end());
-    for (const OptionSpec& option : all) {
-      for (std::string name : names_of(option)) {
+    OptionList all = job_options();
+    for (const OptionInfo& option : store_options()) all.push_back(option);
+    for (const OptionInfo& option : all) {
+      for (const std::string& name : option.names) {
         CAPTURE(shell, name);
         CHECK(script.find(prefix + name) != std::string::npos);
-        std::replace(name.begin(), name.end(), '-', '_');
-        CHECK(script.find(prefix + name) != std::string::npos);
+        CHECK(script.find(prefix + with_underscores(name)) != std::string::npos);
       }
-      if (!option.choices.empty()) CHECK(script.find(std::string(option.choices)) != std::string::npos);
+      if (!option.choices.empty()) CHECK(script.find(ddp::base::join(option.choices, " ")) != std::string::npos);
     }
   }
   CHECK_FALSE(completion_script("tcsh").has_value());

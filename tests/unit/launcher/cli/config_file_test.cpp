@@ -4,17 +4,17 @@
 
 #include <map>
 
+#include "launcher/cli/job_options.h"
+
 using namespace ddp;
 using namespace ddp::launcher;
 
 namespace {
 
+const OptionList kOptions = job_options();
+
 base::Result<std::vector<Setting>> read_json(const std::string& text) {
-  const auto no_toml = [](const std::string&) -> base::Result<std::vector<ConfigEntry>> {
-    FAIL("a JSON file was read as TOML");
-    return std::vector<ConfigEntry>{};
-  };
-  return settings_of_config("job.json", text, no_toml);
+  return settings_of_config("job.json", text, kOptions);
 }
 
 std::string json_mistake(const std::string& text) {
@@ -23,9 +23,8 @@ std::string json_mistake(const std::string& text) {
   return result.error().message;
 }
 
-// The text with what a TOML reader made of it.
-std::string toml_mistake(const std::string& text, const std::vector<ConfigEntry>& entries) {
-  const auto result = settings_of_config("job.toml", text, [&](const std::string&) { return entries; });
+std::string toml_mistake(const std::string& text) {
+  const auto result = settings_of_config("job.toml", text, kOptions);
   REQUIRE_FALSE(result.ok());
   return result.error().message;
 }
@@ -37,7 +36,7 @@ TEST_CASE("JSON values of every sort become settings") {
       "tee": ["0:1", "12:3"], "tag": "[${rank}] #, "})")
                             .value();
   std::map<std::string, std::string> values;
-  for (const Setting& setting : settings) values[std::string(setting.option->name)] = setting.value;
+  for (const Setting& setting : settings) values[setting.option->name()] = setting.value;
   CHECK(values == std::map<std::string, std::string>{{"nproc-per-node", "2"},
                                                      {"grace", "0.5"},
                                                      {"quiet", "1"},
@@ -47,14 +46,11 @@ TEST_CASE("JSON values of every sort become settings") {
 }
 
 TEST_CASE("every option but those about ddplaunch itself is read from JSON in both spellings") {
-  for (const OptionSpec& option : option_table()) {
-    const std::string name(option.name);
-    std::string underscores = name;
-    for (char& c : underscores) c = c == '-' ? '_' : c;
-    for (const std::string& key : {name, underscores}) {
+  for (const OptionInfo& option : kOptions) {
+    for (const std::string& key : {option.name(), with_underscores(option.name())}) {
       const auto result = read_json("{\"" + key + "\": 1}");
       CAPTURE(key);
-      if (option.sources == OptionSources::command_line) {
+      if (!option.in_files) {
         CHECK(result.error().message == "job.json: " + key + " cannot be set in a file.");
       } else {
         REQUIRE(result.ok());
@@ -83,14 +79,12 @@ TEST_CASE("mistakes in a JSON file are told") {
 }
 
 TEST_CASE("what the reader of TOML would pass over is told with its line") {
-  CHECK(toml_mistake("quiet\nm\n", {}) == "job.toml:2: \"m\" is not understood. Write NAME = VALUE.");
-  CHECK(toml_mistake("tag = \"#${rank}\"\n", {}).starts_with("job.toml:1: a # within quotes"));
-  CHECK(toml_mistake("tee = [1,\n 2\n", {}) == "job.toml: a list that begins with [ does not end.");
-  CHECK(toml_mistake("# x\n\ngrcae = 1", {{"grcae", {"1"}}}) ==
-        "job.toml:3: unknown option grcae. Did you mean grace?");
-  CHECK(toml_mistake("grace = 1\nquiet\ngrace=2", {{"grace", {"1", "2"}}}) ==
-        "job.toml:3: grace is given twice. Keep one.");
-  CHECK(toml_mistake("[a]\ngrace = 1", {{"++", {}, true}})
+  CHECK(toml_mistake("quiet\nm\n") == "job.toml:2: \"m\" is not understood. Write NAME = VALUE.");
+  CHECK(toml_mistake("tag = \"#${rank}\"\n").starts_with("job.toml:1: a # within quotes"));
+  CHECK(toml_mistake("tee = [1,\n 2\n") == "job.toml: a list that begins with [ does not end.");
+  CHECK(toml_mistake("# x\n\ngrcae = 1") == "job.toml:3: unknown option grcae. Did you mean grace?");
+  CHECK(toml_mistake("grace = 1\nquiet\ngrace=2") == "job.toml:3: grace is given twice. Keep one.");
+  CHECK(toml_mistake("[a]\ngrace = 1")
             .ends_with("sections have no meaning. Write all options "
                        "without one."));
 }

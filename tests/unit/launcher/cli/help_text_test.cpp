@@ -3,19 +3,20 @@
 #include <catch2/catch.hpp>
 
 #include "base/text.h"
+#include "launcher/cli/job_options.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
 
 TEST_CASE("help names every option and every group, in at most 80 columns") {
   const std::string help = help_text("ddplaunch");
-  for (const OptionSpec& option : option_table()) {
-    for (const std::string& name : names_of(option)) {
+  for (const OptionInfo& option : job_options()) {
+    CHECK(help.find("\n" + option.group + "\n") != std::string::npos);
+    for (const std::string& name : option.names) {
       CAPTURE(name);
       CHECK(help.find("--" + name) != std::string::npos);
     }
   }
-  for (const OptionGroupTitle& group : option_groups()) CHECK(help.find(std::string(group.title)) != std::string::npos);
   for (const std::string& line : base::split(help, '\n')) {
     CAPTURE(line);
     CHECK(line.size() <= 80);
@@ -37,7 +38,22 @@ TEST_CASE("text is wrapped between words") {
 }
 
 TEST_CASE("a synopsis has all names and the name of the value") {
-  CHECK(option_synopsis(*find_option("tee")) == "-t, --tee STREAMS");
-  CHECK(option_synopsis(*find_option("tag")) == "    --tag TEMPLATE, --no-tag");
-  CHECK(option_synopsis(*find_option("grace")) == "    --grace SECONDS, --shutdown-timeout SECONDS");
+  const OptionList options = job_options();
+  CHECK(option_synopsis(*find_option("tee", options)) == "-t, --tee STREAMS");
+  CHECK(option_synopsis(*find_option("tag", options)) == "    --tag TEMPLATE, --no-tag");
+  CHECK(option_synopsis(*find_option("grace", options)) == "    --grace SECONDS, --shutdown-timeout SECONDS");
+}
+
+TEST_CASE("help of the benchmark names each of its options, in at most 80 columns") {
+  const std::string help = bench_help_text();
+  CHECK(help.starts_with("Usage: ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]\n"));
+  for (const char* name :
+       {"min-bytes", "max-bytes", "step-factor", "sizes", "iterations", "seconds", "own-buffers", "no-check", "json"}) {
+    CHECK(help.find(std::string("      --") + name) != std::string::npos);
+  }
+  for (const std::string& line : base::split(help, '\n')) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+    CHECK_FALSE(line.ends_with(' '));
+  }
 }

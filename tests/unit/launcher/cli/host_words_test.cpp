@@ -1,6 +1,7 @@
-#include "launcher/cli/host_words.h"
-
+// The options of a command line as the launchers on other hosts get them.
 #include <catch2/catch.hpp>
+
+#include <algorithm>
 
 #include "launcher/cli/parse.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
 
 using namespace ddp;
@@ -13,10 +13,10 @@ using namespace ddp::launcher;
 
 TEST_CASE("the manual page has an entry for every option") {
   const std::string page = man_page();
-  OptionTable all = option_table();
-  all.insert(all.end(), store_option_table().begin(), store_option_table().end());
-  for (const OptionSpec& option : all) {
-    for (std::string name : names_of(option)) {
+  OptionList all = job_options();
+  for (const OptionInfo& option : store_options()) all.push_back(option);
+  for (const OptionInfo& option : all) {
+    for (std::string name : option.names) {
       CAPTURE(name);
       for (std::size_t at = 0; (at = name.find('-', at)) != std::string::npos; at += 2) name.insert(at, "\\");
       CHECK(page.find("\\fB\\-\\-" + name + "\\fR") != std::string::npos);

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <map>
 
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/job_options.h"
 #include "launcher/cli/parse.h"
 #include "support/temporary_directory.h"
 
@@ -87,18 +87,13 @@ Options parse_file(const std::string& name, const std::string& text, const Words
   return parse(words);
 }
 
-std::string underscores(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 }  // namespace
 
 TEST_CASE("an option with a value means the same by every route") {
-  for (const OptionSpec& option : option_table()) {
-    if (option.kind != OptionKind::value || option.sources == OptionSources::command_line) continue;
-    if (option.name == "logs-specs") continue;  // always refused
-    const std::string name(option.name);
+  for (const OptionInfo& option : job_options()) {
+    if (option.is_flag() || !option.in_files) continue;
+    if (option.name() == "logs-specs") continue;  // always refused
+    const std::string& name = option.name();
     CAPTURE(name);
     REQUIRE(kValues.count(name) == 1);
     const std::string& value = kValues.at(name);
@@ -106,10 +101,10 @@ TEST_CASE("an option with a value means the same by every route") {
     const Options expected = parse({"--" + name + "=" + value, "p"});
     CHECK_FALSE(expected == parse({"p"}));
     CHECK(expected == parse({"--" + name, value, "p"}));
-    CHECK(expected == parse({"--" + underscores(name) + "=" + value, "p"}));
-    CHECK(expected == parse({"--" + underscores(name), value, "p"}));
-    if (option.sources == OptionSources::all) CHECK(expected == parse({"p"}, {variable_of(name) + "=" + value}));
-    for (const std::string& key : {name, underscores(name)}) {
+    CHECK(expected == parse({"--" + with_underscores(name) + "=" + value, "p"}));
+    CHECK(expected == parse({"--" + with_underscores(name), value, "p"}));
+    if (!option.variable.empty()) CHECK(expected == parse({"p"}, {variable_of(name) + "=" + value}));
+    for (const std::string& key : {name, with_underscores(name)}) {
       CHECK(expected == parse_file("a.toml", key + " = \"" + value + "\"\n", {"p"}));
       CHECK(expected == parse_file("a.ini", key + "='" + value + "'\n", {"p"}));
       CHECK(expected == parse_file("a.json", "{\"" + key + "\": \"" + value + "\"}", {"p"}));
@@ -118,9 +113,9 @@ TEST_CASE("an option with a value means the same by every route") {
 }
 
 TEST_CASE("an option without a value means the same by every route") {
-  for (const OptionSpec& option : option_table()) {
-    if (option.kind != OptionKind::flag || option.sources == OptionSources::command_line) continue;
-    const std::string name(option.name);
+  for (const OptionInfo& option : job_options()) {
+    if (!option.is_flag() || !option.in_files) continue;
+    const std::string& name = option.name();
     CAPTURE(name);
     // --json is an error without it.
     const Words rest = name == "json" ? Words{"--dry-run", "p"} : Words{"p"};
@@ -132,9 +127,9 @@ TEST_CASE("an option without a value means the same by every route") {
 
     const Options expected = parse(with("--" + name));
     CHECK_FALSE(expected == parse(rest));
-    CHECK(expected == parse(with("--" + underscores(name))));
+    CHECK(expected == parse(with("--" + with_underscores(name))));
     CHECK(expected == parse(rest, {variable_of(name) + "=1"}));
-    for (const std::string& key : {name, underscores(name)}) {
+    for (const std::string& key : {name, with_underscores(name)}) {
       CHECK(expected == parse_file("a.toml", key + " = true\n", rest));
       CHECK(expected == parse_file("a.ini", key + "\n", rest));
       CHECK(expected == parse_file("a.json", "{\"" + key + "\": true}", rest));

@@ -106,8 +106,8 @@ TEST_CASE("help of the store names each of its options, in at most 80 columns") 
   REQUIRE(std::holds_alternative<Information>(help));
   const std::string& text = std::get<Information>(help).text;
   CHECK(text == store_help_text());
-  for (const OptionSpec& option : store_option_table()) {
-    CHECK(text.find("--" + std::string(option.name)) != std::string::npos);
+  for (const OptionInfo& option : store_options()) {
+    CHECK(text.find("--" + option.name()) != std::string::npos);
   }
   for (const std::string& line : ddp::base::split(text, '\n')) {
     CAPTURE(line);

@@ -126,3 +126,38 @@ TEST_CASE("seconds may have fractions and are never rounded to nothing") {
     CHECK(parse_seconds(wrong).error().message.starts_with(" is not a number of seconds."));
   }
 }
+
+TEST_CASE("workers are a number or what there is one for each of") {
+  CHECK(parse_workers("3").value() == 3);
+  CHECK(parse_workers("auto").value() == WorkerCount::By::gpus_or_cpus);
+  CHECK(parse_workers("gpu").value() == WorkerCount::By::gpus);
+  CHECK(parse_workers("cpu").value() == WorkerCount::By::cpus);
+  for (const char* wrong : {"", "0", "4097", "gpus", "-1"}) {
+    CHECK(parse_workers(wrong).error().message == " is not a number from 1 to 4096, auto, gpu or cpu.");
+  }
+}
+
+TEST_CASE("hosts, names to forward and a program are not empty") {
+  CHECK(parse_host_words("a,b:4").value().size() == 2);
+  CHECK(parse_host_words("").error().message == " names no host. Write hosts as in a,b:4.");
+  CHECK(parse_host_words("a,,b").error().message.starts_with(": "));
+  CHECK(parse_forwarded("A,B*,C=3*").value() == std::vector<std::string>{"A", "B*", "C=3*"});
+  CHECK(parse_forwarded("A,,B").error().message.starts_with(" has an empty name."));
+  CHECK(parse_forwarded("*A").error().message == ": a * can only be the end of a name.");
+  CHECK(parse_program("ssh -v").value() == "ssh -v");
+  CHECK(parse_program("  ").error().message.starts_with(" is empty. Name a program"));
+}
+
+TEST_CASE("a run's name, a rendezvous, an engine and a node's time-out are known or fit") {
+  CHECK(parse_run_id("run 7").value() == "run 7");
+  CHECK(parse_run_id("").error().message.starts_with(" is empty. Name the run"));
+  CHECK(parse_run_id("a/b").error().message == " has a slash. Use a name without one.");
+  CHECK(parse_rendezvous_backend("static").value() == RdzvBackend::static_);
+  CHECK(parse_rendezvous_backend("etcd-v2").error().message.ends_with("Use c10d."));
+  CHECK(parse_rendezvous_backend("x").error().message.ends_with("Use static or c10d."));
+  CHECK(parse_engine("slurm").value() == "slurm");
+  CHECK(parse_engine("steam").error().message.starts_with(" is not known. Use one of auto, "));
+  CHECK(parse_node_timeout("3").value() == 3s);
+  CHECK(parse_node_timeout("2.9").error().message.starts_with(" is too short:"));
+  CHECK(parse_node_timeout("x").error().message.starts_with(" is not a number of seconds."));
+}

@@ -2,13 +2,17 @@
 
 #include <catch2/catch.hpp>
 
+#include "launcher/cli/job_options.h"
+
 using namespace ddp::launcher;
 using Lines = std::vector<std::string>;
 
 namespace {
 
+const OptionList kOptions = job_options();
+
 VariableSettings read(const Lines& environment, Manner manner = Manner::native) {
-  auto result = settings_of_variables(environment, manner);
+  auto result = settings_of_variables(environment, kOptions, manner);
   if (!result) FAIL(result.error().message);
   return std::move(result).value();
 }
@@ -16,11 +20,11 @@ VariableSettings read(const Lines& environment, Manner manner = Manner::native) 
 }  // namespace
 
 TEST_CASE("every option with a variable is read from it") {
-  for (const OptionSpec& option : option_table()) {
-    const std::string line = variable_of(option.name) + "=1";
+  for (const OptionInfo& option : kOptions) {
+    const std::string line = variable_of(option.name()) + "=1";
     CAPTURE(line);
     const VariableSettings result = read({line});
-    if (option.sources == OptionSources::all) {
+    if (!option.variable.empty()) {
       REQUIRE(result.settings.size() == 1);
       CHECK(result.settings[0].option == &option);
       CHECK(result.settings[0].value == "1");
@@ -29,11 +33,11 @@ TEST_CASE("every option with a variable is read from it") {
     } else {
       CHECK(result.settings.empty());
       REQUIRE(result.warnings.size() == 1);
-      CHECK(result.warnings[0].starts_with(variable_of(option.name) + " has no effect: --" + std::string(option.name) +
+      CHECK(result.warnings[0].starts_with(variable_of(option.name()) + " has no effect: --" + option.name() +
                                            " is taken from the command line"));
     }
   }
-  CHECK(read({"PET_SHUTDOWN_TIMEOUT=9"}).settings.at(0).option->name == "grace");
+  CHECK(read({"PET_SHUTDOWN_TIMEOUT=9"}).settings.at(0).option->name() == "grace");
 }
 
 TEST_CASE("the variable of a flag is a whole number") {
@@ -42,7 +46,7 @@ TEST_CASE("the variable of a flag is a whole number") {
   CHECK(read({"PET_STANDALONE=-1"}).settings[0].value == "1");
   for (const char* text : {"true", "", "on", "1.5"}) {
     const std::string line = std::string("PET_STANDALONE=") + text;
-    CHECK(settings_of_variables(Lines{line}, Manner::native).error().message ==
+    CHECK(settings_of_variables(Lines{line}, kOptions, Manner::native).error().message ==
           line + " is not a whole number. Use 1 (on) or 0 (off).");
   }
 }
@@ -60,16 +64,16 @@ TEST_CASE("torchrun's shutdown timeout is a default in its manners only") {
   CHECK(read(environment).defaults.empty());
   const auto defaults = read(environment, Manner::torchrun).defaults;
   REQUIRE(defaults.size() == 1);
-  CHECK(defaults[0].option->name == "grace");
+  CHECK(defaults[0].option->name() == "grace");
   CHECK(defaults[0].value == "60");
   CHECK(defaults[0].subject == environment[0]);
 }
 
 TEST_CASE("a variable counts unless the command line says the same") {
-  const std::vector<Setting> variables = {{find_option("nnodes"), "2", "PET_NNODES=2"},
-                                          {find_option("node-rank"), "1", "PET_NODE_RANK=1"}};
+  const std::vector<Setting> variables = {{find_option("nnodes", kOptions), "2", "PET_NNODES=2"},
+                                          {find_option("node-rank", kOptions), "1", "PET_NODE_RANK=1"}};
   CHECK(used_variables(variables, {}) == "PET_NNODES=2, PET_NODE_RANK=1");
-  CHECK(used_variables(variables, std::vector<Setting>{{find_option("nnodes"), "3", "--nnodes=3"}}) ==
+  CHECK(used_variables(variables, std::vector<Setting>{{find_option("nnodes", kOptions), "3", "--nnodes=3"}}) ==
         "PET_NODE_RANK=1");
   CHECK(used_variables({}, variables).empty());
 }

@@ -1,4 +1,4 @@
-#include "launcher/cli/settings.h"
+#include "launcher/cli/job_options.h"
 
 #include <catch2/catch.hpp>
 
@@ -15,9 +15,16 @@ namespace {
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 base::Result<Options> make(const Pairs& pairs, Manner manner = Manner::native) {
+  Options options = default_options(manner);
+  OptionSet set(true);
+  declare_job_options(set, options);
   std::vector<Setting> settings;
-  for (const auto& [name, value] : pairs) settings.push_back({find_option(name), value, "--" + name + "=" + value});
-  return make_options(settings, manner);
+  for (const auto& [name, value] : pairs) {
+    settings.push_back({find_option(name, set.options()), value, "--" + name + "=" + value});
+  }
+  if (const auto wrong = set.parse(settings, {})) return base::Failure{*wrong};
+  if (const auto wrong = check_together(settings, options)) return base::Failure{*wrong};
+  return options;
 }
 
 Options options(const Pairs& pairs, Manner manner = Manner::native) {
@@ -123,11 +130,11 @@ TEST_CASE("every option changes the Options or says why not") {
   const auto tested = [](std::string_view name) {
     return std::any_of(kRows.begin(), kRows.end(), [&](const Row& row) { return row.option == name; });
   };
-  for (const OptionSpec& option : option_table()) {
-    CAPTURE(option.name);
+  for (const OptionInfo& option : job_options()) {
+    CAPTURE(option.name());
     // json needs dry-run, logs-specs is always refused; both have tests of their own.
-    const bool elsewhere = option.name == "json" || option.name == "logs-specs";
-    CHECK((option.sources == OptionSources::command_line || elsewhere || tested(option.name)));
+    const bool elsewhere = option.name() == "json" || option.name() == "logs-specs";
+    CHECK((!option.in_files || elsewhere || tested(option.name())));
   }
 }
 
@@ -228,7 +235,7 @@ TEST_CASE("of a repeatable option all settings count, the last one of each limit
 }
 
 TEST_CASE("a token is never given on the command line") {
-  CHECK(find_option("auth-token") == nullptr);
+  CHECK(find_option("auth-token", job_options()) == nullptr);
 }
 
 TEST_CASE("options that exclude one another are refused") {

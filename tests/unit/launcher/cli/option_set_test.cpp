@@ -1,0 +1,110 @@
+#include "launcher/cli/option_set.h"
+
+#include <catch2/catch.hpp>
+
+#include <set>
+
+#include "launcher/cli/job_options.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+const OptionList kOptions = job_options();
+
+const OptionInfo& option(std::string_view name) {
+  return *find_option(name, kOptions);
+}
+
+}  // namespace
+
+TEST_CASE("every name of an option is found in both spellings, and no name is used twice") {
+  std::set<std::string> seen;
+  for (const OptionInfo& each : kOptions) {
+    for (const std::string& name : each.names) {
+      CAPTURE(name);
+      CHECK(seen.insert(name).second);
+      CHECK(name == with_dashes(name));
+      CHECK(find_option(name, kOptions) == &each);
+      CHECK(find_option(with_underscores(name), kOptions) == &each);
+    }
+    if (!each.short_name.empty()) CHECK(find_short_option(each.short_name[0], kOptions) == &each);
+  }
+  CHECK(find_option("no-such-option", kOptions) == nullptr);
+  CHECK(find_short_option('z', kOptions) == nullptr);
+  CHECK(find_short_option('\0', kOptions) == nullptr);
+}
+
+TEST_CASE("every option has a help text, and a value a name") {
+  for (const OptionInfo& each : kOptions) {
+    CAPTURE(each.name());
+    CHECK(each.help.size() > 10);
+    CHECK(each.help.ends_with('.'));
+    CHECK(each.is_flag() == each.value_name.empty());
+    CHECK(each.value_name.find('{') == std::string::npos);
+  }
+  CHECK(option("quiet").is_flag());
+  CHECK(option("grace").value_name == "SECONDS");
+}
+
+TEST_CASE("only what can be negated has a negation") {
+  CHECK(option("tag").is_negation("no-tag"));
+  CHECK(option("collapse").is_negation(with_dashes("no_collapse")));
+  CHECK_FALSE(option("tag").is_negation("tag"));
+  CHECK_FALSE(option("no-python").is_negation("no-python"));
+  CHECK(find_option("no-quiet", kOptions) == nullptr);
+}
+
+TEST_CASE("an option knows the values that it has, or examples of them") {
+  CHECK(option("color").choices == std::vector<std::string>{"auto", "always", "never"});
+  CHECK_FALSE(option("color").choices_are_examples);
+  CHECK(option("nproc-per-node").choices == std::vector<std::string>{"auto", "gpu", "cpu"});
+  CHECK(option("nproc-per-node").choices_are_examples);
+  CHECK(option("hosts").choices.empty());
+  CHECK(option("inject").repeatable);
+  CHECK_FALSE(option("tee").repeatable);
+}
+
+TEST_CASE("a variable is the name in capitals after PET_") {
+  CHECK(variable_of("nproc-per-node") == "PET_NPROC_PER_NODE");
+  CHECK(variable_of("tee") == "PET_TEE");
+  CHECK(option("nproc-per-node").variable == "PET_NPROC_PER_NODE");
+}
+
+TEST_CASE("numa-binding and logs-specs have no variable, as in torchrun") {
+  CHECK((option("numa-binding").variable.empty() && option("numa-binding").in_files));
+  CHECK((option("logs-specs").variable.empty() && option("logs-specs").in_files));
+  CHECK(option("nnodes").variable == "PET_NNODES");
+  for (const char* name : {"config", "completion", "man", "version", "help"}) {
+    CHECK((option(name).variable.empty() && !option(name).in_files));
+  }
+}
+
+TEST_CASE("the nearest option is in the user's own spelling") {
+  CHECK(nearest_option("--nproc_per_nod", kOptions).value() == "--nproc_per_node");
+  CHECK(nearest_option("grcae", kOptions).value() == "grace");
+  CHECK_FALSE(nearest_option("--zzzzzzzz", kOptions).has_value());
+  CHECK_FALSE(nearest_option("", kOptions).has_value());
+}
+
+TEST_CASE("of all settings of an option the last one counts, and a wrong one that it replaces is not looked at") {
+  std::string taken;
+  OptionSet set(false);
+  set.value(
+      "-a,--one", "TEXT",
+      [&](const std::string& value) -> Mistake {
+        taken = value;
+        if (value == "wrong") return " is wrong.";
+        return std::nullopt;
+      },
+      "One.");
+  std::vector<std::string> program;
+  set.program(4, program);
+  const OptionInfo* one = find_option("one", set.options());
+  const std::vector<std::string> words = {"[a,b]", "{}", "--one", "--"};
+  CHECK_FALSE(set.parse(std::vector<Setting>{{one, "wrong", "-a=wrong"}, {one, "[x]", "-a=[x]"}}, words));
+  CHECK(taken == "[x]");
+  CHECK(program == words);
+  CHECK(set.parse(std::vector<Setting>{{one, "x", "-a=x"}, {one, "wrong", "PET_ONE=wrong"}}, words) ==
+        "PET_ONE=wrong is wrong.");
+}
