@@ -36,7 +36,7 @@ struct Reader {
         result.program.push_back(word);
         options_end = options_end || !options_follow;
       } else if (word == "--") {
-        options_end = true;
+        options_end = !options_follow;
       } else if (const Mistake mistake = word[1] == '-' ? read_long(word) : read_short(word)) {
         return base::Failure{*mistake};
       }

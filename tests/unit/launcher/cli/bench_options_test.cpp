@@ -53,6 +53,9 @@ TEST_CASE("options of the launcher and of a benchmark stand in any order") {
   CHECK_FALSE(options.json);
   CHECK(options.command == Words{"ddp_bench", "--max-bytes", "1M", "--step-factor", "2", "--json"});
   CHECK(parsed({"bench", "--tag=x"}).tag == "x");
+  // So they are sent to other hosts.
+  CHECK(parsed({"bench", "--", "all_reduce", "--sizes", "4K"}).command ==
+        Words{"ddp_bench", "all_reduce", "--sizes", "4K"});
 }
 
 TEST_CASE("a benchmark without any words measures everything") {

@@ -117,9 +117,9 @@ TEST_CASE("messages name an option as it was typed") {
   CHECK(read({"-t", "3", "p"}).settings[0].subject == "-t=3");
 }
 
-TEST_CASE("where options may follow other words, both are read") {
+TEST_CASE("where options may follow other words, both are read, also after two dashes") {
   const auto result =
-      read_words(Words{"a", "-q", "-", "--grace=1", "--", "--tee", "b"}, kOptions, Manner::native, true);
-  CHECK(result.value().settings.size() == 2);
-  CHECK(result.value().program == Words{"a", "-", "--tee", "b"});
+      read_words(Words{"a", "-q", "-", "--grace=1", "--", "--tee", "1", "b"}, kOptions, Manner::native, true);
+  CHECK(result.value().settings.size() == 3);
+  CHECK(result.value().program == Words{"a", "-", "b"});
 }
