@@ -13,33 +13,32 @@ bool is_path(const OptionInfo& option) {
   return option.value_name == "FILE" || option.value_name == "DIR";
 }
 
-// "-c", "--a-b", "--a_b": the words for an option, in both spellings; `with_value`: those that take a value.
-std::vector<std::string> words_of(const OptionInfo& option, bool with_value = false) {
-  std::vector<std::string> words;
-  if (!option.short_name.empty()) words.push_back("-" + option.short_name);
+struct OptionWord {
+  std::string text;
+  bool takes_value;
+};
+
+// "-c", "--a-b", "--a_b": the words for an option, in both spellings.
+std::vector<OptionWord> words_of(const OptionInfo& option) {
+  std::vector<OptionWord> words;
+  if (!option.short_name.empty()) words.push_back({"-" + option.short_name, !option.is_flag()});
   for (const std::string& name : option.names) {
-    if (with_value && option.is_negation(name)) continue;
-    words.push_back("--" + name);
-    if (with_underscores(name) != name) words.push_back("--" + with_underscores(name));
+    const bool takes_value = !option.is_flag() && !option.is_negation(name);
+    words.push_back({"--" + name, takes_value});
+    if (with_underscores(name) != name) words.push_back({"--" + with_underscores(name), takes_value});
   }
   return words;
 }
 
-// What bash is told of the options of a command: names, each after a blank.
-struct BashWords {
-  std::string dashes;
-  std::string underscores;
-
-  explicit BashWords(const OptionList& options) {
-    for (const OptionInfo& option : options) {
-      if (!option.short_name.empty()) dashes += " -" + option.short_name;
-      for (const std::string& name : option.names) {
-        dashes += " --" + name;
-        underscores += " --" + with_underscores(name);
-      }
+std::string bash_words(const OptionList& options, bool underscores) {
+  std::vector<std::string> words;
+  for (const OptionInfo& option : options) {
+    for (const auto& [text, takes_value] : words_of(option)) {
+      if ((text.find('_') != std::string::npos) == underscores) words.push_back(text);
     }
   }
-};
+  return base::join(words, " ");
+}
 
 // Those of both commands; an option that both have takes the same values.
 OptionList all_options() {
@@ -51,13 +50,16 @@ OptionList all_options() {
 }
 
 std::string bash() {
-  const BashWords job(job_options());
-  const BashWords store(store_options());
+  const OptionList job = job_options();
+  const OptionList store = store_options();
   std::string cases;
   std::string with_value;
   for (const OptionInfo& option : all_options()) {
     if (option.is_flag()) continue;
-    const std::string pattern = base::join(words_of(option, true), "|");
+    std::string pattern;
+    for (const auto& [text, takes_value] : words_of(option)) {
+      if (takes_value) pattern += (pattern.empty() ? "" : "|") + text;
+    }
     with_value += (with_value.empty() ? "" : "|") + pattern;
     if (!option.choices.empty()) {
       cases +=
@@ -89,16 +91,16 @@ _ddplaunch() {
 )" + cases +
          R"(    '') if [[ $store && $cur == --*_* ]]; then
         COMPREPLY=($(compgen -W ')" +
-         store.underscores.substr(1) + R"(' -- "$cur"))
+         bash_words(store, true) + R"(' -- "$cur"))
       elif [[ $store ]]; then
         COMPREPLY=($(compgen -W ')" +
-         store.dashes.substr(1) + R"(' -- "$cur"))
+         bash_words(store, false) + R"(' -- "$cur"))
       elif [[ $cur == --*_* ]]; then
         COMPREPLY=($(compgen -W ')" +
-         job.underscores.substr(1) + R"(' -- "$cur"))
+         bash_words(job, true) + R"(' -- "$cur"))
       elif [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W ')" +
-         job.dashes.substr(1) + R"(' -- "$cur"))
+         bash_words(job, false) + R"(' -- "$cur"))
       elif ((COMP_CWORD == 1)); then
         COMPREPLY=($(compgen -f -c -W 'run launch store bench help' -- "$cur"))
       else
@@ -130,10 +132,8 @@ std::string brief(const OptionInfo& option) {
 std::string zsh_lines(const OptionList& options) {
   std::string script;
   for (const OptionInfo& option : options) {
-    for (const std::string& word : words_of(option)) {
-      const bool long_name = word.starts_with("--");
-      const bool takes_value = !option.is_flag() && !option.is_negation(with_dashes(word).substr(long_name ? 2 : 1));
-      script += "  '*" + word + (takes_value && long_name ? "=" : "") + "[" + brief(option) + "]";
+    for (const auto& [text, takes_value] : words_of(option)) {
+      script += "  '*" + text + (takes_value && text.size() > 2 ? "=" : "") + "[" + brief(option) + "]";
       if (takes_value) {
         script += ":" + with_dashes(base::split(option.value_name, ':').front()) + ":";
         if (!option.choices.empty()) {
@@ -159,19 +159,15 @@ std::string zsh() {
 std::string fish_lines(const OptionList& options, const std::string& condition) {
   std::string script;
   for (const OptionInfo& option : options) {
-    for (const std::string& name : option.names) {
-      const bool takes_value = !option.is_flag() && !option.is_negation(name);
-      std::vector<std::string> spellings{name};
-      if (with_underscores(name) != name) spellings.push_back(with_underscores(name));
-      for (const std::string& spelling : spellings) {
-        script += "complete -c ddplaunch -n '" + condition + "' -l " + spelling;
-        if (spelling == option.name() && !option.short_name.empty()) script += " -s " + option.short_name;
-        if (takes_value) script += is_path(option) ? " -r -F" : " -x";
-        if (takes_value && !option.choices.empty()) script += " -a '" + base::join(option.choices, " ") + "'";
-        std::string help = brief(option);
-        std::erase(help, '\\');
-        script += " -d '" + help + "'\n";
-      }
+    std::string help = brief(option);
+    std::erase(help, '\\');
+    for (const auto& [text, takes_value] : words_of(option)) {
+      if (text.size() == 2) continue;
+      script += "complete -c ddplaunch -n '" + condition + "' -l " + text.substr(2);
+      if (text.substr(2) == option.name() && !option.short_name.empty()) script += " -s " + option.short_name;
+      if (takes_value) script += is_path(option) ? " -r -F" : " -x";
+      if (takes_value && !option.choices.empty()) script += " -a '" + base::join(option.choices, " ") + "'";
+      script += " -d '" + help + "'\n";
     }
   }
   return script;

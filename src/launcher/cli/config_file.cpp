@@ -17,13 +17,6 @@ using Json = nlohmann::json;
 
 namespace {
 
-// "true", "3", "0.5" and texts; nothing for null, lists and objects.
-std::optional<std::string> scalar(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean() || value.is_number()) return value.dump();
-  return std::nullopt;
-}
-
 using Entries = std::vector<CLI::ConfigItem>;
 
 Result<Entries> read_json(const std::string& text) {
@@ -45,12 +38,14 @@ Result<Entries> read_json(const std::string& text) {
   if (!repeated.empty()) return Failure{"gives " + repeated + " twice. Keep one"};
   Entries entries;
   for (const auto& [key, value] : document.items()) {
-    CLI::ConfigItem entry{{}, key, {}};
+    CLI::ConfigItem entry;
+    entry.name = key;
     const Json list = value.is_array() ? value : Json::array({value});
     for (const Json& element : list) {
-      const auto word = scalar(element);
-      if (!word) return Failure{"gives " + key + " a value that is neither a text, a number, true, false nor a list"};
-      entry.inputs.push_back(*word);
+      if (element.is_structured() || element.is_null()) {
+        return Failure{"gives " + key + " a value that is neither a text, a number, true, false nor a list"};
+      }
+      entry.inputs.push_back(element.is_string() ? element.get<std::string>() : element.dump());
     }
     entries.push_back(std::move(entry));
   }
@@ -114,15 +109,6 @@ std::optional<std::string> overlooked(const std::string& path, const std::vector
   return std::nullopt;
 }
 
-// "1" or "0", or what comes after "name=value".
-Result<std::string> config_flag(const std::string& value) {
-  if (value == "true") return std::string("1");
-  if (value == "false") return std::string("0");
-  auto number = parse_variable_flag(value);
-  if (!number) return Failure{" is neither true nor false."};
-  return number;
-}
-
 Result<Setting> setting_of(const CLI::ConfigItem& entry, const OptionList& options, const std::string& where) {
   if (!entry.parents.empty()) return Failure{where + "sections have no meaning. Write all options without one."};
   const OptionInfo* option = find_option(entry.name, options);
@@ -134,20 +120,18 @@ Result<Setting> setting_of(const CLI::ConfigItem& entry, const OptionList& optio
     const auto nearest = nearest_option(entry.name, options);
     return Failure{where + "unknown option " + entry.name + "." + (nearest ? " Did you mean " + *nearest + "?" : "")};
   }
-  if (entry.inputs.size() > 1) {
-    for (const std::string& value : entry.inputs) {
-      if (value.find(',') == std::string::npos) continue;
-      return Failure{where + entry.name +
-                     " has a comma within a part of its list. Write one text: a,,b is a and a "
-                     "comma and b, where an option allows that."};
-    }
+  for (const std::string& value : entry.inputs) {
+    if (entry.inputs.size() == 1 || value.find(',') == std::string::npos) continue;
+    return Failure{where + entry.name +
+                   " has a comma within a part of its list. Write one text: a,,b is a and a "
+                   "comma and b, where an option allows that."};
   }
   std::string value = base::join(entry.inputs, ",");
   const std::string subject = where + entry.name + "=" + value;
   if (option->is_flag()) {
-    auto on = config_flag(value);
-    if (!on) return Failure{subject + on.error().message};
-    value = on.value();
+    const auto flag = value == "true" ? "1" : value == "false" ? "0" : parse_whole_flag(value);
+    if (!flag) return Failure{subject + " is neither true nor false."};
+    value = *flag;
   }
   return Setting{option, value, subject};
 }

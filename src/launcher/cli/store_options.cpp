@@ -29,13 +29,12 @@ Take not_empty(std::string& target, const char* mistake) {
   };
 }
 
-// The store there, for this action.
-Take place(StoreOptions& options, Action action) {
-  return [&options, action](const std::string& value) {
+// The store there.
+Take place(StoreOptions& options) {
+  return [&options](const std::string& value) {
     const auto place = parse_host_and_port(value);
     if (!place) return Mistake(place.error().message);
     if (place.value().port == 0) return Mistake(" has no port. Use that of the store, 29500 by default.");
-    options.action = action;
     options.host = place.value().host;
     options.port = place.value().port.value_or(StoreOptions().port);
     return Mistake();
@@ -67,10 +66,10 @@ void declare_store_options(OptionSet& c, StoreOptions& o) {
   c.value("--port-file", "FILE", not_empty(o.port_file, " is empty. Name a file."),
           "Write the port into this file, at once and whole, when the store listens.");
   c.value(
-      "--inspect", "HOST[:PORT]", place(o, Action::inspect),
+      "--inspect", "HOST[:PORT]", place(o),
       "Print who waits for which key, the clients and the keys of the store there, and exit; [ADDRESS]:PORT for IPv6.");
   c.flag("--json", o.json, "With --inspect: print it as JSON, and all of it.");
-  c.value("--join", "HOST[:PORT]", place(o, Action::join),
+  c.value("--join", "HOST[:PORT]", place(o),
           "Prove to the store there that this machine knows the token: as long as this runs, programs of this machine "
           "may use the store.");
   declare_store_access(c, o.auth_token_file, o.open, o.limits);
@@ -83,6 +82,10 @@ std::optional<std::string> check_together(const CommandWords& words, StoreOption
            "' is too much. To start a program named store, write ./store or its path.";
   }
   if (options.open && last_of(words.settings, "host") == nullptr) options.host = "::";
+  for (const Setting& setting : words.settings) {
+    if (setting.option->name() == "inspect") options.action = Action::inspect;
+    if (setting.option->name() == "join") options.action = Action::join;
+  }
   for (const Setting& setting : words.settings) {
     const auto* use =
         std::ranges::find_if(kUses, [&](const Use& each) { return each.option == setting.option->name(); });

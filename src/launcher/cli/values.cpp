@@ -53,52 +53,46 @@ const char* why_not_handled(int signal) {
   }
 }
 
-enum class RendezvousValue { seconds, count, yes_or_no, store_type };
+bool is_seconds(const std::string& value) {
+  return parse_seconds(value).ok();
+}
+bool is_count(const std::string& value) {
+  return base::parse_integer(value, 0, kMaxNodes).has_value();
+}
+bool is_yes_or_no(const std::string& value) {
+  static const std::vector<std::string> kWords = {"0", "1", "false", "true", "False", "True", "no", "yes"};
+  return std::find(kWords.begin(), kWords.end(), value) != kWords.end();
+}
+bool is_tcp(const std::string& value) {
+  return value == "tcp";
+}
 
 struct RendezvousKey {
   const char* name;
-  RendezvousValue value;
+  bool (*is_right)(const std::string& value);
+  const char* wanted;
   bool for_several_nodes;
 };
 
+constexpr const char* kSeconds = "a number of seconds";
 constexpr RendezvousKey kRendezvousKeys[] = {
-    {"timeout", RendezvousValue::seconds, true},
-    {"join_timeout", RendezvousValue::seconds, true},
-    {"last_call_timeout", RendezvousValue::seconds, true},
-    {"close_timeout", RendezvousValue::seconds, true},
-    {"heartbeat_timeout", RendezvousValue::seconds, true},
-    {"read_timeout", RendezvousValue::seconds, true},
-    {"keep_alive_interval", RendezvousValue::seconds, true},
-    {"keep_alive_max_attempt", RendezvousValue::count, true},
-    {"is_host", RendezvousValue::yes_or_no, false},
-    {"store_type", RendezvousValue::store_type, false},
-    {"rank", RendezvousValue::count, false},
+    {"timeout", is_seconds, kSeconds, true},
+    {"join_timeout", is_seconds, kSeconds, true},
+    {"last_call_timeout", is_seconds, kSeconds, true},
+    {"close_timeout", is_seconds, kSeconds, true},
+    {"heartbeat_timeout", is_seconds, kSeconds, true},
+    {"read_timeout", is_seconds, kSeconds, true},
+    {"keep_alive_interval", is_seconds, kSeconds, true},
+    {"keep_alive_max_attempt", is_count, "a number from 0", true},
+    {"is_host", is_yes_or_no, "true or false", false},
+    {"store_type", is_tcp, "tcp, the only store there is", false},
+    {"rank", is_count, "a number from 0", false},
 };
 
 const RendezvousKey* find_rendezvous_key(const std::string& name) {
   const auto* found = std::find_if(std::begin(kRendezvousKeys), std::end(kRendezvousKeys),
                                    [&](const RendezvousKey& key) { return name == key.name; });
   return found == std::end(kRendezvousKeys) ? nullptr : found;
-}
-
-// What a value should have been; nothing if it is fine.
-std::optional<std::string> wrong_rendezvous_value(RendezvousValue kind, const std::string& value) {
-  static const std::vector<std::string> kYesOrNo = {"0", "1", "false", "true", "False", "True", "no", "yes"};
-  switch (kind) {
-    case RendezvousValue::seconds:
-      if (parse_seconds(value)) return std::nullopt;
-      return "a number of seconds";
-    case RendezvousValue::count:
-      if (base::parse_integer(value, 0, kMaxNodes)) return std::nullopt;
-      return "a number from 0";
-    case RendezvousValue::yes_or_no:
-      if (std::find(kYesOrNo.begin(), kYesOrNo.end(), value) != kYesOrNo.end()) return std::nullopt;
-      return "true or false";
-    case RendezvousValue::store_type:
-      if (value == "tcp") return std::nullopt;
-      return "tcp, the only store there is";
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -261,9 +255,7 @@ Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::
       return Failure{": unknown key " + name + "." +
                      (nearest ? " Did you mean " + *nearest + "?" : " Known are " + base::join(known, ", ") + ".")};
     }
-    if (const auto wanted = wrong_rendezvous_value(key->value, value)) {
-      return Failure{": " + name + " is not " + *wanted + "."};
-    }
+    if (!key->is_right(value)) return Failure{": " + name + " is not " + key->wanted + "."};
     settings[name] = value;
   }
   return settings;

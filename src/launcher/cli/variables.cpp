@@ -26,11 +26,11 @@ std::string no_such_variable(const std::string& variable, const OptionInfo* opti
 
 }  // namespace
 
-base::Result<std::string> parse_variable_flag(const std::string& text) {
+std::optional<std::string> parse_whole_flag(const std::string& text) {
   const auto number =
       base::parse_integer(text, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
-  if (!number) return base::Failure{" is not a whole number. Use 1 (on) or 0 (off)."};
-  return std::string(*number == 0 ? "0" : "1");
+  if (!number) return std::nullopt;
+  return *number == 0 ? "0" : "1";
 }
 
 base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment,
@@ -56,9 +56,9 @@ base::Result<VariableSettings> settings_of_variables(std::span<const std::string
     }
     Setting setting{&*option, line.substr(equals + 1), line};
     if (option->is_flag()) {
-      auto flag = parse_variable_flag(setting.value);
-      if (!flag) return base::Failure{line + flag.error().message};
-      setting.value = flag.value();
+      const auto flag = parse_whole_flag(setting.value);
+      if (!flag) return base::Failure{line + " is not a whole number. Use 1 (on) or 0 (off)."};
+      setting.value = *flag;
     }
     result.settings.push_back(std::move(setting));
   }
@@ -68,9 +68,7 @@ base::Result<VariableSettings> settings_of_variables(std::span<const std::string
 std::string used_variables(std::span<const Setting> from_variables, std::span<const Setting> from_words) {
   std::vector<std::string> used;
   for (const Setting& setting : from_variables) {
-    const bool is_overridden = std::any_of(from_words.begin(), from_words.end(),
-                                           [&](const Setting& word) { return word.option == setting.option; });
-    if (!is_overridden) used.push_back(setting.subject);
+    if (last_of(from_words, setting.option->name()) == nullptr) used.push_back(setting.subject);
   }
   std::sort(used.begin(), used.end());
   return base::join(used, ", ");

@@ -1,6 +1,7 @@
 // What the environment says about options: PET_* variables and a few others. Pure.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,8 +12,8 @@
 
 namespace ddp::launcher {
 
-// "1" for a whole number that is not zero, "0" for zero; for other text what comes after "NAME=text".
-base::Result<std::string> parse_variable_flag(const std::string& text);
+// "1" for a whole number that is not zero, "0" for zero; nothing for other text.
+std::optional<std::string> parse_whole_flag(const std::string& text);
 
 struct VariableSettings {
   std::vector<Setting> defaults;  // give way to everything else

@@ -91,6 +91,7 @@ TEST_CASE("wrong words are usage errors that say what to do") {
       {{"--join=a", "--json"}, "--json does not go with --join. Leave one out."},
       {{"--inspect=a", "--port=7"}, "--port=7 does not go with --inspect. Leave one out."},
       {{"--inspect=a", "--join=b"}, "--inspect=a does not go with --join. Leave one out."},
+      {{"--join=b", "--inspect=a"}, "--join=b does not go with --inspect. Leave one out."},
       {{"--inspect=a", "--store-open"}, "--store-open does not go with --inspect. Leave one out."},
       {{"train.py"}, "ddplaunch store starts no program: 'train.py' is too much."},
       {{"--", "x"}, "ddplaunch store starts no program: 'x' is too much."},
