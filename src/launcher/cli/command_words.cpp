@@ -66,7 +66,7 @@ struct Reader {
       }
       if (found.size() == 1) name = *std::ranges::find_if((option = found.front())->names, begins);
     }
-    if (option == nullptr) return unknown(typed);
+    if (option == nullptr) return unknown_option(typed, options);
     return add(*option, typed, value, option->is_negation(name));
   }
 
@@ -75,7 +75,7 @@ struct Reader {
     for (std::size_t i = 1; i < word.size(); ++i) {
       const OptionInfo* option = find_short_option(word[i], options);
       const std::string typed = std::string("-") + word[i];
-      if (option == nullptr) return unknown(i == 1 ? word : typed + " in " + word);
+      if (option == nullptr) return unknown_option(i == 1 ? word : typed + " in " + word, options);
       const std::string rest = word.substr(i + 1);
       if (rest.starts_with("=")) return add(*option, typed, rest.substr(1));
       if (!option->is_flag() && !rest.empty()) return add(*option, typed, rest);
@@ -107,11 +107,6 @@ struct Reader {
   bool is_option(const std::string& word) const {
     if (word.size() == 2 && word[0] == '-') return find_short_option(word[1], options) != nullptr;
     return word.starts_with("--") && find_option(word.substr(2, word.find('=') - 2), options) != nullptr;
-  }
-
-  Mistake unknown(const std::string& word) const {
-    const auto nearest = nearest_option(word, options);
-    return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "");
   }
 };
 

@@ -116,10 +116,7 @@ Result<Setting> setting_of(const CLI::ConfigItem& entry, const OptionList& optio
   if (option != nullptr && (!option->in_files || negated)) {
     return Failure{where + entry.name + " cannot be set in a file." + (negated ? " Use " + option->name() + "." : "")};
   }
-  if (option == nullptr) {
-    const auto nearest = nearest_option(entry.name, options);
-    return Failure{where + "unknown option " + entry.name + "." + (nearest ? " Did you mean " + *nearest + "?" : "")};
-  }
+  if (option == nullptr) return Failure{where + unknown_option(entry.name, options)};
   for (const std::string& value : entry.inputs) {
     if (entry.inputs.size() == 1 || value.find(',') == std::string::npos) continue;
     return Failure{where + entry.name +

@@ -32,7 +32,7 @@ const OptionInfo* find_short_option(char name, const OptionList& options) {
   return found == options.end() ? nullptr : &*found;
 }
 
-std::optional<std::string> nearest_option(const std::string& word, const OptionList& options) {
+std::string unknown_option(const std::string& word, const OptionList& options) {
   const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
   const bool underscores = word.find('_', dashes) != std::string::npos;
   std::vector<std::string> names;
@@ -42,10 +42,10 @@ std::optional<std::string> nearest_option(const std::string& word, const OptionL
     }
   }
   // A word that was cut short comes before a mistyped one.
-  for (const std::string& name : names) {
-    if (word.size() > dashes && name.starts_with(word)) return name;
-  }
-  return base::nearest_match(word, names);
+  const auto begins = [&](const std::string& name) { return word.size() > dashes && name.starts_with(word); };
+  const auto longer = std::ranges::find_if(names, begins);
+  const auto nearest = longer != names.end() ? std::optional(*longer) : base::nearest_match(word, names);
+  return "unknown option " + word + "." + (nearest ? " Did you mean " + *nearest + "?" : "");
 }
 
 std::string variable_of(std::string_view option_name) {

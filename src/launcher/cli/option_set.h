@@ -47,8 +47,8 @@ std::string with_underscores(std::string_view name);
 const OptionInfo* find_option(std::string_view name, const OptionList& options);
 const OptionInfo* find_short_option(char name, const OptionList& options);
 
-// "--grace" for "--grcae", "grace" for "grcae"; the nearest name in the user's own spelling of dashes, or nothing.
-std::optional<std::string> nearest_option(const std::string& word, const OptionList& options);
+// "unknown option --grcae. Did you mean --grace?", with the nearest name in the user's own spelling of dashes, if any.
+std::string unknown_option(const std::string& word, const OptionList& options);
 
 // "PET_NPROC_PER_NODE" for "nproc-per-node".
 std::string variable_of(std::string_view option_name);
@@ -74,8 +74,9 @@ class OptionSet {
   // The title under which --help lists the options that are declared next.
   void group(std::string title) { group_ = std::move(title); }
 
-  // Declares an option; `names` as "-t,--tee", or "--tag,--no-tag". Of a repeated option the last value is taken,
-  // unless the caller says otherwise of what is returned. What `take` refers to outlives parse().
+  // Declares an option; `names` as "-t,--tee", or "--tag,--no-tag"; `value_name` as "SECONDS", or "N:{auto,gpu,...}"
+  // with values that it may have among others. Of a repeated option the last value is taken, unless the caller says
+  // otherwise of what is returned. What `take` refers to outlives parse().
   CLI::Option* value(const std::string& names, const std::string& value_name, Take take, const char* help);
   CLI::Option* flag(const std::string& names, Take take, const char* help) { return value(names, "", take, help); }
   CLI::Option* flag(const std::string& names, bool& target, const char* help);
@@ -88,8 +89,9 @@ class OptionSet {
   CLI::App& app() { return *app_; }
   const OptionList& options();
 
-  // Sets what the options and the `words` after them are bound to. Later settings come before earlier ones of the same
-  // option; a value that another one replaces is not looked at. Returns a sentence for the user if one is wrong.
+  // Sets what the options and the `words` after them are bound to. A later setting of an option replaces an earlier
+  // one, whose value is not looked at, unless the option is repeatable. Returns a sentence for the user if one is
+  // wrong.
   std::optional<std::string> parse(std::span<const Setting> settings, std::span<const std::string> words);
 
  private:

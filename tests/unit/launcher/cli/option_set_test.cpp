@@ -81,10 +81,11 @@ TEST_CASE("numa-binding and logs-specs have no variable, as in torchrun") {
 }
 
 TEST_CASE("the nearest option is in the user's own spelling") {
-  CHECK(nearest_option("--nproc_per_nod", kOptions).value() == "--nproc_per_node");
-  CHECK(nearest_option("grcae", kOptions).value() == "grace");
-  CHECK_FALSE(nearest_option("--zzzzzzzz", kOptions).has_value());
-  CHECK_FALSE(nearest_option("", kOptions).has_value());
+  CHECK(unknown_option("--nproc_per_nod", kOptions) ==
+        "unknown option --nproc_per_nod. Did you mean --nproc_per_node?");
+  CHECK(unknown_option("grcae", kOptions) == "unknown option grcae. Did you mean grace?");
+  CHECK(unknown_option("--zzzzzzzz", kOptions) == "unknown option --zzzzzzzz.");
+  CHECK(unknown_option("", kOptions) == "unknown option .");
 }
 
 TEST_CASE("of all settings of an option the last one counts, and a wrong one that it replaces is not looked at") {
