@@ -11,6 +11,9 @@ class ExitStatus {
   static ExitStatus exited(int code) { return {Kind::exited, code, false}; }
   static ExitStatus killed(int signal, bool core_dumped = false) { return {Kind::killed, signal, core_dumped}; }
 
+  // From what waitpid() tells of a process that has ended.
+  static ExitStatus from_wait(int status);
+
   bool success() const { return kind_ == Kind::exited && number_ == 0; }
   bool was_killed() const { return kind_ == Kind::killed; }
   bool dumped_core() const { return core_dumped_; }

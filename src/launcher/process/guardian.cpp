@@ -71,8 +71,7 @@ class Guardian {
       if (pid <= 0) return end;
       strangers_.erase(pid);
       if (pid != supervisor_) continue;
-      end = WIFSIGNALED(status) ? base::ExitStatus::killed(WTERMSIG(status), WCOREDUMP(status))
-                                : base::ExitStatus::exited(WEXITSTATUS(status));
+      end = base::ExitStatus::from_wait(status);
     }
   }
 

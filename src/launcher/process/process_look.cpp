@@ -143,9 +143,7 @@ std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
   if (fields.size() <= kExitCode || fields[0] != "Z") return std::nullopt;
   const auto status = base::parse_integer(fields[kExitCode], 0, 0xffff);
   if (!status) return std::nullopt;
-  const int word = static_cast<int>(*status);
-  if (WIFEXITED(word)) return base::ExitStatus::exited(WEXITSTATUS(word));
-  return base::ExitStatus::killed(WTERMSIG(word), WCOREDUMP(word));
+  return base::ExitStatus::from_wait(static_cast<int>(*status));
 }
 
 bool has_runnable_thread(pid_t pid, std::size_t most) {

@@ -29,3 +29,9 @@ TEST_CASE("only exit code 0 is success") {
 TEST_CASE("a core dump is mentioned") {
   CHECK(ExitStatus::killed(SIGABRT, true).describe() == "killed by SIGABRT (core dumped)");
 }
+
+TEST_CASE("what waitpid tells is kept apart") {
+  CHECK(ExitStatus::from_wait(11 << 8) == ExitStatus::exited(11));
+  CHECK(ExitStatus::from_wait(SIGSEGV) == ExitStatus::killed(SIGSEGV));
+  CHECK(ExitStatus::from_wait(SIGSEGV | 0x80) == ExitStatus::killed(SIGSEGV, true));
+}
