@@ -1,19 +1,14 @@
 #include "net/event_loop.h"
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <sys/epoll.h>
 
 #include "base/unique_fd.h"
+#include "net/event_loop_asio.h"
 
 namespace ddp::net {
-
-class EventLoopAsio {
- public:
-  boost::asio::io_context context{1};
-};
 
 namespace {
 
@@ -147,6 +142,10 @@ std::unique_ptr<Watch> EventLoop::at(std::chrono::steady_clock::time_point when,
 
 std::unique_ptr<Watch> EventLoop::on_signals(std::span<const int> signals, std::function<void(int)> arrived) {
   return std::make_unique<SignalWatch>(asio_->context, signals, std::move(arrived));
+}
+
+const std::set<pid_t>& EventLoop::children() const {
+  return asio_->children;
 }
 
 void EventLoop::run() {

@@ -1,10 +1,13 @@
 // EventLoop: one thread's waiting for descriptors, timers and signals. A thin cover over Boost.Asio, so that Asio's
-// headers stay in three files (docs/decisions/0001-event-loop.md).
+// headers stay in a few files (docs/decisions/0001-event-loop.md).
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 
 namespace ddp::net {
@@ -50,6 +53,12 @@ class EventLoop : public Timers {
 
   // Calls `arrived` each time one of `signals` arrives.
   [[nodiscard]] std::unique_ptr<Watch> on_signals(std::span<const int> signals, std::function<void(int)> arrived);
+
+  // The children of this process whose end is awaited on this loop. Other code must not reap them.
+  const std::set<pid_t>& children() const;
+
+  // For files that use Asio themselves (net/event_loop_asio.h).
+  EventLoopAsio& asio() { return *asio_; }
 
   // Runs callbacks until one of them calls stop(). May be called again.
   void run();

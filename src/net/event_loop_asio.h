@@ -1,0 +1,17 @@
+// What EventLoop is made of, for the few files that use Asio themselves (docs/decisions/0001-event-loop.md).
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <sys/types.h>
+
+#include <set>
+
+namespace ddp::net {
+
+class EventLoopAsio {
+ public:
+  std::set<pid_t> children;  // see EventLoop::children(); outlives the operations of the context
+  boost::asio::io_context context{1};
+};
+
+}  // namespace ddp::net
