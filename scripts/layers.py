@@ -53,7 +53,9 @@ ROOMS = {
 THIRD_PARTIES = {
     "CLI/": ["launcher/cli/option_set.cpp", "launcher/cli/config_file.cpp", "launcher/cli/job_options.cpp", "bench/bench_options.cpp"],
     "spdlog/": ["launcher/report/log_sink.cpp"],
-    "boost/asio": ["net/event_loop.cpp"],
+    "boost/asio": ["net/event_loop.cpp", "net/event_loop_asio.h", "launcher/process/clone_launcher.h",
+                   "launcher/process/helper.cpp"],
+    "boost/process": ["launcher/process/clone_launcher.h"],
     "hwloc": ["launcher/facts/cpu_topology.cpp"],
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/unwinder.cpp"],
@@ -74,6 +76,7 @@ THIRD_PARTIES = {
 
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
+    "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",
     "launcher/job/node_comparison.cpp": "unit/launcher/job/hub_test.cpp",
     "launcher/job/hub_node.cpp": "integration/nodes_test.py",
     "launcher/job/member_node.cpp": "integration/nodes_test.py",
@@ -81,7 +84,6 @@ TESTED_ELSEWHERE = {
     "launcher/watchdog/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",
     "launcher/remote/host_job.cpp": "integration/ssh_hosts_test.py",
     "launcher/remote/host_plan_json.cpp": "unit/launcher/remote/host_plan_test.cpp",
-    "launcher/remote/ssh_child.cpp": "integration/ssh_hosts_test.py",
     "launcher/remote/starter_facts.cpp": "integration/ssh_hosts_test.py",
     "main.cpp": "integration/launch_test.cpp",
     "base/check.cpp": "it aborts; every DDP_CHECK runs it",

@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/process/process_tree.h"
+#include "launcher/process/spawn.h"
 #include "launcher/process/worker_board.h"
 
 namespace ddp::launcher {
@@ -31,8 +32,9 @@ struct Remains {
 
 struct Child {
   int rank = 0;
-  pid_t pid = 0;
-  base::UniqueFd pidfd;
+  pid_t pid = 0;         // also the number of its process group, which may outlive it
+  OwnedProcess process;  // until it is reaped
+  base::UniqueFd end;    // see Spawned
   WorkerBoard board;
   std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
   bool asked_to_end = false;
@@ -58,23 +60,30 @@ class LinuxProcessHost : public ProcessHost {
     orphan_watch_ = loop_.on_signals(signals, [this](int) { child_ended(); });
   }
 
+  // A worker that could not be killed has been reported. It is not waited for.
+  ~LinuxProcessHost() override {
+    for (auto& [local_rank, child] : children_) child.process.detach();
+  }
+
   base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) override {
-    const int in = spec.reads_stdin ? -1 : nothing_.get();
-    SpawnContext context{in, out, err};
+    SpawnContext context;
+    if (!spec.reads_stdin) context.in = nothing_.get();
+    if (out >= 0) context.out = out;
+    if (err >= 0) context.err = err;
     WorkerBoard board(spec.rank, local_rank, spec.attempt);
     context.board = board.descriptor();
     if (cgroup_ != nullptr) {
       context.cgroup_procs = cgroup_->procs_fd();
       context.cgroup = cgroup_->folder_fd();
     }
-    auto spawned = spawn_worker(spec, context);
+    auto spawned = spawn_worker(loop_, spec, context);
     if (!spawned) return spawned.error();
-    const pid_t pid = spawned.value().pid;
+    auto& [process, end] = spawned.value();
+    const pid_t pid = process.id();
     ended_.erase(local_rank);
-    Child child{spec.rank, pid, std::move(spawned.value().pidfd), std::move(board), nullptr, false, {}, {}, 0};
-    if (child.pidfd) {
-      child.watch = loop_.watch_readable(child.pidfd.get(), [this, local_rank] { leader_ended(local_rank); });
-    }
+    Child child{spec.rank, pid, std::move(process), std::move(end), std::move(board), nullptr, false, {}, {}, 0};
+    if (child.end)
+      child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
     return pid;
   }
@@ -179,6 +188,7 @@ class LinuxProcessHost : public ProcessHost {
   std::vector<pid_t> end_leftovers() override {
     std::set<pid_t> except = strangers_;
     for (const auto& [local_rank, child] : children_) except.insert(child.pid);  // unkillable, reported already
+    except.insert(loop_.children().begin(), loop_.children().end());
     if (cgroup_ != nullptr && children_.empty()) cgroup_->kill_all(limits::kLeftoverWait);
     return kill_descendants(except, limits::kLeftoverWait);
   }
@@ -213,7 +223,7 @@ class LinuxProcessHost : public ProcessHost {
     for (const auto& [local_rank, child] : children_) {
       if (child.status) {
         groups.push_back(local_rank);
-      } else if (!child.pidfd && !child.watch) {
+      } else if (!child.end && !child.watch) {
         leaders.push_back(local_rank);
       }
     }
@@ -228,7 +238,7 @@ class LinuxProcessHost : public ProcessHost {
     const int error = ::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT);
     DDP_CHECK(error == 0, errno);
     if (info.si_pid == 0) {
-      if (!child.pidfd) return;  // some other child was meant
+      if (!child.end) return;  // some other child was meant
       // Dead, but a tracer (gdb, strace) has not let go of it yet: the pidfd is readable, the status not there.
       if (!child.held_since) child.held_since = Clock::now();
       if (Clock::now() - *child.held_since >= limits::kHeldByTracer) child.status = status_of_zombie(child.pid);
@@ -250,6 +260,7 @@ class LinuxProcessHost : public ProcessHost {
     }
     rusage usage{};
     ::wait4(child.pid, nullptr, WNOHANG, &usage);
+    child.process.detach();  // its pid may belong to another process from now on, which the destructor would kill
     child.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
     await_group(local_rank);
   }
@@ -288,7 +299,8 @@ class LinuxProcessHost : public ProcessHost {
 
   void reap() {
     const auto reaped = reap_orphans([this](pid_t pid) {
-      return std::any_of(children_.begin(), children_.end(),
+      return loop_.children().contains(pid) ||
+             std::any_of(children_.begin(), children_.end(),
                          [pid](const auto& entry) { return entry.second.pid == pid && !entry.second.status; });
     });
     for (const pid_t pid : reaped) strangers_.erase(pid);

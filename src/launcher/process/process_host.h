@@ -10,8 +10,8 @@
 
 #include "base/exit_status.h"
 #include "base/result.h"
+#include "launcher/plan/start_failure.h"
 #include "launcher/process/rank_view.h"
-#include "launcher/process/spawn.h"
 #include "launcher/process/worker_cgroup.h"
 #include "launcher/process/worker_spec.h"
 #include "net/event_loop.h"

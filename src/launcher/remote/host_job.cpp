@@ -10,10 +10,10 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
+#include "launcher/process/helper.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/remote/host_job_state.h"
 #include "launcher/remote/host_output.h"
-#include "launcher/remote/ssh_child.h"
 
 namespace ddp::launcher {
 namespace {
@@ -71,14 +71,16 @@ class HostJob {
   bool start_all() {
     children_.resize(plan_.starts.size());
     for (std::size_t host = 0; host < plan_.starts.size(); ++host) {
-      SshChild::Callbacks callbacks;
-      callbacks.read = [this, host](int stream, std::string_view bytes) { output_.take(host, stream, bytes); };
-      callbacks.may_read = [this](int stream) { return output_.may_take(stream); };
+      HelperCallbacks callbacks;
+      callbacks.read = [this, host](std::size_t stream, std::string_view bytes) {
+        output_.take(host, static_cast<int>(stream), bytes);
+      };
+      callbacks.may_read = [this](std::size_t stream) { return output_.may_take(static_cast<int>(stream)); };
       callbacks.ended = [this, host](const base::ExitStatus& status) {
         output_.finish(host);
         step(SshEnded{host, status});
       };
-      auto child = SshChild::start(loop_, ssh_command(plan_.starts[host]), std::move(callbacks));
+      auto child = Helper::start(loop_, {ssh_command(plan_.starts[host]), true}, std::move(callbacks));
       if (!child) {
         log_.error(child.error().message + ". Nothing was started");
         is_broken_ = true;
@@ -147,7 +149,7 @@ class HostJob {
   net::EventLoop loop_;
   HostOutput output_;
   HostJobState state_;
-  std::vector<std::unique_ptr<SshChild>> children_;
+  std::vector<std::unique_ptr<Helper>> children_;
   std::unique_ptr<net::Watch> alarm_;
   std::unique_ptr<net::Watch> resume_;
   bool interrupted_ = false;

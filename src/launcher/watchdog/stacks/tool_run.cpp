@@ -1,15 +1,8 @@
-// Started with posix_spawn: a tool is no worker, and needs nothing of what they get (docs/decisions/0006-own-spawn.md).
-// Whoever reaps orphans reaps it, so it is signalled by its pidfd alone.
 #include "launcher/watchdog/stacks/tool_run.h"
 
-#include <fcntl.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -19,49 +12,6 @@ namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kMostOutput = std::size_t{4} << 20;
-
-class FileActions {
- public:
-  FileActions(int in, int out) {
-    ::posix_spawn_file_actions_init(&actions_);
-    if (in < 0) {
-      ::posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
-    } else {
-      ::posix_spawn_file_actions_adddup2(&actions_, in, 0);
-    }
-    ::posix_spawn_file_actions_adddup2(&actions_, out, 1);
-    ::posix_spawn_file_actions_addopen(&actions_, 2, "/dev/null", O_WRONLY, 0);
-  }
-  ~FileActions() { ::posix_spawn_file_actions_destroy(&actions_); }
-  FileActions(const FileActions&) = delete;
-  FileActions& operator=(const FileActions&) = delete;
-  const posix_spawn_file_actions_t* get() const { return &actions_; }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-};
-
-// Default signals, none of them blocked.
-class Attributes {
- public:
-  Attributes() {
-    ::posix_spawnattr_init(&attributes_);
-    sigset_t all;
-    sigset_t none;
-    ::sigfillset(&all);
-    ::sigemptyset(&none);
-    ::posix_spawnattr_setsigdefault(&attributes_, &all);
-    ::posix_spawnattr_setsigmask(&attributes_, &none);
-    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  }
-  ~Attributes() { ::posix_spawnattr_destroy(&attributes_); }
-  Attributes(const Attributes&) = delete;
-  Attributes& operator=(const Attributes&) = delete;
-  const posix_spawnattr_t* get() const { return &attributes_; }
-
- private:
-  posix_spawnattr_t attributes_{};
-};
 
 }  // namespace
 
@@ -86,38 +36,16 @@ base::UniqueFd file_with(const std::string& bytes) {
 }
 
 ToolRun::ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
-                 std::function<void(std::string output)> done, base::UniqueFd input)
-    : loop_(loop), done_(std::move(done)) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
-  base::UniqueFd output(ends[0]);
-  const base::UniqueFd to_output(ends[1]);
-  ::fcntl(output.get(), F_SETFL, O_NONBLOCK);
-  std::vector<char*> words = {const_cast<char*>(path.c_str())};  // NOLINT: posix_spawn's type
-  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));  // NOLINT
-  words.push_back(nullptr);
-  const FileActions actions(input.get(), to_output.get());
-  const Attributes attributes;
-  pid_t pid = 0;
-  if (::posix_spawn(&pid, path.c_str(), actions.get(), attributes.get(), words.data(), environ) != 0) return;
-  pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  output_ = std::move(output);
-  watch_ = loop_.keep_watching(output_.get(), [this] { read_some(); });
-}
-
-ToolRun::~ToolRun() {
-  if (pidfd_) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
-}
-
-void ToolRun::read_some() {
-  std::array<char, 64 << 10> buffer;
-  const ssize_t got = ::read(output_.get(), buffer.data(), buffer.size());
-  if (got > 0 && text_.size() < kMostOutput) text_.append(buffer.data(), static_cast<std::size_t>(got));
-  if (got != 0) return;
-  watch_.reset();
-  // The last act: whoever is told may destroy us.
-  const auto done = std::move(done_);
-  done(std::move(text_));
+                 std::function<void(std::string output)> done, base::UniqueFd input) {
+  HelperOptions options{{path}, false, input.get()};
+  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+  HelperCallbacks callbacks;
+  callbacks.read = [this](std::size_t /*stream*/, std::string_view bytes) {
+    if (text_.size() < kMostOutput) text_.append(bytes);
+  };
+  callbacks.ended = [this, done = std::move(done)](const base::ExitStatus&) { done(std::move(text_)); };
+  auto helper = Helper::start(loop, options, std::move(callbacks));
+  if (helper) helper_ = std::move(helper).value();
 }
 
 }  // namespace ddp::launcher

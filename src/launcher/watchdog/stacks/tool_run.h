@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "launcher/process/helper.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -22,15 +23,15 @@ base::UniqueFd file_with(const std::string& bytes);
 class ToolRun {
  public:
   // Starts it, with `input` as its standard input (or nothing to read) and its standard error thrown away. `done` is
-  // called once, with its standard output, when that ends; never if the run is destroyed before, which kills the tool.
+  // called once, with its standard output, when it has ended; never if the run is destroyed before, which kills the
+  // tool.
   ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
           std::function<void(std::string output)> done, base::UniqueFd input = {});
-  ~ToolRun();
   ToolRun(const ToolRun&) = delete;
   ToolRun& operator=(const ToolRun&) = delete;
 
   // It could not be started: `done` will not be called.
-  bool has_failed() const { return !output_; }
+  bool has_failed() const { return !helper_; }
 
   // What it has written until now.
   const std::string& output_so_far() const { return text_; }
@@ -38,14 +39,8 @@ class ToolRun {
   std::string take_output() { return std::exchange(text_, {}); }
 
  private:
-  void read_some();
-
-  net::EventLoop& loop_;
-  std::function<void(std::string output)> done_;
-  base::UniqueFd output_;
-  base::UniqueFd pidfd_;
   std::string text_;
-  std::unique_ptr<net::Watch> watch_;  // destroyed before the descriptor
+  std::unique_ptr<Helper> helper_;
 };
 
 }  // namespace ddp::launcher

@@ -38,8 +38,9 @@ WorkerSpec shell(const std::string& script) {
 
 ddp::base::Result<Spawned, StartFailure> start(const WorkerSpec& spec, SpawnContext context = {}) {
   const ddp::base::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (context.in < 0) context.in = nothing.get();
-  return spawn_worker(spec, context);
+  context.in = nothing.get();
+  static ddp::net::EventLoop loop;
+  return spawn_worker(loop, spec, context);
 }
 
 // Runs to the end; the raw status of waitpid.
@@ -47,7 +48,8 @@ int run(const WorkerSpec& spec, const SpawnContext& context = {}) {
   const auto spawned = start(spec, context);
   if (!spawned) FAIL(spawned.error().message);
   int status = 0;
-  REQUIRE(::waitpid(spawned.value().pid, &status, 0) == spawned.value().pid);
+  const pid_t pid = spawned.value().process.id();
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
   return status;
 }
 
@@ -208,9 +210,7 @@ TEST_CASE("a child outlives a helper thread of the launcher") {
   const auto spawned = start(shell("read line || sleep 1000"));
   REQUIRE(spawned.ok());
   std::thread([] {}).join();
-  CHECK(::waitpid(spawned.value().pid, nullptr, WNOHANG) == 0);
-  ::killpg(spawned.value().pid, SIGKILL);
-  ::waitpid(spawned.value().pid, nullptr, 0);
+  CHECK(::waitpid(spawned.value().process.id(), nullptr, WNOHANG) == 0);
 }
 
 TEST_CASE("a worker is in its cgroup whether it is born there or joins it") {

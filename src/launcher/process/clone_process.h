@@ -1,0 +1,43 @@
+// Starting a process without a copy of this one (docs/decisions/0006-own-spawn.md).
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+
+#include "base/unique_fd.h"
+
+namespace ddp::launcher {
+
+// Where a start failed: the process was not made, its parent was gone, its preparation failed, or execve() did.
+enum class StartStage { none, creation, parent, preparation, execution };
+
+struct CloneRequest {
+  const char* program = nullptr;
+  char* const* arguments = nullptr;
+  char* const* environment = nullptr;
+  bool searches_path = false;  // for a program without a slash in its name; a script then needs no first line
+  bool leads_session = false;
+  int death_signal = 0;  // what the child gets when the thread that has started it ends
+  int cgroup = -1;  // the folder of the cgroup in which the child is born, open; -1 means the cgroup of this process
+  // Called in the child, before it executes its program. Returns 0 or an error number. `is_in_cgroup` is false if the
+  // kernel refused to create the child in its cgroup.
+  std::function<int(bool is_in_cgroup)> prepare;
+};
+
+struct Cloned {
+  pid_t pid = -1;
+  base::UniqueFd pidfd;  // empty if the kernel has no pidfds
+  StartStage failed_at = StartStage::none;
+  int error = 0;
+};
+
+// Starts a program. In the child all signals have their default actions, none is blocked, and execve() closes all
+// descriptors above 2 except those that `prepare` makes. `prepare` shares the memory of this process, may make bare
+// system calls only, and must not allocate. Returns when the program runs, or when it has failed to start and is
+// reaped. Otherwise the caller reaps it.
+//
+// Call from one long-lived thread.
+Cloned clone_process(const CloneRequest& request);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,61 @@
+// Helper: a program that the launcher starts for itself, such as ssh or a tool that reads stacks
+// (docs/decisions/0034-boost-process-owns-children.md).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/exit_status.h"
+#include "base/result.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+struct HelperOptions {
+  std::vector<std::string> command;  // argv; the program is looked up in PATH
+  // An interactive helper leads a session of its own, out of reach of the terminal's signals. It has pipes for all its
+  // streams, and gets SIGTERM when the launcher dies. Any other helper is in the launcher's session, has a pipe for its
+  // standard output alone, and is killed when the launcher dies.
+  bool is_interactive = false;
+  int input = -1;  // the standard input of one that is not interactive; -1 means nothing to read
+};
+
+struct HelperCallbacks {
+  // `stream` is 0 for its standard output and 1 for its standard error.
+  std::function<void(std::size_t stream, std::string_view bytes)> read;
+  // If it returns false, the output stays in the pipe until resume(). Without it, all is read.
+  std::function<bool(std::size_t stream)> may_read;
+  // Called once, when the helper has ended and its output has been read. May destroy the helper.
+  std::function<void(const base::ExitStatus& status)> ended;
+};
+
+// Belongs to the event loop's thread, and must not outlive the loop. The loop reaps the process.
+class Helper {
+ public:
+  // The failure is a sentence without a full stop.
+  static base::Result<std::unique_ptr<Helper>> start(net::EventLoop& loop, const HelperOptions& options,
+                                                     HelperCallbacks callbacks);
+  // Kills it if it still runs. No callback is called any more.
+  ~Helper();
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+
+  // Queued, and written as an interactive helper reads.
+  void write_line(const std::string& line);
+  // Sends SIGTERM, and SIGKILL after limits::kHelperEnd. The signals of an interactive helper go to its process group.
+  void end();
+  // The result of may_read() may have changed.
+  void resume();
+
+ private:
+  class Process;
+  explicit Helper(std::shared_ptr<Process> process) : process_(std::move(process)) {}
+
+  const std::shared_ptr<Process> process_;
+};
+
+}  // namespace ddp::launcher
