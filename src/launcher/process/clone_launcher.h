@@ -33,16 +33,11 @@ using OwnedProcess = process_v2::basic_process<boost::asio::io_context::executor
 //   OwnedProcess process = launch(context.get_executor(), error, "/bin/true", words, process_v2::process_stdio{});
 class CloneLauncher : public process_v2::posix::default_launcher {
  public:
-  // What the start shall be like; see CloneRequest.
-  bool searches_path = false;
-  bool leads_session = false;
-  int death_signal = SIGKILL;
-  int cgroup = -1;
-
-  // In the child, for initialisers: whether it was born in `cgroup`.
+  CloneRequest request;  // the caller sets what comes before its program
+  // In the child, for initialisers: whether it was born in its cgroup.
   bool is_in_cgroup = false;
-  // After a start: at which stage it failed, and the pidfd, which the process owns; -1 if the kernel has no pidfds. The
-  // process then has another descriptor in its place, and async_wait() never completes.
+  // After a start: the stage at which it failed, and the pidfd, which the process owns; -1 if the kernel has no pidfds.
+  // The process then has another descriptor in its place, and async_wait() never completes.
   StartStage failed_at = StartStage::none;
   int pidfd = -1;
 
@@ -52,15 +47,10 @@ class CloneLauncher : public process_v2::posix::default_launcher {
   OwnedProcess operator()(OwnedProcess::executor_type executor, boost::system::error_code& error,
                           const std::filesystem::path& program, const char* const* words,
                           Initializers&&... initializers) {
-    CloneRequest request;
     request.program = program.c_str();
     request.arguments =
         const_cast<char* const*>(words);  // NOLINT(cppcoreguidelines-pro-type-const-cast): execve's type
     request.environment = const_cast<char* const*>(env);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-    request.searches_path = searches_path;
-    request.leads_session = leads_session;
-    request.death_signal = death_signal;
-    request.cgroup = cgroup;
     request.prepare = [&](bool is_there) {
       is_in_cgroup = is_there;
       boost::system::error_code failure;

@@ -5,12 +5,10 @@
 // so that no handler of this process runs in the child.
 #include "launcher/process/clone_process.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,8 +16,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
 
-#include "base/text.h"
 #include "launcher/process/clone_into_cgroup.h"
 
 namespace ddp::launcher {
@@ -77,63 +77,31 @@ int become_program(void* argument) {
   fail(work, StartStage::execution, errno);
 }
 
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-class Stack {
- public:
-  Stack()
-      : memory_(::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
-  ~Stack() {
-    if (valid()) ::munmap(memory_, kStackBytes);
-  }
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
-  bool valid() const { return memory_ != MAP_FAILED; }
-  void* bottom() const { return memory_; }
-  void* top() const { return static_cast<char*>(memory_) + kStackBytes; }
-
- private:
-  void* memory_;
-};
-
 int highest_descriptor() {
   if (::close_range(~0U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return -1;
   int highest = 2;
-  DIR* directory = ::opendir("/proc/self/fd");
-  if (directory == nullptr) return 1023;
-  while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): this function owns the DIR
-    if (const auto fd = base::parse_integer(entry->d_name, 0, 1 << 30)) highest = std::max(highest, int(*fd));
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    highest = std::max(highest, std::atoi(entry.path().filename().c_str()));
   }
-  ::closedir(directory);
   return highest;
 }
 
 // Makes the process, with a pidfd if the kernel has them. Returns -1 and sets errno if there can be none.
-pid_t make_child(ChildWork& work, const Stack& stack, int& pidfd) {
+pid_t make_child(ChildWork& work, int& pidfd) {
+  // The child leaves this stack before clone() returns here (CLONE_VFORK).
+  const auto stack = std::make_unique_for_overwrite<char[]>(kStackBytes);  // NOLINT(modernize-avoid-c-arrays)
   if (work.request.cgroup >= 0) {
     work.is_in_cgroup = true;
-    const pid_t pid =
-        clone_into_cgroup(become_program, &work, stack.bottom(), kStackBytes, work.request.cgroup, &pidfd);
+    const pid_t pid = clone_into_cgroup(become_program, &work, stack.get(), kStackBytes, work.request.cgroup, &pidfd);
     if (pid >= 0) return pid;
     work.is_in_cgroup = false;
   }
   constexpr int kFlags = CLONE_VM | CLONE_VFORK | SIGCHLD;
-  pid_t pid = ::clone(become_program, stack.top(), kFlags | CLONE_PIDFD, &work, &pidfd);
+  char* const top = stack.get() + kStackBytes;
+  pid_t pid = ::clone(become_program, top, kFlags | CLONE_PIDFD, &work, &pidfd);
   if (pid < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
-    pid = ::clone(become_program, stack.top(), kFlags, &work);
+    pid = ::clone(become_program, top, kFlags, &work);
   }
   if (pid >= 0 && pidfd < 0) pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   return pid;
@@ -142,17 +110,17 @@ pid_t make_child(ChildWork& work, const Stack& stack, int& pidfd) {
 }  // namespace
 
 Cloned clone_process(const CloneRequest& request) {
-  Cloned cloned;
   ChildWork work{request, ::getpid(), highest_descriptor()};
-  const Stack stack;
-  const BlockedSignals blocked;
   int pidfd = -1;
-  if (stack.valid()) cloned.pid = make_child(work, stack, pidfd);
-  cloned.pidfd.reset(pidfd);
-  cloned.failed_at = cloned.pid < 0 ? StartStage::creation : work.failed_at;
-  cloned.error = cloned.pid < 0 ? errno : work.error;
-  if (cloned.pid >= 0 && cloned.error != 0) ::waitpid(cloned.pid, nullptr, 0);
-  return cloned;
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = make_child(work, pidfd);
+  const int error = pid < 0 ? errno : work.error;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid >= 0 && error != 0) ::waitpid(pid, nullptr, 0);
+  return {pid, base::UniqueFd(pidfd), pid < 0 ? StartStage::creation : work.failed_at, error};
 }
 
 }  // namespace ddp::launcher

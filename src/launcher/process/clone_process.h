@@ -13,13 +13,14 @@ namespace ddp::launcher {
 enum class StartStage { none, creation, parent, preparation, execution };
 
 struct CloneRequest {
-  const char* program = nullptr;
-  char* const* arguments = nullptr;
-  char* const* environment = nullptr;
   bool searches_path = false;  // for a program without a slash in its name; a script then needs no first line
   bool leads_session = false;
   int death_signal = 0;  // what the child gets when the thread that has started it ends
   int cgroup = -1;  // the folder of the cgroup in which the child is born, open; -1 means the cgroup of this process
+
+  const char* program = nullptr;
+  char* const* arguments = nullptr;
+  char* const* environment = nullptr;
   // Called in the child, before it executes its program. Returns 0 or an error number. `is_in_cgroup` is false if the
   // kernel refused to create the child in its cgroup.
   std::function<int(bool is_in_cgroup)> prepare;

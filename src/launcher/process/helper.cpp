@@ -36,9 +36,9 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
     for (const std::string& word : options.command) words.push_back(word.c_str());
     words.push_back(nullptr);
     CloneLauncher launch;
-    launch.searches_path = true;
-    launch.leads_session = is_group_ = options.is_interactive;
-    launch.death_signal = options.is_interactive ? SIGTERM : SIGKILL;
+    launch.request.searches_path = true;
+    launch.request.leads_session = is_group_ = options.is_interactive;
+    launch.request.death_signal = options.is_interactive ? SIGTERM : SIGKILL;
     const auto run = [&](process_v2::process_stdio streams) {
       for (const error_code& failure : {streams.in.ec, streams.out.ec, streams.err.ec}) {
         if (failure) return failure;
@@ -47,15 +47,12 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
       process_.emplace(launch(loop_.context.get_executor(), error, words.front(), words.data(), streams));
       return error;
     };
-    error_code error;
-    if (options.is_interactive) {
-      error = run({input_, streams_[0].pipe, streams_[1].pipe});
-    } else if (options.input >= 0) {
-      error = run({options.input, streams_[0].pipe, nullptr});
-    } else {
-      error = run({nullptr, streams_[0].pipe, nullptr});
+    auto& [output, errors] = streams_;
+    if (const error_code error = options.is_interactive ? run({input_, output.pipe, errors.pipe})
+                                 : options.input >= 0   ? run({options.input, output.pipe, nullptr})
+                                                        : run({nullptr, output.pipe, nullptr})) {
+      return error;
     }
-    if (error) return error;
     loop_.children.insert(process_->id());
     is_running_ = true;
     if (launch.pidfd >= 0) {

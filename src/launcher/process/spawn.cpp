@@ -184,8 +184,9 @@ base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const Wor
   process_v2::process_stdio streams{context.in, context.out, context.err};
   CloneLauncher launch;
   launch.env = environment.data();
-  launch.leads_session = true;
-  launch.cgroup = context.cgroup;
+  launch.request.leads_session = true;
+  launch.request.death_signal = SIGKILL;
+  launch.request.cgroup = context.cgroup;
   error_code error;
   OwnedProcess process =
       launch(loop.asio().context.get_executor(), error, spec.program, arguments.data(), setup, streams);

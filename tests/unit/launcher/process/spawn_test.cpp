@@ -211,6 +211,7 @@ TEST_CASE("a child outlives a helper thread of the launcher") {
   REQUIRE(spawned.ok());
   std::thread([] {}).join();
   CHECK(::waitpid(spawned.value().process.id(), nullptr, WNOHANG) == 0);
+  ::killpg(spawned.value().process.id(), SIGKILL);
 }
 
 TEST_CASE("a worker is in its cgroup whether it is born there or joins it") {
