@@ -44,7 +44,7 @@ class CloneLauncher : public process_v2::posix::default_launcher {
   // Starts `program` with these words, of which the first is argv[0] and the last is null. Nothing of the process is
   // left if there is an error.
   template <typename... Initializers>
-  OwnedProcess operator()(OwnedProcess::executor_type executor, boost::system::error_code& error,
+  OwnedProcess operator()(const OwnedProcess::executor_type& executor, boost::system::error_code& error,
                           const std::filesystem::path& program, const char* const* words,
                           Initializers&&... initializers) {
     request.program = program.c_str();

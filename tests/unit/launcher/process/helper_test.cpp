@@ -77,7 +77,7 @@ std::ptrdiff_t open_descriptors() {
 
 }  // namespace
 
-TEST_CASE("a helper's streams are read apart and its true status is told") {
+TEST_CASE("a helper's streams are read apart and its true status is reported") {
   for (const auto& [script, expected] : {std::pair{"exit 11", ExitStatus::exited(11)},
                                          {"kill -SEGV $$", ExitStatus::killed(SIGSEGV)},
                                          {"exit 0", ExitStatus::exited(0)}}) {
@@ -170,7 +170,7 @@ TEST_CASE("a helper that ignores SIGTERM is killed") {
   CHECK(observed.run_to_end() == ExitStatus::killed(SIGKILL));
 }
 
-TEST_CASE("a helper that nobody waits for any more is killed and reaped by the loop") {
+TEST_CASE("an abandoned helper is killed and reaped by the loop") {
   Observed observed;
   auto helper = observed.shell("echo ready; exec sleep 1000", false);
   observed.run_for(50ms);
