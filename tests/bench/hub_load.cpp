@@ -92,7 +92,8 @@ class Load {
     });
     measure("beats", [this] { beat(); });
     measure("failure", [this] {
-      say(nodes_.size() / 2, wire::NodeFailed{0, {"rank 1: exited with code 3", "", 3, 0, false, true}});
+      say(nodes_.size() / 2,
+          wire::NodeFailed{0, {.text = "rank 1: exited with code 3", .exit_code = 3, .may_restart = true}});
       until_all_have<wire::HubEnds>("ends");
     });
     measure("end", [this] {

@@ -54,7 +54,7 @@ class HubAlone {
       for (int i = 1; i <= nodes_; ++i) hear(i, wire::Beat{});
       take(hub_.tick(now_ += 1s));
     });
-    const wire::NodeFailed failed{0, {"rank 5: exited with code 3", "", 3, 0, false, true}};
+    const wire::NodeFailed failed{0, {.text = "rank 5: exited with code 3", .exit_code = 3, .may_restart = true}};
     sizes.failed = bytes(failed);
     const double failure = timed([&] { hear(nodes_ / 2 + 1, failed); });
     sizes.ends = sent_bytes_;
