@@ -82,7 +82,7 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
   if (options.dry_run) return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
   const std::size_t hosts = plan.value().starts.size();
   if (!has_descriptors(hosts, base::counted(static_cast<std::int64_t>(hosts), "host"), log)) return base::kExitOwnFault;
-  return end_like(run_host_job(plan.value(), log));
+  return exit_as(run_host_job(plan.value(), log));
 }
 
 int start_here(Options options, const Starter* starter) {
@@ -97,9 +97,9 @@ int start_here(Options options, const Starter* starter) {
   if (options.dry_run) {
     return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
   }
-  if (starter == nullptr) return end_like(launch(plan.value(), log));
+  if (starter == nullptr) return exit_as(launch(plan.value(), log));
   answer(starter->order, {true, std::nullopt});
-  if (!starter->link.wait_for_go()) return base::kExitOwnFault;
+  if (!starter->link.wait_for_start()) return base::kExitOwnFault;
   // Its code alone gets through ssh.
   return launch(plan.value(), log, &starter->link).shell_code();
 }

@@ -11,7 +11,7 @@ class NoWorkers : public WorkerGroup {
   base::Result<StartedWorker, StartFailure> start(int) override { return StartFailure{125, "there are none"}; }
   void on_exit(ProcessHost::ExitCallback) override {}
   void signal(int, int, SignalTarget) override {}
-  void say_lost(int) override {}
+  void mark_peer_lost(int) override {}
   std::optional<ErrorRecord> error_of(int) override { return std::nullopt; }
   std::optional<OomKill> new_oom_kill() override { return std::nullopt; }
   Remains end(const std::function<bool()>&) override { return {}; }

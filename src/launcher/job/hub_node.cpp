@@ -102,8 +102,8 @@ void HubNode::continue_clocks() {
 }
 
 void HubNode::act_as_hub(std::vector<HubAction> actions) {
-  turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
-  if (turns_.is_taking()) return;
+  queue_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
+  if (queue_.is_taking()) return;
   const Clock::time_point next = is_through_ ? Clock::time_point::max() : hub_.alarm();
   // One that is due is not set again: where something is always to be heard, it would never have its turn.
   if (std::exchange(rings_at_, next) == next) return;

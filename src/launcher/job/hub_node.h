@@ -54,7 +54,7 @@ class HubNode : public Node {
   std::chrono::steady_clock::time_point rings_at_;
   std::string last_peer_;
   std::string last_rejection_;  // whose, and why
-  Turns<HubAction> turns_;
+  ActionQueue<HubAction> queue_;
   bool is_through_ = false;
 };
 

@@ -236,7 +236,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
     return post(Event(event));
   }
   // Before any of them is asked to end.
-  parts_.workers.say_lost(rank);
+  parts_.workers.mark_peer_lost(rank);
   event.error = parts_.workers.error_of(local_rank);
   if (event.error) {
     event.another_failed_before = another_failed_before(*event.error);

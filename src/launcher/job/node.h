@@ -15,7 +15,7 @@ namespace ddp::launcher {
 
 // What is done may bring about more; that has its turn afterwards.
 template <typename Action>
-class Turns {
+class ActionQueue {
  public:
   template <typename CarryOut>
   void take(std::vector<Action> actions, CarryOut&& carry_out) {
@@ -49,7 +49,7 @@ class Node : public Nodes {
   virtual void set_addresses(Placement& place) const = 0;
 
   void act(std::vector<NodeAction> actions) {
-    turns_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
+    queue_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
   }
   std::string endpoint() const;
 
@@ -67,7 +67,7 @@ class Node : public Nodes {
   void carry_out(const AttemptFollows& action) { callbacks_.again(action.line); }
   void carry_out(const LeaveJob& action) { callbacks_.leave(action.cause); }
 
-  Turns<NodeAction> turns_;
+  ActionQueue<NodeAction> queue_;
 };
 
 }  // namespace ddp::launcher

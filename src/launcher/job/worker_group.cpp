@@ -52,7 +52,7 @@ class LocalWorkers : public WorkerGroup {
     processes_.signal(local_rank, signal, target);
   }
   bool may_signal(int local_rank) override { return processes_.may_signal(local_rank); }
-  void say_lost(int rank) override { processes_.say_lost(rank); }
+  void mark_peer_lost(int rank) override { processes_.mark_peer_lost(rank); }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }
@@ -87,7 +87,7 @@ class LocalWorkers : public WorkerGroup {
 
   void print_elsewhere(std::function<std::optional<std::size_t>(int which, std::string_view bytes)> take,
                        std::function<int()> waits_for) override {
-    output_.go_round(take, waits_for);
+    output_.redirect(take, waits_for);
   }
   void room_elsewhere() override { output_.room_elsewhere(); }
   void show_of_node(std::uint64_t node, int which, std::string_view bytes) override {

@@ -48,7 +48,7 @@ class WorkerGroup {
   // Returns false if the worker runs as another user, so that signal() has no effect.
   virtual bool may_signal(int /*local_rank*/) { return true; }
   // Tells the workers that the failure of this rank ends the job.
-  virtual void say_lost(int rank) = 0;
+  virtual void mark_peer_lost(int rank) = 0;
   // What a worker has written about its failure.
   virtual std::optional<ErrorRecord> error_of(int local_rank) = 0;
   // Whether the kernel has killed for want of memory since the last call.
@@ -60,7 +60,7 @@ class WorkerGroup {
   // The sockets of the workers that run: see store::StoreServerOptions.
   virtual std::vector<store::RankedSocket> sockets() const = 0;
 
-  // The workers' output goes elsewhere: see OutputPump::go_round().
+  // The workers' output goes elsewhere: see OutputPump::redirect().
   virtual void print_elsewhere(std::function<std::optional<std::size_t>(int which, std::string_view bytes)> take,
                                std::function<int()> waits_for) = 0;
   virtual void room_elsewhere() = 0;

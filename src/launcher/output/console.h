@@ -51,7 +51,7 @@ class Console {
   std::function<void(int)> on_closed;
 
   // From now on. Who waited is to be told by flush().
-  void go_round(ConsoleDetour detour) { detour_ = std::move(detour); }
+  void redirect(ConsoleDetour detour) { detour_ = std::move(detour); }
 
   void show(const OutputLine& line);
   // A line of the launcher's own, without its end: never dropped.

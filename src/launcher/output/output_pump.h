@@ -101,12 +101,12 @@ class OutputPump {
   // ended. Waits for the console for no longer than `most`.
   void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
 
-  // The workers' output goes elsewhere; `take` is told which of kStdout and kStderr it is. See Console::go_round().
-  void go_round(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,
+  // The workers' output goes elsewhere; `take` is told which of kStdout and kStderr it is. See Console::redirect().
+  void redirect(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,
                 const std::function<int()>& waits_for) {
     for (const auto& one : owned_outlets_) {
       const int which = one.get() == outlets_[kStdout] ? kStdout : kStderr;
-      one->console->go_round({[take, which](std::string_view bytes) { return take(which, bytes); }, waits_for});
+      one->console->redirect({[take, which](std::string_view bytes) { return take(which, bytes); }, waits_for});
     }
   }
   // There is room again where it goes.

@@ -112,7 +112,7 @@ class Guardian {
   ::setsid();
   // One that is stopped could not see its guardian's end.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
-  const int code = end_like(supervise(std::move(lifeline)));
+  const int code = exit_as(supervise(std::move(lifeline)));
   std::exit(code);  // NOLINT(concurrency-mt-unsafe): the last act of the process
 }
 

@@ -19,7 +19,7 @@ std::vector<int> signals_to_care_for() {
   return signals;
 }
 
-int end_like(const base::ExitStatus& status) {
+int exit_as(const base::ExitStatus& status) {
   if (!status.was_killed()) return status.shell_code();
   const int signal = status.signal();
   ::prctl(PR_SET_DUMPABLE, 0);

@@ -14,6 +14,6 @@ std::vector<int> signals_to_care_for();
 
 // Ends this process as that one ended: by the same signal, if it was one, so that a parent sees "killed by". Leaves no
 // core. Returns, with the exit code to use, after an exit, or where the signal cannot end us (PID 1).
-int end_like(const base::ExitStatus& status);
+int exit_as(const base::ExitStatus& status);
 
 }  // namespace ddp::launcher

@@ -88,8 +88,8 @@ class LinuxProcessHost : public ProcessHost {
     return pid;
   }
 
-  void say_lost(int rank) override {
-    for (const auto& [local_rank, child] : children_) child.board.say_lost(rank);
+  void mark_peer_lost(int rank) override {
+    for (const auto& [local_rank, child] : children_) child.board.mark_peer_lost(rank);
   }
 
   bool look(int local_rank, LookDepth depth, RankView& view) override {

@@ -43,7 +43,7 @@ class ProcessHost {
   virtual bool may_signal(int /*local_rank*/) { return true; }
 
   // Tells all workers by their boards that the failure of this rank ends the job.
-  virtual void say_lost(int /*rank*/) {}
+  virtual void mark_peer_lost(int /*rank*/) {}
 
   // Brings up to date what the worker is at, or was at its end; no pid if it was never started. False if nothing has
   // changed since `view` was brought up to date for the last time, and only boards are looked at.

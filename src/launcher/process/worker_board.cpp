@@ -34,7 +34,7 @@ void WorkerBoard::request_stacks() const {
   ++board_->stacks.request;
 }
 
-void WorkerBoard::say_lost(int rank) const {
+void WorkerBoard::mark_peer_lost(int rank) const {
   std::int32_t none = wire::kNoRankLost;
   if (board_ != nullptr) board_->lost_rank.compare_exchange_strong(none, rank);
 }

@@ -42,7 +42,7 @@ class WorkerBoard {
   std::vector<RawStack> stacks() const { return board_ == nullptr ? std::vector<RawStack>() : read_stacks(*board_); }
 
   // Tells the worker whose failure ends the job. The first one counts.
-  void say_lost(int rank) const;
+  void mark_peer_lost(int rank) const;
 
  private:
   void swap(WorkerBoard& other) noexcept {

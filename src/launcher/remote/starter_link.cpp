@@ -78,7 +78,7 @@ base::Result<HostOrder> StarterLink::wait_for_order() {
       "file of the shell here, read it (StdinNull, ForkAfterAuthentication)?"};
 }
 
-bool StarterLink::wait_for_go() {
+bool StarterLink::wait_for_start() {
   const auto line = wait_for_line();
   const auto word = line ? decode_word(*line) : std::nullopt;
   return word && word->go;

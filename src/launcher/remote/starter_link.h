@@ -23,7 +23,7 @@ class StarterLink {
   // Waits for the order.
   base::Result<HostOrder> wait_for_order();
   // Waits until all hosts are ready; false: the job does not begin.
-  bool wait_for_go();
+  bool wait_for_start();
 
   // From then on, within the event loop: a signal for the job, and the end of the connection, once.
   struct Callbacks {

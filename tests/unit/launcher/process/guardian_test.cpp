@@ -19,7 +19,7 @@ int run_guardian(const std::function<ExitStatus(ddp::base::UniqueFd)>& supervise
   const pid_t process = ::fork();
   if (process == 0) {
     const GuardianOptions options{std::move(signals), {SIGTERM}, nullptr};
-    ::_exit(end_like(run_guarded(options, supervise)));
+    ::_exit(exit_as(run_guarded(options, supervise)));
   }
   int status = 0;
   REQUIRE(::waitpid(process, &status, 0) == process);

@@ -40,7 +40,7 @@ TEST_CASE("a process can end like another even with the signal blocked and caugh
       sigset_t all;
       ::sigfillset(&all);
       ::sigprocmask(SIG_SETMASK, &all, nullptr);
-      ::_exit(end_like(ddp::base::ExitStatus::killed(signal)));
+      ::_exit(exit_as(ddp::base::ExitStatus::killed(signal)));
     }
     int status = 0;
     ::waitpid(child, &status, 0);
@@ -48,5 +48,5 @@ TEST_CASE("a process can end like another even with the signal blocked and caugh
     CHECK(WTERMSIG(status) == signal);
     CHECK_FALSE(WCOREDUMP(status));
   }
-  CHECK(end_like(ddp::base::ExitStatus::exited(9)) == 9);
+  CHECK(exit_as(ddp::base::ExitStatus::exited(9)) == 9);
 }

@@ -32,8 +32,8 @@ TEST_CASE("a board says whose it is and that nobody is lost") {
 
 TEST_CASE("the first lost rank stays on the board") {
   const WorkerBoard board(0, 0, 0);
-  board.say_lost(4);
-  board.say_lost(5);
+  board.mark_peer_lost(4);
+  board.mark_peer_lost(5);
   CHECK(mapped(board).lost_rank == 4);
 }
 
@@ -48,6 +48,6 @@ TEST_CASE("a board that moves stays one") {
   WorkerBoard second = std::move(first);
   CHECK(second.descriptor() == descriptor);
   WorkerBoard none;
-  none.say_lost(1);
+  none.mark_peer_lost(1);
   CHECK(none.descriptor() == -1);
 }

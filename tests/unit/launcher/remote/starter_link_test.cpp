@@ -46,7 +46,7 @@ TEST_CASE("an order, the word to go and signals come one after the other, also i
   const auto got = line.link->wait_for_order();
   REQUIRE(got.ok());
   CHECK(got.value() == order());
-  CHECK(line.link->wait_for_go());
+  CHECK(line.link->wait_for_start());
   net::EventLoop loop;
   std::vector<int> signals;
   bool lost = false;
@@ -72,10 +72,10 @@ TEST_CASE("no order, and no word to go, are told from one") {
   CHECK_FALSE(noise.link->wait_for_order().ok());
   Line cut;
   cut.writer.reset();
-  CHECK_FALSE(cut.link->wait_for_go());
+  CHECK_FALSE(cut.link->wait_for_start());
   Line signal;
   signal.say(encode(StarterWord{false, 15}) + "\n");
-  CHECK_FALSE(signal.link->wait_for_go());
+  CHECK_FALSE(signal.link->wait_for_start());
 }
 
 TEST_CASE("an order's folder and variables are those of the process from then on, and option variables are gone") {
