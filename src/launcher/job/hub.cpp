@@ -100,7 +100,7 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
     if (!warned_of_.contains(remark.of) && tell_of_stranger(address, remark.line)) warned_of_.insert(remark.of);
     send(from, wire::HubWaits{remark.line});
   }
-  roster_.add(from, address, hello, flapping_.may_return(hello.host), now);
+  roster_.add(from, address, hello, quarantined_.may_return(hello.host), now);
   if (const TimePoint when = roster_.at(from).may_begin; when > now) {
     const std::string text =
         "this host was lost again and again: it may take part in " + base::human_duration(when - now);
@@ -278,7 +278,7 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
   if (was_needed) --still_run_;
   if (was_needed && phase_ == Phase::running) {
     const Cause cause{.text = "lost: " + why, .exit_code = base::kExitOwnFault, .may_restart = true};
-    flapping_.was_lost(node.hello.host, now);
+    quarantined_.was_lost(node.hello.host, now);
     // Its ranks' peers may have told before, as victims.
     blame(node, cause, now);
   } else {

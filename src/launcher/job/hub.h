@@ -12,8 +12,8 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/job/flapping_hosts.h"
 #include "launcher/job/node_roster.h"
+#include "launcher/job/quarantined_nodes.h"
 #include "launcher/job/restart_policy.h"
 #include "launcher/job/stranger_lines.h"
 #include "wire/control_message.h"
@@ -144,7 +144,7 @@ class Hub {
   std::optional<TimePoint> stopped_at_;
   std::set<std::string> warned_of_;
   StrangerLines stranger_lines_;
-  FlappingHosts flapping_;
+  QuarantinedNodes quarantined_;
 };
 
 }  // namespace ddp::launcher

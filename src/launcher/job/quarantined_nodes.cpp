@@ -1,4 +1,4 @@
-#include "launcher/job/flapping_hosts.h"
+#include "launcher/job/quarantined_nodes.h"
 
 #include <algorithm>
 
@@ -6,14 +6,14 @@
 
 namespace ddp::launcher {
 
-void FlappingHosts::was_lost(const std::string& host, TimePoint now) {
+void QuarantinedNodes::was_lost(const std::string& host, TimePoint now) {
   History& history = hosts_[host];
   if (history.losses > 0 && now - history.last > limits::kFlapMemory) history.losses = 0;
   ++history.losses;
   history.last = now;
 }
 
-FlappingHosts::TimePoint FlappingHosts::may_return(const std::string& host) const {
+QuarantinedNodes::TimePoint QuarantinedNodes::may_return(const std::string& host) const {
   const auto found = hosts_.find(host);
   if (found == hosts_.end() || found->second.losses < 2) return TimePoint::min();
   std::chrono::milliseconds delay = limits::kFlapDelay;

@@ -1,4 +1,4 @@
-// FlappingHosts: hosts that were lost again and again while they took part, and when they may take part once more.
+// QuarantinedNodes: hosts that were lost again and again while they took part, and when they may take part once more.
 // Pure.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ddp::launcher {
 
-class FlappingHosts {
+class QuarantinedNodes {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 

@@ -1,4 +1,4 @@
-#include "launcher/job/flapping_hosts.h"
+#include "launcher/job/quarantined_nodes.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,8 +9,8 @@ using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
 TEST_CASE("a host that is lost again and again waits longer and longer") {
-  const FlappingHosts::TimePoint start{1h};
-  FlappingHosts hosts;
+  const QuarantinedNodes::TimePoint start{1h};
+  QuarantinedNodes hosts;
   CHECK(hosts.may_return("b") < start);
   hosts.was_lost("b", start);
   CHECK(hosts.may_return("b") < start);
