@@ -77,10 +77,14 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
   const WorkerEnd& known = cause == nullptr ? *first : *cause;
   const WorkerEnd& earlier = first_to_say_why(known, ends);
   if (&earlier != &known || cause != nullptr) return &earlier;
-  // Its victims may be seen to end before it is.
-  const WorkerEnd* left = find([&](const WorkerEnd& end) {
-    return end.status.success() && !end.after_signal && first->error->peer == end.rank;
-  });
+  // Its victims may be seen to end before it is, and one of them may have lost another one of them.
+  const auto was_lost = [&](int rank) {
+    return std::ranges::any_of(ends, [&](const WorkerEnd& end) {
+      return failed_by_itself(end) && end.is_victim() && end.error->peer == rank;
+    });
+  };
+  const WorkerEnd* left =
+      find([&](const WorkerEnd& end) { return end.status.success() && !end.after_signal && was_lost(end.rank); });
   return left == nullptr ? first : left;
 }
 

@@ -110,6 +110,23 @@ TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
   CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");
 }
 
+TEST_CASE("a rank that ended with 0 is the cause also if a victim of its victim failed first") {
+  JobState state = three_ranks();
+  state.step(ended(1, 0), kBegin);
+  WorkerEnded victim = ended(2, 1);
+  victim.error = ErrorRecord{"lost", true, false, 0};
+  state.step(victim, kBegin + 10ms);
+  victim.local_rank = 0;
+  victim.error->peer = 1;
+  state.step(victim, kBegin + 20ms);
+  const JobOutcome outcome = state.outcome();
+  REQUIRE(outcome.culprit());
+  CHECK(outcome.culprit()->rank == 1);
+  REQUIRE(verdict_in(outcome));
+  CHECK(verdict_in(outcome)->kind == VerdictKind::ended);
+  CHECK(verdict_in(outcome)->waiting == Ranks{0});
+}
+
 TEST_CASE("a rank that ended with 0 is the cause also if its victims were seen to end before it") {
   JobState state = three_ranks();
   WorkerEnded victim = ended(0, 1);
