@@ -26,8 +26,7 @@ const char* const kProgramRule =
 
 const char* const kExitCodes =
     "The exit code is that of the rank that failed first (128 + n for signal n); 2: usage, 124: the job hung or ranks "
-    "did "
-    "not end, 125: ddplaunch's own fault, 126: program not executable, 127: program not found, 130: Ctrl-C, 143: "
+    "did not end, 125: ddplaunch's own fault, 126: program not executable, 127: program not found, 130: Ctrl-C, 143: "
     "SIGTERM.";
 
 namespace {
@@ -58,27 +57,6 @@ Take parsed_as(base::Result<Parsed> (*parse)(const std::string&), T& target) {
 template <typename Text>
 Take text(Text& target) {
   return using_value([&target](const std::string& value) { target = value; });
-}
-
-// `what` the value is: "a file".
-template <typename Text>
-Take some_text(Text& target, const char* what) {
-  return [&target, what](const std::string& value) {
-    if (value.empty()) return Mistake(std::string(" is empty. Name ") + what + ".");
-    target = value;
-    return Mistake();
-  };
-}
-
-template <typename Number = int, typename T>
-Take integer(T& target, int minimum, int maximum) {
-  return [&target, minimum, maximum](const std::string& text) {
-    if (const auto number = base::parse_integer(text, minimum, maximum)) {
-      target = static_cast<Number>(*number);
-      return Mistake();
-    }
-    return Mistake(" is not a number from " + std::to_string(minimum) + " to " + std::to_string(maximum) + ".");
-  };
 }
 
 template <typename Choice, typename T>
@@ -116,7 +94,7 @@ void workers(OptionSet& c, Options& o) {
   c.value("--hostfile", "FILE", some_text(o.host_file, "a file"),
           "The same, with the hosts of a file: lines as host, host:4 or host slots=4.");
   c.value("--ssh", "COMMAND", parsed_as(parse_program, o.ssh),
-          "The ssh program and its options, separated by blanks, as 'ssh -p 2222'. Default: ssh.");
+          "The ssh program and its options, separated by spaces, as 'ssh -p 2222'. Default: ssh.");
   c.value("--remote-launcher", "PATH", some_text(o.remote_launcher, "a path"),
           "Where ddplaunch is on the hosts. Default: where it is here.");
   c.value("--forward-env", "NAMES",
@@ -160,7 +138,7 @@ void rendezvous(OptionSet& c, Options& o) {
   c.value("--master-port", "PORT", integer<std::uint16_t>(o.master_port, 0, 65'535),
           "Port of node 0, with the static backend; 0: a free one.");
   c.value("--local-addr", "HOST", some_text(o.local_addr, "an address of this node"),
-          "Address of this node that the others are told.");
+          "Address of this node, as the other nodes get it.");
   declare_store_access(c, o.auth_token_file, o.store_open, o.store_limits);
 }
 
@@ -247,7 +225,7 @@ void console_and_files(OptionSet& c, Options& o) {
   c.flag("--lossless", o.lossless, "A console that is too slow slows the workers down, instead of losing lines.");
   c.choice("--on-sigpipe", "WHAT", "ignore end",
            using_value([&o](const std::string& what) { o.end_on_closed_console = what == "end"; }),
-           "When nobody reads our output any more: ignore it, or end the job. Default: ignore.");
+           "What happens if the reader of the launcher's output has gone: ignore it, or end the job. Default: ignore.");
   choice<Color>(c, "--color", "WHEN", o.color,
                 "Colours in the tags. auto: in a terminal, unless NO_COLOR is set. Default: auto.");
   c.value(

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -20,6 +22,28 @@ namespace ddp::launcher {
 // What is wrong with a value, as it follows "--name=value": " is empty. Name a file."
 using Mistake = std::optional<std::string>;
 using Take = std::function<Mistake(const std::string& value)>;
+
+// Takes a text that is not empty; `what` names it in the message: "a file".
+template <typename Text>
+Take some_text(Text& target, const char* what) {
+  return [&target, what](const std::string& value) {
+    if (value.empty()) return Mistake(std::string(" is empty. Name ") + what + ".");
+    target = value;
+    return Mistake();
+  };
+}
+
+// Takes a number from `minimum` to `maximum`.
+template <typename Number = int, typename T>
+Take integer(T& target, int minimum, int maximum) {
+  return [&target, minimum, maximum](const std::string& text) {
+    if (const auto number = base::parse_integer(text, minimum, maximum)) {
+      target = static_cast<Number>(*number);
+      return Mistake();
+    }
+    return Mistake(" is not a number from " + std::to_string(minimum) + " to " + std::to_string(maximum) + ".");
+  };
+}
 
 // What CLI11 holds of an option.
 struct OptionInfo {

@@ -134,7 +134,7 @@ class CommandLine {
     if (options.over_ssh()) options.host_words = words_for_hosts(all);
     if (options.color == Color::automatic && wants_no_color(environment_)) options.color = Color::never;
     options.warnings.insert(options.warnings.end(), warnings.begin(), warnings.end());
-    // In a job on several nodes they come from an operator, as a rule, and are in nobody's sight.
+    // In a job on several nodes an operator has set them, as a rule, and the user does not see them.
     const std::string used = used_variables(from_variables, from_words);
     if (manner_ == Manner::native && options.max_nodes > 1 && !used.empty()) {
       options.warnings.push_back("options of the environment: " + used);
@@ -145,7 +145,7 @@ class CommandLine {
   Outcome bench(std::span<const std::string> given) {
     name_ += " bench";
     if (!given.empty() && given.front() == "help") return Information{bench_help_text()};
-    // The table is what is wanted, not who says it.
+    // The user wants the table, without the launcher's own lines and tags.
     std::vector<std::string> words = {"--quiet", "--no-tag"};
     words.insert(words.end(), given.begin(), given.end());
     return job(words, true);

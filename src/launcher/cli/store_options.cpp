@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/values.h"
 
@@ -21,13 +20,6 @@ const char* const kStoreExitCodes =
 namespace {
 
 using Action = StoreOptions::Action;
-
-Take not_empty(std::string& target, const char* mistake) {
-  return [&target, mistake](const std::string& value) {
-    target = value;
-    return value.empty() ? Mistake(mistake) : Mistake();
-  };
-}
 
 // The store there.
 Take place(StoreOptions& options) {
@@ -51,19 +43,15 @@ constexpr Use kUses[] = {
     {"store-limit", Action::serve}, {"store-open", Action::serve}, {"json", Action::inspect},
     {"inspect", Action::inspect},   {"join", Action::join},
 };
+
 }  // namespace
 
 void declare_store_options(OptionSet& c, StoreOptions& o) {
-  c.value("--host", "ADDR", not_empty(o.host, " is empty. Name an address of this machine."),
+  c.value("--host", "ADDR", some_text(o.host, "an address of this machine"),
           "Listen on this address of this machine. Default: 127.0.0.1, or everywhere with --store-open.");
-  const auto port = [&o](const std::string& text) {
-    const auto number = base::parse_integer(text, 0, 65'535);
-    if (!number) return Mistake(" is not a number from 0 to 65535.");
-    o.port = static_cast<std::uint16_t>(*number);
-    return Mistake();
-  };
-  c.value("--port", "N", port, "Listen on this port; 0: a free one. Default: 29500, as torchrun.");
-  c.value("--port-file", "FILE", not_empty(o.port_file, " is empty. Name a file."),
+  c.value("--port", "N", integer<std::uint16_t>(o.port, 0, 65'535),
+          "Listen on this port; 0: a free one. Default: 29500, as torchrun.");
+  c.value("--port-file", "FILE", some_text(o.port_file, "a file"),
           "Write the port into this file, at once and whole, when the store listens.");
   c.value(
       "--inspect", "HOST[:PORT]", place(o),

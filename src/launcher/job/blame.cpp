@@ -23,6 +23,10 @@ const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
   return seen == ends.rend() ? nullptr : &*seen->verdict;
 }
 
+bool has_lost(const WorkerEnd& end, int rank) {
+  return end.is_victim() && end.error->peer == rank;
+}
+
 // The one that said before `known`, and before all others, why it fails; `known` itself if none did.
 const WorkerEnd& first_to_say_why(const WorkerEnd& known, std::span<const WorkerEnd> ends) {
   if (!known.error || !known.error->written_at) return known;
@@ -79,9 +83,8 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
   if (&earlier != &known || cause != nullptr) return &earlier;
   // Its victims may be seen to end before it is, and one of them may have lost another one of them.
   const auto was_lost = [&](int rank) {
-    return std::ranges::any_of(ends, [&](const WorkerEnd& end) {
-      return failed_by_itself(end) && end.is_victim() && end.error->peer == rank;
-    });
+    return std::ranges::any_of(ends,
+                               [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank); });
   };
   const WorkerEnd* left =
       find([&](const WorkerEnd& end) { return end.status.success() && !end.after_signal && was_lost(end.rank); });
@@ -94,7 +97,7 @@ std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const Work
   if (culprit.verdict) return culprit.verdict;
   Verdict verdict;
   for (const WorkerEnd& end : ends) {
-    if (!end.is_victim() || end.error->peer != culprit.rank) continue;
+    if (!has_lost(end, culprit.rank)) continue;
     if (verdict.waiting.empty() && end.verdict) verdict = *end.verdict;  // the collective in which it waited
     verdict.waiting.push_back(end.rank);
   }

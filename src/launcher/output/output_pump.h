@@ -101,7 +101,7 @@ class OutputPump {
   // ended. Waits for the console for no longer than `most`.
   void before_own_line(std::chrono::milliseconds most = limits::kConsoleWait);
 
-  // The workers' output goes elsewhere; `take` is told which of kStdout and kStderr it is. See Console::redirect().
+  // The workers' output goes elsewhere. `which` is kStdout or kStderr. See Console::redirect().
   void redirect(const std::function<std::optional<std::size_t>(int which, std::string_view bytes)>& take,
                 const std::function<int()>& waits_for) {
     for (const auto& one : owned_outlets_) {

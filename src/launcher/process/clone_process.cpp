@@ -109,6 +109,13 @@ pid_t make_child(ChildWork& work, int& pidfd) {
 
 }  // namespace
 
+std::vector<const char*> null_terminated(const std::vector<std::string>& words) {
+  std::vector<const char*> result;
+  for (const std::string& word : words) result.push_back(word.c_str());
+  result.push_back(nullptr);
+  return result;
+}
+
 Cloned clone_process(const CloneRequest& request) {
   ChildWork work{request, ::getpid(), highest_descriptor()};
   int pidfd = -1;

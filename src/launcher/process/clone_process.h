@@ -4,6 +4,8 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/unique_fd.h"
 
@@ -32,6 +34,9 @@ struct Cloned {
   StartStage failed_at = StartStage::none;
   int error = 0;
 };
+
+// The words as execve() takes them: a null pointer follows the last one. They must outlive the result.
+std::vector<const char*> null_terminated(const std::vector<std::string>& words);
 
 // Starts a program. In the child all signals have their default actions, none is blocked, and execve() closes all
 // descriptors above 2 except those that `prepare` makes. `prepare` shares the memory of this process, may make bare

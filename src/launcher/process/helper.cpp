@@ -32,9 +32,7 @@ class Helper::Process : public std::enable_shared_from_this<Process> {
   ~Process() { give_up(); }
 
   error_code start(const HelperOptions& options) {
-    std::vector<const char*> words;
-    for (const std::string& word : options.command) words.push_back(word.c_str());
-    words.push_back(nullptr);
+    const std::vector<const char*> words = null_terminated(options.command);
     CloneLauncher launch;
     launch.request.searches_path = true;
     launch.request.leads_session = is_group_ = options.is_interactive;

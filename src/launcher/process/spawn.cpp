@@ -117,13 +117,6 @@ class WorkerSetup {
   std::size_t oom_score_size_ = 0;
 };
 
-std::vector<const char*> pointers(const std::vector<std::string>& words) {
-  std::vector<const char*> result;
-  for (const std::string& word : words) result.push_back(word.c_str());
-  result.push_back(nullptr);
-  return result;
-}
-
 // The cgroup that is full; the nearest one, if several are.
 std::string processes_limit() {
   for (const Cgroup& cgroup : own_cgroups_with("pids")) {
@@ -178,8 +171,8 @@ StartFailure explain(const std::string& program, StartStage stage, const WorkerS
 
 base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const WorkerSpec& spec,
                                                  const SpawnContext& context) {
-  const std::vector<const char*> arguments = pointers(spec.arguments);
-  const std::vector<const char*> environment = pointers(spec.environment);
+  const std::vector<const char*> arguments = null_terminated(spec.arguments);
+  const std::vector<const char*> environment = null_terminated(spec.environment);
   WorkerSetup setup(spec, context);
   process_v2::process_stdio streams{context.in, context.out, context.err};
   CloneLauncher launch;

@@ -33,7 +33,7 @@ void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseco
     count_arrivals(newest_[key], members);
     find_waits(key, members);
   }
-  nothing_new(elapsed);
+  add_waits(elapsed);
 }
 
 void StragglerTable::count_arrivals(std::uint64_t& newest,
@@ -75,7 +75,7 @@ void StragglerTable::find_waits(const GroupKey& key, std::span<const std::pair<c
   }
 }
 
-void StragglerTable::nothing_new(std::chrono::nanoseconds elapsed) {
+void StragglerTable::add_waits(std::chrono::nanoseconds elapsed) {
   time_ += elapsed;
   std::set<int> waited_for;  // a rank that several groups wait for counts once
   for (auto& [key, now] : waits_now_) {

@@ -35,12 +35,13 @@ class StragglerTable {
   void look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed);
 
   // As a look in which nothing has changed.
-  void nothing_new(std::chrono::nanoseconds elapsed);
+  void nothing_new(std::chrono::nanoseconds elapsed) { add_waits(elapsed); }
 
   StragglerReport report() const;
 
  private:
   void count_arrivals(std::uint64_t& newest, std::span<const std::pair<const RankView*, std::size_t>> members);
+  void add_waits(std::chrono::nanoseconds elapsed);
   void find_waits(const GroupKey& key, std::span<const std::pair<const RankView*, std::size_t>> members);
 
   std::map<GroupKey, std::uint64_t> newest_;  // collective that has been counted
