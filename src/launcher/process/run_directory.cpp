@@ -22,6 +22,7 @@ namespace {
 
 constexpr const char* kDirectoryPrefix = "ddplaunch-";
 constexpr const char* kLockName = "lock";
+constexpr const char* kNewLockName = "lock.new";
 
 std::string temporary_root() {
   const char* root = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
@@ -31,10 +32,18 @@ std::string temporary_root() {
   return fs::absolute(root, ignored).string();
 }
 
-// The lock of a run's directory; empty if there is none, or somebody holds it.
-base::UniqueFd take_lock(const fs::path& directory, int flags) {
-  base::UniqueFd lock(::open((directory / kLockName).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+// Empty if the file cannot be opened, or somebody holds the lock.
+base::UniqueFd take_lock(const fs::path& file, int flags) {
+  base::UniqueFd lock(::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
   if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock.reset();
+  return lock;
+}
+
+// The file gets its name when it is locked: another launcher that finds it unlocked removes the directory.
+base::UniqueFd make_lock(const fs::path& directory) {
+  const fs::path file = directory / kNewLockName;
+  base::UniqueFd lock = take_lock(file, O_CREAT | O_EXCL);
+  if (lock && ::rename(file.c_str(), (directory / kLockName).c_str()) != 0) lock.reset();
   return lock;
 }
 
@@ -46,9 +55,11 @@ void remove_leftovers(const std::string& root) {
                       ::lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
                       status.st_uid == ::geteuid();
     if (!ours) continue;
-    if (take_lock(entry.path(), 0)) fs::remove_all(entry.path(), ignored);
+    if (take_lock(entry.path() / kLockName, 0)) fs::remove_all(entry.path(), ignored);
     // Killed before it made its lock; a living launcher has long passed that moment. Nothing but an empty one goes.
-    if (::time(nullptr) - status.st_mtime > 60) ::rmdir(entry.path().c_str());
+    if (::time(nullptr) - status.st_mtime <= 60) continue;
+    ::unlink((entry.path() / kNewLockName).c_str());
+    ::rmdir(entry.path().c_str());
   }
 }
 
@@ -92,7 +103,7 @@ std::optional<base::Failure> RunDirectory::make() {
                          (temporary_ ? ". Set TMPDIR to a directory that can be written." : ". See --log-dir.")};
   }
   if (!temporary_) return std::nullopt;
-  lock_ = take_lock(path_, O_CREAT);
+  lock_ = make_lock(path_);
   if (lock_) return std::nullopt;
   return base::Failure{"cannot lock the temporary directory " + path_ + ". Set TMPDIR to another directory."};
 }

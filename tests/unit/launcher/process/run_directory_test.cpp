@@ -2,9 +2,14 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "support/temporary_directory.h"
 
@@ -70,6 +75,37 @@ TEST_CASE("what a killed launcher left is removed by the next one and what a liv
   CHECK(fs::exists(parent.path() + "/ddplaunch-file"));
   CHECK(std::ofstream(living.file(0, "error.json")).is_open());
   CHECK(std::ofstream(next.file(0, "error.json")).is_open());
+}
+
+TEST_CASE("launchers that start at the same time do not take each other's directories for leftovers") {
+  const TemporaryDirectory parent;
+  const TmpdirIs tmpdir(parent.path());
+  std::atomic<int> lost = 0;
+  std::vector<std::thread> launchers;
+  for (int i = 0; i < 8; ++i) {
+    launchers.emplace_back([&lost] {
+      for (int run = 0; run < 500; ++run) {
+        RunDirectory directory({}, "run");
+        if (directory.make() || directory.begin_attempt(0, 1)) ++lost;
+      }
+    });
+  }
+  for (std::thread& launcher : launchers) launcher.join();
+  CHECK(lost == 0);
+}
+
+TEST_CASE("a directory whose launcher was killed before it had its lock is removed when it is old") {
+  const TemporaryDirectory parent;
+  const TmpdirIs tmpdir(parent.path());
+  namespace fs = std::filesystem;
+  const std::string place = parent.path() + "/ddplaunch-early";
+  fs::create_directories(place);
+  std::ofstream(place + "/lock.new") << "";
+  REQUIRE_FALSE(RunDirectory({}, "run").make());
+  CHECK(fs::exists(place));
+  fs::last_write_time(place, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  REQUIRE_FALSE(RunDirectory({}, "run").make());
+  CHECK_FALSE(fs::exists(place));
 }
 
 TEST_CASE("a log directory has the run's name and stays") {
