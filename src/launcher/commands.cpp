@@ -18,6 +18,7 @@
 #include "launcher/launch.h"
 #include "launcher/limits.h"
 #include "launcher/plan/launch_plan.h"
+#include "launcher/plan/output_plan.h"
 #include "launcher/plan/worker_command.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/our_programs.h"
@@ -32,7 +33,7 @@ namespace {
 int print(const std::string& text) {
   const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   if (written) return 0;
-  std::fprintf(stderr, "ddplaunch: cannot write to the standard output: %s\n", std::strerror(errno));
+  std::fprintf(stderr, "ddplaunch: error: cannot write to the standard output: %s\n", std::strerror(errno));
   return base::kExitOwnFault;
 }
 
@@ -57,6 +58,22 @@ std::vector<std::string> environment_lines() {
   return environment;
 }
 
+LogLine error(const std::string& text) {
+  return {LogLevel::error, LogSource::launcher, text};
+}
+
+LogSettings with_color(LogSettings log, Color choice, const std::vector<std::string>& environment) {
+  log.color = wants_color(choice, environment, ::isatty(STDERR_FILENO) == 1);
+  return log;
+}
+
+// Opens --launcher-log. Returns false, and logs the reason, if that fails.
+bool has_file(Log& log) {
+  const auto failure = log.open_file();
+  if (failure) log.write(error(failure->message));
+  return !failure;
+}
+
 // The launcher on another machine that has started this one, and what it wants.
 struct Starter {
   StarterLink& link;
@@ -64,39 +81,41 @@ struct Starter {
 };
 
 // `what` uses up to `count` processes or connections. False, and a line that says why, if that takes too many.
-bool has_descriptors(std::size_t count, const std::string& what, LogSink& log) {
+bool has_descriptors(std::size_t count, const std::string& what, Log& log) {
   const auto needed = limits::kJobDescriptors + limits::kDescriptorsPerWorker * count;
   const auto shortage = descriptor_shortage(read_resource_limits(), needed, what);
-  if (shortage) log.error(*shortage);
+  if (shortage) log.write(error(*shortage));
   return !shortage;
 }
 
 int start_on_hosts(const Options& options, const std::vector<std::string>& environment) {
-  LogSink log(options.quiet);
+  Log log(with_color(options.log, options.color, environment));
   const auto plan = make_host_plan(options, gather_starter_facts(options, environment));
   hide_auth_token();
   if (!plan) {
-    log.error(plan.error().message);
+    log.write(error(plan.error().message));
     return plan.error().exit_code;
   }
   if (options.dry_run) return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
   const std::size_t hosts = plan.value().starts.size();
   if (!has_descriptors(hosts, base::counted(static_cast<std::int64_t>(hosts), "host"), log)) return base::kExitOwnFault;
+  if (!has_file(log)) return base::kExitOwnFault;
   return exit_as(run_host_job(plan.value(), log));
 }
 
-int start_here(Options options, const Starter* starter) {
+int start_here(Options options, const std::vector<std::string>& environment, const Starter* starter) {
   if (options.bench) options.command.front() = our_program(options.command.front());
-  LogSink log(options.quiet);
+  Log log(with_color(options.log, options.color, environment));
   const auto plan = make_launch_plan(options, gather_host_facts(facts_wanted(options)));
   hide_auth_token();
   if (!plan) {
-    log.error(plan.error().message);
+    log.write(error(plan.error().message));
     return plan.error().exit_code;
   }
   if (options.dry_run) {
     return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
   }
+  if (!has_file(log)) return base::kExitOwnFault;
   if (starter == nullptr) return exit_as(launch(plan.value(), log));
   answer(starter->order, {true, std::nullopt});
   if (!starter->link.wait_for_start()) return base::kExitOwnFault;
@@ -108,20 +127,20 @@ int run(int argc, const char* const* argv, const Starter* starter);
 
 // Started over ssh by a launcher on another machine, which says what to do.
 int run_on_host() {
-  LogSink log(false);
+  Log log({});
   auto link = StarterLink::take_over_standard_input();
   if (!link) {
-    log.error(link.error().message);
+    log.write(error(link.error().message));
     return base::kExitUsage;
   }
   const auto order = link.value()->wait_for_order();
   if (!order) {
-    log.error(order.error().message);
+    log.write(error(order.error().message));
     return base::kExitUsage;
   }
   int exit_code = base::kExitUsage;
   if (const auto failure = carry_out(order.value())) {
-    log.error(failure->message);
+    log.write(error(failure->message));
   } else {
     const Starter starter{*link.value(), order.value()};
     std::vector<const char*> words;
@@ -139,17 +158,17 @@ int run(int argc, const char* const* argv, const Starter* starter) {
     return print(information->text);
   }
   if (const auto* mistake = std::get_if<UsageError>(&parsed)) {
-    LogSink(false).error(mistake->message);
+    Log(with_color({}, Color::automatic, environment)).write(error(mistake->message));
     return base::kExitUsage;
   }
   if (const auto* store = std::get_if<StoreOptions>(&parsed)) {
-    LogSink log(false);
-    if (!has_descriptors(0, "the store command", log)) return base::kExitOwnFault;
+    Log log(with_color(store->log, Color::automatic, environment));
+    if (!has_file(log) || !has_descriptors(0, "the store command", log)) return base::kExitOwnFault;
     return run_store_command(*store, environment, log, print);
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   const auto& options = std::get<Options>(parsed);
-  return options.over_ssh() ? start_on_hosts(options, environment) : start_here(options, starter);
+  return options.over_ssh() ? start_on_hosts(options, environment) : start_here(options, environment, starter);
 }
 
 }  // namespace
@@ -164,7 +183,7 @@ int run_command(int argc, const char* const* argv) {
   try {
     return run(argc, argv, nullptr);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "ddplaunch: internal error: %s. Please report it.\n", error.what());
+    std::fprintf(stderr, "ddplaunch: error: internal error: %s. Please report it.\n", error.what());
     return base::kExitOwnFault;
   }
 }

@@ -24,7 +24,7 @@ namespace {
 // What guardian and supervisor both know, named before they part, so that either can remove what the other has made.
 struct Shared {
   const LaunchPlan& plan;
-  LogSink& log;
+  Log& log;
   StarterLink* starter;
   std::vector<int> signals;
   RunDirectory directory;
@@ -53,8 +53,8 @@ class UnblockedSignals {
   }
 };
 
-base::ExitStatus own_fault(LogSink& log, const base::Failure& failure) {
-  log.last_word(failure.message);
+base::ExitStatus own_fault(Log& log, const base::Failure& failure) {
+  log.write_last({LogLevel::error, LogSource::launcher, failure.message});
   return base::ExitStatus::exited(base::kExitOwnFault);
 }
 
@@ -67,7 +67,7 @@ SignalArrived connection_lost(const LaunchPlan& plan) {
 
 // The supervisor's whole life; the guardian waits for its end.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
-  LogSink& log = shared.log;
+  Log& log = shared.log;
   net::EventLoop loop;
   // Events from outside. Caught until the very end, so that neither processes nor files are left behind; acted on while
   // the job runs.
@@ -87,12 +87,20 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   }
 
   if (const auto failure = shared.directory.make()) return own_fault(log, *failure);
-  std::function<void(const std::string&)> tell = [&](const std::string& line) { log.error(line); };
-  auto events = EventLog::open(shared.plan.event_log, [&](const std::string& line) { tell(line); });
+  LogWriter write = [&](const LogLine& line) { log.write(line); };
+  auto events = LineFile::open("--event-log", shared.plan.event_log, [&](const std::string& why) {
+    write({LogLevel::warning, LogSource::launcher, why});
+  });
   if (!events) return own_fault(log, events.error());
-  const auto processes = make_process_host(loop, shared.cgroup.make() ? &shared.cgroup : nullptr);
+  const bool has_cgroup = shared.cgroup.make();
+  const auto processes = make_process_host(loop, has_cgroup ? &shared.cgroup : nullptr);
+  const auto detail = [&](const std::string& text) { log.write({LogLevel::debug, LogSource::launcher, text}); };
+  detail("run " + shared.plan.run_id + ", supervisor pid " + std::to_string(::getpid()) + ", guardian pid " +
+         std::to_string(::getppid()));
+  if (!shared.directory.path().empty()) detail("files of the run are in " + shared.directory.path());
+  detail(std::string("workers have ") + (has_cgroup ? "a cgroup" : "no cgroup") + " of their own");
   OutputPump output(loop, shared.plan.output, {shared.plan.host_name, shared.plan.role});
-  output.on_notice = [&](const std::string& text) { log.warning(text); };
+  output.on_notice = [&](const std::string& text) { log.write({LogLevel::warning, LogSource::output, text}); };
   output.on_console_closed = [&] {
     if (shared.plan.end_on_closed_console) deliver(ConsoleClosed{});
   };
@@ -105,17 +113,17 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const auto size_watch = loop.on_signals(std::array{SIGWINCH}, [&](int) { output.copy_console_size(); });
   JobReporter reporter(shared.plan, shared.directory, log, std::move(events).value(),
                        [&](int local_rank) { return output.last_lines(local_rank); });
-  tell = reporter.observer().tell;
+  write = reporter.observer().log;
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
   const auto workers = make_worker_group(*processes, shared.plan, shared.directory, output, [&] { loop.poll(); });
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
                                  std::function<void(const HangNews&)> news) {
-    return make_watchdog({loop, *processes, output, shared.plan, exchange, reporter.observer().tell, std::move(news)},
+    return make_watchdog({loop, *processes, output, shared.plan, exchange, reporter.observer().log, std::move(news)},
                          placement);
   };
   if (const auto failure = reporter.begin()) {
-    log.last_word(failure->message);
+    log.write_last({LogLevel::error, LogSource::launcher, failure->message});
   } else {
     JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, reporter.observer(), [&] { loop.stop(); }});
     driver = &job;
@@ -151,7 +159,7 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 
 }  // namespace
 
-base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* starter) {
+base::ExitStatus launch(const LaunchPlan& plan, Log& log, StarterLink* starter) {
   Shared shared{plan, log, starter, signals_to_care_for(), RunDirectory(plan.files, plan.run_id), {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {

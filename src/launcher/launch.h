@@ -2,14 +2,14 @@
 #pragma once
 
 #include "base/exit_status.h"
+#include "launcher/log/log.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/remote/starter_link.h"
-#include "launcher/report/log_sink.h"
 
 namespace ddp::launcher {
 
 // Runs the job. The result is how this process should end. `starter`: the launcher on another machine that has started
 // this one; null: none has.
-base::ExitStatus launch(const LaunchPlan& plan, LogSink& log, StarterLink* starter = nullptr);
+base::ExitStatus launch(const LaunchPlan& plan, Log& log, StarterLink* starter = nullptr);
 
 }  // namespace ddp::launcher

@@ -97,6 +97,10 @@ std::string text_to_bytes(std::string_view text) {
   return bytes;
 }
 
+std::string_view name_of(const ControlMessage& message) {
+  return kNames.at(message.index());
+}
+
 std::string encode(const ControlMessage& message) {
   const Json body = std::visit(
       [](const auto& specific) {
@@ -105,7 +109,7 @@ std::string encode(const ControlMessage& message) {
         return json;
       },
       message);
-  const Json whole{{"is", kNames.at(message.index())}, {"of", body}};
+  const Json whole{{"is", name_of(message)}, {"of", body}};
   std::string bytes = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (const auto* shows = std::get_if<NodeShows>(&message)) bytes += '\n' + shows->text;
   return bytes;

@@ -158,6 +158,9 @@ using ControlMessage = std::variant<NodeHello, NodeFailed, NodeLeft, NodeEnded, 
 std::string bytes_to_text(std::string_view bytes);
 std::string text_to_bytes(std::string_view text);
 
+// "hello", "begins", ….
+std::string_view name_of(const ControlMessage& message);
+
 std::string encode(const ControlMessage& message);
 // Nothing: it is none, or of another version.
 std::optional<ControlMessage> decode_control(std::string_view bytes);

@@ -377,7 +377,7 @@ def standard_error_as_the_place(folder: pathlib.Path) -> None:
     for line in lines:
         check_event(json.loads(line))
     assert json.loads(lines[-1])["event"] == "job_ended", text
-    assert "worker\n" in text and "ddplaunch: rank 0" in text, text
+    assert "worker\n" in text and "ddplaunch: error: rank 0" in text, text
     check_object(json.loads(text[text.index("{\n"):]), "summary")
     assert pathlib.Path("/dev/stderr").is_symlink()
 

@@ -53,7 +53,7 @@ def kill() -> None:
     code, out, err = run_job("--nproc-per-node=2", "--inject", "rank=1,at=2s,kind=kill", "sh", "-c", SLEEPS)
     assert code == 137 and "done" not in out, (code, out, err)
     assert "faults are injected on purpose: --inject=rank=1,at=2s,kind=kill" in err, err
-    words = [r"--inject kills rank 1\n", r"rank 1 \(pid \d+\) failed: killed by SIGKILL, \d+\.\d s after the start\n",
+    words = [r"warning: --inject kills rank 1\n", r"error: rank 1 \(pid \d+\) failed: killed by SIGKILL, \d+\.\d s after the start\n",
              r"  node \S+, program sh\n", r"  rank 0 was ended because of it \(SIGTERM, gone in "]
     places = [found.start() if (found := re.search("ddplaunch: " + word, err)) else -1 for word in words]
     assert -1 not in places and places == sorted(places), (words, places, err)

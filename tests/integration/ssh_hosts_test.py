@@ -260,7 +260,7 @@ def a_connection_that_dies_ends_all(lab: Lab) -> None:
         os.kill(pid, signal.SIGKILL)
     code, out, err = lab.end(launcher)
     assert code == 128 + signal.SIGHUP, (code, out, err)
-    assert f"ddplaunch: the connection to {b} is lost (ssh: exit code 255)" in err, err
+    assert f"ddplaunch: error: the connection to {b} is lost (ssh: exit code 255)" in err, err
     assert "node host2: the connection to the machine that started the job is lost" in err, err
 
 

@@ -33,7 +33,7 @@ def each_field_is_shown_escaped_and_cut(_: Hosts) -> None:
     for name, (_, words) in FOREIGN.items():
         lines = lines_on(said, f"({sources[name]}) was sent away: ")
         assert len(lines) == 1 and words in lines[0], (name, lines, said)
-        assert lines[0].startswith("ddplaunch: node a\\x1b[2J\\x0ab\\xc2\\x9b31m\\xe2\\x80\\xaec\\xc2\\x85\\xe2\\x80\\xa8d (127.0.2."), lines
+        assert lines[0].startswith("ddplaunch: warning: node a\\x1b[2J\\x0ab\\xc2\\x9b31m\\xe2\\x80\\xaec\\xc2\\x85\\xe2\\x80\\xa8d (127.0.2."), lines
         assert len(lines[0].encode()) <= LINE_BYTES, len(lines[0].encode())
 
 

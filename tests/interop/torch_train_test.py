@@ -109,7 +109,7 @@ def with_recorded_errors(launcher: Launcher) -> None:
                           environment={"TORCHELASTIC_ERROR_FILE": str(file)})
     assert failed.returncode == 1, "Python ends with 1 after an exception"
     ours = [line for line in failed.stderr.splitlines() if line.startswith("ddplaunch: ")]
-    assert any(re.match(r"ddplaunch: rank 1 \(pid \d+\) failed: ", line) for line in ours), ours
+    assert any(re.match(r"ddplaunch: error: rank 1 \(pid \d+\) failed: ", line) for line in ours), ours
     # From error.json, or as Python printed it ("[rank1]: " before it since PyTorch 2) if that says the same.
     told = re.compile(r"ddplaunch:   \| (\[rank1\]: )?ValueError: the data of attempt 0 is gone")
     assert any(told.fullmatch(line) for line in ours), ours
@@ -121,7 +121,7 @@ def with_recorded_errors(launcher: Launcher) -> None:
     file.unlink()
     failed = launcher.run("ddplaunch", "--nproc_per_node=2", SCRIPT, "--failing-attempts=1", "--exit-code=17")
     assert failed.returncode == 17
-    assert re.search(r"^ddplaunch: rank 1 \(pid \d+\) failed: .*17", failed.stderr, re.MULTILINE)
+    assert re.search(r"^ddplaunch: error: rank 1 \(pid \d+\) failed: .*17", failed.stderr, re.MULTILINE)
 
 
 GROUPS = {

@@ -188,7 +188,7 @@ void NodesWorld::start_launcher(std::size_t id) {
   observer.event = [](const launcher::Event&) {};
   observer.attempt_ended = [](const JobOutcome&, const std::string&, bool) {};
   observer.ended_between_attempts = [](const JobOutcome&) {};
-  observer.tell = observer.warn = observer.inform = [](const std::string&) {};
+  observer.log = [](const LogLine&) {};
   machine.driver = std::make_unique<JobDriver>(JobDriverParts{*machine.clock, plan, *machine.workers, open_nodes,
                                                               open_watchdog, observer, [this, id] { wake(id); }});
 }

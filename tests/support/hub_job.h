@@ -79,7 +79,7 @@ class HubJob {
   std::vector<std::string> told() const {
     std::vector<std::string> result;
     for (const HubAction& action : actions) {
-      if (const auto* tell = std::get_if<TellUser>(&action)) result.push_back(tell->line);
+      if (const auto* tell = std::get_if<TellUser>(&action)) result.push_back(tell->line.text);
     }
     return result;
   }

@@ -90,7 +90,7 @@ class JobFixture {
       if (end != nullptr && end->status.success()) hub_hears(wire::NodeLeft{0, end->local_rank});
       for (const Action& action : state_.step(events_.front(), now_)) {
         if (const auto* signal = std::get_if<SendSignal>(&action)) sent_.push_back(*signal);
-        if (const auto* line = std::get_if<Tell>(&action)) told_.push_back(line->line);
+        if (const auto* line = std::get_if<Tell>(&action)) told_.push_back(line->line.text);
         if (std::holds_alternative<Finish>(action)) ++finishes_;
         if (!std::holds_alternative<ReportCause>(action)) continue;
         has_reported_ = true;

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "launcher/cli/log_options.h"
 #include "launcher/cli/values.h"
 #include "store/server/store_limits.h"
 #include "wire/fault.h"
@@ -65,10 +66,6 @@ CLI::Option* choice(OptionSet& c, const char* name, const char* value_name, T& t
     target = static_cast<Choice>(std::ranges::find(known, value) - known.begin());
   });
   return c.choice(name, value_name, kNamesOf<Choice>, take, help);
-}
-
-Mistake accept(const std::string&) {
-  return std::nullopt;
 }
 
 constexpr int kMost = 1'000'000;
@@ -245,7 +242,7 @@ void reports(OptionSet& c, Options& o) {
   c.value("--event-log", "FILE", some_text(o.event_log, "a file"), "Write every event of the run as a line of JSON.");
   c.choice("--event-log-handler", "NAME", "null console", accept,
            "Accepted for torchrun's sake; console has no effect: use --event-log.");
-  c.flag("-q,--quiet", o.quiet, "No line of ours unless something goes wrong.");
+  declare_log_options(c, o.log);
   c.flag("--dry-run", o.dry_run, "Print the launch plan and exit.");
   // The benchmark has one of its own.
   if (!o.bench) c.flag("--json", o.json, "With --dry-run: print it as JSON.");
@@ -320,6 +317,7 @@ void declare_help(OptionSet& c) {
 }
 
 std::optional<std::string> check_together(std::span<const Setting> settings, Options& options) {
+  choose_log_level(settings, options.log);
   for (const WithoutEffect& entry : kWithoutEffect) {
     const Setting* setting = last_of(settings, entry.option);
     if (setting == nullptr || (!entry.value.empty() && entry.value != setting->value)) continue;

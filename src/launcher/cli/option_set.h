@@ -23,6 +23,11 @@ namespace ddp::launcher {
 using Mistake = std::optional<std::string>;
 using Take = std::function<Mistake(const std::string& value)>;
 
+// Takes any value, of an option whose settings are looked at otherwise.
+inline Mistake accept(const std::string& /*value*/) {
+  return std::nullopt;
+}
+
 // Takes a text that is not empty; `what` names it in the message: "a file".
 template <typename Text>
 Take some_text(Text& target, const char* what) {

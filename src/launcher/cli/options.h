@@ -12,6 +12,7 @@
 #include "launcher/cli/choices.h"
 #include "launcher/facts/host_file.h"
 #include "launcher/limits.h"
+#include "launcher/log/log_line.h"
 #include "store/server/store_limits.h"
 
 namespace ddp::launcher {
@@ -55,7 +56,7 @@ struct JobWishes {
   bool end_on_closed_console = false;   // --on-sigpipe=end
   std::string summary_file;             // --summary
   std::string event_log;
-  bool quiet = false;
+  LogSettings log;
 
   friend bool operator==(const JobWishes&, const JobWishes&) = default;
 };

@@ -16,6 +16,7 @@
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/log_options.h"
 #include "launcher/cli/man_page.h"
 #include "launcher/cli/variables.h"
 
@@ -111,7 +112,8 @@ class CommandLine {
     auto variables = settings_of_variables(environment_, command.options(), manner_);
     if (!variables) return mistake(variables.error().message);
     const auto& [defaults, from_variables, warnings] = variables.value();
-    std::vector<Setting> all = defaults;
+    std::vector<Setting> all = log_level_of_variable(environment_, command.options());
+    all.insert(all.end(), defaults.begin(), defaults.end());
     if (const Setting* config = last_of(from_words, "config")) {
       const auto from_file = read_config(*config, command.options());
       if (!from_file) return mistake(from_file.error().message);
@@ -160,7 +162,10 @@ class CommandLine {
     if (!words) return mistake(words.error().message);
     const auto& [settings, others, help] = words.value();
     if (help || (!given.empty() && given.front() == "help")) return Information{store_help_text()};
-    if (const auto wrong = command.parse(settings, {})) return mistake(*wrong);
+    std::vector<Setting> all = log_level_of_variable(environment_, command.options());
+    all.insert(all.end(), settings.begin(), settings.end());
+    if (const auto wrong = command.parse(all, {})) return mistake(*wrong);
+    choose_log_level(all, options.log);
     if (const auto wrong = check_together(words.value(), options)) return mistake(*wrong);
     return options;
   }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "launcher/cli/job_options.h"
+#include "launcher/cli/log_options.h"
 #include "launcher/cli/values.h"
 
 namespace ddp::launcher {
@@ -61,6 +62,7 @@ void declare_store_options(OptionSet& c, StoreOptions& o) {
           "Prove to the store there that this machine knows the token: as long as this runs, programs of this machine "
           "may use the store.");
   declare_store_access(c, o.auth_token_file, o.open, o.limits);
+  declare_log_options(c, o.log);
   declare_help(c);
 }
 

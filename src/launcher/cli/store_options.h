@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launcher/cli/command_words.h"
+#include "launcher/log/log_line.h"
 #include "store/server/store_limits.h"
 
 namespace ddp::launcher {
@@ -21,6 +22,7 @@ struct StoreOptions {
   store::StoreLimits limits;
   bool json = false;
   std::string auth_token_file;  // "": none
+  LogSettings log;
 
   friend bool operator==(const StoreOptions&, const StoreOptions&) = default;
 };

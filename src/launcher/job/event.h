@@ -13,6 +13,7 @@
 #include "base/exit_status.h"
 #include "base/signals.h"
 #include "launcher/job/error_record.h"
+#include "launcher/log/log_line.h"
 #include "launcher/process/memory_events.h"
 #include "launcher/process/process_host.h"
 #include "launcher/watchdog/hang_detector.h"
@@ -96,9 +97,9 @@ struct SendSignal {
   friend bool operator==(const SendSignal&, const SendSignal&) = default;
 };
 
-// A line for the user while the job is still running.
+// While the job is still running.
 struct Tell {
-  std::string line;
+  LogLine line;
 
   friend bool operator==(const Tell&, const Tell&) = default;
 };

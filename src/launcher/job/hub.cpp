@@ -121,7 +121,7 @@ void Hub::send_away(NodeId from, const Stranger& who, const std::string& why) {
 
 bool Hub::tell_of_stranger(const std::string& address, const std::string& line) {
   const auto allowed = stranger_lines_.allow(address, line);
-  if (allowed) tell(*allowed);
+  if (allowed) tell(LogLevel::warning, *allowed);
   return allowed.has_value();
 }
 
@@ -157,7 +157,7 @@ void Hub::tell_who_is_missing(TimePoint now) {
   const std::string text = "waiting for " + std::to_string(wanted - have) + " of " + std::to_string(wanted) +
                            " nodes (have: " + roster_.here() + "; " + base::human_duration(now - since) + " of " +
                            base::human_duration(limit) + ")";
-  tell(text);
+  tell(LogLevel::note, text);
   for (const auto& [id, node] : roster_.all()) {
     if (id != kOwnNode) send(id, wire::HubWaits{text});
   }
@@ -284,7 +284,7 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
   } else {
     const std::string line = "node " + node.name + " has left: " + why;
     if (node.takes_part) {
-      tell(line);
+      tell(LogLevel::warning, line);
     } else {
       tell_of_stranger(node.address, line);
     }

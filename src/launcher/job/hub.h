@@ -16,6 +16,7 @@
 #include "launcher/job/quarantined_nodes.h"
 #include "launcher/job/restart_policy.h"
 #include "launcher/job/stranger_lines.h"
+#include "launcher/log/log_line.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -50,7 +51,7 @@ struct PassOn {
   std::string text;
 };
 struct TellUser {
-  std::string line;
+  LogLine line;
 };
 // The job is over, and everybody has heard of it.
 struct HubIsThrough {};
@@ -100,7 +101,9 @@ class Hub {
   void lose(NodeId who, const std::string& why, TimePoint now);
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
-  void tell(std::string line) { actions_.emplace_back(TellUser{std::move(line)}); }
+  void tell(LogLevel level, std::string text) {
+    actions_.emplace_back(TellUser{{level, LogSource::nodes, std::move(text)}});
+  }
   // So much for an address, and no more. False: it is not told.
   bool tell_of_stranger(const std::string& address, const std::string& line);
   void send_away(NodeId from, const Stranger& who, const std::string& why);

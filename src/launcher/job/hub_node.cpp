@@ -27,7 +27,9 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
   options.on_rejection = [this](const std::string& peer, const std::string& reason) {
     tell_of_rejection(peer, reason);
   };
-  options.on_given_up = [this](const std::string& text) { callbacks_.warn("store: " + text); };
+  options.on_given_up = [this](const std::string& text) {
+    callbacks_.log({LogLevel::warning, LogSource::store, "store: " + text});
+  };
   const bool has_others = plan_.nodes.several();
   if (has_others) {
     options.open_to_machines = true;
@@ -42,6 +44,8 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
       listen_at(address, plan_.store.port, options, has_others ? "--rdzv-endpoint" : "--local-addr", has_others);
   if (!server) return server.error().message;
   server_ = std::move(server).value();
+  callbacks_.log(
+      {LogLevel::debug, LogSource::store, "listens on " + net::host_and_port(server_->address(), server_->port())});
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
   timer_ = loop_.at(Clock::now(), [this] { act_as_hub(hub_.begin(Clock::now())); });
   return std::nullopt;
@@ -49,11 +53,13 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
 
 void HubNode::tell_of_rejection(const std::string& peer, const std::string& reason) {
   const std::string line = "the store sent " + peer + " away: " + reason;
-  if (!plan_.nodes.several()) return callbacks_.warn(line);
+  if (!plan_.nodes.several()) return callbacks_.log({LogLevel::warning, LogSource::store, line});
   // Launchers try again and again.
   const std::string host = peer.substr(0, peer.rfind(':'));
   if (std::exchange(last_rejection_, host + reason) == host + reason) return;
-  if (const auto allowed = hub_.line_on_stranger(host, line)) callbacks_.warn(*allowed);
+  if (const auto allowed = hub_.line_on_stranger(host, line)) {
+    callbacks_.log({LogLevel::warning, LogSource::store, *allowed});
+  }
 }
 
 void HubNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
@@ -63,6 +69,7 @@ void HubNode::hear(store::ConnectionId from, const std::string& peer, const std:
     return act_as_hub(hub_.lost(from, "it says what this version of ddplaunch does not know", Clock::now()));
   }
   last_peer_ = peer;
+  callbacks_.log({LogLevel::trace, LogSource::nodes, "from " + peer + ": " + std::string(wire::name_of(*message))});
   act_as_hub(hub_.heard(from, peer.substr(0, peer.rfind(':')), *message, Clock::now()));
 }
 
@@ -117,6 +124,8 @@ void HubNode::act_as_hub(std::vector<HubAction> actions) {
 
 void HubNode::carry_out(const SendToNode& action) {
   if (action.to == kOwnNode) return act(agent_.heard(action.message, Clock::now()));
+  callbacks_.log({LogLevel::trace, LogSource::nodes,
+                  "to connection " + std::to_string(action.to) + ": " + std::string(wire::name_of(action.message))});
   server_->send_control(action.to, wire::encode(action.message));
 }
 

@@ -40,11 +40,14 @@ class HubNode : public Node {
   void act_as_hub(std::vector<HubAction> actions);
   void carry_out(const SendToNode& action);
   void carry_out(const CloseNode& action) { server_->close_control(action.who); }
-  void carry_out(const EmptyStore&) { server_->forget_all(); }
+  void carry_out(const EmptyStore&) {
+    server_->forget_all();
+    callbacks_.log({LogLevel::debug, LogSource::store, "is empty: an attempt begins"});
+  }
   void carry_out(const PassOn& action) {
     callbacks_.shown({action.from, action.host, action.clock_ahead, action.what, action.text});
   }
-  void carry_out(const TellUser& action) { callbacks_.tell(action.line); }
+  void carry_out(const TellUser& action) { callbacks_.log(action.line); }
   void carry_out(const HubIsThrough&);
 
   Hub hub_;

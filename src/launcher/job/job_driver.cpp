@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "launcher/job/conclusion.h"
 #include "launcher/limits.h"
@@ -96,9 +97,7 @@ Nodes::Callbacks JobDriver::nodes_callbacks() {
   };
   callbacks.shown = [this](const Shown& shown) { show(shown); };
   callbacks.can_print = [this] { parts_.workers.room_elsewhere(); };
-  callbacks.tell = parts_.observer.tell;
-  callbacks.inform = parts_.observer.inform;
-  callbacks.warn = [this](const std::string& text) { warn_of_store(text); };
+  callbacks.log = [this](const LogLine& line) { log_of_nodes(line); };
   callbacks.worker_sockets = [this] { return parts_.workers.sockets(); };
   return callbacks;
 }
@@ -108,7 +107,7 @@ std::optional<base::Failure> JobDriver::open_nodes() {
   auto nodes = parts_.open_nodes(nodes_callbacks());
   if (!nodes) return nodes.error();
   nodes_ = std::move(nodes).value();
-  if (const auto warning = nodes_->warning()) parts_.observer.warn(*warning);
+  if (const auto warning = nodes_->warning()) log(LogLevel::warning, *warning);
   return std::nullopt;
 }
 
@@ -137,10 +136,16 @@ void JobDriver::show(const Shown& shown) {
   if (phase_ != Phase::running) judge_late_difference();
 }
 
-void JobDriver::warn_of_store(const std::string& text) {
-  if (!are_warnings_due_) return;
-  if (++store_warnings_ <= limits::kStoreWarnings) parts_.observer.warn(text);
-  if (store_warnings_ == limits::kStoreWarnings) parts_.observer.warn("more of these are not shown");
+// Strangers may cause any number of warnings of the store.
+void JobDriver::log_of_nodes(const LogLine& line) {
+  const bool is_limited = line.source == LogSource::store && line.level == LogLevel::warning;
+  if (is_limited && (!are_warnings_due_ || ++store_warnings_ > limits::kStoreWarnings)) return;
+  parts_.observer.log(line);
+  if (is_limited && store_warnings_ == limits::kStoreWarnings) log(line.level, "more of these are not shown");
+}
+
+void JobDriver::log(LogLevel level, std::string text) const {
+  parts_.observer.log({level, LogSource::job, std::move(text)});
 }
 
 std::string JobDriver::own_name() const {
@@ -172,7 +177,7 @@ void JobDriver::handle(const StartWorker& turn) {
   if (phase_ != Phase::running) return;
   if (turn.local_rank == parts_.plan.workers || state_->ending()) {
     watchdog_->begin();
-    faults_.emplace(parts_.timers, parts_.workers, parts_.plan, place_, parts_.observer.tell);
+    faults_.emplace(parts_.timers, parts_.workers, parts_.plan, place_, parts_.observer.log);
     return;
   }
   const auto started = parts_.workers.start(turn.local_rank);
@@ -205,6 +210,9 @@ void JobDriver::step(const Event& event) {
 }
 
 void JobDriver::carry_out(const SendSignal& action) {
+  parts_.observer.log({LogLevel::debug, LogSource::signals,
+                       "sends " + base::signal_name(action.signal) + " to rank " +
+                           std::to_string(place_.first_rank + action.local_rank)});
   parts_.workers.signal(action.local_rank, action.signal, action.target);
   if (action.signal == SIGTERM && !parts_.workers.may_signal(action.local_rank)) {
     post(Event(SignalRefused{action.local_rank}));
@@ -273,7 +281,7 @@ void JobDriver::handle(const EndWorkers& turn) {
   if (is_late) return step(ExitTimedOut{});
   // The node of a rank that gave up knows of its own ranks only.
   const auto verdict = turn.cause.gave_up && nodes_->is_hub() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
-  if (verdict) parts_.observer.tell(hang_headline(*verdict) + ", until " + describe(turn.cause));
+  if (verdict) log(LogLevel::warning, hang_headline(*verdict) + ", until " + describe(turn.cause));
   step(EndedElsewhere{turn.cause});
 }
 
@@ -282,7 +290,7 @@ void JobDriver::end_attempt() {
   phase_ = Phase::draining;
   has_run_ = true;
   if (const int pending = faults_ ? faults_->pending() : 0; pending > 0) {
-    parts_.observer.tell(base::counted(pending, "fault") + " of --inject did not happen: the ranks had ended before");
+    log(LogLevel::warning, base::counted(pending, "fault") + " of --inject did not happen: the ranks had ended before");
   }
   faults_.reset();
   outcome_ = state_->outcome();
@@ -292,8 +300,8 @@ void JobDriver::end_attempt() {
   const Remains remains = parts_.workers.end([this] { return is_asked_to_end(); });
   outcome_.leftovers = remains.leftovers;
   if (remains.lost_lines > 0) {
-    parts_.observer.tell(base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
-                         " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
+    log(LogLevel::warning, base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +
+                               " not shown: the console did not take them (--log-dir keeps them, --lossless waits)");
   }
   post(OutputShown{});
 }
@@ -315,7 +323,7 @@ void JobDriver::handle(const OutputShown&) {
 
 void JobDriver::handle(const AttemptFollows& turn) {
   last_.reset();
-  if (phase_ != Phase::ended) return parts_.observer.tell(turn.line);
+  if (phase_ != Phase::ended) return log(LogLevel::warning, turn.line);
   what_follows_ = turn.line;
 }
 
@@ -377,7 +385,7 @@ void JobDriver::finish() {
   const Conclusion end =
       conclude({last_, what_follows_, asked_, in_haste_, !parts_.plan.nodes.several(), has_run_, own_name()}, *leave_);
   if (end.was_ended_between_attempts) parts_.observer.ended_between_attempts(end.outcome);
-  if (!end.line.empty()) parts_.observer.tell(end.line);
+  if (!end.line.empty()) log(leave_->signal != 0 ? LogLevel::warning : LogLevel::error, end.line);
   end_with(end.outcome);
 }
 

@@ -17,6 +17,7 @@
 #include "launcher/job/outcome.h"
 #include "launcher/job/timed_faults.h"
 #include "launcher/job/worker_group.h"
+#include "launcher/log/log_line.h"
 #include "launcher/watchdog/watchdog.h"
 
 namespace ddp::launcher {
@@ -32,9 +33,7 @@ struct JobObserver {
   std::function<void(const JobOutcome& outcome, const std::string& next, bool is_last)> attempt_ended;
   // The user ended the job while it waited for the next attempt. May block.
   std::function<void(const JobOutcome& outcome)> ended_between_attempts;
-  std::function<void(const std::string& line)> tell;
-  std::function<void(const std::string& line)> warn;
-  std::function<void(const std::string& line)> inform;  // not with --quiet
+  LogWriter log;
 };
 
 // All of it must outlive the driver.
@@ -112,14 +111,15 @@ class JobDriver {
   std::optional<base::Failure> open_nodes();
   void send_output_to_hub();
   void show(const Shown& shown);
-  void warn_of_store(const std::string& text);
+  void log_of_nodes(const LogLine& line);
+  void log(LogLevel level, std::string text) const;
   std::string own_name() const;
 
   // --- An attempt.
   void begin_attempt(const Placement& place);
   void step(const Event& event);
   void carry_out(const SendSignal& action);
-  void carry_out(const Tell& action) { parts_.observer.tell(action.line); }
+  void carry_out(const Tell& action) { parts_.observer.log(action.line); }
   void carry_out(const ReportCause&);
   void carry_out(const Finish&) {}
   void show_calls_once_ending();

@@ -150,7 +150,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   if (paused_at_) return;
   if (note_at_ && now >= *note_at_) {
     note_at_.reset();
-    actions.emplace_back(Tell{describe_early_ends()});
+    actions.emplace_back(Tell{{LogLevel::note, LogSource::job, describe_early_ends()}});
   }
   if (escalate_at_ && now >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
@@ -158,7 +158,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   }
   if (!tell_at_ || now < *tell_at_) return;
   tell_at_.reset();
-  actions.emplace_back(Tell{describe_wait(now)});
+  actions.emplace_back(Tell{{LogLevel::warning, LogSource::job, describe_wait(now)}});
 }
 
 std::string JobState::describe_wait(TimePoint now) const {

@@ -67,7 +67,13 @@ MemberNode::~MemberNode() {
 }
 
 void MemberNode::send(const wire::ControlMessage& message) {
-  if (link_) link_->send(message);
+  if (!link_) return;
+  log_message("to", message);
+  link_->send(message);
+}
+
+void MemberNode::log_message(const std::string& way, const wire::ControlMessage& message) const {
+  callbacks_.log({LogLevel::trace, LogSource::nodes, way + " the first node: " + std::string(wire::name_of(message))});
 }
 
 void MemberNode::set_addresses(Placement& place) const {
@@ -88,6 +94,7 @@ std::optional<std::size_t> MemberNode::print(wire::Subject what, std::string_vie
 }
 
 void MemberNode::search() {
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "looks for the first node at " + endpoint()});
   search_ = std::make_shared<Search>();
   search_->host = plan_.store.advertised;
   search_->port = plan_.store.port;
@@ -102,7 +109,8 @@ void MemberNode::search() {
 void MemberNode::tell_of_search() {
   const std::lock_guard lock(search_->mutex);
   const std::string& why = search_->last_try.empty() ? last_loss_ : search_->last_try;
-  callbacks_.tell("looking for the first node at " + endpoint() + (why.empty() ? "" : " (" + why + ")"));
+  callbacks_.log({LogLevel::note, LogSource::nodes,
+                  "looking for the first node at " + endpoint() + (why.empty() ? "" : " (" + why + ")")});
   word_due_ = Clock::now() + limits::kNodeNextWord;
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
@@ -116,6 +124,7 @@ void MemberNode::begin() {
         std::make_unique<ControlLink>(loop_, std::move(*found->visit),
                                       ControlLink::Callbacks{[this](const wire::ControlMessage& message) {
                                                                has_heard_ = true;
+                                                               log_message("from", message);
                                                                act(agent_.heard(message, Clock::now()));
                                                              },
                                                              [this](const std::string& why) { lose(std::string(why)); },
@@ -127,6 +136,7 @@ void MemberNode::begin() {
     return act(agent_.hub_lost(
         (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
   }
+  callbacks_.log({LogLevel::debug, LogSource::nodes, "has connected to the first node at " + endpoint()});
   const wire::NodeHello hello = make_node_hello(plan_);  // may take its time, for a large program
   act(agent_.connected(hello, Clock::now()));
   tick();
@@ -149,7 +159,8 @@ void MemberNode::lose(const std::string& why) {
                                    "(--auth-token-file)");
   if (!agent_.may_look_again() || Clock::now() + limits::kNodeBeat > until_) return act(agent_.hub_lost(last_loss_));
   if (std::exchange(has_heard_, false)) {
-    callbacks_.tell("the first node (" + endpoint() + ") is lost: " + why + "; looking for it again");
+    callbacks_.log({LogLevel::warning, LogSource::nodes,
+                    "the first node (" + endpoint() + ") is lost: " + why + "; looking for it again"});
   }
   timer_ = loop_.at(Clock::now() + limits::kNodeConnectPause, [this] { search(); });
 }

@@ -32,6 +32,7 @@ class MemberNode : public Node {
  private:
   struct Found;
   struct Search;
+  void log_message(const std::string& way, const wire::ControlMessage& message) const;
   void search();
   void tell_of_search();
   void begin();

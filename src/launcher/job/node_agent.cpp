@@ -32,7 +32,7 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
         {.text = "the job at " + hub_ + " does not take this node: " + refuses->why, .exit_code = base::kExitOwnFault});
   } else if (const auto* waits = std::get_if<wire::HubWaits>(&message)) {
     is_spare_ = waits->is_spare;
-    add(TellHere{waits->text});
+    add(TellHere{{LogLevel::note, LogSource::nodes, waits->text}});
   } else if (const auto* restarts = std::get_if<wire::HubRestarts>(&message)) {
     add(AttemptFollows{restarts->text});
   }

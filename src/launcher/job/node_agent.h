@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/log/log_line.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
@@ -27,7 +28,7 @@ struct ShowHub {
   wire::Subject what;
 };
 struct TellHere {
-  std::string line;
+  LogLine line;
 };
 // The last attempt is not the job's end.
 struct AttemptFollows {

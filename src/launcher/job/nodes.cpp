@@ -35,8 +35,9 @@ std::string Node::endpoint() const {
 void Node::carry_out(const StartWorkers& action) {
   const wire::HubBegins& begins = action.place;
   if (plan_.nodes.several()) {
-    callbacks_.inform(base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
-                      ": " + begins.nodes);
+    callbacks_.log({LogLevel::info, LogSource::nodes,
+                    base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
+                        ": " + begins.nodes});
   }
   Placement place = placement_of(begins);
   set_addresses(place);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
 #include "launcher/plan/placement.h"
 #include "launcher/watchdog/rank_channel.h"
@@ -35,9 +36,7 @@ class Nodes : public RankChannel {
     std::function<void(wire::Subject what)> asked;        // to show it
     std::function<void(const Shown& shown)> shown;        // to the hub
     std::function<void()> can_print;                      // again
-    std::function<void(const std::string& line)> tell;
-    std::function<void(const std::string& line)> warn;
-    std::function<void(const std::string& line)> inform;
+    LogWriter log;
     std::function<std::vector<store::RankedSocket>()> worker_sockets;  // see store::StoreServerOptions
   };
 

@@ -17,8 +17,8 @@ bool has_injected_kill(const LaunchPlan& plan, int attempt, int rank) {
 }
 
 TimedFaults::TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
-                         const Tell& tell)
-    : timers_(timers), workers_(workers), first_rank_(placement.first_rank), tell_(tell) {
+                         const LogWriter& log)
+    : timers_(timers), workers_(workers), first_rank_(placement.first_rank), log_(log) {
   for (const wire::Fault& fault : plan.timed_faults) {
     const int local_rank = fault.rank - first_rank_;
     if (fault.attempt != placement.attempt || local_rank < 0 || local_rank >= plan.workers) continue;
@@ -38,7 +38,7 @@ void TimedFaults::later(std::chrono::milliseconds time, std::function<void()> de
 }
 
 void TimedFaults::send(int rank, int signal, const std::string& what) {
-  tell_("--inject " + what + " rank " + std::to_string(rank));
+  log_({LogLevel::warning, LogSource::job, "--inject " + what + " rank " + std::to_string(rank)});
   workers_.signal(rank - first_rank_, signal, SignalTarget::group);
 }
 

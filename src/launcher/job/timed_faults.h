@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/job/worker_group.h"
+#include "launcher/log/log_line.h"
 #include "launcher/plan/launch_plan.h"
 #include "net/event_loop.h"
 
@@ -19,11 +20,9 @@ bool has_injected_kill(const LaunchPlan& plan, int attempt, int rank);
 // Of one attempt. Nothing happens any more when this is destroyed; who is stopped then stays so.
 class TimedFaults {
  public:
-  using Tell = std::function<void(const std::string& line)>;
-
   // The times begin now. Only faults of this attempt and of this node's ranks count. All of it must outlive this.
   TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
-              const Tell& tell);
+              const LogWriter& log);
 
   // Faults of this attempt and node that have not happened so far.
   int pending() const { return pending_; }
@@ -35,7 +34,7 @@ class TimedFaults {
   net::Timers& timers_;
   WorkerGroup& workers_;
   const int first_rank_;
-  const Tell& tell_;
+  const LogWriter& log_;
   int pending_ = 0;
   std::vector<std::unique_ptr<net::Watch>> watches_;
 };

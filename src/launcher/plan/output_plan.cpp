@@ -33,13 +33,6 @@ std::string torch_tag(const HostFacts& facts) {
   return *asked;
 }
 
-bool wants_color(const Options& options, const HostFacts& facts) {
-  if (options.color != Color::automatic) return options.color == Color::always;
-  const bool unwanted = !find_variable(facts.environment, "NO_COLOR").value_or("").empty() ||
-                        find_variable(facts.environment, "TERM").value_or("") == "dumb";
-  return facts.console_is_terminal && !unwanted;
-}
-
 RunFiles choose_files(const Options& options, const HostFacts& facts) {
   using Kind = RunFiles::Kind;
   if (options.log_dir == kNoFiles) return {Kind::none, ""};
@@ -77,6 +70,13 @@ std::string choose_tag(const Options& options, const HostFacts& facts, int worke
 
 }  // namespace
 
+bool wants_color(Color choice, const std::vector<std::string>& environment, bool is_terminal) {
+  if (choice != Color::automatic) return choice == Color::always;
+  const bool unwanted = !find_variable(environment, "NO_COLOR").value_or("").empty() ||
+                        find_variable(environment, "TERM").value_or("") == "dumb";
+  return is_terminal && !unwanted;
+}
+
 OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers) {
   const bool native = options.manner == Manner::native;
   OutputDecision decision;
@@ -97,7 +97,7 @@ OutputDecision plan_output(const Options& options, const HostFacts& facts, int w
   output.tag = choose_tag(options, facts, workers);
   output.collapse = options.collapse.value_or(native && workers > 1 && !output.tag.empty());
   output.lossless = options.lossless;
-  output.color = wants_color(options, facts);
+  output.color = wants_color(options.color, facts.environment, facts.console_is_terminal);
   if (!no_files) {
     output.stdout_filters = options.stdout_filters;
     output.stderr_filters = options.stderr_filters;

@@ -88,7 +88,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   if (!plan.faults.empty()) variables.emplace(env::kInject, base::join(plan.faults, " "));
   const bool ends_hangs = !plan.hang.is_off() && plan.hang.action == HangAction::kill;
   variables.emplace(env::kWatched, ends_hangs ? "1" : "0");
-  if (plan.quiet) variables.emplace(env::kQuiet, "1");
+  if (plan.log.level > LogLevel::info) variables.emplace(env::kQuiet, "1");
   if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));
   return variables;
 }

@@ -42,7 +42,7 @@ HostOutputOptions output_options(const HostPlan& plan) {
 
 class HostJob {
  public:
-  HostJob(const HostPlan& plan, LogSink& log)
+  HostJob(const HostPlan& plan, Log& log)
       : plan_(plan), log_(log), output_(loop_, output_options(plan)), state_(state_options(plan), Clock::now()) {}
 
   base::ExitStatus run() {
@@ -78,11 +78,14 @@ class HostJob {
       callbacks.may_read = [this](std::size_t stream) { return output_.may_take(static_cast<int>(stream)); };
       callbacks.ended = [this, host](const base::ExitStatus& status) {
         output_.finish(host);
+        log_.write({LogLevel::debug, LogSource::ssh, plan_.starts[host].host + ": " + status.describe()});
         step(SshEnded{host, status});
       };
+      log_.write({LogLevel::debug, LogSource::ssh,
+                  plan_.starts[host].host + ": " + base::join(ssh_command(plan_.starts[host]), " ")});
       auto child = Helper::start(loop_, {ssh_command(plan_.starts[host]), true}, std::move(callbacks));
       if (!child) {
-        log_.error(child.error().message + ". Nothing was started");
+        log_.write({LogLevel::error, LogSource::ssh, child.error().message + ". Nothing was started"});
         is_broken_ = true;
         return false;
       }
@@ -132,11 +135,7 @@ class HostJob {
   }
   void carry_out(const EndSsh& action) { children_[action.host]->end(); }
   void carry_out(const TellOfHost& action) {
-    if (action.is_error) {
-      log_.error(action.line);
-    } else {
-      log_.info(action.line);
-    }
+    log_.write({action.is_error ? LogLevel::error : LogLevel::note, LogSource::ssh, action.line});
   }
 
   void arm() {
@@ -145,7 +144,7 @@ class HostJob {
   }
 
   const HostPlan& plan_;
-  LogSink& log_;
+  Log& log_;
   net::EventLoop loop_;
   HostOutput output_;
   HostJobState state_;
@@ -158,7 +157,7 @@ class HostJob {
 
 }  // namespace
 
-base::ExitStatus run_host_job(const HostPlan& plan, LogSink& log) {
+base::ExitStatus run_host_job(const HostPlan& plan, Log& log) {
   return HostJob(plan, log).run();
 }
 

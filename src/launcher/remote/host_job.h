@@ -2,12 +2,12 @@
 #pragma once
 
 #include "base/exit_status.h"
+#include "launcher/log/log.h"
 #include "launcher/remote/host_plan.h"
-#include "launcher/report/log_sink.h"
 
 namespace ddp::launcher {
 
 // Runs it. The result is how this process should end.
-base::ExitStatus run_host_job(const HostPlan& plan, LogSink& log);
+base::ExitStatus run_host_job(const HostPlan& plan, Log& log);
 
 }  // namespace ddp::launcher

@@ -9,6 +9,7 @@
 
 #include "base/exit_code.h"
 #include "launcher/report/core_location.h"
+#include "launcher/report/event_text.h"
 #include "launcher/report/failure_summary.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
@@ -22,6 +23,30 @@ WallTime wall_now() {
   return std::chrono::system_clock::now();
 }
 
+// The first report of a stall is a note, since the ranks may well go on.
+LogLevel level_of(const HangNews& news) {
+  using Kind = HangNews::Kind;
+  switch (news.kind) {
+    case Kind::stalled:
+    case Kind::goes_on:
+    case Kind::stopped:
+    case Kind::resumed:
+      return LogLevel::note;
+    case Kind::asked:
+      return LogLevel::answer;
+    case Kind::warned:
+      return LogLevel::warning;
+    case Kind::hung:
+      return news.ends_job ? LogLevel::error : LogLevel::warning;
+  }
+  return LogLevel::warning;
+}
+
+// What the user has asked for is no error.
+LogLevel level_of(const JobOutcome& outcome) {
+  return outcome.cause_as<SignalArrived>() != nullptr ? LogLevel::warning : LogLevel::error;
+}
+
 bool has_content(const std::string& path) {
   struct stat status {};
   return !path.empty() && ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
@@ -29,15 +54,15 @@ bool has_content(const std::string& path) {
 
 }  // namespace
 
-JobReporter::JobReporter(const LaunchPlan& plan, const RunDirectory& directory, LogSink& log, EventLog events,
+JobReporter::JobReporter(const LaunchPlan& plan, const RunDirectory& directory, Log& log, LineFile events,
                          LastLines last_lines)
     : plan_(plan),
       directory_(directory),
       log_(log),
       events_(std::move(events)),
       last_lines_(std::move(last_lines)),
-      lines_({[&log](const std::string& line) { return log.error(line); },
-              [&log](const std::string& line) { log.last_word(line); }}) {}
+      lines_({[&log](const LogLine& line) { return log.show(line); },
+              [&log](const LogLine& line) { log.show_last(line); }}) {}
 
 std::optional<base::Failure> JobReporter::begin() {
   const std::string& summary = plan_.summary_file;
@@ -59,11 +84,7 @@ JobObserver JobReporter::observer() {
     attempt_ended(outcome, next, is_last);
   };
   observer.ended_between_attempts = [this](const JobOutcome& outcome) { ended_between_attempts(outcome); };
-  observer.tell = [this](const std::string& line) { lines_.say(line); };
-  observer.warn = [this](const std::string& line) {
-    if (lines_.print()) log_.warning(line);
-  };
-  observer.inform = [this](const std::string& line) { inform(line); };
+  observer.log = [this](const LogLine& line) { say(line); };
   return observer;
 }
 
@@ -72,26 +93,43 @@ void JobReporter::attempt_began(const Placement& placement) {
   dumps_ = 0;
   if (attempts_++ == 0) {
     const std::string logs = log_directory();
-    inform(start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
+    say(LogLevel::info, start_line(plan_, placement) + (logs.empty() ? "" : ", logs " + logs));
     tell_notes();
-    if (const auto line = interface_line(plan_, placement.interface)) inform(*line);
+    if (const auto line = interface_line(plan_, placement.interface)) say(LogLevel::note, *line);
   }
+  const int last = placement.first_rank + plan_.workers - 1;
+  say(LogLevel::debug, "attempt " + std::to_string(placement.attempt) + " begins: ranks " +
+                           std::to_string(placement.first_rank) + " to " + std::to_string(last) + " of " +
+                           std::to_string(placement.world_size));
   events_.write(attempt_started_line(plan_, placement, wall_now()));
 }
 
 void JobReporter::tell_notes() {
   if (std::exchange(has_told_notes_, true)) return;
-  for (const std::string& note : plan_.notes) inform(note);
+  for (const std::string& note : plan_.notes) say(LogLevel::note, note);
 }
 
-// A line that is dropped if the console does not take it now: then it is not worth a wait.
-void JobReporter::inform(const std::string& line) {
-  if (lines_.print()) log_.info(line);
+// If the console does not take it now, a line that is no more than a note is dropped: it is not worth a wait.
+void JobReporter::say(const LogLine& line) {
+  log_.record(line);
+  if (line.level >= LogLevel::warning) {
+    lines_.say(line);
+  } else if (lines_.print()) {
+    log_.show(line);
+  }
+}
+
+void JobReporter::say_last(LogLevel level, const std::string& text) {
+  const LogLine line{level, LogSource::job, text};
+  log_.record(line);
+  lines_.last_word(line);
 }
 
 void JobReporter::log_event(const Event& event) {
   if (const auto* news = std::get_if<HangNews>(&event)) tell(*news);
   lines_.print();
+  if (const auto line = log_.wants(LogLevel::debug) ? event_text(event, placement_.first_rank) : std::nullopt)
+    say(*line);
   if (!events_.is_open()) return;
   if (const auto* arrived = std::get_if<SignalArrived>(&event)) {
     // The guardian sends SIGCONT after whatever ends the job; it may come after the end, and continues nobody.
@@ -105,15 +143,15 @@ void JobReporter::log_event(const Event& event) {
 void JobReporter::tell(const HangNews& news) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-  // The first word on a stall is a note, which --quiet leaves out.
-  const bool is_note = news.kind == HangNews::Kind::stalled;
+  const LogLevel level = level_of(news);
   for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) {
-    is_note ? inform(line) : lines_.say(line);
+    say({level, LogSource::hangs, line});
   }
-  if (is_note || news.evidence.stacks.empty() || directory_.temporary()) return;
+  if (news.kind == HangNews::Kind::stalled || news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file);
-  lines_.say(failure ? failure->message : "  all threads of all ranks: " + file);
+  say({failure ? LogLevel::warning : level, LogSource::hangs,
+       failure ? failure->message : "  all threads of all ranks: " + file});
 }
 
 FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
@@ -137,18 +175,21 @@ FailureEvidence JobReporter::gather_evidence(const JobOutcome& outcome) const {
 }
 
 void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last) {
+  say(LogLevel::debug,
+      "attempt " + std::to_string(placement_.attempt) + " has ended" + (next.empty() ? "" : ": " + next));
   evidence_ = gather_evidence(outcome);
   text_ = failure_summary(outcome, plan_, evidence_);
   if (!next.empty()) text_.push_back("  " + next);
   events_.write(attempt_ended_line(plan_, placement_, outcome, next, wall_now()));
-  for (const std::string& line : text_) is_last ? lines_.last_word(line) : lines_.say(line);
-  if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) inform(remark);
+  const LogLevel level = level_of(outcome);
+  for (const std::string& line : text_) is_last ? say_last(level, line) : say(level, line);
+  if (const std::string remark = straggler_remark(outcome.stragglers); !remark.empty()) say(LogLevel::note, remark);
 }
 
 void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   evidence_ = {};
   text_ = {describe_failure(outcome) + ", before the job was started again"};
-  lines_.last_word(text_.front());
+  say_last(level_of(outcome), text_.front());
 }
 
 void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& end) {
@@ -158,7 +199,7 @@ void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& e
 void JobReporter::job_failed(const base::Failure& failure) {
   evidence_ = {};
   text_ = {failure.message};
-  lines_.last_word(failure.message);
+  say_last(LogLevel::error, failure.message);
   finish({}, base::kExitOwnFault, failure.message);
 }
 
@@ -167,12 +208,13 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
                    node_name(plan_.host_name, placement_)};
   events_.write(job_ended_line(plan_, end, wall_now()));
   lines_.finish();
-  if (const auto failure = pass_error_upwards(outcome, exit_code)) log_.last_word(failure->message);
+  if (const auto failure = pass_error_upwards(outcome, exit_code)) say_last(LogLevel::error, failure->message);
   if (plan_.summary_file.empty()) return;
   const SummaryInput input{plan_, outcome, end, log_directory(), evidence_.core, evidence_.last_lines, text_};
   const std::string& file = plan_.summary_file;
-  if (const auto failure = write_report(file, summary_document(input), "--summary=" + file))
-    log_.last_word(failure->message);
+  if (const auto failure = write_report(file, summary_document(input), "--summary=" + file)) {
+    say_last(LogLevel::error, failure->message);
+  }
 }
 
 // A launcher that started us as its worker reads our error where it reads that of any worker.

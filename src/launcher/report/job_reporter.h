@@ -5,13 +5,15 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/job/job_driver.h"
+#include "launcher/log/line_file.h"
+#include "launcher/log/log.h"
 #include "launcher/process/run_directory.h"
 #include "launcher/report/failure_summary.h"
 #include "launcher/report/line_queue.h"
-#include "launcher/report/log_sink.h"
 #include "launcher/report/report_file.h"
 
 namespace ddp::launcher {
@@ -21,8 +23,7 @@ class JobReporter {
   using LastLines = std::function<std::vector<std::string>(int local_rank)>;
 
   // `last_lines`: of a worker's output in the attempt that has just ended.
-  JobReporter(const LaunchPlan& plan, const RunDirectory& directory, LogSink& log, EventLog events,
-              LastLines last_lines);
+  JobReporter(const LaunchPlan& plan, const RunDirectory& directory, Log& log, LineFile events, LastLines last_lines);
 
   // Begins the event log. The reason, if that cannot be done, or if the summary could not be written at the end: call
   // it before anything is started.
@@ -39,7 +40,9 @@ class JobReporter {
   void attempt_began(const Placement& placement);
   void log_event(const Event& event);
   void tell_notes();
-  void inform(const std::string& line);
+  void say(const LogLine& line);
+  void say(LogLevel level, std::string text) { say({level, LogSource::job, std::move(text)}); }
+  void say_last(LogLevel level, const std::string& text);
   void tell(const HangNews& news);
   void attempt_ended(const JobOutcome& outcome, const std::string& next, bool is_last);
   void ended_between_attempts(const JobOutcome& outcome);
@@ -50,8 +53,8 @@ class JobReporter {
 
   const LaunchPlan& plan_;
   const RunDirectory& directory_;
-  LogSink& log_;
-  EventLog events_;
+  Log& log_;
+  LineFile events_;
   LastLines last_lines_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int attempts_ = 0;  // that have begun

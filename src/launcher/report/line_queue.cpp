@@ -6,7 +6,7 @@
 
 namespace ddp::launcher {
 
-void LineQueue::say(const std::string& line) {
+void LineQueue::say(const LogLine& line) {
   waiting_.push_back(line);
   if (waiting_.size() > kMostLines) {
     waiting_.pop_front();
@@ -26,7 +26,7 @@ bool LineQueue::print() {
   return true;
 }
 
-void LineQueue::last_word(const std::string& line) {
+void LineQueue::last_word(const LogLine& line) {
   finish();
   ways_.print_last_word(line);
 }
@@ -34,12 +34,13 @@ void LineQueue::last_word(const std::string& line) {
 void LineQueue::finish() {
   if (dropped_ > 0) ways_.print_last_word(dropped_line());
   dropped_ = 0;
-  for (const std::string& line : std::exchange(waiting_, {})) ways_.print_last_word(line);
+  for (const LogLine& line : std::exchange(waiting_, {})) ways_.print_last_word(line);
 }
 
-std::string LineQueue::dropped_line() const {
-  return base::counted(dropped_, "line") + " of ddplaunch " + (dropped_ == 1 ? "is" : "are") +
-         " missing here: the console did not take them";
+LogLine LineQueue::dropped_line() const {
+  return {LogLevel::warning, LogSource::output,
+          base::counted(dropped_, "line") + " of ddplaunch " + (dropped_ == 1 ? "is" : "are") +
+              " missing here: the console did not take them"};
 }
 
 }  // namespace ddp::launcher

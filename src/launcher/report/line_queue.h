@@ -5,18 +5,19 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <string>
 #include <utility>
+
+#include "launcher/log/log_line.h"
 
 namespace ddp::launcher {
 
-//   LineQueue lines({[&](const std::string& line) { return log.error(line); },
-//                    [&](const std::string& line) { log.last_word(line); }});
+//   LineQueue lines({[&](const LogLine& line) { return log.show(line); },
+//                    [&](const LogLine& line) { log.show_last(line); }});
 class LineQueue {
  public:
   struct Ways {
-    std::function<bool(const std::string& line)> try_to_print;     // Returns false if the console does not take it.
-    std::function<void(const std::string& line)> print_last_word;  // Waits for the console; then it drops the line.
+    std::function<bool(const LogLine& line)> try_to_print;     // Returns false if the console does not take it.
+    std::function<void(const LogLine& line)> print_last_word;  // Waits for the console; then it drops the line.
   };
 
   static constexpr std::size_t kMostLines = 200;  // that wait; of more, the oldest are dropped and counted
@@ -24,19 +25,19 @@ class LineQueue {
   explicit LineQueue(Ways ways) : ways_(std::move(ways)) {}
 
   // Prints the line after all that wait. It waits with them if the console does not take it now.
-  void say(const std::string& line);
+  void say(const LogLine& line);
   // Prints what waits, as far as the console takes it now. Returns true if nothing waits any more.
   bool print();
   // Prints what waits, and then the line, as last words.
-  void last_word(const std::string& line);
+  void last_word(const LogLine& line);
   // Prints what waits as last words.
   void finish();
 
  private:
-  std::string dropped_line() const;
+  LogLine dropped_line() const;
 
   Ways ways_;
-  std::deque<std::string> waiting_;
+  std::deque<LogLine> waiting_;
   std::int64_t dropped_ = 0;  // not reported yet; all of them were before those that wait
 };
 

@@ -40,18 +40,18 @@ std::vector<int> ending_signals() {
 
 class Command {
  public:
-  Command(const StoreOptions& options, LogSink& log) : options_(options), log_(log) {}
+  Command(const StoreOptions& options, Log& log) : options_(options), log_(log) {}
 
   int serve(const Token& token, const std::string& token_source) {
-    for (const std::string& warning : store_warnings(options_, token_source)) log_.warning(warning);
+    for (const std::string& warning : store_warnings(options_, token_source)) log(LogLevel::warning, warning);
     net::EventLoop loop;
     const auto signals = loop.on_signals(ending_signals(), [&](int) { loop.stop(); });
     auto server = listen_at(options_.host, options_.port, server_options(token), "--host");
     if (!server) return fail(listen_failure(options_, server.error().message));
     store::StoreServer& store = *server.value();
-    if (const auto warning = store.warning()) log_.warning(*warning);
+    if (const auto warning = store.warning()) log(LogLevel::warning, *warning);
     const auto watch = loop.keep_watching(store.fd(), [&] { store.serve(); });
-    log_.info(serving_line(options_, store.port(), base::host_name()));
+    log(LogLevel::info, serving_line(options_, store.port(), base::host_name()));
     if (!options_.port_file.empty()) {
       const std::string text = std::to_string(store.port()) + "\n";
       const auto failure = write_report(options_.port_file, text, "--port-file=" + options_.port_file);
@@ -89,8 +89,8 @@ class Command {
     });
     // A store says nothing unasked.
     const auto watch = loop.watch_readable(visit.value().fd(), [&] { loop.stop(); });
-    log_.info("this machine has joined the store at " + where() +
-              ": its programs may use it as long as this command runs");
+    log(LogLevel::info,
+        "this machine has joined the store at " + where() + ": its programs may use it as long as this command runs");
     loop.run();
     if (asked) return 0;
     return fail("the store at " + where() + " has gone (" + visit.value().why_lost() +
@@ -101,9 +101,11 @@ class Command {
   std::string where() const { return net::host_and_port(options_.host, options_.port); }
 
   int fail(const std::string& message, int exit_code = base::kExitOwnFault) {
-    log_.error(message);
+    log(LogLevel::error, message);
     return exit_code;
   }
+
+  void log(LogLevel level, const std::string& text) { log_.write({level, LogSource::store, text}); }
 
   // `only_ours`: what to say if it is somebody else's.
   int fail(const store::VisitFailure& failure, const std::string& only_ours = "") {
@@ -124,8 +126,8 @@ class Command {
   }
 
   void warn(const std::string& line) {
-    if (++warnings_ <= limits::kStoreWarnings) log_.warning(line);
-    if (warnings_ == limits::kStoreWarnings) log_.warning("more of these are not shown");
+    if (++warnings_ <= limits::kStoreWarnings) log(LogLevel::warning, line);
+    if (warnings_ == limits::kStoreWarnings) log(LogLevel::warning, "more of these are not shown");
   }
 
   // Waits for one that is not there yet. A signal ends us meanwhile as it ends every program.
@@ -138,20 +140,21 @@ class Command {
                          steady_clock::now() + limits::kStoreLongestPause < until;
       if (!again) return visit;
       if (!std::exchange(told, true)) {
-        log_.info(visit.error().message + "; trying again for " + base::human_duration(limits::kStoreJoinWait));
+        log(LogLevel::note,
+            visit.error().message + "; trying again for " + base::human_duration(limits::kStoreJoinWait));
       }
       std::this_thread::sleep_for(limits::kStoreLongestPause);
     }
   }
 
   const StoreOptions& options_;
-  LogSink& log_;
+  Log& log_;
   int warnings_ = 0;
 };
 
 }  // namespace
 
-int run_store_command(const StoreOptions& options, const std::vector<std::string>& environment, LogSink& log,
+int run_store_command(const StoreOptions& options, const std::vector<std::string>& environment, Log& log,
                       int (*print)(const std::string& text)) {
   const auto token = read_auth_token(options.auth_token_file, environment);
   hide_auth_token();
@@ -163,7 +166,7 @@ int run_store_command(const StoreOptions& options, const std::vector<std::string
     mistake = file + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out.";
   }
   if (!mistake.empty()) {
-    log.error(mistake);
+    log.write({LogLevel::error, LogSource::store, mistake});
     return base::kExitUsage;
   }
   Command command(options, log);

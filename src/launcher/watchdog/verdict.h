@@ -85,8 +85,8 @@ struct Verdict {
   // None of the ranks has a thread left that could make the call that another one waits for.
   bool is_proven_circle() const { return kind == VerdictKind::each_other && !is_partial && is_blocked; }
   // The group's rank has called the collective, and it is not finished there.
-  bool is_under_way_in(const GroupView& group) const {
-    return key_of(group) == key() && group.called >= sequence && group.finished < sequence;
+  bool is_under_way_in(const GroupView& view) const {
+    return key_of(view) == key() && view.called >= sequence && view.finished < sequence;
   }
   bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
 

@@ -23,7 +23,10 @@ class RankWatchdog : public Watchdog {
       : parts_(parts),
         placement_(placement),
         hangs_(parts.plan.hang, is_judged_elsewhere(), longest_look()),
-        trace_(parts.plan.hang.trace_file, parts_.tell),
+        trace_(parts.plan.hang.trace_file,
+               [this](const std::string& why) {
+                 parts_.log({LogLevel::warning, LogSource::hangs, why});
+               }),
         gpus_(parts.loop, parts.plan.machine_has_gpus),
         activity_(
             parts.processes, gpus_, placement.first_rank, placement.master_port,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/log/log_line.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/plan/placement.h"
 #include "launcher/process/process_host.h"
@@ -64,7 +65,7 @@ struct WatchdogParts {
   const OutputPump& output;
   const LaunchPlan& plan;
   RankExchange& exchange;
-  std::function<void(const std::string& line)> tell;
+  LogWriter log;
   std::function<void(const HangNews& news)> news;
 };
 

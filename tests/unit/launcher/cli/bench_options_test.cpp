@@ -41,7 +41,7 @@ BenchOptions read(const Words& words) {
 TEST_CASE("a benchmark is a job of a program of ours") {
   const Options options = parsed({"bench", "--nproc-per-node=3", "all_reduce", "broadcast", "--sizes", "4K"});
   CHECK(options.nproc_per_node == 3);
-  CHECK(options.quiet);
+  CHECK(options.log.level == LogLevel::warning);
   CHECK(options.tag == "");
   CHECK(options.bench);
   CHECK(options.command == Words{"ddp_bench", "all_reduce", "broadcast", "--sizes", "4K"});

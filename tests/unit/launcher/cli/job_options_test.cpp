@@ -116,7 +116,10 @@ const std::vector<Row> kRows = {
     {"summary", "s", [](const Options& o) { return o.summary_file == "s"; }},
     {"event-log", "e", [](const Options& o) { return o.event_log == "e"; }},
     {"event-log-handler", "console", [](const Options& o) { return o.warnings.size() == 1; }},
-    {"quiet", "1", [](const Options& o) { return o.quiet; }},
+    {"quiet", "1", [](const Options& o) { return o.log.level == LogLevel::warning; }},
+    {"verbose", "1", [](const Options& o) { return o.log.level == LogLevel::debug; }},
+    {"log-level", "trace", [](const Options& o) { return o.log.level == LogLevel::trace; }},
+    {"launcher-log", "l", [](const Options& o) { return o.log.file == "l"; }},
     {"dry-run", "1", [](const Options& o) { return o.dry_run; }},
 };
 
@@ -221,7 +224,7 @@ TEST_CASE("messages say what to do") {
 
 TEST_CASE("the last setting of an option wins, and what loses is not looked at") {
   CHECK(options({{"grace", "soon"}, {"quiet", "1"}, {"grace", "3"}}).grace == 3s);
-  CHECK(options({{"quiet", "1"}, {"quiet", "0"}}).quiet == false);
+  CHECK(options({{"quiet", "1"}, {"quiet", "0"}}).log.level == LogLevel::info);
   CHECK(options({{"grace", "1"}, {"shutdown-timeout", "2"}}).grace == 2s);
 }
 

@@ -53,6 +53,8 @@ const std::map<std::string, std::string> kValues = {
     {"core", "unlimited"},
     {"monitor-interval", "5"},
     {"log-dir", "/a b/c"},
+    {"log-level", "debug"},
+    {"launcher-log", "/a b/l"},
     {"redirects", "0:1,12:3"},
     {"tee", "3"},
     {"local-ranks-filter", "0,12"},

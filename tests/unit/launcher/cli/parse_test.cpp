@@ -125,7 +125,7 @@ TEST_CASE("options have the documented defaults") {
   CHECK(defaults.color == Color::automatic);
   CHECK_FALSE(defaults.tag.has_value());
   CHECK_FALSE(defaults.collapse.has_value());
-  CHECK_FALSE(defaults.quiet);
+  CHECK(defaults.log == LogSettings{});
   CHECK(defaults.warnings.empty());
 }
 
@@ -134,13 +134,13 @@ TEST_CASE("the command line wins over variables, these over the file, that over 
   const Words config = {"--config", file.path(), "p"};
   const Words environment = {"PET_GRACE=4", "PET_ROLE=variable", "PET_QUIET=0"};
   CHECK(options(config).grace == 3s);
-  CHECK(options(config).quiet);
+  CHECK(options(config).log.level == LogLevel::warning);
   CHECK(options(config, environment).grace == 4s);
-  CHECK_FALSE(options(config, environment).quiet);
+  CHECK(options(config, environment).log.level == LogLevel::info);
   CHECK(options(config, environment).max_restarts == 1);
   CHECK(options({"--grace=5", "--config", file.path(), "p"}, environment).grace == 5s);
   CHECK(options({"--grace=5", "--config", file.path(), "p"}, environment).role == "variable");
-  CHECK(options({"--quiet", "p"}, environment).quiet);
+  CHECK(options({"--quiet", "p"}, environment).log.level == LogLevel::warning);
 }
 
 TEST_CASE("a TOML file says what the command line would") {

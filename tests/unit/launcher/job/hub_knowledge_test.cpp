@@ -97,7 +97,7 @@ TEST_CASE("a clock that is wrong is told once") {
     other.time_of_day = time_of_day.count();
     std::string lines;
     for (const HubAction& action : hub.heard(id, "", other, Hub::TimePoint{1h + 10s})) {
-      if (const auto* tell = std::get_if<TellUser>(&action)) lines += tell->line;
+      if (const auto* tell = std::get_if<TellUser>(&action)) lines += tell->line.text;
     }
     return lines;
   };

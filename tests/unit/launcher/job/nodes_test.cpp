@@ -26,6 +26,7 @@ class OneNode {
  public:
   explicit OneNode(const LaunchPlan& plan) : plan_(plan) {
     Nodes::Callbacks callbacks;
+    callbacks.log = [](const LogLine&) {};
     callbacks.start = [this](const Placement& place) {
       place_ = place;
       loop_.stop();

@@ -55,8 +55,8 @@ TEST_CASE("faults at a time come in their order, to this node's ranks, in their 
   net::EventLoop loop;
   Signalled workers;
   std::vector<std::string> told;
-  const TimedFaults::Tell tell = [&](const std::string& line) {
-    told.push_back(line);
+  const LogWriter tell = [&](const LogLine& line) {
+    told.push_back(line.text);
     if (told.size() == 3) loop.stop();
   };
   const TimedFaults faults(loop, workers, plan, placement, tell);

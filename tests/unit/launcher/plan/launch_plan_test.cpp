@@ -168,7 +168,7 @@ TEST_CASE("the choices that need no decision are taken over") {
   situation.options.summary_file = "summary.json";
   situation.options.event_log = "events.jsonl";
   situation.options.role = "trainer";
-  situation.options.quiet = true;
+  situation.options.log.level = LogLevel::warning;
   situation.options.lossless = true;
   situation.options.warnings = {"--start-method has no effect"};
   const LaunchPlan plan = situation.plan();
@@ -181,7 +181,7 @@ TEST_CASE("the choices that need no decision are taken over") {
   CHECK(plan.summary_file == "summary.json");
   CHECK(plan.event_log == "events.jsonl");
   CHECK(plan.role == "trainer");
-  CHECK(plan.quiet);
+  CHECK(plan.log.level == LogLevel::warning);
   CHECK(plan.output.lossless);
   CHECK(plan.notes.front() == "--start-method has no effect");
 }

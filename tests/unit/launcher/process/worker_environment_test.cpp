@@ -277,7 +277,7 @@ std::vector<OptionSet> device_and_inheritance_sets() {
        "torchrun has no such option"},
       {"--backend=nccl --quiet",
        1,
-       [](Situation& s) { s.options.backend = "nccl", s.options.quiet = true; },
+       [](Situation& s) { s.options.backend = "nccl", s.options.log.level = LogLevel::warning; },
        {},
        {{"DDP_BACKEND", "nccl"}, {"DDP_QUIET", "1"}},
        "torchrun has no such options"},

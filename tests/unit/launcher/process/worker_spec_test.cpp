@@ -101,7 +101,7 @@ TEST_CASE("backend and quiet reach the worker") {
   CHECK_FALSE(variables(plan, 0).contains("DDP_BACKEND"));
   CHECK_FALSE(variables(plan, 0).contains("DDP_QUIET"));
   plan.backend = "gloo";
-  plan.quiet = true;
+  plan.log.level = LogLevel::warning;
   CHECK(variables(plan, 0).at("DDP_BACKEND") == "gloo");
   CHECK(variables(plan, 0).at("DDP_QUIET") == "1");
 }

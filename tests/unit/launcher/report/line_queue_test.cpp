@@ -5,34 +5,38 @@
 #include <string>
 #include <vector>
 
-using ddp::launcher::LineQueue;
+using namespace ddp::launcher;
 using Lines = std::vector<std::string>;
 
 namespace {
+
+LogLine line(const std::string& text) {
+  return {LogLevel::error, LogSource::job, text};
+}
 
 // A console that takes so many lines, and all last words.
 struct SlowConsole {
   int room = 0;
   Lines shown;
-  LineQueue lines{{[this](const std::string& line) {
+  LineQueue lines{{[this](const LogLine& line) {
                      if (room == 0) return false;
                      --room;
-                     shown.push_back(line);
+                     shown.push_back(line.text);
                      return true;
                    },
-                   [this](const std::string& line) { shown.push_back(line + "!"); }}};
+                   [this](const LogLine& line) { shown.push_back(line.text + "!"); }}};
 };
 
 }  // namespace
 
 TEST_CASE("lines that a console does not take come before all later ones") {
   SlowConsole console;
-  console.lines.say("first");
-  console.lines.say("second");
+  console.lines.say(line("first"));
+  console.lines.say(line("second"));
   CHECK(console.shown.empty());
   CHECK_FALSE(console.lines.print());
   console.room = 1;
-  console.lines.say("third");
+  console.lines.say(line("third"));
   CHECK(console.shown == Lines{"first"});
   console.room = 10;
   CHECK(console.lines.print());
@@ -41,10 +45,10 @@ TEST_CASE("lines that a console does not take come before all later ones") {
 
 TEST_CASE("a last word comes after all lines that wait, which are last words as well") {
   SlowConsole console;
-  console.lines.say("first");
-  console.lines.last_word("end");
+  console.lines.say(line("first"));
+  console.lines.last_word(line("end"));
   CHECK(console.shown == Lines{"first!", "end!"});
-  console.lines.say("more");
+  console.lines.say(line("more"));
   console.lines.finish();
   console.lines.finish();
   CHECK(console.shown == Lines{"first!", "end!", "more!"});
@@ -52,7 +56,7 @@ TEST_CASE("a last word comes after all lines that wait, which are last words as 
 
 TEST_CASE("of more lines than may wait the oldest are dropped, and their number is shown") {
   SlowConsole console;
-  for (std::size_t i = 0; i < LineQueue::kMostLines + 3; ++i) console.lines.say(std::to_string(i));
+  for (std::size_t i = 0; i < LineQueue::kMostLines + 3; ++i) console.lines.say(line(std::to_string(i)));
   console.lines.finish();
   REQUIRE(console.shown.size() == LineQueue::kMostLines + 1);
   CHECK(console.shown[0] == "3 lines of ddplaunch are missing here: the console did not take them!");

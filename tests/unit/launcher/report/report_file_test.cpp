@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "support/stderr_to.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
@@ -40,32 +40,6 @@ std::string what_stands_against(const std::string& path) {
 std::ptrdiff_t entries(const std::string& directory) {
   return std::distance(fs::directory_iterator(directory), fs::directory_iterator());
 }
-
-void no_warning(const std::string& line) {
-  FAIL(line);
-}
-
-EventLog log_at(const std::string& path, const std::function<void(const std::string&)>& warn = no_warning) {
-  auto log = EventLog::open(path, warn);
-  if (!log) FAIL(log.error().message);
-  return std::move(log).value();
-}
-
-// Makes our standard error this file, for a while.
-class StderrTo {
- public:
-  explicit StderrTo(const std::string& path) : saved_(::dup(STDERR_FILENO)) {
-    const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT, 0666));
-    ::dup2(file.get(), STDERR_FILENO);
-  }
-  ~StderrTo() { ::dup2(saved_.get(), STDERR_FILENO); }
-  StderrTo(const StderrTo&) = delete;
-  StderrTo& operator=(const StderrTo&) = delete;
-  static void say(const std::string& text) { REQUIRE(::write(STDERR_FILENO, text.data(), text.size()) > 0); }
-
- private:
-  UniqueFd saved_;
-};
 
 }  // namespace
 
@@ -170,94 +144,6 @@ TEST_CASE("our own output is written to where it stands and not replaced") {
   }
   CHECK(entries(directory.path()) == 1);
   CHECK(fs::is_symlink("/dev/stderr"));
-}
-
-TEST_CASE("an event log is appended to") {
-  const TemporaryDirectory directory;
-  const std::string path = directory.path() + "/log";
-  put(path, "earlier\n");
-  EventLog log = log_at(path);
-  EventLog other = log_at(path);
-  CHECK_FALSE(log.begin("first"));
-  other.write("of another");
-  log.write("second");
-  log.write("");
-  CHECK(contents(path) == "earlier\nfirst\nof another\nsecond\n");
-  CHECK(log.is_same_file(path));
-  CHECK_FALSE(log.is_same_file(directory.path() + "/no"));
-  CHECK_FALSE(log.is_same_file("/dev/null"));
-}
-
-TEST_CASE("no path is no event log") {
-  EventLog log = log_at("");
-  CHECK_FALSE(log.is_open());
-  CHECK_FALSE(log.begin("first"));
-  log.write("second");
-  CHECK_FALSE(log.is_same_file("/dev/null"));
-}
-
-TEST_CASE("an event log that cannot be opened says why") {
-  const TemporaryDirectory directory;
-  const auto failure_of = [](const std::string& path) {
-    const auto log = EventLog::open(path, no_warning);
-    REQUIRE_FALSE(log.ok());
-    return log.error().message;
-  };
-  const std::string missing = directory.path() + "/no/log";
-  CHECK(failure_of(missing) == "cannot write --event-log=" + missing + ": No such file or directory.");
-  CHECK(failure_of(directory.path()) == "cannot write --event-log=" + directory.path() + ": Is a directory.");
-  const std::string fifo = directory.path() + "/fifo";
-  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-  CHECK(failure_of(fifo) == "cannot write --event-log=" + fifo + ": nobody reads it. Start its reader first.");
-}
-
-TEST_CASE("a full device refuses the first line, and ends a log that has begun with one warning") {
-  EventLog refused = log_at("/dev/full");
-  const auto failure = refused.begin("first");
-  REQUIRE(failure);
-  CHECK(failure->message == "cannot write --event-log=/dev/full: No space left on device.");
-  std::vector<std::string> warnings;
-  EventLog log = log_at("/dev/full", [&](const std::string& line) { warnings.push_back(line); });
-  log.write("one");
-  log.write("two");
-  CHECK(warnings == std::vector<std::string>{"cannot write --event-log=/dev/full: No space left on device. "
-                                             "The job goes on without it."});
-  CHECK_FALSE(log.is_open());
-}
-
-TEST_CASE("an event log's reader that stops reading, or leaves, does not hold the job") {
-  const TemporaryDirectory directory;
-  const std::string path = directory.path() + "/fifo";
-  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  std::vector<std::string> warnings;
-  const auto warn = [&](const std::string& line) { warnings.push_back(line); };
-  UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
-  EventLog slow = log_at(path, warn);
-  slow.write(std::string(1 << 20, 'x'));
-  REQUIRE(warnings.size() == 1);
-  CHECK_THAT(warnings.at(0), Catch::Contains("its reader is too slow"));
-  EventLog left = log_at(path, warn);
-  reader.reset();
-  const auto old_pipe = std::signal(SIGPIPE, SIG_IGN);
-  left.write("x");
-  std::signal(SIGPIPE, old_pipe);
-  REQUIRE(warnings.size() == 2);
-  CHECK_THAT(warnings.at(1), Catch::Contains("Broken pipe"));
-}
-
-TEST_CASE("events on our own output do not overwrite what is said there") {
-  const TemporaryDirectory directory;
-  const std::string path = directory.path() + "/err";
-  {
-    const StderrTo redirection(path);
-    EventLog log = log_at("/dev/stderr");
-    StderrTo::say("a\n");
-    log.write("b");
-    StderrTo::say("c\n");
-    log.write("d");
-    CHECK_FALSE(log.is_same_file(path));
-  }
-  CHECK(contents(path) == "a\nb\nc\nd\n");
 }
 
 TEST_CASE("symbolic links that go in a circle are not replaced") {

@@ -66,7 +66,7 @@ struct Rig {
       told.push_back(item);
       loop.stop();
     };
-    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const std::string&) {}, news}, place);
+    watchdog = make_watchdog({loop, processes, output, plan, exchange, [](const LogLine&) {}, news}, place);
     for (int i = 0; i < 2; ++i) watchdog->started(i, {});
   }
 

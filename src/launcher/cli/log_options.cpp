@@ -1,0 +1,39 @@
+#include "launcher/cli/log_options.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace ddp::launcher {
+
+void declare_log_options(OptionSet& c, LogSettings& log) {
+  c.flag("-q,--quiet", accept, "Print no line of ddplaunch itself unless something goes wrong: --log-level=warning.");
+  c.flag("-v,--verbose", accept, "Print also what workers, nodes, signals and the store do: --log-level=debug.");
+  c.choice("--log-level", "LEVEL", kLogLevelNames, accept,
+           "Print lines of ddplaunch itself from this level on. Of -q, -v and this option the last one counts, then "
+           "the variable DDP_LOG. Default: info.");
+  c.value("--launcher-log", "FILE", some_text(log.file, "a file"),
+          "Append the lines of ddplaunch itself to this file, with time, node and component; from level debug on.");
+}
+
+std::vector<Setting> log_level_of_variable(std::span<const std::string> environment, const OptionList& options) {
+  for (const std::string& line : environment) {
+    if (!line.starts_with("DDP_LOG=") || line == "DDP_LOG=") continue;
+    return {{find_option("log-level", options), line.substr(line.find('=') + 1), line}};
+  }
+  return {};
+}
+
+void choose_log_level(std::span<const Setting> settings, LogSettings& log) {
+  const std::vector<std::string> levels = base::split(kLogLevelNames, ' ');
+  for (const Setting& setting : settings) {
+    const std::string& name = setting.option->name();
+    const bool is_on = setting.value == "1";
+    if (name == "quiet") log.level = is_on ? LogLevel::warning : LogLevel::info;
+    if (name == "verbose") log.level = is_on ? LogLevel::debug : LogLevel::info;
+    if (name != "log-level") continue;
+    log.level = static_cast<LogLevel>(std::ranges::find(levels, setting.value) - levels.begin());
+  }
+}
+
+}  // namespace ddp::launcher

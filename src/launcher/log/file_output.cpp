@@ -1,0 +1,57 @@
+#include "launcher/log/file_output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace ddp::launcher {
+
+namespace {
+
+bool can_write_within(int fd, std::chrono::milliseconds limit) {
+  pollfd poll{fd, POLLOUT, 0};
+  return ::poll(&poll, 1, static_cast<int>(limit.count())) > 0;
+}
+
+// The reason in errno, in the words of somebody who writes a file.
+std::string reason() {
+  if (errno == ENXIO) return "nobody reads it. Start its reader first";
+  if (errno == EAGAIN) return "its reader is too slow";
+  return std::strerror(errno);
+}
+
+}  // namespace
+
+bool write_all(int fd, const std::string& text, std::chrono::milliseconds patience) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN && patience.count() > 0) {
+      if (can_write_within(fd, patience)) continue;
+      errno = EAGAIN;
+    }
+    if (count <= 0) return false;
+    done += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+base::Failure write_failure(const std::string& what) {
+  return {"cannot write " + what + ": " + reason() + "."};
+}
+
+base::UniqueFd own_output(const struct stat& status) {
+  for (const int fd : {STDERR_FILENO, STDOUT_FILENO}) {
+    struct stat own {};
+    const bool same =
+        S_ISREG(status.st_mode) && ::fstat(fd, &own) == 0 && own.st_dev == status.st_dev && own.st_ino == status.st_ino;
+    if (same) return base::UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  }
+  return {};
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,46 @@
+#include "launcher/log/line_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "launcher/limits.h"
+#include "launcher/log/file_output.h"
+
+namespace ddp::launcher {
+
+base::Result<LineFile> LineFile::open(const std::string& option, const std::string& path,
+                                      std::function<void(const std::string&)> warn) {
+  LineFile file;
+  if (path.empty()) return file;
+  file.name_ = option + "=" + path;
+  file.warn_ = std::move(warn);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) file.file_ = own_output(status);
+  // Non-blocking: a FIFO that nobody reads must not hold the job.
+  if (!file.file_) {
+    file.file_.reset(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, kFileMode));
+  }
+  if (!file.file_) return write_failure(file.name_);
+  return file;
+}
+
+std::optional<base::Failure> LineFile::begin(const std::string& line) {
+  if (!file_ || write_all(file_.get(), line + "\n", limits::kConsoleWait)) return std::nullopt;
+  return write_failure(name_);
+}
+
+void LineFile::write(const std::string& line) {
+  if (!file_ || line.empty() || write_all(file_.get(), line + "\n", limits::kConsoleWait)) return;
+  warn_(write_failure(name_).message + " The job goes on without it.");
+  file_.reset();
+}
+
+bool LineFile::is_same_file(const std::string& path) const {
+  struct stat ours {};
+  struct stat other {};
+  return file_ && ::fstat(file_.get(), &ours) == 0 && S_ISREG(ours.st_mode) && !own_output(ours) &&
+         ::stat(path.c_str(), &other) == 0 && ours.st_dev == other.st_dev && ours.st_ino == other.st_ino;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,203 @@
+#include "launcher/log/log.h"
+
+#include <poll.h>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/ansicolor_sink.h>
+#include <spdlog/sinks/base_sink.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <string_view>
+#include <utility>
+
+#include "base/host_name.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "launcher/limits.h"
+#include "launcher/log/line_file.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::string_view kPrefix = "ddplaunch: ";
+// A console that polls as ready takes so much at once; the rest of a longer line could wait for the reader for ever.
+// The severity and its colour come before the text.
+constexpr std::size_t kLongestLine = PIPE_BUF - kPrefix.size() - 40;
+constexpr std::size_t kLongestRecord = 64 << 10;
+
+spdlog::level::level_enum level_of(LogLevel level) {
+  constexpr std::array kLevels = {spdlog::level::trace,   spdlog::level::debug, spdlog::level::info,
+                                  spdlog::level::info,    spdlog::level::warn,  spdlog::level::err,
+                                  spdlog::level::critical};
+  return kLevels.at(static_cast<std::size_t>(level));
+}
+
+// Of a line that continues the one before, or only shows how the job starts: nothing.
+std::string_view severity_of(const LogLine& line) {
+  constexpr std::array<std::string_view, 7> kWords = {"trace: ", "debug: ", "", "note: ", "warning: ", "error: ", ""};
+  return line.text.starts_with(' ') ? "" : kWords.at(static_cast<std::size_t>(line.level));
+}
+
+// What spdlog has not: the names of our levels.
+std::string name_of(LogLevel level) {
+  return base::split(std::string(kLogLevelNames) + " answer", ' ').at(static_cast<std::size_t>(level));
+}
+
+// %*: a word that is set before each line: the severity.
+class Word : public spdlog::custom_flag_formatter {
+ public:
+  explicit Word(const std::string& word) : word_(word) {}
+  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& line) override {
+    line.append(word_.data(), word_.data() + word_.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<Word>(word_); }
+
+ private:
+  const std::string& word_;
+};
+
+class FileSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit FileSink(LineFile file) : file_(std::move(file)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_.write(std::string(line.data(), line.size()));
+  }
+  void flush_() override {}
+
+  LineFile file_;
+};
+
+}  // namespace
+
+// A logger for each component and destination, made when it has its first line.
+class Log::Sinks {
+ public:
+  explicit Sinks(const LogSettings& settings) {
+    using spdlog::sinks::ansicolor_stderr_sink_st;
+    auto sink = std::make_shared<ansicolor_stderr_sink_st>(settings.color ? spdlog::color_mode::always
+                                                                          : spdlog::color_mode::never);
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<Word>('*', word_).set_pattern(std::string(kPrefix) + "%^%*%$%v");
+    sink->set_formatter(std::move(formatter));
+    console_.sink = sink;
+  }
+
+  void open(LineFile file) {
+    file_.sink = std::make_shared<FileSink>(std::move(file));
+    auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::local, "");
+    formatter->add_flag<Word>('*', word_).set_pattern("%Y-%m-%dT%H:%M:%S.%e%z " + base::host_name() + "[%P] %* %n: %v");
+    file_.sink->set_formatter(std::move(formatter));
+  }
+  bool has_file() const { return file_.sink != nullptr; }
+
+  void show(const LogLine& line, const std::string& text) {
+    word_ = severity_of(line);
+    logger(console_, line.source).log(level_of(line.level), text);
+  }
+  void record(const LogLine& line, const std::string& text) {
+    word_ = name_of(line.level);
+    logger(file_, line.source).log(level_of(line.level), text);
+  }
+
+ private:
+  struct Destination {
+    spdlog::sink_ptr sink;
+    std::array<std::unique_ptr<spdlog::logger>, std::size(kLogSourceNames)> loggers;
+  };
+
+  static spdlog::logger& logger(Destination& destination, LogSource source) {
+    const auto index = static_cast<std::size_t>(source);
+    auto& logger = destination.loggers.at(index);
+    if (!logger) {
+      logger = std::make_unique<spdlog::logger>(std::string(kLogSourceNames[index]), destination.sink);
+      logger->set_level(spdlog::level::trace);
+    }
+    return *logger;
+  }
+
+  std::string word_;  // of the line that is written
+  Destination console_;
+  Destination file_;
+};
+
+Log::Log(const LogSettings& settings)
+    : settings_(settings), sinks_(std::make_unique<Sinks>(settings)), patience_(limits::kLastWordsWait) {}
+
+Log::~Log() = default;
+
+std::optional<base::Failure> Log::open_file() {
+  auto file = LineFile::open("--launcher-log", settings_.file, [this](const std::string& why) {
+    show({LogLevel::warning, LogSource::launcher, why});
+  });
+  if (!file) return file.error();
+  if (file.value().is_open()) sinks_->open(std::move(file).value());
+  return std::nullopt;
+}
+
+bool Log::wants(LogLevel level) const {
+  return level >= settings_.level || (sinks_->has_file() && level >= LogLevel::debug);
+}
+
+void Log::record(const LogLine& line) {
+  if (!sinks_->has_file() || !wants(line.level)) return;
+  sinks_->record(line, base::printable(line.text, kLongestRecord));
+}
+
+bool Log::show(const LogLine& line) {
+  return show(line, /*is_last=*/false);
+}
+
+void Log::show_last(const LogLine& line) {
+  show(line, /*is_last=*/true);
+}
+
+void Log::write(const LogLine& line) {
+  record(line);
+  show(line);
+}
+
+void Log::write_last(const LogLine& line) {
+  record(line);
+  show_last(line);
+}
+
+bool Log::show(const LogLine& line, bool is_last) {
+  if (line.level < settings_.level) return true;
+  if (prepare_) prepare_(wait());
+  const bool is_ready = console_is_ready(is_last);
+  if (!is_ready) return false;
+  // Beside the user's output, lines for developers say what they are about.
+  const bool is_detail = line.level <= LogLevel::debug;
+  const std::string source(is_detail ? kLogSourceNames[static_cast<std::size_t>(line.source)] : "");
+  sinks_->show(line, base::printable(source + (is_detail ? ": " : "") + line.text, kLongestLine));
+  return true;
+}
+
+// All lines of a report together must not wait for so long that other nodes take this one for lost.
+std::chrono::milliseconds Log::wait() const {
+  return takes_lines_ ? limits::kConsoleWait : std::chrono::milliseconds(0);
+}
+
+// A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.
+bool Log::console_is_ready(bool is_last) {
+  using Milliseconds = std::chrono::milliseconds;
+  const auto is_ready_within = [](Milliseconds limit) {
+    pollfd console{STDERR_FILENO, POLLOUT, 0};
+    return ::poll(&console, 1, static_cast<int>(limit.count())) > 0;
+  };
+  takes_lines_ = is_ready_within(wait());
+  while (!takes_lines_ && is_last && patience_ > Milliseconds(0) && !(gives_up_ && gives_up_())) {
+    const auto began = std::chrono::steady_clock::now();
+    takes_lines_ = is_ready_within(limits::kConsoleLook);
+    patience_ -= std::chrono::ceil<Milliseconds>(std::chrono::steady_clock::now() - began);
+  }
+  return takes_lines_;
+}
+
+}  // namespace ddp::launcher
