@@ -46,6 +46,7 @@ MUTATIONS = {
     "more time is not given": (POLICY, "facts.more_time > std::max(limit->left(), Nanoseconds(0))", "false"),
     "a rank that worked alone is ended without a report": (POLICY, "users.passed = std::min(", "users.passed = std::max("),
     "starving is no sign of life": (METER, "window_->runnable_samples >= (window_->samples > 3 ? thresholds_.runnable_samples : 1)", "false"),
+    "helpers that wake for a moment are starved": (METER, "if (!done.waited) return", "if (true) return"),
     "new processes are no sign of life": (METER, "if (done.processes_changed)", "if (false)"),
     "network traffic is no sign of life": (METER, "if (done.network_bytes >= thresholds_.network_bytes) return Sign::network;", ""),
     "a GPU that works is no sign of life": (METER, "return gpu_works ? Sign::gpu : Sign::none;", "return Sign::none;"),

@@ -25,6 +25,7 @@ struct ActivityMeter::Difference {
   std::uint64_t network_bytes = 0;
   std::uint64_t handed_on = 0;
   std::optional<std::uint64_t> gpu_bytes;
+  std::optional<Nanoseconds> waited = Nanoseconds(0);  // for a processor; nothing: not known of all
 };
 
 namespace {
@@ -52,6 +53,8 @@ ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before
     result.minor_faults += growth(then.minor_faults, process.minor_faults);
     result.major_faults += growth(then.major_faults, process.major_faults);
     result.io_bytes += growth(then.io_bytes, process.io_bytes);
+    if (!then.waited || !process.waited) result.waited.reset();
+    if (result.waited) *result.waited += std::max(*process.waited - *then.waited, Nanoseconds(0));
   }
   result.processes_changed = still_there != before.processes.size() || still_there != now.processes.size();
   std::map<std::uint64_t, std::uint64_t> connections;
@@ -119,7 +122,7 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
   if (length >= thresholds_.window) {
     const bool has_moved = done.network_bytes >= thresholds_.network_bytes || done.handed_on > 0 ||
                            done.gpu_bytes.value_or(0) >= thresholds_.gpu_bytes;
-    activity.last_sign = sign_in(done, activity.cpu_share);
+    activity.last_sign = sign_in(done, activity.cpu_share, length);
     // What could not be read may have been a sign of life.
     const Nanoseconds known = activity.is_complete ? length : Nanoseconds(0);
     activity.still_for = activity.last_sign == Sign::none ? activity.still_for + known : Nanoseconds(0);
@@ -129,11 +132,20 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
   activity_ = activity;
 }
 
-Sign ActivityMeter::sign_in(const Difference& done, double cpu_share) const {
+// A thread that wakes again and again for a moment, to look at something, may be runnable whenever the launcher looks,
+// since one timer interrupt wakes both. It hardly waits for a processor.
+bool ActivityMeter::wants_to_run(const Difference& done, Nanoseconds length) const {
+  if (!done.waited) return window_->runnable_samples >= (window_->samples > 3 ? thresholds_.runnable_samples : 1);
+  return window_->runnable_samples == window_->samples ||
+         std::chrono::duration<double>(*done.waited) >=
+             thresholds_.waiting_share * std::chrono::duration<double>(length);
+}
+
+Sign ActivityMeter::sign_in(const Difference& done, double cpu_share, Nanoseconds length) const {
   if (done.has_printed) return Sign::output;
   if (done.processes_changed) return Sign::processes;
   if (cpu_share >= thresholds_.cpu_share) return Sign::processor;
-  if (window_->runnable_samples >= (window_->samples > 3 ? thresholds_.runnable_samples : 1)) return Sign::runnable;
+  if (wants_to_run(done, length)) return Sign::runnable;
   if (done.major_faults >= thresholds_.major_faults || done.minor_faults >= thresholds_.minor_faults) {
     return Sign::faults;
   }

@@ -35,8 +35,9 @@ struct ActivityThresholds {
   // Two samples that are further apart than this say nothing about the time between: the job went on, or nobody looked.
   // On a busy machine some samples are late or left out.
   std::chrono::nanoseconds longest_gap = std::chrono::seconds(20);
-  double cpu_share = 0.01;   // of one processor
-  int runnable_samples = 2;  // of five; of three or fewer one is enough
+  double cpu_share = 0.01;     // of one processor
+  double waiting_share = 0.1;  // of the window, for a processor; or runnable in each sample
+  int runnable_samples = 2;    // where the kernel does not count that: of five; of three or fewer one is enough
   std::uint64_t minor_faults = 100;
   std::uint64_t major_faults = 1;
   std::uint64_t io_bytes = 4096;
@@ -68,7 +69,8 @@ class ActivityMeter {
   };
   struct Difference;
   static Difference difference(const ActivitySample& before, const ActivitySample& now);
-  Sign sign_in(const Difference& done, double cpu_share) const;
+  bool wants_to_run(const Difference& done, std::chrono::nanoseconds length) const;
+  Sign sign_in(const Difference& done, double cpu_share, std::chrono::nanoseconds length) const;
 
   const ActivityThresholds thresholds_;
   std::optional<Window> window_;

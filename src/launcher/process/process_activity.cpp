@@ -61,7 +61,7 @@ std::optional<ProcessCounters> parse_process_counters(std::string_view stat) {
   const auto minor_faults = sum({10, 11});
   const auto major_faults = sum({12, 13});
   if (!started || !cpu_ticks || !minor_faults || !major_faults) return std::nullopt;
-  return ProcessCounters{0, *started, *cpu_ticks, *minor_faults, *major_faults, 0, false};
+  return ProcessCounters{0, *started, *cpu_ticks, *minor_faults, *major_faults, 0, false, std::nullopt};
 }
 
 ActivitySample read_activity(std::span<const pid_t> processes,
@@ -80,7 +80,9 @@ ActivitySample read_activity(std::span<const pid_t> processes,
     if (!is_known && is_dead(pid) && look_at_threads(pid, 2).size() < 2) continue;
     counters->pid = pid;
     counters->io_bytes = io_bytes.value_or(0);
-    counters->is_runnable = has_runnable_thread(pid, kMostThreads);
+    const RunQueueLook queue = look_at_run_queue(pid, kMostThreads);
+    counters->is_runnable = queue.is_runnable;
+    counters->waited = queue.waited;
     sample.processes.push_back(*counters);
     sample.is_complete = sample.is_complete && is_known;
   }

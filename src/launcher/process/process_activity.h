@@ -24,6 +24,8 @@ struct ProcessCounters {
   std::uint64_t major_faults = 0;
   std::uint64_t io_bytes = 0;  // that went through read, write and their kind
   bool is_runnable = false;    // a thread runs, or wants to and gets no processor
+  // So long its threads have wanted to run and got no processor: see RunQueueLook.
+  std::optional<std::chrono::nanoseconds> waited = std::nullopt;
 
   friend bool operator==(const ProcessCounters&, const ProcessCounters&) = default;
 };
@@ -40,7 +42,7 @@ struct ActivitySample {
   std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same machine through shared memory
 };
 
-// The text of /proc/PID/stat, without `io_bytes` and `is_runnable`. Nothing if it is no such text.
+// The text of /proc/PID/stat, without `io_bytes` and what follows it. Nothing if it is no such text.
 std::optional<ProcessCounters> parse_process_counters(std::string_view stat);
 
 // What these processes have done; those that are gone are left out. Reads some files a process, and one a thread, and

@@ -146,13 +146,21 @@ std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
   return base::ExitStatus::from_wait(static_cast<int>(*status));
 }
 
-bool has_runnable_thread(pid_t pid, std::size_t most) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task/";
-  const std::vector<pid_t> tids = threads_of(pid, most);
-  return std::any_of(tids.begin(), tids.end(), [&](pid_t tid) {
-    const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + std::to_string(tid) + "/stat"));
-    return !fields.empty() && fields.front() == "R";
-  });
+RunQueueLook look_at_run_queue(pid_t pid, std::size_t most) {
+  RunQueueLook look{false, std::chrono::nanoseconds(0)};
+  for (const pid_t tid : threads_of(pid, most)) {
+    const std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
+    const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + "/stat"));
+    if (fields.empty()) continue;  // it has ended
+    look.is_runnable = look.is_runnable || fields.front() == "R";
+    // "TIME_ON_CPU TIME_ON_RUN_QUEUE TIMESLICES", in nanoseconds. All are 0 if the kernel does not count them.
+    const std::vector<std::string> times = base::split(base::read_file(folder + "/schedstat"), ' ');
+    const bool is_counted = times.size() == 3 && !times[2].starts_with('0');
+    const auto waited = is_counted ? base::parse_integer(times[1], 0, INT64_MAX) : std::nullopt;
+    if (!waited) look.waited.reset();
+    if (look.waited) *look.waited += std::chrono::nanoseconds(*waited);
+  }
+  return look;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -64,8 +65,14 @@ std::optional<FreeThreads> count_free_threads(pid_t pid, pid_t but, std::size_t 
 // if it has not ended, or if this user may not see its status.
 std::optional<base::ExitStatus> status_of_zombie(pid_t pid);
 
-// Whether a thread, of the first `most`, runs or waits for a processor.
-bool has_runnable_thread(pid_t pid, std::size_t most);
+// How the threads of a process, at most `most`, share the processors with others.
+struct RunQueueLook {
+  bool is_runnable = false;  // one runs now, or wants to and gets no processor
+  // So long all of them together have wanted to run and got no processor. That of a thread which has got none since is
+  // not in it. Nothing if the kernel does not count it (CONFIG_SCHED_INFO).
+  std::optional<std::chrono::nanoseconds> waited;
+};
+RunQueueLook look_at_run_queue(pid_t pid, std::size_t most);
 
 // Whether the process has a handler of its own for this signal.
 bool catches_signal(pid_t pid, int signal);

@@ -28,9 +28,11 @@ namespace ddp::launcher {
 void to_json(nlohmann::json& json, const ProcessCounters& process) {
   json = {process.pid,          process.started,  process.cpu_ticks,  process.minor_faults,
           process.major_faults, process.io_bytes, process.is_runnable};
+  if (process.waited) json.push_back(process.waited->count());
 }
 void from_json(const nlohmann::json& json, ProcessCounters& process) {
   process = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6)};
+  if (json.size() > 7) process.waited = std::chrono::nanoseconds(json.at(7).get<std::int64_t>());
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ActivitySample, processes, connections, output_bytes, is_complete)
 

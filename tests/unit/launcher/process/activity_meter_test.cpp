@@ -63,13 +63,25 @@ TEST_CASE("each sign of life makes a rank alive, and what lies below its thresho
       {Sign::processes,
        [](Sample& s, int i) {
          s.processes.resize(1);
-         s.processes.push_back({200 + i, 9, 0, 0, 0, 0, false});
+         s.processes.push_back({200 + i, 9, 0, 0, 0, 0, false, std::nullopt});
        },
        [](Sample&, int) {}},
       {Sign::processor, [](Sample& s, int) { s.processes[0].cpu_ticks += kTicks / 100; },
        [](Sample& s, int i) { s.processes[0].cpu_ticks += i % 5 == 1 ? kTicks / 25 : 0; }},
       {Sign::runnable, [](Sample& s, int i) { s.processes[0].is_runnable = i % 2 == 0; },
        [](Sample& s, int i) { s.processes[0].is_runnable = i % 5 == 2; }},
+      {Sign::runnable, [](Sample& s, int i) { s.processes[0].waited = i * 100ms; },
+       [](Sample& s, int i) {
+         s.processes[0].waited = i * 99ms;
+         s.processes[0].is_runnable = i % 5 != 2;
+       }},
+      // A thread that never gets a processor: the kernel has not counted its wait yet.
+      {Sign::runnable,
+       [](Sample& s, int) {
+         s.processes[0].waited = 0ns;
+         s.processes[0].is_runnable = true;
+       },
+       [](Sample&, int) {}},
       {Sign::faults, [](Sample& s, int) { s.processes[0].minor_faults += 20; },
        [](Sample& s, int) { s.processes[0].minor_faults += 19; }},
       {Sign::faults, [](Sample& s, int i) { s.processes[0].major_faults += i % 5 == 2 ? 1 : 0; }, [](Sample&, int) {}},
