@@ -1,19 +1,12 @@
 #include "stack_reader/unwinder.h"
 
 #include <elfutils/libdwfl.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <string_view>
-
-#include "base/unique_fd.h"
 
 namespace ddp::stack_reader {
 
@@ -41,26 +34,6 @@ namespace {
 constexpr std::size_t kMostGuesses = 100;
 constexpr std::uint64_t kFrameAlignment = 16;  // of a frame's link: the System V ABI aligns the stack for each call
 constexpr std::size_t kLongestCall = 7;        // bytes of a call instruction
-
-// A file that is there, under this name, and a regular one: to open another one might have effects.
-int find_elf(Dwfl_Module* /*module*/, void** /*userdata*/, const char* name, Dwarf_Addr /*base*/, char** file_name,
-             Elf** /*elf*/) {
-  if (name[0] != '/') return -1;
-  base::UniqueFd file(::open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return -1;
-  *file_name = ::strdup(name);  // libdw frees it
-  return file.release();
-}
-
-// Only what the file itself has: what is elsewhere may be behind a network.
-int find_no_debuginfo(Dwfl_Module* /*module*/, void** /*userdata*/, const char* /*name*/, Dwarf_Addr /*base*/,
-                      const char* /*file_name*/, const char* /*link*/, GElf_Word /*crc*/, char** /*found*/) {
-  return -1;
-}
-
-constexpr Dwfl_Callbacks kFiles = {
-    .find_elf = find_elf, .find_debuginfo = find_no_debuginfo, .section_address = nullptr, .debuginfo_path = nullptr};
 
 pid_t next_thread(Dwfl* /*dwfl*/, void* argument, void** thread_argument) {
   if (*thread_argument != nullptr) return 0;  // there is one
@@ -110,16 +83,13 @@ int add_frame(Dwfl_Frame* frame, void* argument) {
 }  // namespace
 
 struct Unwinder::State {
-  Dwfl* dwfl = nullptr;
+  const ProcessFiles& files;
+  bool can_unwind = false;
   Task task;
-
-  ~State() {
-    if (dwfl != nullptr) ::dwfl_end(dwfl);
-  }
 
   Unwound unwind() {
     task.result = {};
-    const bool ended = ::dwfl_getthread_frames(dwfl, 1, add_frame, &task) == 0;
+    const bool ended = ::dwfl_getthread_frames(files.dwfl(), 1, add_frame, &task) == 0;
     if (ended && !task.result.addresses.empty() && returns_nowhere(task.result.addresses.back())) {
       task.result.is_whole = true;
     }
@@ -129,7 +99,7 @@ struct Unwinder::State {
   // Whether the unwind tables say that the function at this address has no caller. That a stack ended does not mean
   // that: it also ends where a register that is needed is not known.
   bool returns_nowhere(std::uint64_t address) const {
-    Dwfl_Module* module = module_at(address);
+    Dwfl_Module* module = files.module_at(address);
     Dwarf_Addr bias = 0;
     Dwarf_CFI* tables = module == nullptr ? nullptr : ::dwfl_module_eh_cfi(module, &bias);
     Dwarf_Frame* frame = nullptr;
@@ -142,11 +112,9 @@ struct Unwinder::State {
     return known && length == 0 && rule == memory.data();  // libdw's way to say "undefined"
   }
 
-  Dwfl_Module* module_at(std::uint64_t address) const { return ::dwfl_addrmodule(dwfl, address); }
-
   // Where the function that contains this address begins; 0: not known.
   std::uint64_t function_at(std::uint64_t address) const {
-    Dwfl_Module* module = module_at(address);
+    Dwfl_Module* module = files.module_at(address);
     GElf_Off offset = 0;
     GElf_Sym symbol{};
     if (module == nullptr ||
@@ -159,7 +127,7 @@ struct Unwinder::State {
   // The bytes before an address, from the file that is mapped there.
   std::optional<std::array<unsigned char, kLongestCall>> code_before(std::uint64_t address) const {
     std::array<unsigned char, kLongestCall> code{};
-    Dwfl_Module* module = module_at(address);
+    Dwfl_Module* module = files.module_at(address);
     if (module == nullptr) return std::nullopt;
     GElf_Addr bias = 0;
     Elf* elf = ::dwfl_module_getelf(module, &bias);
@@ -203,20 +171,10 @@ struct Unwinder::State {
   }
 };
 
-Unwinder::Unwinder(const std::string& maps) : state_(std::make_unique<State>()) {
-  state_->dwfl = ::dwfl_begin(&kFiles);
-  if (state_->dwfl == nullptr) return;
-  std::string text = maps;
-  if (std::FILE* file = ::fmemopen(text.data(), text.size(), "r")) {
-    ::dwfl_linux_proc_maps_report(state_->dwfl, file);
-    std::fclose(file);
-  }
-  ::dwfl_report_end(state_->dwfl, nullptr, nullptr);
-  // It takes the processor's kind from the first file that it can read.
-  if (!::dwfl_attach_state(state_->dwfl, nullptr, 1, &kThreads, &state_->task)) {
-    ::dwfl_end(state_->dwfl);
-    state_->dwfl = nullptr;
-  }
+// libdw takes the processor's kind from the first file that it can read.
+Unwinder::Unwinder(const ProcessFiles& files) : state_(std::make_unique<State>(files)) {
+  Dwfl* dwfl = files.dwfl();
+  state_->can_unwind = dwfl != nullptr && ::dwfl_attach_state(dwfl, nullptr, 1, &kThreads, &state_->task);
 }
 
 Unwinder::~Unwinder() = default;
@@ -225,7 +183,7 @@ Unwound Unwinder::unwind(const launcher::ThreadCapture& thread, std::size_t most
   if (!thread.registers.contains(launcher::kStackPointer) || !thread.registers.contains(launcher::kProgramCounter)) {
     return {};
   }
-  if (state_->dwfl == nullptr) return {{thread.registers.at(launcher::kProgramCounter)}, false};
+  if (!state_->can_unwind) return {{thread.registers.at(launcher::kProgramCounter)}, false};
   Task& task = state_->task;
   task = {&thread, std::nullopt, most, {}};
   const Unwound known = state_->unwind();
@@ -245,16 +203,6 @@ Unwound Unwinder::unwind(const launcher::ThreadCapture& thread, std::size_t most
     if (guessed.is_whole) return guessed;
   }
   return known;
-}
-
-std::string Unwinder::source_line(std::uint64_t address) {
-  Dwfl_Module* module = state_->dwfl == nullptr ? nullptr : state_->module_at(address);
-  Dwfl_Line* line = module == nullptr ? nullptr : ::dwfl_module_getsrc(module, address);
-  int number = 0;
-  const char* file = line == nullptr ? nullptr : ::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
-  if (file == nullptr || number <= 0) return "";
-  const std::string_view path = file;
-  return std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(number);
 }
 
 }  // namespace ddp::stack_reader

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "launcher/watchdog/stacks/stack_capture.h"
+#include "stack_reader/process_files.h"
 
 namespace ddp::stack_reader {
 
@@ -23,8 +23,8 @@ struct Unwound {
 
 class Unwinder {
  public:
-  // `maps`: the text of /proc/PID/maps. The files are opened as they are needed, and may hang.
-  explicit Unwinder(const std::string& maps);
+  // At most one for `files`, which must outlive it.
+  explicit Unwinder(const ProcessFiles& files);
   ~Unwinder();
   Unwinder(const Unwinder&) = delete;
   Unwinder& operator=(const Unwinder&) = delete;
@@ -33,9 +33,6 @@ class Unwinder {
   // stack is tried that may hold a frame's link: a frame pointer and a return address behind a call that may be that of
   // the function. It is taken if the rest of the stack follows from it.
   Unwound unwind(const launcher::ThreadCapture& thread, std::size_t most);
-
-  // "train.cpp:42" if the file has debug information; else empty.
-  std::string source_line(std::uint64_t address);
 
  private:
   struct State;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/watchdog/stacks/symbols.h"
+#include "stack_reader/frame_names.h"
 
 using namespace ddp::launcher;
 using namespace ddp::stack_reader;
@@ -40,11 +40,11 @@ StackCapture capture_of_child() {
 }
 
 std::vector<std::string> names(const StackCapture& capture, const Unwound& unwound) {
-  SymbolFiles files;
-  Symbolizer symbolizer(capture.maps, files);
+  const ProcessFiles files(capture.maps);
+  FrameNames frame_names;
   std::vector<std::string> result;
   for (const std::uint64_t address : unwound.addresses) {
-    const std::string name = symbolizer.describe(address, !result.empty());
+    const std::string name = frame_names.name(files, address, !result.empty());
     result.push_back(name.substr(0, name.find('(')));
   }
   return result;
@@ -54,7 +54,8 @@ std::vector<std::string> names(const StackCapture& capture, const Unwound& unwou
 
 TEST_CASE("the functions that wait for a call of the kernel are found in a copy, whatever was compiled how") {
   const StackCapture capture = capture_of_child();
-  Unwinder unwinder(capture.maps);
+  const ProcessFiles files(capture.maps);
+  Unwinder unwinder(files);
   const Unwound unwound = unwinder.unwind(capture.threads.at(0), 64);
   CHECK(unwound.is_whole);
   const std::vector<std::string> found = names(capture, unwound);
@@ -71,7 +72,8 @@ TEST_CASE("the functions that wait for a call of the kernel are found in a copy,
 TEST_CASE("what is known of a damaged stack is told, and that it is not all") {
   StackCapture capture = capture_of_child();
   ThreadCapture& thread = capture.threads.at(0);
-  Unwinder unwinder(capture.maps);
+  const ProcessFiles files(capture.maps);
+  Unwinder unwinder(files);
   const std::size_t whole = unwinder.unwind(thread, 64).addresses.size();
   for (const std::size_t kept : {std::size_t{0}, std::size_t{8}, std::size_t{100}, thread.stack.size() / 4}) {
     ThreadCapture damaged = thread;
@@ -89,13 +91,14 @@ TEST_CASE("what is known of a damaged stack is told, and that it is not all") {
 TEST_CASE("without the files of a process only the place itself is known") {
   const StackCapture capture = capture_of_child();
   for (const char* maps : {"", "garbage", "00400000-00401000 r-xp 00000000 00:00 1 /no/such/file\n"}) {
-    Unwinder unwinder(maps);
+    const ProcessFiles files(maps);
+    Unwinder unwinder(files);
     const Unwound unwound = unwinder.unwind(capture.threads.at(0), 64);
     CHECK_FALSE(unwound.is_whole);
     CHECK(unwound.addresses == std::vector{capture.threads[0].registers.at(kProgramCounter)});
-    CHECK(unwinder.source_line(0x400100).empty());
   }
-  CHECK(Unwinder(capture.maps).unwind({}, 64).addresses.empty());
+  const ProcessFiles files(capture.maps);
+  CHECK(Unwinder(files).unwind({}, 64).addresses.empty());
 }
 
 #endif

@@ -102,32 +102,44 @@ StackCapture capture_stacks(pid_t pid, std::size_t most_threads) {
   return capture;
 }
 
-std::string to_bytes(const StackCapture& capture) {
-  nlohmann::json threads = nlohmann::json::array();
-  for (const ThreadCapture& thread : capture.threads) {
-    const nlohmann::json::binary_t stack({thread.stack.begin(), thread.stack.end()});
-    threads.push_back({{"tid", thread.tid}, {"runs", thread.runs}, {"registers", thread.registers}, {"stack", stack}});
+std::string to_bytes(std::span<const StackCapture> captures) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const StackCapture& capture : captures) {
+    nlohmann::json threads = nlohmann::json::array();
+    for (const ThreadCapture& thread : capture.threads) {
+      const nlohmann::json::binary_t stack({thread.stack.begin(), thread.stack.end()});
+      threads.push_back({{"tid", thread.tid},
+                         {"runs", thread.runs},
+                         {"registers", thread.registers},
+                         {"stack", stack},
+                         {"addresses", thread.addresses}});
+    }
+    // The path of a file need not be UTF-8.
+    const nlohmann::json::binary_t maps({capture.maps.begin(), capture.maps.end()});
+    all.push_back({{"pid", capture.pid}, {"maps", maps}, {"threads", threads}});
   }
-  // The path of a file need not be UTF-8.
-  const nlohmann::json::binary_t maps({capture.maps.begin(), capture.maps.end()});
   std::string bytes;
-  nlohmann::json::to_cbor({{"pid", capture.pid}, {"maps", maps}, {"threads", threads}}, bytes);
+  nlohmann::json::to_cbor(all, bytes);
   return bytes;
 }
 
-std::optional<StackCapture> capture_from_bytes(std::string_view bytes) try {
+std::optional<std::vector<StackCapture>> captures_from_bytes(std::string_view bytes) try {
   const auto text_of = [](const nlohmann::json& binary) {
     const auto& octets = binary.get_binary();
     return std::string(octets.begin(), octets.end());
   };
-  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
-  StackCapture capture{json.at("pid").get<pid_t>(), text_of(json.at("maps")), {}, ""};
-  for (const nlohmann::json& thread : json.at("threads")) {
-    capture.threads.push_back({thread.at("tid").get<pid_t>(), thread.at("runs").get<bool>(),
-                               thread.at("registers").get<std::map<int, std::uint64_t>>(),
-                               text_of(thread.at("stack"))});
+  std::vector<StackCapture> captures;
+  for (const nlohmann::json& json : nlohmann::json::from_cbor(bytes)) {
+    StackCapture& capture =
+        captures.emplace_back(StackCapture{json.at("pid").get<pid_t>(), text_of(json.at("maps")), {}, ""});
+    for (const nlohmann::json& thread : json.at("threads")) {
+      capture.threads.push_back({thread.at("tid").get<pid_t>(), thread.at("runs").get<bool>(),
+                                 thread.at("registers").get<std::map<int, std::uint64_t>>(),
+                                 text_of(thread.at("stack")),
+                                 thread.at("addresses").get<std::vector<std::uint64_t>>()});
+    }
   }
-  return capture;
+  return captures;
 } catch (const nlohmann::json::exception&) {
   return std::nullopt;
 }

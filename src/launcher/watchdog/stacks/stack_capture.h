@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ struct ThreadCapture {
   bool runs = false;                       // at each of several looks: the kernel tells no more of it
   std::map<int, std::uint64_t> registers;  // those that are known
   std::string stack;                       // the bytes from the stack pointer on, as far as they are there
+  // Innermost first, as the program itself has told them. If there are any, nothing is to be unwound.
+  std::vector<std::uint64_t> addresses = {};
 
   friend bool operator==(const ThreadCapture&, const ThreadCapture&) = default;
 };
@@ -52,7 +55,7 @@ std::string copy_stack(pid_t pid, std::uint64_t stack_pointer, std::size_t most)
 StackCapture capture_stacks(pid_t pid, std::size_t most_threads);
 
 // For ddp_stack_reader's standard input, as CBOR. Nothing if it is no such text.
-std::string to_bytes(const StackCapture& capture);
-std::optional<StackCapture> capture_from_bytes(std::string_view bytes);
+std::string to_bytes(std::span<const StackCapture> captures);
+std::optional<std::vector<StackCapture>> captures_from_bytes(std::string_view bytes);
 
 }  // namespace ddp::launcher

@@ -7,12 +7,24 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "launcher/limits.h"
 #include "launcher/process/our_programs.h"
 #include "launcher/process/process_look.h"
-#include "launcher/watchdog/stacks/symbols.h"
 
 namespace ddp::launcher {
+
+namespace {
+
+constexpr const char* kReader = "ddp_stack_reader";
+
+// Of one process.
+std::vector<ThreadStack> parse_copied(std::string_view text) {
+  auto processes = parse_stack_reader(text);
+  return processes.empty() ? std::vector<ThreadStack>() : std::move(processes.begin()->second);
+}
+
+}  // namespace
 
 struct StackTaker::Tool {
   std::string_view name;
@@ -28,8 +40,8 @@ struct StackTaker::Tool {
 
 // In the order in which they are tried. Those that are not gentle stop the process for a moment.
 std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
-  static const std::array<Tool, 2> gentle = {{{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy},
-                                              {"ddp_stack_reader", {}, parse_stack_reader, true}}};
+  static const std::array<Tool, 2> gentle = {
+      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}, {kReader, {}, parse_copied, true}}};
   static const std::array<Tool, 3> any = {
       {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
        {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
@@ -53,15 +65,28 @@ std::vector<ThreadStack> kernel_stacks(pid_t pid) {
   return stacks;
 }
 
-std::vector<ThreadStack> named(const std::string& maps, const std::vector<RawStack>& raw, SymbolFiles& files) {
-  Symbolizer symbolizer(maps, files);
+StackCapture capture_of(pid_t pid, const std::vector<RawStack>& raw) {
+  StackCapture capture{pid, base::read_file("/proc/" + std::to_string(pid) + "/maps"), {}, ""};
+  for (const RawStack& stack : raw) {
+    const std::size_t count = std::min(stack.addresses.size(), kStackFrames);
+    capture.threads.push_back(
+        {stack.tid,
+         false,
+         {},
+         "",
+         {stack.addresses.begin(), stack.addresses.begin() + static_cast<std::ptrdiff_t>(count)}});
+  }
+  return capture;
+}
+
+// What is known without names.
+std::vector<ThreadStack> addresses_of(const std::vector<RawStack>& raw) {
   std::vector<ThreadStack> threads;
   for (const RawStack& stack : raw) {
-    ThreadStack thread{stack.tid, "", {}};
-    for (std::size_t i = 0; i < stack.addresses.size() && i < kStackFrames; ++i) {
-      thread.frames.push_back(symbolizer.describe(stack.addresses[i], i > 0));
+    ThreadStack& thread = threads.emplace_back(ThreadStack{stack.tid, "", {}});
+    for (const std::uint64_t address : stack.addresses) {
+      if (thread.frames.size() < kStackFrames) thread.frames.push_back("?? (0x" + base::hex64(address) + ")");
     }
-    threads.push_back(std::move(thread));
   }
   return threads;
 }
@@ -153,7 +178,7 @@ void StackTaker::run_next_tool(Asked& asked) {
         lacks(capture == captures_.end() ? "its stacks took too long to copy" : capture->second.obstacle);
         continue;
       }
-      input = file_with(to_bytes(capture->second));
+      input = file_with(to_bytes(std::span(&capture->second, 1)));
     } else {
       arguments.push_back(std::to_string(pid));
     }
@@ -203,9 +228,9 @@ void StackTaker::look() {
   timer_ = loop_.at(Clock::now() + limits::kStackPoll, [this] { look(); });
 }
 
-// Names are read from files, which may lie on a file system that hangs.
+// Names are read from files, which may be anything, or lie on a file system that hangs: another program does it.
 void StackTaker::name_frames() {
-  std::vector<Process> processes;
+  std::vector<StackCapture> raw;
   for (Asked& asked : asked_) {
     if (asked.tool) {
       asked.result.threads = asked.running->parse(asked.tool->output_so_far());
@@ -219,30 +244,32 @@ void StackTaker::name_frames() {
       asked.raw = processes_.stacks(asked.target.local_rank);
     }
     if (asked.raw.empty()) continue;
-    processes.push_back({base::read_file("/proc/" + std::to_string(asked.request.pid) + "/maps"), asked.raw});
+    raw.push_back(capture_of(asked.request.pid, asked.raw));
   }
-  if (processes.empty()) return finish();
-  naming_.emplace([processes = std::move(processes)] {
-    SymbolFiles files;
-    std::vector<std::vector<ThreadStack>> result;
-    for (const Process& process : processes) result.push_back(named(process.maps, process.raw, files));
-    return result;
-  });
-  over_ = loop_.watch_readable(naming_->ready(), [this] { finish(); });
+  if (raw.empty()) return finish();
+  naming_ = std::make_unique<ToolRun>(
+      loop_, our_program(kReader), std::vector<std::string>(),
+      [this](const std::string& output) {
+        names_ = parse_stack_reader(output);
+        finish();
+      },
+      file_with(to_bytes(raw)));
+  if (naming_->has_failed()) return finish();
   timer_ = loop_.at(began_ + limits::kStackTime, [this] { finish(); });
 }
 
 void StackTaker::finish() {
   timer_.reset();
   over_.reset();
-  auto names = naming_ ? naming_->result() : std::nullopt;
-  std::size_t next = 0;
+  if (naming_ && names_.empty()) names_ = parse_stack_reader(naming_->output_so_far());
   std::vector<RankStacks> result;
   for (Asked& asked : asked_) {
     if (!asked.raw.empty()) {
       asked.result.source = "signal handler";
-      if (names) asked.result.threads = std::move(names->at(next++));
-      if (!names) asked.result.missing.emplace_back("the names of its functions took too long to read");
+      const auto names = names_.find(asked.request.pid);
+      if (names == names_.end())
+        asked.result.missing.emplace_back("the names of its functions could not be read in time");
+      asked.result.threads = names == names_.end() ? addresses_of(asked.raw) : names->second;
     }
     const std::vector<ThreadLook> looks = look_at_threads(asked.request.pid, kStackThreads);
     std::vector<ThreadStack>& threads = asked.result.threads;
@@ -272,6 +299,7 @@ void StackTaker::finish() {
   }
   asked_.clear();
   naming_.reset();
+  names_.clear();
   captures_.clear();
   const Done done = std::exchange(done_, nullptr);
   done(std::move(result));

@@ -1,6 +1,6 @@
 // StackTaker: the stacks of many workers at the same moment, from whatever can give them.
 //
-//   the runtime's signal handler (addresses, named here) ── Python: py-spy ── else: eu-stack, or gdb
+//   the runtime's signal handler (addresses, named by ddp_stack_reader) ── Python: py-spy ── else: eu-stack, or gdb
 //   by gentle means, which stop nothing: Python: py-spy ── else: copied stacks, named by ddp_stack_reader ── else:
 //   where in the kernel the threads wait
 #pragma once
@@ -56,10 +56,6 @@ class StackTaker {
     const Tool* running = nullptr;  // which that is
     bool is_done = false;
   };
-  struct Process {  // whose addresses are to be named
-    std::string maps;
-    std::vector<RawStack> raw;
-  };
 
   static std::span<const Tool> tools_for(bool python, StackMeans means);
   bool has_signal(const Asked& asked) const { return asked.request.obstacle.empty(); }
@@ -81,7 +77,8 @@ class StackTaker {
   std::unique_ptr<net::Watch> timer_;
   std::optional<base::SideThread<Captures>> copying_;
   Captures captures_;
-  std::optional<base::SideThread<std::vector<std::vector<ThreadStack>>>> naming_;
+  std::unique_ptr<ToolRun> naming_;  // of addresses that the programs have told
+  std::map<int, std::vector<ThreadStack>> names_;
   std::unique_ptr<net::Watch> over_;  // of the thread beside us
 };
 

@@ -170,20 +170,23 @@ void put_first(std::vector<ThreadStack>& threads, int pid) {
 
 }  // namespace
 
-std::vector<ThreadStack> parse_stack_reader(std::string_view text) {
-  text = text.substr(0, text.rfind('\n') + 1);
-  if (text.empty()) return {};
-  text.remove_suffix(1);
-  std::vector<ThreadStack> threads;
-  for (const Json& entry : Json::parse(text.substr(text.rfind('\n') + 1), nullptr, false)) {
-    if (!entry.is_object() || !entry.contains("frames") || threads.size() >= kStackThreads) continue;
-    ThreadStack thread{static_cast<int>(number_of(entry, "tid")), "", {}};
-    for (const Json& one : entry["frames"]) {
-      if (one.is_string() && thread.frames.size() <= kStackFrames) thread.frames.push_back(one.get<std::string>());
+std::map<int, std::vector<ThreadStack>> parse_stack_reader(std::string_view text) {
+  std::map<int, std::vector<ThreadStack>> processes;
+  for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    const Json process = Json::parse(text.substr(0, end), nullptr, false);
+    if (!process.is_object() || !process.contains("threads")) continue;
+    std::vector<ThreadStack> threads;
+    for (const Json& entry : process["threads"]) {
+      if (!entry.is_object() || !entry.contains("frames") || threads.size() >= kStackThreads) continue;
+      ThreadStack thread{static_cast<int>(number_of(entry, "tid")), "", {}};
+      for (const Json& one : entry["frames"]) {
+        if (one.is_string() && thread.frames.size() <= kStackFrames) thread.frames.push_back(one.get<std::string>());
+      }
+      if (!thread.frames.empty()) threads.push_back(std::move(thread));
     }
-    if (!thread.frames.empty()) threads.push_back(std::move(thread));
+    if (!threads.empty()) processes[static_cast<int>(number_of(process, "pid"))] = std::move(threads);
   }
-  return threads;
+  return processes;
 }
 
 std::vector<ThreadStack> parse_py_spy(std::string_view json) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,8 @@ struct RankStacks {
 // Each is empty if there is no stack in the text, and takes time and memory in proportion to the text, whose length the
 // caller bounds.
 
-// Of ddp_stack_reader: the last line that is whole.
-std::vector<ThreadStack> parse_stack_reader(std::string_view text);
+// Of ddp_stack_reader: for each pid the last line that is whole.
+std::map<int, std::vector<ThreadStack>> parse_stack_reader(std::string_view text);
 
 // Of py-spy dump --json --pid PID, with or without --native.
 std::vector<ThreadStack> parse_py_spy(std::string_view json);

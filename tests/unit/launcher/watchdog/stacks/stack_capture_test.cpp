@@ -30,12 +30,16 @@ TEST_CASE("a copy survives the way to its reader, and nothing else does") {
   capture.threads.push_back(
       {17, false, {{kStackPointer, ~std::uint64_t{0}}, {kProgramCounter, 2}}, std::string("\0\xff", 2)});
   capture.threads.push_back({18, true, {}, ""});
-  const std::string bytes = to_bytes(capture);
-  CHECK(capture_from_bytes(bytes) == capture);
+  const std::string bytes = to_bytes(std::vector<StackCapture>{capture, {8, "maps", {{9, false, {}, "", {1, 2}}}, ""}});
+  const auto read = captures_from_bytes(bytes);
+  REQUIRE(read);
+  REQUIRE(read->size() == 2);
+  CHECK(read->at(0) == capture);
+  CHECK(read->at(1).threads.at(0).addresses == std::vector<std::uint64_t>{1, 2});
   for (std::size_t length = 0; length < bytes.size(); ++length)
-    CHECK_FALSE(capture_from_bytes(bytes.substr(0, length)));
-  CHECK_FALSE(capture_from_bytes("\xa1\x63pid\x01"));  // {"pid": 1}
-  CHECK_FALSE(capture_from_bytes("\x81\x01"));         // [1]
+    CHECK_FALSE(captures_from_bytes(bytes.substr(0, length)));
+  CHECK_FALSE(captures_from_bytes("\xa1\x63pid\x01"));  // {"pid": 1}
+  CHECK_FALSE(captures_from_bytes("\x81\x01"));         // [1]
 }
 
 TEST_CASE("what can be read of a stack is read, and no more") {

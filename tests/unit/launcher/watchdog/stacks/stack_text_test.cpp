@@ -263,12 +263,17 @@ TEST_CASE("no output of a tool is too strange") {
 }
 
 TEST_CASE("of our reader's answers the last whole one counts") {
-  const std::string first = R"x([{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a+0x2)"]}])x";
-  const std::string second = R"x([{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a.cpp:3)"]}])x";
-  CHECK(parse_stack_reader(first + "\n" + second + "\n").at(0).frames.at(1) == "main (a.cpp:3)");
-  CHECK(parse_stack_reader(first + "\n" + second).at(0).frames.at(1) == "main (a+0x2)");
-  CHECK(parse_stack_reader(first + "\n").at(0) == ThreadStack{7, "", {"poll (libc.so.6+0x1)", "main (a+0x2)"}});
-  for (const char* text : {"", "\n", "[]\n", "[1]\n", "{}\n", "garbage\n", "[{\"tid\":7}]\n"}) {
+  const std::string first = R"x({"pid":3,"threads":[{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a+0x2)"]}]})x";
+  const std::string second = R"x({"pid":3,"threads":[{"tid":7,"frames":["poll (libc.so.6+0x1)","main (a.cpp:3)"]}]})x";
+  const std::string other = R"x({"pid":4,"threads":[{"tid":4,"frames":["main (b+0x2)"]}]})x";
+  CHECK(parse_stack_reader(first + "\n" + second + "\n").at(3).at(0).frames.at(1) == "main (a.cpp:3)");
+  CHECK(parse_stack_reader(first + "\n" + second).at(3).at(0).frames.at(1) == "main (a+0x2)");
+  const auto both = parse_stack_reader(first + "\n" + other + "\n" + second);
+  REQUIRE(both.size() == 2);
+  CHECK(both.at(3) == std::vector{ThreadStack{7, "", {"poll (libc.so.6+0x1)", "main (a+0x2)"}}});
+  CHECK(both.at(4) == std::vector{ThreadStack{4, "", {"main (b+0x2)"}}});
+  for (const char* text : {"", "\n", "[]\n", "[1]\n", "{}\n", "garbage\n", "{\"threads\":1}\n",
+                           "{\"pid\":1,\"threads\":[{\"tid\":7}]}\n"}) {
     CHECK(parse_stack_reader(text).empty());
   }
 }

@@ -1,0 +1,159 @@
+#include "stack_reader/frame_names.h"
+
+#include <cxxabi.h>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "launcher/watchdog/stacks/function_name.h"
+
+namespace ddp::stack_reader {
+namespace {
+
+using launcher::frame_text;
+using launcher::short_function_name;
+
+constexpr std::size_t kMostNameBytes = 4096;  // a longer name is not demangled
+
+std::string to_hex(std::uint64_t value) {
+  std::array<char, 2 + 16> digits = {'0', 'x'};
+  return {digits.data(), std::to_chars(digits.data() + 2, digits.data() + digits.size(), value, 16).ptr};
+}
+
+std::string readable(const char* symbol) {
+  const std::string_view all(symbol, ::strnlen(symbol, kMostNameBytes));
+  const std::string name(all.substr(0, all.find('@')));  // "poll@@GLIBC_2.2.5"
+  if (!name.starts_with("_Z")) return short_function_name(name);
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                    std::free);
+  return short_function_name(status == 0 && text != nullptr ? text.get() : name);
+}
+
+std::string base_name(std::string_view path) {
+  return frame_text(path.substr(path.rfind('/') + 1));
+}
+
+// Where an address is.
+struct Place {
+  Dwfl_Module* module = nullptr;
+  std::string path;
+  std::uint64_t address = 0;
+  std::uint64_t in_file = 0;  // among the file's own addresses
+};
+
+Place find(const ProcessFiles& files, std::uint64_t address, bool is_return_address) {
+  Place place;
+  place.address = is_return_address && address > 0 ? address - 1 : address;
+  place.module = files.module_at(place.address);
+  if (place.module == nullptr) return place;
+  Dwarf_Addr begin = 0;
+  const char* path = ::dwfl_module_info(place.module, nullptr, &begin, nullptr, nullptr, nullptr, nullptr, nullptr);
+  place.path = path == nullptr ? "" : path;
+  GElf_Addr bias = 0;
+  place.in_file = place.address - (::dwfl_module_getelf(place.module, &bias) != nullptr ? bias : begin);
+  return place;
+}
+
+// "train.cpp:42"; empty if the line is not known.
+std::string line_text(const char* file, int line) {
+  return file == nullptr || line <= 0 ? "" : base_name(file) + ":" + std::to_string(line);
+}
+
+std::string line_of(const Place& place) {
+  Dwfl_Line* line = ::dwfl_module_getsrc(place.module, place.address);
+  int number = 0;
+  const char* file = line == nullptr ? nullptr : ::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
+  return line_text(file, number);
+}
+
+// Where an inlined function was called.
+std::string call_line_of(Dwarf_Die* function, Dwarf_Die* unit) {
+  Dwarf_Attribute attribute{};
+  Dwarf_Word file = 0;
+  Dwarf_Word line = 0;
+  Dwarf_Files* files = nullptr;
+  const bool known = ::dwarf_formudata(::dwarf_attr(function, DW_AT_call_file, &attribute), &file) == 0 &&
+                     ::dwarf_formudata(::dwarf_attr(function, DW_AT_call_line, &attribute), &line) == 0 &&
+                     ::dwarf_getsrcfiles(unit, &files, nullptr) == 0;
+  return known ? line_text(::dwarf_filesrc(files, file, nullptr, nullptr), static_cast<int>(line)) : "";
+}
+
+std::string name_of(Dwarf_Die* function) {
+  Dwarf_Attribute attribute{};
+  const char* linkage = ::dwarf_formstring(::dwarf_attr_integrate(function, DW_AT_linkage_name, &attribute));
+  const char* name = linkage != nullptr ? linkage : ::dwarf_diename(function);
+  return name == nullptr ? "??" : readable(name);
+}
+
+class Scopes {
+ public:
+  // Those that contain the address, innermost first, up to the unit: also where functions were inlined.
+  Scopes(Dwarf_Die* unit, Dwarf_Addr address) {
+    Dwarf_Die* innermost = nullptr;
+    if (::dwarf_getscopes(unit, address, &innermost) > 0) count_ = ::dwarf_getscopes_die(&innermost[0], &scopes_);
+    std::free(innermost);
+  }
+  ~Scopes() { std::free(scopes_); }
+  Scopes(const Scopes&) = delete;
+  Scopes& operator=(const Scopes&) = delete;
+
+  std::span<Dwarf_Die> all() const { return {scopes_, static_cast<std::size_t>(count_ > 0 ? count_ : 0)}; }
+
+ private:
+  Dwarf_Die* scopes_ = nullptr;
+  int count_ = 0;
+};
+
+}  // namespace
+
+const std::string& FrameNames::function(const std::string& path, std::uint64_t in_file, std::uint64_t address,
+                                        Dwfl_Module* module) {
+  const auto [known, is_new] = functions_.try_emplace({path, in_file}, "??");
+  if (!is_new) return known->second;
+  GElf_Off offset = 0;
+  GElf_Sym symbol{};
+  const char* name = ::dwfl_module_addrinfo(module, address, &offset, &symbol, nullptr, nullptr, nullptr);
+  if (name != nullptr) known->second = readable(name);
+  return known->second;
+}
+
+std::string FrameNames::name(const ProcessFiles& files, std::uint64_t address, bool is_return_address) {
+  const Place place = find(files, address, is_return_address);
+  if (place.module == nullptr) return "?? (" + to_hex(address) + ")";
+  return function(place.path, place.in_file, place.address, place.module) + " (" + base_name(place.path) + "+" +
+         to_hex(place.in_file) + ")";
+}
+
+std::vector<std::string> FrameNames::with_lines(const ProcessFiles& files, std::uint64_t address,
+                                                bool is_return_address) {
+  const Place place = find(files, address, is_return_address);
+  std::string line = place.module == nullptr ? "" : line_of(place);
+  if (line.empty()) return {name(files, address, is_return_address)};
+  std::vector<std::string> frames;
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* unit = ::dwfl_module_addrdie(place.module, place.address, &bias);
+  if (unit != nullptr) {
+    const Scopes scopes(unit, place.address - bias);
+    for (Dwarf_Die& scope : scopes.all()) {
+      const int tag = ::dwarf_tag(&scope);
+      if (tag == DW_TAG_subprogram) break;
+      if (tag != DW_TAG_inlined_subroutine) continue;
+      frames.push_back(name_of(&scope) + " (" + line + ")");
+      line = call_line_of(&scope, unit);
+      if (line.empty()) line = base_name(place.path);
+    }
+  }
+  frames.push_back(function(place.path, place.in_file, place.address, place.module) + " (" + line + ")");
+  return frames;
+}
+
+}  // namespace ddp::stack_reader

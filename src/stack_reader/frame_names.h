@@ -1,0 +1,33 @@
+// FrameNames: names for addresses in processes, from the files that they have mapped.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stack_reader/process_files.h"
+
+namespace ddp::stack_reader {
+
+class FrameNames {
+ public:
+  // Returns "FUNCTION (FILE+0xADDRESS)", where the address is one of the file as addr2line takes it, or, if the file
+  // cannot be read, an offset from where it is mapped. Without a function it is "?? (FILE+0xADDRESS)", without a file
+  // "?? (0xADDRESS)". A return address stands for the call before it.
+  std::string name(const ProcessFiles& files, std::uint64_t address, bool is_return_address);
+
+  // Returns a frame "FUNCTION (train.cpp:42)" for each function that the compiler has inlined there, innermost first,
+  // and for the function itself; the same as name() if the file has no debug information.
+  std::vector<std::string> with_lines(const ProcessFiles& files, std::uint64_t address, bool is_return_address);
+
+ private:
+  const std::string& function(const std::string& path, std::uint64_t in_file, std::uint64_t address,
+                              Dwfl_Module* module);
+
+  // Ranks mostly are in the same functions, and libdw reads all symbols of a file for each.
+  std::map<std::pair<std::string, std::uint64_t>, std::string> functions_;
+};
+
+}  // namespace ddp::stack_reader
