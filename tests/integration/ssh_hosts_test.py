@@ -159,7 +159,7 @@ def the_benchmark_runs_on_hosts(lab: Lab) -> None:
 def a_failure_on_another_host(lab: Lab) -> None:
     a, b, c = lab.addresses
     code, out, err = lab.run(f"{a},{b},{c}", "sh", "-c", '[ $RANK = 2 ] && exit 7; exec sleep 1000')
-    assert code == 7 and f"[{c}] rank 2" in err and "exit code 7" in err, (code, out, err)
+    assert code == 7 and f"[{c}] error: rank 2" in err and "exit code 7" in err, (code, out, err)
     code, out, err = lab.run(f"{a},{b}", "sh", "-c", "exit 255")
     assert code == 255 and "connection" not in err, (code, err)
 
@@ -201,7 +201,7 @@ def nothing_begins_unless_all_hosts_can(lab: Lab) -> None:
     inside = lab.missing / "deeper"
     inside.mkdir(exist_ok=True)
     code, out, err = lab.run(f"{a},{c}", "touch", marks, folder=inside)
-    assert code == 2 and f"[{c}] cannot change into the working directory {inside} on host {c}: No such file" in err, (code, err)
+    assert code == 2 and f"[{c}] error: cannot change into the working directory {inside} on host {c}: No such file" in err, (code, err)
     assert "nothing was started anywhere" in err and not marks.exists(), err
     only_first = inside / "program"
     only_first.write_text("#!/bin/sh\ntouch " + str(marks) + "\n")
