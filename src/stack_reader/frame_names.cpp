@@ -42,37 +42,9 @@ std::string base_name(std::string_view path) {
   return frame_text(path.substr(path.rfind('/') + 1));
 }
 
-// Where an address is.
-struct Place {
-  Dwfl_Module* module = nullptr;
-  std::string path;
-  std::uint64_t address = 0;
-  std::uint64_t in_file = 0;  // among the file's own addresses
-};
-
-Place find(const ProcessFiles& files, std::uint64_t address, bool is_return_address) {
-  Place place;
-  place.address = is_return_address && address > 0 ? address - 1 : address;
-  place.module = files.module_at(place.address);
-  if (place.module == nullptr) return place;
-  Dwarf_Addr begin = 0;
-  const char* path = ::dwfl_module_info(place.module, nullptr, &begin, nullptr, nullptr, nullptr, nullptr, nullptr);
-  place.path = path == nullptr ? "" : path;
-  GElf_Addr bias = 0;
-  place.in_file = place.address - (::dwfl_module_getelf(place.module, &bias) != nullptr ? bias : begin);
-  return place;
-}
-
 // "train.cpp:42"; empty if the line is not known.
 std::string line_text(const char* file, int line) {
   return file == nullptr || line <= 0 ? "" : base_name(file) + ":" + std::to_string(line);
-}
-
-std::string line_of(const Place& place) {
-  Dwfl_Line* line = ::dwfl_module_getsrc(place.module, place.address);
-  int number = 0;
-  const char* file = line == nullptr ? nullptr : ::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
-  return line_text(file, number);
 }
 
 // Where an inlined function was called.
@@ -115,29 +87,60 @@ class Scopes {
 
 }  // namespace
 
-const std::string& FrameNames::function(const std::string& path, std::uint64_t in_file, std::uint64_t address,
-                                        Dwfl_Module* module) {
-  const auto [known, is_new] = functions_.try_emplace({path, in_file}, "??");
+// Where an address is.
+struct FrameNames::Place {
+  Dwfl_Module* module = nullptr;
+  std::string path;
+  std::uint64_t asked = 0;    // for this address
+  std::uint64_t address = 0;  // of the instruction
+  std::uint64_t in_file = 0;  // among the file's own addresses
+};
+
+FrameNames::Place FrameNames::find(const ProcessFiles& files, std::uint64_t address, bool is_return_address) {
+  Place place;
+  place.asked = address;
+  place.address = is_return_address && address > 0 ? address - 1 : address;
+  place.module = files.module_at(place.address);
+  if (place.module == nullptr) return place;
+  Dwarf_Addr begin = 0;
+  const char* path = ::dwfl_module_info(place.module, nullptr, &begin, nullptr, nullptr, nullptr, nullptr, nullptr);
+  place.path = path == nullptr ? "" : path;
+  GElf_Addr bias = 0;
+  place.in_file = place.address - (::dwfl_module_getelf(place.module, &bias) != nullptr ? bias : begin);
+  return place;
+}
+
+std::string FrameNames::line_of(const Place& place) {
+  Dwfl_Line* line = ::dwfl_module_getsrc(place.module, place.address);
+  int number = 0;
+  const char* file = line == nullptr ? nullptr : ::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
+  return line_text(file, number);
+}
+
+const std::string& FrameNames::function(const Place& place) {
+  const auto [known, is_new] = functions_.try_emplace({place.path, place.in_file}, "??");
   if (!is_new) return known->second;
   GElf_Off offset = 0;
   GElf_Sym symbol{};
-  const char* name = ::dwfl_module_addrinfo(module, address, &offset, &symbol, nullptr, nullptr, nullptr);
+  const char* name = ::dwfl_module_addrinfo(place.module, place.address, &offset, &symbol, nullptr, nullptr, nullptr);
   if (name != nullptr) known->second = readable(name);
   return known->second;
 }
 
+std::string FrameNames::without_line(const Place& place) {
+  if (place.module == nullptr) return "?? (" + to_hex(place.asked) + ")";
+  return function(place) + " (" + base_name(place.path) + "+" + to_hex(place.in_file) + ")";
+}
+
 std::string FrameNames::name(const ProcessFiles& files, std::uint64_t address, bool is_return_address) {
-  const Place place = find(files, address, is_return_address);
-  if (place.module == nullptr) return "?? (" + to_hex(address) + ")";
-  return function(place.path, place.in_file, place.address, place.module) + " (" + base_name(place.path) + "+" +
-         to_hex(place.in_file) + ")";
+  return without_line(find(files, address, is_return_address));
 }
 
 std::vector<std::string> FrameNames::with_lines(const ProcessFiles& files, std::uint64_t address,
                                                 bool is_return_address) {
   const Place place = find(files, address, is_return_address);
   std::string line = place.module == nullptr ? "" : line_of(place);
-  if (line.empty()) return {name(files, address, is_return_address)};
+  if (line.empty()) return {without_line(place)};
   std::vector<std::string> frames;
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = ::dwfl_module_addrdie(place.module, place.address, &bias);
@@ -152,7 +155,7 @@ std::vector<std::string> FrameNames::with_lines(const ProcessFiles& files, std::
       if (line.empty()) line = base_name(place.path);
     }
   }
-  frames.push_back(function(place.path, place.in_file, place.address, place.module) + " (" + line + ")");
+  frames.push_back(function(place) + " (" + line + ")");
   return frames;
 }
 

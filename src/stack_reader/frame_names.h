@@ -23,8 +23,12 @@ class FrameNames {
   std::vector<std::string> with_lines(const ProcessFiles& files, std::uint64_t address, bool is_return_address);
 
  private:
-  const std::string& function(const std::string& path, std::uint64_t in_file, std::uint64_t address,
-                              Dwfl_Module* module);
+  struct Place;
+
+  static Place find(const ProcessFiles& files, std::uint64_t address, bool is_return_address);
+  static std::string line_of(const Place& place);
+  const std::string& function(const Place& place);
+  std::string without_line(const Place& place);
 
   // Ranks mostly are in the same functions, and libdw reads all symbols of a file for each.
   std::map<std::pair<std::string, std::uint64_t>, std::string> functions_;

@@ -12,6 +12,7 @@
 #include <deque>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,24 +29,30 @@ using ddp::launcher::StackCapture;
 using ddp::launcher::ThreadCapture;
 using ddp::stack_reader::FrameNames;
 using ddp::stack_reader::ProcessFiles;
+using ddp::stack_reader::Unwinder;
 using ddp::stack_reader::Unwound;
 
 class Process {
  public:
   explicit Process(StackCapture capture) : capture_(std::move(capture)), files_(capture_.maps) {
-    ddp::stack_reader::Unwinder unwinder(files_);
-    for (ThreadCapture& thread : capture_.threads) {
+    stacks_.resize(capture_.threads.size());
+    // All that run, before any file is read: their stacks are to be of nearly the same moment.
+    for (std::size_t i = 0; i < stacks_.size(); ++i) {
+      ThreadCapture& thread = capture_.threads[i];
+      if (!thread.runs) continue;
+      auto held = ddp::stack_reader::hold_for_a_moment(capture_.pid, thread.tid);
+      stacks_[i].obstacle = held.obstacle;
+      thread = std::move(held.capture);
+    }
+    std::optional<Unwinder> unwinder;  // which reads a file, made if one is needed
+    for (std::size_t i = 0; i < stacks_.size(); ++i) {
+      const ThreadCapture& thread = capture_.threads[i];
       if (!thread.addresses.empty()) {
-        stacks_.push_back({{thread.addresses, true}, ""});
+        stacks_[i].unwound = {thread.addresses, true};
         continue;
       }
-      std::string obstacle;
-      if (thread.runs) {
-        auto held = ddp::stack_reader::hold_for_a_moment(capture_.pid, thread.tid);
-        obstacle = held.obstacle;
-        thread = std::move(held.capture);
-      }
-      stacks_.push_back({unwinder.unwind(thread, ddp::launcher::kStackFrames), obstacle});
+      if (!unwinder) unwinder.emplace(files_);
+      stacks_[i].unwound = unwinder->unwind(thread, ddp::launcher::kStackFrames);
     }
   }
 
