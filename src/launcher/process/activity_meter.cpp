@@ -53,8 +53,9 @@ ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before
     result.minor_faults += growth(then.minor_faults, process.minor_faults);
     result.major_faults += growth(then.major_faults, process.major_faults);
     result.io_bytes += growth(then.io_bytes, process.io_bytes);
-    if (!then.waited || !process.waited) result.waited.reset();
-    if (result.waited) *result.waited += std::max(*process.waited - *then.waited, Nanoseconds(0));
+    // It is less if threads have ended: how long they have waited is not known.
+    if (!then.waited || !process.waited || *process.waited < *then.waited) result.waited.reset();
+    if (result.waited) *result.waited += *process.waited - *then.waited;
   }
   result.processes_changed = still_there != before.processes.size() || still_there != now.processes.size();
   std::map<std::uint64_t, std::uint64_t> connections;

@@ -118,6 +118,17 @@ TEST_CASE("each sign of life makes a rank alive, and what lies below its thresho
   }
 }
 
+TEST_CASE("what ended threads have waited for a processor is not known, so that samples count") {
+  MeteredRank rank;
+  rank.passes(61, [](ActivitySample& s, int i) {
+    s.processes[0].waited = 1000s - i * 1s;
+    s.processes[0].is_runnable = i % 2 == 0;
+  });
+  REQUIRE(rank.meter.activity());
+  CHECK(rank.meter.activity()->last_sign == Sign::runnable);
+  CHECK(rank.meter.activity()->still_for == 0s);
+}
+
 TEST_CASE("one sign after a long time makes a rank alive again") {
   MeteredRank rank;
   rank.passes(1796);
