@@ -71,7 +71,7 @@ TEST_CASE("what a node says of a failure is cut and cleaned before others hear i
   const std::string told = job.to<wire::HubEnds>(7)[0].cause.text;
   CHECK(told.size() <= 500);
   CHECK(told.starts_with("rank 2: \\x1b[2Jxxx"));
-  const wire::Cause& heard = job.to<wire::HubEnds>(7)[0].cause;
+  const wire::Cause heard = job.to<wire::HubEnds>(7)[0].cause;
   CHECK(heard.node.size() <= 500);
   CHECK(heard.not_restarted.size() <= 500);
   CHECK(heard.exit_code == 1);
