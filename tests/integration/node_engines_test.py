@@ -23,10 +23,10 @@ ENGINES = [
             "PET_MASTER_PORT": "29500", "JOB_COMPLETION_INDEX": "{node}", "KUBERNETES_SERVICE_HOST": "10.0.0.1"},
            "options of the environment: PET_MASTER_ADDR=host1, PET_MASTER_PORT=29500, PET_NNODES=2, PET_NODE_RANK={node}, "
            "PET_NPROC_PER_NODE=2"),
-    Engine("PyTorchJob", ("--engine=kubernetes", "--nproc-per-node=2"),
+    Engine("PyTorchJob", ("--scheduler=kubernetes", "--nproc-per-node=2"),
            {"MASTER_ADDR": "host1", "MASTER_PORT": "23456", "WORLD_SIZE": "2", "RANK": "{node}"},
            "PyTorchJob: 2 nodes, this is {node} (WORLD_SIZE, RANK), master host1 (MASTER_ADDR)"),
-    Engine("PyTorchJob of an older operator", ("--engine=kubernetes", "--nproc-per-node=2"),
+    Engine("PyTorchJob of an older operator", ("--scheduler=kubernetes", "--nproc-per-node=2"),
            {"MASTER_ADDR": "host1", "MASTER_PORT": "23456", "WORLD_SIZE": "2", "RANK": "{node}"},
            "PyTorchJob: 2 nodes, this is {node} (WORLD_SIZE, RANK), master ", first={"MASTER_ADDR": "localhost"}),
     Engine("Indexed Job", ("--nnodes=2", "--master-addr=host1", "--nproc-per-node=2"), {"JOB_COMPLETION_INDEX": "{node}"},
@@ -38,9 +38,9 @@ ENGINES = [
             "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_NODEID": "{node}",
             "SLURM_PROCID": "{node}", "SLURM_LOCALID": "0"},
            "Slurm: 2 nodes, this is {node} (SLURM_STEP_NUM_NODES, SLURM_NODEID), hosts host[1-2] (SLURM_STEP_NODELIST)"),
-    Engine("LSF", ("--engine=lsf", "--nproc-per-node=2"), {"LSB_DJOB_HOSTFILE": "{file}", "LSB_JOBID": "77"},
+    Engine("LSF", ("--scheduler=lsf", "--nproc-per-node=2"), {"LSB_DJOB_HOSTFILE": "{file}", "LSB_JOBID": "77"},
            "LSF: 2 nodes, this is {node} (LSB_DJOB_HOSTFILE, this host's name), hosts host1,host2 (LSB_DJOB_HOSTFILE)"),
-    Engine("PBS", ("--engine=pbs", "--nproc-per-node=2"), {"PBS_NODEFILE": "{file}", "PBS_JOBID": "77.server"},
+    Engine("PBS", ("--scheduler=pbs", "--nproc-per-node=2"), {"PBS_NODEFILE": "{file}", "PBS_JOBID": "77.server"},
            "PBS: 2 nodes, this is {node} (PBS_NODEFILE, this host's name), hosts host1,host2 (PBS_NODEFILE)"),
     Engine("MPICH", ("--master-addr=host1", "--nproc-per-node=2"),
            {"PMI_RANK": "{node}", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"},
@@ -88,7 +88,7 @@ def what_cannot_be_true_is_refused(hosts: Hosts) -> None:
         code, _, err = job.start(1, environment=environment).end_of(1)
         assert code == 2 and text in err, (code, err)
     for words, text in ((("--nnodes=2",), "(JOB_COMPLETION_INDEX), which is none of --nnodes=2 nodes"),
-                        (("--engine=kubernetes",), "but nothing says how many nodes there are. Give --nnodes=N")):
+                        (("--scheduler=kubernetes",), "but nothing says how many nodes there are. Give --nnodes=N")):
         code, _, err = job.start(1, *words, environment={"JOB_COMPLETION_INDEX": "2"}).end_of(1)
         assert code == 2 and text in err, (code, err)
 
@@ -97,7 +97,7 @@ def a_pod_that_stays_alone_says_so(hosts: Hosts) -> None:
     pod = {"MASTER_ADDR": "host1", "MASTER_PORT": "23456", "WORLD_SIZE": "2", "RANK": "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     ends = Job(hosts, "true", meet=[]).start(2, environment=pod).ends()
     all_well(ends)
-    assert "for one job of all of them give --engine=kubernetes" in ends[2][2], ends
+    assert "for one job of all of them give --scheduler=kubernetes" in ends[2][2], ends
 
 
 if __name__ == "__main__":

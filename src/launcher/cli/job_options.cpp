@@ -80,9 +80,10 @@ void workers(OptionSet& c, Options& o) {
           "Nodes of the job, the same on all of them. Default: 1.");
   c.value("--node-rank", "N", integer(o.node_rank, 0, kMost),
           "Which of the nodes this is, from 0. Default: as they meet.");
-  c.value("--engine", "NAME", parsed_as(parse_engine, o.engine),
+  c.value("--scheduler", "NAME", parsed_as(parse_engine, o.engine),
           "What started this launcher and says how many nodes there are: auto, none, slurm, openmpi and others. "
           "Default: auto.");
+  c.keep_old_name("engine", "scheduler");
   c.value("--node-timeout", "SECONDS", parsed_as(parse_node_timeout, o.node_timeout),
           "A node without a word for so long is lost. Default: 10.");
   c.value("--role", "NAME", some_text(o.role, "the role"), "Role of the workers (ROLE_NAME). Default: default.");

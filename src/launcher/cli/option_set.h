@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -52,14 +53,15 @@ Take integer(T& target, int minimum, int maximum) {
 
 // What CLI11 holds of an option.
 struct OptionInfo {
-  std::vector<std::string> names;     // with dashes; the first one is its own, and "no-" before that means off or empty
-  std::string short_name;             // "m" for -m; or empty
-  std::string value_name;             // "SECONDS"; FILE, DIR: a path. Empty: a flag
-  std::vector<std::string> choices;   // empty: any value
-  bool choices_are_examples = false;  // other values exist
-  bool repeatable = false;            // all values count, in their order; else the last one
-  std::string variable;               // "PET_GRACE"; empty: no variable sets it
-  bool in_files = true;               // --config may set it
+  std::vector<std::string> names;  // with dashes; the first one is its own, and "no-" before that means off or empty
+  std::vector<std::string> old_names;  // are accepted, but not shown
+  std::string short_name;              // "m" for -m; or empty
+  std::string value_name;              // "SECONDS"; FILE, DIR: a path. Empty: a flag
+  std::vector<std::string> choices;    // empty: any value
+  bool choices_are_examples = false;   // other values exist
+  bool repeatable = false;             // all values count, in their order; else the last one
+  std::string variable;                // "PET_GRACE"; empty: no variable sets it
+  bool in_files = true;                // --config may set it
   std::string group;
   std::string help;  // one paragraph of plain text
 
@@ -72,7 +74,8 @@ using OptionList = std::vector<OptionInfo>;
 std::string with_dashes(std::string_view name);
 std::string with_underscores(std::string_view name);
 
-// By any of its names, without leading dashes, in either spelling; or by its short name. nullptr for any other word.
+// By any of its names, old ones too, without leading dashes, in either spelling; or by its short name. nullptr for any
+// other word.
 const OptionInfo* find_option(std::string_view name, const OptionList& options);
 const OptionInfo* find_short_option(char name, const OptionList& options);
 
@@ -112,6 +115,8 @@ class OptionSet {
   // A value that is one of `choices`, which are separated by spaces; or `several` of them, joined by commas.
   CLI::Option* choice(const std::string& names, const std::string& value_name, std::string_view choices, Take take,
                       const char* help, bool several = false);
+  // `old`, without dashes, stays another name of the option `name`, and of its variable, that no text shows.
+  void keep_old_name(std::string old, std::string name) { old_names_.emplace_back(std::move(old), std::move(name)); }
   // `count` words, verbatim, after the options.
   void program(std::size_t count, std::vector<std::string>& target);
 
@@ -129,6 +134,7 @@ class OptionSet {
   const std::unique_ptr<CLI::App> app_;
   const bool has_variables_;
   std::string group_ = "Options";
+  std::vector<std::pair<std::string, std::string>> old_names_;  // with the options that have them
   OptionList options_;
   std::span<const Setting> settings_;  // during parse()
 };

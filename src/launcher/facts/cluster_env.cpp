@@ -18,7 +18,7 @@ struct Reading {
 
 base::Failure refusal(const Engine& engine, const std::string& why) {
   return {std::string(engine.title) + ": " + why +
-          ". Unset what is wrong, say it with --nnodes and --node-rank, or use --engine=none."};
+          ". Unset what is wrong, say it with --nnodes and --node-rank, or use --scheduler=none."};
 }
 
 std::string number_text(const Number& number) {
@@ -161,11 +161,12 @@ base::Result<ClusterFinding> find_engine(const ClusterRequest& request) {
       const std::string both = disagreement(*finding.cluster, *cluster);
       const Engine* believed = inner(*chosen, engine);
       if (believed == nullptr) {
-        return base::Failure{both + ". Say which of them started ddplaunch: --engine=" + std::string(chosen->name) +
-                             " or --engine=" + std::string(engine.name) + "."};
+        return base::Failure{both + ". Say which of them started ddplaunch: --scheduler=" + std::string(chosen->name) +
+                             " or --scheduler=" + std::string(engine.name) + "."};
       }
-      finding.warnings.push_back(both + ": " + std::string(believed->title) +
-                                 " is believed, as the other may have started its daemons. --engine decides otherwise");
+      finding.warnings.push_back(
+          both + ": " + std::string(believed->title) +
+          " is believed, as the other may have started its daemons. --scheduler decides otherwise");
       if (believed == chosen) continue;
     }
     chosen = &engine;
@@ -179,14 +180,14 @@ base::Result<ClusterFinding> find_engine(const ClusterRequest& request) {
 base::Failure no_such_engine(const std::string& name) {
   const std::vector<std::string> names = engine_names();
   const auto nearest = base::nearest_match(name, names);
-  return {"--engine=" + name + " is no engine" + (nearest ? "; did you mean " + *nearest + "?" : ".") + " Use one of " +
-          base::join(names, ", ") + "."};
+  return {"--scheduler=" + name + " is no engine" + (nearest ? "; did you mean " + *nearest + "?" : ".") +
+          " Use one of " + base::join(names, ", ") + "."};
 }
 
 // For an engine that is asked for and did not start us.
 std::string remedy(std::string_view start) {
   const std::string first = start.empty() ? "Leave" : "Start it with \"" + std::string(start) + "\", leave";
-  return first + " the option out, or use --engine=none.";
+  return first + " the option out, or use --scheduler=none.";
 }
 
 base::Result<ClusterFinding> ask_engine(const ClusterRequest& request) {
@@ -201,13 +202,13 @@ base::Result<ClusterFinding> ask_engine(const ClusterRequest& request) {
     auto reading = read_engine(engine, request);
     if (!reading) return reading.error();
     if (!reading.value().cluster) {
-      return base::Failure{"--engine=" + request.engine + ": " + reading.value().declined + ". " +
+      return base::Failure{"--scheduler=" + request.engine + ": " + reading.value().declined + ". " +
                            remedy(engine.start)};
     }
     return ClusterFinding{std::move(reading.value().cluster), std::move(reading.value().warnings)};
   }
   if (missing.empty()) return no_such_engine(request.engine);
-  return base::Failure{"--engine=" + request.engine + ": not set here: " + base::join(missing, ", or ") + ". " +
+  return base::Failure{"--scheduler=" + request.engine + ": not set here: " + base::join(missing, ", or ") + ". " +
                        remedy(start)};
 }
 

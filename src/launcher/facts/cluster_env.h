@@ -45,7 +45,7 @@ struct ClusterFinding {
 // values, and says what to do.
 base::Result<ClusterFinding> read_cluster_env(const ClusterRequest& request);
 
-// The values of --engine: "auto", "none", then the engines.
+// The values of --scheduler: "auto", "none", then the engines.
 std::vector<std::string> engine_names();
 
 }  // namespace ddp::launcher

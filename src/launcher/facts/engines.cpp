@@ -277,7 +277,7 @@ std::optional<std::string> warn_of_pods(const EngineVariables& variables) {
   const auto pods = base::parse_integer(*variables.find("WORLD_SIZE"), 2, INT32_MAX);
   if (!pods || variables.has("LOCAL_RANK")) return std::nullopt;
   return "RANK and WORLD_SIZE=" + std::to_string(*pods) +
-         " may count pods. This is a job of this pod alone; for one job of all of them give --engine=kubernetes";
+         " may count pods. This is a job of this pod alone; for one job of all of them give --scheduler=kubernetes";
 }
 
 }  // namespace

@@ -28,17 +28,17 @@ struct EngineFacts {
 };
 
 struct Engine {
-  std::string_view name;           // of --engine; several rows may share it, the first that fits is taken
+  std::string_view name;           // of --scheduler; several rows may share it, the first that fits is taken
   std::string_view title;          // in messages
   std::vector<std::string> signs;  // variables that are all set where it started us
   EngineFacts (*read)(EngineVariables&);
   std::string_view start = "";    // how one of us is started on each node; empty: no command does it
   bool starts_processes = false;  // its variables belong to a process that it started, not to an allocation
   bool has_own_daemons = false;   // which another engine may have started, whose variables we see as well
-  bool only_if_asked = false;     // not with --engine=auto
+  bool only_if_asked = false;     // not with --scheduler=auto
 };
 
-// In the order in which --engine=auto looks at them.
+// In the order in which --scheduler=auto looks at them.
 std::span<const Engine> engine_table();
 
 // Without an engine: why there may be other nodes all the same. A batch script of a job on several nodes, as only what

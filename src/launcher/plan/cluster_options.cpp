@@ -20,7 +20,7 @@ base::Result<Options, StartFailure> with_number(const Options& options, const st
     return StartFailure{base::kExitUsage,
                         said + ", which is none of --nnodes=" + count +
                             " nodes, as they count from 0. Give --nnodes=N with the number of all nodes, --node-rank=R "
-                            "for another number, or --engine=none."};
+                            "for another number, or --scheduler=none."};
   }
   Options result = options;
   result.node_rank = cluster->node_rank;
@@ -64,11 +64,11 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const H
   if (!cluster->node_count) {
     return StartFailure{base::kExitUsage, cluster->engine + ": " + cluster->derived +
                                               ", but nothing says how many nodes there are. Give --nnodes=N, or "
-                                              "--engine=none for a job of this node alone."};
+                                              "--scheduler=none for a job of this node alone."};
   }
   if (options.engine == "auto" && is_allocation_only(*cluster)) {
     result.warnings.push_back(cluster->engine + " has given " + cluster->derived +
-                              ". This is a job of this node alone; where a ddplaunch runs on each, give --engine=" +
+                              ". This is a job of this node alone; where a ddplaunch runs on each, give --scheduler=" +
                               (cluster->engine == "LSF" ? "lsf" : "pbs"));
     return result;
   }
@@ -80,7 +80,7 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const H
     return StartFailure{base::kExitUsage,
                         cluster->engine + " says " + cluster->derived +
                             ", but not where the nodes meet. Give --master-addr=HOST, the host of node "
-                            "0, on all nodes, or --engine=none for a job of its own on each."};
+                            "0, on all nodes, or --scheduler=none for a job of its own on each."};
   }
   if (!options.master_port && options.rdzv_endpoint.empty()) {
     result.master_port = cluster->master_port.value_or(port_of_job(cluster->job_id));

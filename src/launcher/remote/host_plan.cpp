@@ -52,7 +52,7 @@ std::string contradiction(const Options& options, const StarterFacts& facts, int
       {starts_others, option + " within " + (facts.cluster ? facts.cluster->engine : "") +
                           ": it has started launchers " + "on " + (facts.cluster ? facts.cluster->derived : "") +
                           " already. Leave " + option +
-                          " out, or start ddplaunch once, outside of it (--engine=none if this is wrong)."},
+                          " out, or start ddplaunch once, outside of it (--scheduler=none if this is wrong)."},
   };
   for (const auto& row : kRows) {
     if (row.is) return row.text;

@@ -20,7 +20,7 @@ const std::map<std::string, std::string> kValues = {
     {"nnodes", "2:3"},
     {"node-rank", "1"},
     {"node-timeout", "20"},
-    {"engine", "slurm"},
+    {"scheduler", "slurm"},
     {"role", "trainer"},
     {"hosts", "a,node[1-2]:4"},
     {"hostfile", "/a b/c"},

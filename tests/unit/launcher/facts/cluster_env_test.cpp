@@ -30,7 +30,7 @@ TEST_CASE("without an engine there is no cluster and nothing to say") {
   CHECK(warnings({}).empty());
 }
 
-TEST_CASE("the option --engine=none sees no engine, whatever is wrong with its variables") {
+TEST_CASE("the option --scheduler=none sees no engine, whatever is wrong with its variables") {
   CHECK(found(kSlurm, "none") == "none");
   CHECK(found(with(kSlurm, {"SLURM_NODEID=x"}), "none") == "none");
 }
@@ -67,7 +67,7 @@ TEST_CASE("two engines that contradict each other are refused") {
   CHECK(
       found(with(kSlurm + kHydra, {"PMI_RANK=0"})) ==
       "refused: Slurm says that this is node 1 of 2, PMI that it is node 0 of 2. Say which of them started ddplaunch: "
-      "--engine=slurm or --engine=pmi.");
+      "--scheduler=slurm or --scheduler=pmi.");
   CHECK(contains(found(with(kSlurm + kHydra, {"PMI_SIZE=4"})),
                  "Slurm says that this is node 1 of 2, PMI that it is node 1 of 4"));
   CHECK(contains(found(with(kSlurm + kHydra, {"PMI_RANK=0"}), "pmi"), "PMI: 2 nodes, this is 0"));
@@ -84,7 +84,7 @@ TEST_CASE("mpirun within a Slurm job is believed: Slurm's step is that of its da
   CHECK(
       warnings(second) ==
       Lines{"Slurm says that this is node 0 of 2, Open MPI that it is node 1 of 3: Open MPI is believed, as the other "
-            "may have started its daemons. --engine decides otherwise"});
+            "may have started its daemons. --scheduler decides otherwise"});
   CHECK(contains(found(second, "slurm"), "Slurm: 2 nodes, this is 0"));
   CHECK(contains(found(with(kFlux, {"PMI_RANK=0"})), "Flux: 2 nodes, this is 1"));
 }
@@ -94,7 +94,7 @@ TEST_CASE("a node beyond the number of nodes is refused") {
   CHECK(text ==
         "refused: Slurm: SLURM_NODEID=2 is not below SLURM_STEP_NUM_NODES=2. Unset what is wrong, say it with --nnodes "
         "and "
-        "--node-rank, or use --engine=none.");
+        "--node-rank, or use --scheduler=none.");
   CHECK(contains(found(with(kOpenMpi, {"OMPI_COMM_WORLD_RANK=2"})),
                  "OMPI_COMM_WORLD_RANK=2 is not below OMPI_COMM_WORLD_SIZE=2"));
   CHECK(contains(found(with(kHydra, {"PMI_RANK=5"})), "PMI_RANK=5 is not below PMI_SIZE=2"));
@@ -116,7 +116,7 @@ TEST_CASE("nonsense in a variable that is needed is refused") {
       const std::string text = found(with(kSlurm, {name + "=" + value}));
       CHECK(contains(text, "refused: Slurm: " + name + "=" + shown(value)));
       CHECK(contains(text, "is not a number from"));
-      CHECK(contains(text, "--engine=none"));
+      CHECK(contains(text, "--scheduler=none"));
     }
   }
   CHECK(contains(found(with(kSlurm, {"SLURM_STEP_NODELIST=n[3-1]"})),
@@ -150,17 +150,18 @@ TEST_CASE("an engine that is asked for must have started us") {
   CHECK(contains(found(kSlurm, "slurm"), "Slurm: 2 nodes, this is 1"));
   CHECK(contains(found(kSlurm + kHydra, "pmi"), "PMI: 2 nodes, this is 1"));
   CHECK(found(kSlurmBatch, "slurm") ==
-        "refused: --engine=slurm: not set here: SLURM_STEP_ID. Start it with \"srun --ntasks-per-node=1 ddplaunch …\", "
-        "leave the option out, or use --engine=none.");
-  CHECK(contains(found({}, "slurm"), "--engine=slurm: not set here: SLURM_STEP_ID and SLURM_PROCID. Start it with"));
+        "refused: --scheduler=slurm: not set here: SLURM_STEP_ID. Start it with \"srun --ntasks-per-node=1 ddplaunch "
+        "…\", "
+        "leave the option out, or use --scheduler=none.");
+  CHECK(contains(found({}, "slurm"), "--scheduler=slurm: not set here: SLURM_STEP_ID and SLURM_PROCID. Start it with"));
   CHECK(contains(found({}, "openmpi"), "not set here: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE. Start it with"));
   CHECK(found({}, "lsf") ==
-        "refused: --engine=lsf: not set here: LSB_DJOB_HOSTFILE, or LSB_MCPU_HOSTS. Leave the option out, or "
-        "use --engine=none.");
+        "refused: --scheduler=lsf: not set here: LSB_DJOB_HOSTFILE, or LSB_MCPU_HOSTS. Leave the option out, or "
+        "use --scheduler=none.");
   CHECK(contains(found({"RANK=1"}, "kubernetes"), "not set here: JOB_COMPLETION_INDEX, or WORLD_SIZE. Leave"));
   for (const std::string& name : engine_names()) {
     if (name == "auto" || name == "none") continue;
-    CHECK(contains(found({}, name), "refused: --engine=" + name + ": not set here: "));
+    CHECK(contains(found({}, name), "refused: --scheduler=" + name + ": not set here: "));
   }
 }
 
@@ -170,7 +171,7 @@ TEST_CASE("an engine that is asked for is the only one that is read") {
 
 TEST_CASE("an engine that does not exist is refused") {
   CHECK(contains(found({}, "slrum"),
-                 "refused: --engine=slrum is no engine; did you mean slurm? Use one of auto, none, slurm"));
+                 "refused: --scheduler=slrum is no engine; did you mean slurm? Use one of auto, none, slurm"));
   CHECK(contains(found({}, ""), "is no engine"));
 }
 

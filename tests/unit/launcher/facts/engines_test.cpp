@@ -67,7 +67,7 @@ TEST_CASE("the shell of salloc is not a step of srun") {
   for (const std::string step : {"4294967290", "4294967291", "4294967292", "4294967294"}) {
     const Lines shell = with(kSlurm, {"SLURM_STEP_ID=" + step, "SLURM_STEP_NUM_NODES=1"});
     CHECK(found(shell) == "none");
-    CHECK(contains(found(shell, "slurm"), "--engine=slurm: SLURM_STEP_ID=" + step + " is a shell's or a batch"));
+    CHECK(contains(found(shell, "slurm"), "--scheduler=slurm: SLURM_STEP_ID=" + step + " is a shell's or a batch"));
     CHECK(contains(read_cluster_env(request(shell)).value().warnings.at(0), "this Slurm job has 2 nodes"));
   }
 }
@@ -114,7 +114,7 @@ TEST_CASE("a pod of several that is not asked for is warned of") {
   const Lines pod = with(kPyTorchJob, {"KUBERNETES_SERVICE_HOST=10.0.0.1"});
   CHECK(warnings(pod) ==
         Lines{"RANK and WORLD_SIZE=4 may count pods. This is a job of this pod alone; for one job of all of "
-              "them give --engine=kubernetes"});
+              "them give --scheduler=kubernetes"});
   CHECK(warnings(kPyTorchJob).empty());
   // A rank of somebody's launcher in a pod, and one pod.
   CHECK(warnings(with(pod, {"LOCAL_RANK=0"})).empty());
@@ -182,7 +182,7 @@ TEST_CASE("an LSF whose hosts nobody tells is warned of") {
   REQUIRE(finding.ok());
   CHECK_FALSE(finding.value().cluster);
   CHECK(finding.value().warnings.size() == 1);
-  CHECK(contains(found(blind, "lsf"), "refused: --engine=lsf: neither the file that LSB_DJOB_HOSTFILE names"));
+  CHECK(contains(found(blind, "lsf"), "refused: --scheduler=lsf: neither the file that LSB_DJOB_HOSTFILE names"));
 }
 
 TEST_CASE("PBS") {
@@ -198,7 +198,7 @@ TEST_CASE("a host that its manager's file does not have is refused") {
   const std::string text = found(with(kPbs, {"PBS_NODENUM="}), "auto", "login");
   CHECK(
       contains(text, "refused: PBS: nothing says which node this is: \"login\" is not, or not once, among a.x.org,b"));
-  CHECK(contains(text, "--engine=none"));
+  CHECK(contains(text, "--scheduler=none"));
   // With a number it need not have.
   CHECK(contains(found(kPbs, "auto", "container"), "2 nodes, this is 1 (PBS_NODEFILE, PBS_NODENUM)"));
 }
@@ -209,7 +209,7 @@ TEST_CASE("a file of PBS that is out of sight is warned of, and no failure") {
   REQUIRE(finding.ok());
   CHECK_FALSE(finding.value().cluster);
   CHECK(contains(finding.value().warnings.at(0), "the file that PBS_NODEFILE names cannot be read here"));
-  CHECK(contains(found(blind, "pbs"), "refused: --engine=pbs: the file that PBS_NODEFILE names"));
+  CHECK(contains(found(blind, "pbs"), "refused: --scheduler=pbs: the file that PBS_NODEFILE names"));
 }
 
 TEST_CASE("a pod of an Indexed Job knows its number only") {

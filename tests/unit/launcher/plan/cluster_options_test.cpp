@@ -94,7 +94,7 @@ TEST_CASE("who only has hosts is asked for") {
   Situation situation = in_slurm();
   situation.facts.cluster->engine = "PBS";
   CHECK(derived(situation).max_nodes == 1);
-  CHECK_THAT(derived(situation).warnings.at(0), Catch::Contains("give --engine=pbs"));
+  CHECK_THAT(derived(situation).warnings.at(0), Catch::Contains("give --scheduler=pbs"));
   situation.options.engine = "pbs";
   CHECK(derived(situation).max_nodes == 2);
 }
@@ -150,7 +150,7 @@ TEST_CASE("a pod's index that no node of the job can have is refused") {
   CHECK(situation.failure().message ==
         "Kubernetes: this is node 2 (JOB_COMPLETION_INDEX), which is none of --nnodes=2 nodes, as they count from 0. "
         "Give "
-        "--nnodes=N with the number of all nodes, --node-rank=R for another number, or --engine=none.");
+        "--nnodes=N with the number of all nodes, --node-rank=R for another number, or --scheduler=none.");
 }
 
 TEST_CASE("an engine that is asked for must say how many nodes there are") {
@@ -159,9 +159,9 @@ TEST_CASE("an engine that is asked for must say how many nodes there are") {
   CHECK(situation.failure().message ==
         "Kubernetes: this is node 1 (JOB_COMPLETION_INDEX), but nothing says how many nodes there are. Give "
         "--nnodes=N, or "
-        "--engine=none for a job of this node alone.");
+        "--scheduler=none for a job of this node alone.");
   situation.facts.cluster.reset();
-  situation.facts.cluster_failure = "--engine=kubernetes: not set here: JOB_COMPLETION_INDEX";
+  situation.facts.cluster_failure = "--scheduler=kubernetes: not set here: JOB_COMPLETION_INDEX";
   situation.options.min_nodes = situation.options.max_nodes = 2;
   CHECK(situation.failure().message == situation.facts.cluster_failure);
 }
