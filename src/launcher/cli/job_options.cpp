@@ -80,7 +80,7 @@ void workers(OptionSet& c, Options& o) {
           "Nodes of the job, the same on all of them. Default: 1.");
   c.value("--node-rank", "N", integer(o.node_rank, 0, kMost),
           "Which of the nodes this is, from 0. Default: as they meet.");
-  c.value("--scheduler", "NAME", parsed_as(parse_engine, o.engine),
+  c.value("--scheduler", "NAME", parsed_as(parse_scheduler, o.scheduler),
           "What started this launcher and says how many nodes there are: auto, none, slurm, openmpi and others. "
           "Default: auto.");
   c.keep_old_name("engine", "scheduler");

@@ -69,7 +69,7 @@ struct Options : JobWishes {
   int min_nodes = 1;  // --nnodes MIN:MAX
   int max_nodes = 1;
   std::optional<int> node_rank;
-  std::string engine = "auto";  // --scheduler: facts/cluster_env.h
+  std::string scheduler = "auto";  // --scheduler: facts/cluster_env.h
   std::chrono::milliseconds node_timeout = limits::kDefaultNodeTimeout;
 
   // Hosts on which launchers are started from here, over ssh: docs/reference/nodes.md.

@@ -107,8 +107,8 @@ Result<WorkerCount> parse_workers(const std::string& text) {
   return Failure{" is not a number from 1 to " + std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu."};
 }
 
-Result<std::string> parse_engine(const std::string& text) {
-  const std::vector<std::string> names = engine_names();
+Result<std::string> parse_scheduler(const std::string& text) {
+  const std::vector<std::string> names = scheduler_names();
   if (std::find(names.begin(), names.end(), text) != names.end()) return text;
   return Failure{" is not known. Use one of " + base::join(names, ", ") + "."};
 }

@@ -3,21 +3,21 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/facts/engines.h"
 #include "launcher/facts/host_text.h"
+#include "launcher/facts/schedulers.h"
 
 namespace ddp::launcher {
 namespace {
 
-// What one engine says: a cluster, or why it has none.
+// What one scheduler says: a cluster, or why it has none.
 struct Reading {
   std::optional<ClusterEnv> cluster;
   std::string declined;
   std::vector<std::string> warnings;
 };
 
-base::Failure refusal(const Engine& engine, const std::string& why) {
-  return {std::string(engine.title) + ": " + why +
+base::Failure refusal(const Scheduler& scheduler, const std::string& why) {
+  return {std::string(scheduler.title) + ": " + why +
           ". Unset what is wrong, say it with --nnodes and --node-rank, or use --scheduler=none."};
 }
 
@@ -37,7 +37,7 @@ std::string position(const ClusterEnv& cluster) {
 }
 
 // Finds what only follows from something else: the number of nodes, and which of them this is.
-std::optional<base::Failure> complete(const Engine& engine, const std::string& own_name, EngineFacts& facts) {
+std::optional<base::Failure> complete(const Scheduler& scheduler, const std::string& own_name, SchedulerFacts& facts) {
   const HostNames& hosts = facts.hosts;
   if (!facts.node_count && !hosts.names.empty()) facts.node_count = Number{std::ssize(hosts.names), hosts.source};
   if (facts.node_rank) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<base::Failure> complete(const Engine& engine, const std::string& o
     facts.node_rank = Number{0, facts.node_count->source};
     return std::nullopt;
   }
-  const auto place = EngineVariables::find_host(hosts, own_name);
+  const auto place = SchedulerVariables::find_host(hosts, own_name);
   if (place) {
     facts.node_rank = Number{*place, "this host's name"};
     return std::nullopt;
@@ -53,35 +53,35 @@ std::optional<base::Failure> complete(const Engine& engine, const std::string& o
   const std::string among = hosts.names.empty() ? ""
                                                 : ": " + shown(own_name) + " is not, or not once, among " +
                                                       cut(hosts.text) + " (" + hosts.source + ")";
-  return refusal(engine, "nothing says which node this is" + among);
+  return refusal(scheduler, "nothing says which node this is" + among);
 }
 
 // What cannot be true at the same time.
-std::optional<base::Failure> contradiction(const Engine& engine, const EngineFacts& facts) {
+std::optional<base::Failure> contradiction(const Scheduler& scheduler, const SchedulerFacts& facts) {
   if (!facts.several_tasks.empty()) {
-    return base::Failure{std::string(engine.title) + ": " + facts.several_tasks +
+    return base::Failure{std::string(scheduler.title) + ": " + facts.several_tasks +
                          " says that a node has several tasks, but ddplaunch starts the workers of a node itself. "
                          "Start one on each node: " +
-                         std::string(engine.start)};
+                         std::string(scheduler.start)};
   }
   const auto& count = facts.node_count;
   if (!count) return std::nullopt;
   const HostNames& hosts = facts.hosts;
   if (!hosts.names.empty() && std::ssize(hosts.names) != count->value) {
-    return refusal(engine, number_text(*count) + ", but " + hosts.source + "=" + shown(hosts.text) + " has " +
-                               base::counted(std::ssize(hosts.names), "host"));
+    return refusal(scheduler, number_text(*count) + ", but " + hosts.source + "=" + shown(hosts.text) + " has " +
+                                  base::counted(std::ssize(hosts.names), "host"));
   }
   if (facts.node_rank->value >= count->value) {
     const bool counted = count->source == hosts.source;
     const std::string limit =
         counted ? "the " + base::counted(count->value, "host") + " of " + hosts.source : number_text(*count);
-    return refusal(engine, number_text(*facts.node_rank) + " is not below " + limit);
+    return refusal(scheduler, number_text(*facts.node_rank) + " is not below " + limit);
   }
   return std::nullopt;
 }
 
 // "2 nodes, this is 1 (SLURM_NNODES, SLURM_NODEID), hosts node[1,3] (SLURM_JOB_NODELIST), 4 workers (…)".
-std::string describe(const EngineFacts& facts) {
+std::string describe(const SchedulerFacts& facts) {
   const Number& rank = *facts.node_rank;
   std::string text = "this is node " + std::to_string(rank.value) + " (" + rank.source + ")";
   if (const auto& count = facts.node_count) {
@@ -101,15 +101,15 @@ std::optional<int> as_int(const std::optional<Number>& number) {
   return static_cast<int>(number->value);
 }
 
-base::Result<Reading> read_engine(const Engine& engine, const ClusterRequest& request) {
-  EngineVariables variables(request);
-  EngineFacts facts = engine.read(variables);
-  if (variables.failure()) return refusal(engine, *variables.failure());
+base::Result<Reading> read_scheduler(const Scheduler& scheduler, const ClusterRequest& request) {
+  SchedulerVariables variables(request);
+  SchedulerFacts facts = scheduler.read(variables);
+  if (variables.failure()) return refusal(scheduler, *variables.failure());
   if (!facts.declined.empty()) return Reading{std::nullopt, facts.declined, facts.warnings};
-  if (auto failure = complete(engine, request.host_name, facts)) return *failure;
-  if (auto failure = contradiction(engine, facts)) return *failure;
+  if (auto failure = complete(scheduler, request.host_name, facts)) return *failure;
+  if (auto failure = contradiction(scheduler, facts)) return *failure;
   ClusterEnv cluster;
-  cluster.engine = engine.title;
+  cluster.scheduler = scheduler.title;
   cluster.node_count = as_int(facts.node_count);
   cluster.node_rank = static_cast<int>(facts.node_rank->value);
   cluster.workers = as_int(facts.workers);
@@ -121,10 +121,10 @@ base::Result<Reading> read_engine(const Engine& engine, const ClusterRequest& re
   return Reading{std::move(cluster), "", facts.warnings};
 }
 
-// Those of the engine's signs that are not there.
-std::vector<std::string> missing_signs(const Engine& engine, const EngineVariables& variables) {
+// Those of the scheduler's signs that are not there.
+std::vector<std::string> missing_signs(const Scheduler& scheduler, const SchedulerVariables& variables) {
   std::vector<std::string> missing;
-  std::ranges::copy_if(engine.signs, std::back_inserter(missing),
+  std::ranges::copy_if(scheduler.signs, std::back_inserter(missing),
                        [&](const std::string& name) { return !variables.has(name); });
   return missing;
 }
@@ -133,43 +133,43 @@ bool agree(const ClusterEnv& a, const ClusterEnv& b) {
   return a.node_rank == b.node_rank && (!a.node_count || !b.node_count || *a.node_count == *b.node_count);
 }
 
-// Of two engines that started processes, and say different things about this one, the one that started this one: the
+// Of two schedulers that started processes, and say different things about this one, the one that started this one: the
 // one with daemons, whose variables come later than those of whoever started the daemons. Null if that does not tell.
-const Engine* inner(const Engine& a, const Engine& b) {
+const Scheduler* inner(const Scheduler& a, const Scheduler& b) {
   if (a.has_own_daemons == b.has_own_daemons) return nullptr;
   return a.has_own_daemons ? &a : &b;
 }
 
 std::string disagreement(const ClusterEnv& a, const ClusterEnv& b) {
-  return a.engine + " says that this is " + position(a) + ", " + b.engine + " that it is " + position(b);
+  return a.scheduler + " says that this is " + position(a) + ", " + b.scheduler + " that it is " + position(b);
 }
 
-base::Result<ClusterFinding> find_engine(const ClusterRequest& request) {
-  const EngineVariables variables(request);
+base::Result<ClusterFinding> find_scheduler(const ClusterRequest& request) {
+  const SchedulerVariables variables(request);
   ClusterFinding finding;
-  const Engine* chosen = nullptr;
-  for (const Engine& engine : engine_table()) {
-    if (engine.only_if_asked || !missing_signs(engine, variables).empty()) continue;
+  const Scheduler* chosen = nullptr;
+  for (const Scheduler& scheduler : scheduler_table()) {
+    if (scheduler.only_if_asked || !missing_signs(scheduler, variables).empty()) continue;
     // What a whole allocation has is not about the processes that somebody started within it.
-    if (chosen != nullptr && !engine.starts_processes) continue;
-    auto reading = read_engine(engine, request);
+    if (chosen != nullptr && !scheduler.starts_processes) continue;
+    auto reading = read_scheduler(scheduler, request);
     if (!reading) return reading.error();
     std::ranges::move(reading.value().warnings, std::back_inserter(finding.warnings));
     auto& cluster = reading.value().cluster;
     if (!cluster || (chosen != nullptr && agree(*finding.cluster, *cluster))) continue;
     if (chosen != nullptr) {
       const std::string both = disagreement(*finding.cluster, *cluster);
-      const Engine* believed = inner(*chosen, engine);
+      const Scheduler* believed = inner(*chosen, scheduler);
       if (believed == nullptr) {
         return base::Failure{both + ". Say which of them started ddplaunch: --scheduler=" + std::string(chosen->name) +
-                             " or --scheduler=" + std::string(engine.name) + "."};
+                             " or --scheduler=" + std::string(scheduler.name) + "."};
       }
       finding.warnings.push_back(
           both + ": " + std::string(believed->title) +
           " is believed, as the other may have started its daemons. --scheduler decides otherwise");
       if (believed == chosen) continue;
     }
-    chosen = &engine;
+    chosen = &scheduler;
     finding.cluster = std::move(cluster);
   }
   if (chosen != nullptr) return finding;
@@ -177,52 +177,52 @@ base::Result<ClusterFinding> find_engine(const ClusterRequest& request) {
   return finding;
 }
 
-base::Failure no_such_engine(const std::string& name) {
-  const std::vector<std::string> names = engine_names();
+base::Failure no_such_scheduler(const std::string& name) {
+  const std::vector<std::string> names = scheduler_names();
   const auto nearest = base::nearest_match(name, names);
-  return {"--scheduler=" + name + " is no engine" + (nearest ? "; did you mean " + *nearest + "?" : ".") +
+  return {"--scheduler=" + name + " is no scheduler" + (nearest ? "; did you mean " + *nearest + "?" : ".") +
           " Use one of " + base::join(names, ", ") + "."};
 }
 
-// For an engine that is asked for and did not start us.
+// For a scheduler that is asked for and did not start us.
 std::string remedy(std::string_view start) {
   const std::string first = start.empty() ? "Leave" : "Start it with \"" + std::string(start) + "\", leave";
   return first + " the option out, or use --scheduler=none.";
 }
 
-base::Result<ClusterFinding> ask_engine(const ClusterRequest& request) {
-  const EngineVariables variables(request);
+base::Result<ClusterFinding> ask_scheduler(const ClusterRequest& request) {
+  const SchedulerVariables variables(request);
   std::vector<std::string> missing;
   std::string_view start;
-  for (const Engine& engine : engine_table()) {
-    if (engine.name != request.engine) continue;
-    start = engine.start;
-    missing.push_back(base::join(missing_signs(engine, variables), " and "));
+  for (const Scheduler& scheduler : scheduler_table()) {
+    if (scheduler.name != request.scheduler) continue;
+    start = scheduler.start;
+    missing.push_back(base::join(missing_signs(scheduler, variables), " and "));
     if (!missing.back().empty()) continue;
-    auto reading = read_engine(engine, request);
+    auto reading = read_scheduler(scheduler, request);
     if (!reading) return reading.error();
     if (!reading.value().cluster) {
-      return base::Failure{"--scheduler=" + request.engine + ": " + reading.value().declined + ". " +
-                           remedy(engine.start)};
+      return base::Failure{"--scheduler=" + request.scheduler + ": " + reading.value().declined + ". " +
+                           remedy(scheduler.start)};
     }
     return ClusterFinding{std::move(reading.value().cluster), std::move(reading.value().warnings)};
   }
-  if (missing.empty()) return no_such_engine(request.engine);
-  return base::Failure{"--scheduler=" + request.engine + ": not set here: " + base::join(missing, ", or ") + ". " +
+  if (missing.empty()) return no_such_scheduler(request.scheduler);
+  return base::Failure{"--scheduler=" + request.scheduler + ": not set here: " + base::join(missing, ", or ") + ". " +
                        remedy(start)};
 }
 
 }  // namespace
 
 base::Result<ClusterFinding> read_cluster_env(const ClusterRequest& request) {
-  if (request.engine == "none") return ClusterFinding{};
-  return request.engine == "auto" ? find_engine(request) : ask_engine(request);
+  if (request.scheduler == "none") return ClusterFinding{};
+  return request.scheduler == "auto" ? find_scheduler(request) : ask_scheduler(request);
 }
 
-std::vector<std::string> engine_names() {
+std::vector<std::string> scheduler_names() {
   std::vector<std::string> names = {"auto", "none"};
-  for (const Engine& engine : engine_table()) {
-    if (names.back() != engine.name) names.emplace_back(engine.name);
+  for (const Scheduler& scheduler : scheduler_table()) {
+    if (names.back() != scheduler.name) names.emplace_back(scheduler.name);
   }
   return names;
 }

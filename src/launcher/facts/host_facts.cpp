@@ -76,7 +76,7 @@ HostFacts gather_host_facts(const FactsWanted& wanted) {
     std::string text = base::read_file(path);
     return text.empty() ? std::nullopt : std::optional(std::move(text));
   };
-  if (auto found = read_cluster_env({wanted.engine, facts.environment, facts.host_name, read})) {
+  if (auto found = read_cluster_env({wanted.scheduler, facts.environment, facts.host_name, read})) {
     facts.cluster = std::move(found.value().cluster);
     facts.cluster_warnings = std::move(found.value().warnings);
   } else {

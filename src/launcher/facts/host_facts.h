@@ -31,7 +31,7 @@ struct HostFacts {
   std::string topology_failure;                            // why there is none
   std::shared_ptr<const store::Authenticator> auth_token;  // of the file that was named, or of DDP_AUTH_TOKEN
   std::string auth_token_failure;                          // why there is none, if one was meant
-  std::optional<ClusterEnv> cluster;  // what the engine that started us says; nothing: there is none
+  std::optional<ClusterEnv> cluster;  // what the scheduler that started us says; nothing: there is none
   std::vector<std::string> cluster_warnings;
   std::string cluster_failure;  // why its variables cannot be believed
 };
@@ -39,9 +39,9 @@ struct HostFacts {
 // What the plan wants to know.
 struct FactsWanted {
   ProgramKind kind = ProgramKind::executable;
-  std::string command;          // its first word
-  std::string auth_token_file;  // empty: none is named
-  std::string engine = "auto";  // see ClusterRequest
+  std::string command;             // its first word
+  std::string auth_token_file;     // empty: none is named
+  std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;
 };
 

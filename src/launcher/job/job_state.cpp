@@ -55,7 +55,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
   const bool is_done = event.status.success() && !ends_.back().verdict;
   if (phase_ == Phase::running && is_done && !options_.has_exit_timeout) note_at_ = now + limits::kExitNote;
   if (phase_ == Phase::running && !is_done) {
-    // Some engines signal workers and launcher at the same moment: then it is that signal that ends the job.
+    // Some schedulers signal workers and launcher at the same moment: then it is that signal that ends the job.
     const bool may_be_asked = base::contains(options_.ending_signals, event.status.signal());
     if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);

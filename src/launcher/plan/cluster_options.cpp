@@ -15,7 +15,7 @@ constexpr std::uint16_t kPorts = 2000;
 base::Result<Options, StartFailure> with_number(const Options& options, const std::optional<ClusterEnv>& cluster) {
   if (!cluster || cluster->node_count || options.min_nodes != options.max_nodes) return options;
   const std::string count = std::to_string(options.max_nodes);
-  const std::string said = cluster->engine + ": " + cluster->derived;
+  const std::string said = cluster->scheduler + ": " + cluster->derived;
   if (cluster->node_rank >= options.max_nodes) {
     return StartFailure{base::kExitUsage,
                         said + ", which is none of --nnodes=" + count +
@@ -28,7 +28,7 @@ base::Result<Options, StartFailure> with_number(const Options& options, const st
   return result;
 }
 
-// Where the nodes meet, as the engine says it; empty: it does not.
+// Where the nodes meet, as the scheduler says it; empty: it does not.
 std::string meeting_place(const ClusterEnv& cluster, const std::string& host_name) {
   if (!cluster.master_addr) return cluster.hosts.empty() ? "" : cluster.hosts.front();
   // PyTorchJob's older operators tell the first pod this, and the others its name.
@@ -39,7 +39,7 @@ std::string meeting_place(const ClusterEnv& cluster, const std::string& host_nam
 }  // namespace
 
 bool is_allocation_only(const ClusterEnv& cluster) {
-  return cluster.engine == "LSF" || cluster.engine == "PBS";
+  return cluster.scheduler == "LSF" || cluster.scheduler == "PBS";
 }
 
 std::uint16_t port_of_job(const std::string& job_id) {
@@ -50,9 +50,9 @@ std::uint16_t port_of_job(const std::string& job_id) {
 
 base::Result<Options, StartFailure> with_cluster(const Options& options, const HostFacts& facts) {
   const bool is_numbered = options.node_rank || options.standalone;
-  if (options.manner != Manner::native || is_numbered || options.engine == "none") return options;
+  if (options.manner != Manner::native || is_numbered || options.scheduler == "none") return options;
   const bool is_counted = options.max_nodes > 1;
-  if (!facts.cluster_failure.empty() && (!is_counted || options.engine != "auto")) {
+  if (!facts.cluster_failure.empty() && (!is_counted || options.scheduler != "auto")) {
     return StartFailure{base::kExitUsage, facts.cluster_failure};
   }
   if (is_counted) return with_number(options, facts.cluster);
@@ -60,16 +60,16 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const H
   result.warnings.insert(result.warnings.end(), facts.cluster_warnings.begin(), facts.cluster_warnings.end());
   const std::optional<ClusterEnv>& cluster = facts.cluster;
   if (!cluster || cluster->node_count == 1) return result;
-  if (!cluster->node_count && options.engine == "auto") return result;
+  if (!cluster->node_count && options.scheduler == "auto") return result;
   if (!cluster->node_count) {
-    return StartFailure{base::kExitUsage, cluster->engine + ": " + cluster->derived +
+    return StartFailure{base::kExitUsage, cluster->scheduler + ": " + cluster->derived +
                                               ", but nothing says how many nodes there are. Give --nnodes=N, or "
                                               "--scheduler=none for a job of this node alone."};
   }
-  if (options.engine == "auto" && is_allocation_only(*cluster)) {
-    result.warnings.push_back(cluster->engine + " has given " + cluster->derived +
+  if (options.scheduler == "auto" && is_allocation_only(*cluster)) {
+    result.warnings.push_back(cluster->scheduler + " has given " + cluster->derived +
                               ". This is a job of this node alone; where a ddplaunch runs on each, give --scheduler=" +
-                              (cluster->engine == "LSF" ? "lsf" : "pbs"));
+                              (cluster->scheduler == "LSF" ? "lsf" : "pbs"));
     return result;
   }
   result.min_nodes = result.max_nodes = *cluster->node_count;
@@ -78,7 +78,7 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const H
   if (!has_place) result.master_addr = meeting_place(*cluster, facts.host_name);
   if (result.master_addr.empty() && !has_place) {
     return StartFailure{base::kExitUsage,
-                        cluster->engine + " says " + cluster->derived +
+                        cluster->scheduler + " says " + cluster->derived +
                             ", but not where the nodes meet. Give --master-addr=HOST, the host of node "
                             "0, on all nodes, or --scheduler=none for a job of its own on each."};
   }
@@ -86,7 +86,7 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const H
     result.master_port = cluster->master_port.value_or(port_of_job(cluster->job_id));
   }
   if (options.run_id.empty() && !cluster->job_id.empty()) result.run_id = cluster->job_id;
-  result.warnings.push_back(cluster->engine + ": " + cluster->derived);
+  result.warnings.push_back(cluster->scheduler + ": " + cluster->derived);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// What the engine that started us (Slurm, mpirun, …) adds to the options, where the user has not said it himself. Pure.
+// What the scheduler that started us (Slurm, mpirun, …) adds to the options, where the user has not said it himself.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace ddp::launcher {
 // says what was derived from which variables.
 base::Result<Options, StartFailure> with_cluster(const Options& options, const HostFacts& facts);
 
-// The engine has hosts, and starts a script on one of them: whether launchers were started on the others it does not
+// The scheduler has hosts, and starts a script on one of them: whether launchers were started on the others it does not
 // say.
 bool is_allocation_only(const ClusterEnv& cluster);
 

@@ -49,7 +49,7 @@ std::string contradiction(const Options& options, const StarterFacts& facts, int
                                                           "one."},
       {options.stdin_local_rank.has_value(), option + " and --stdin exclude one another: the standard input of the "
                                                       "hosts' launchers is the line to this one. Leave --stdin out."},
-      {starts_others, option + " within " + (facts.cluster ? facts.cluster->engine : "") +
+      {starts_others, option + " within " + (facts.cluster ? facts.cluster->scheduler : "") +
                           ": it has started launchers " + "on " + (facts.cluster ? facts.cluster->derived : "") +
                           " already. Leave " + option +
                           " out, or start ddplaunch once, outside of it (--scheduler=none if this is wrong)."},

@@ -28,7 +28,7 @@ struct StarterFacts {
   std::string new_token;
   std::string nonce;
   bool console_is_terminal = false;
-  std::optional<ClusterEnv> cluster;  // the engine that started us
+  std::optional<ClusterEnv> cluster;  // the scheduler that started us
 };
 
 struct HostStart {

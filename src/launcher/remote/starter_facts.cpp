@@ -86,7 +86,7 @@ StarterFacts gather_starter_facts(const Options& options, const std::vector<std:
     std::string text = base::read_file(path);
     return text.empty() ? std::nullopt : std::optional(std::move(text));
   };
-  auto found = read_cluster_env({options.engine, environment, facts.host_name, read});
+  auto found = read_cluster_env({options.scheduler, environment, facts.host_name, read});
   if (found) {
     facts.cluster = std::move(found.value().cluster);
   } else {

@@ -90,7 +90,7 @@ const std::vector<Row> kRows = {
     {"max-restarts", "3", [](const Options& o) { return o.max_restarts == 3; }},
     {"grace", "0.5", [](const Options& o) { return o.grace == 500ms; }},
     {"exit-timeout", "9", [](const Options& o) { return o.exit_timeout == 9s; }},
-    {"scheduler", "slurm", [](const Options& o) { return o.engine == "slurm"; }},
+    {"scheduler", "slurm", [](const Options& o) { return o.scheduler == "slurm"; }},
     {"node-timeout", "3.5", [](const Options& o) { return o.node_timeout == 3500ms; }},
     {"hang-timeout", "90", [](const Options& o) { return o.hang_timeout == 90s; }},
     {"hang-limit", "learnt", [](const Options& o) { return o.hang_limit == HangLimit::learnt; }},

@@ -6,14 +6,14 @@
 
 #include "base/text.h"
 #include "launcher/facts/host_text.h"
-#include "unit/launcher/facts/engine_fixtures.h"
+#include "unit/launcher/facts/scheduler_fixtures.h"
 
 using namespace ddp::launcher;
 using namespace ddp::launcher::fixtures;
 
 namespace {
 
-std::string engine_of(const Lines& environment) {
+std::string scheduler_of(const Lines& environment) {
   const std::string text = found(environment);
   return text.substr(0, text.find(':'));
 }
@@ -24,34 +24,34 @@ Lines warnings(const Lines& environment) {
 
 }  // namespace
 
-TEST_CASE("without an engine there is no cluster and nothing to say") {
+TEST_CASE("without a scheduler there is no cluster and nothing to say") {
   CHECK(found({}) == "none");
   CHECK(found({"PATH=/bin", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=x", "PET_NNODES=2"}) == "none");
   CHECK(warnings({}).empty());
 }
 
-TEST_CASE("the option --scheduler=none sees no engine, whatever is wrong with its variables") {
+TEST_CASE("the option --scheduler=none sees no scheduler, whatever is wrong with its variables") {
   CHECK(found(kSlurm, "none") == "none");
   CHECK(found(with(kSlurm, {"SLURM_NODEID=x"}), "none") == "none");
 }
 
-TEST_CASE("the engine that started the process is found in the order of the table") {
+TEST_CASE("the scheduler that started the process is found in the order of the table") {
   // All of them say that this is node 1 of 2.
   const Lines index = {"JOB_COMPLETION_INDEX=1"};
-  CHECK(engine_of(kSlurm + kFlux + kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Slurm");
-  CHECK(engine_of(kFlux + kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Flux");
-  CHECK(engine_of(kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "PALS");
-  CHECK(engine_of(kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Open MPI");
-  CHECK(engine_of(kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "PMI");
-  CHECK(engine_of(kJsm + kLsf + kPbs + index + kSageMaker) == "JSM");
-  CHECK(engine_of(kLsf + kPbs + index + kSageMaker) == "LSF");
-  CHECK(engine_of(kPbs + index + kSageMaker) == "PBS");
-  CHECK(engine_of(index + kSageMaker) == "Kubernetes");
-  CHECK(engine_of(kSageMaker) == "SageMaker");
+  CHECK(scheduler_of(kSlurm + kFlux + kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Slurm");
+  CHECK(scheduler_of(kFlux + kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Flux");
+  CHECK(scheduler_of(kPals + kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "PALS");
+  CHECK(scheduler_of(kOpenMpi + kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "Open MPI");
+  CHECK(scheduler_of(kHydra + kJsm + kLsf + kPbs + index + kSageMaker) == "PMI");
+  CHECK(scheduler_of(kJsm + kLsf + kPbs + index + kSageMaker) == "JSM");
+  CHECK(scheduler_of(kLsf + kPbs + index + kSageMaker) == "LSF");
+  CHECK(scheduler_of(kPbs + index + kSageMaker) == "PBS");
+  CHECK(scheduler_of(index + kSageMaker) == "Kubernetes");
+  CHECK(scheduler_of(kSageMaker) == "SageMaker");
 }
 
-TEST_CASE("an engine counts only with all of its signs") {
-  CHECK(engine_of(with(kSlurm, {"SLURM_PROCID="}) + kOpenMpi) == "Open MPI");
+TEST_CASE("a scheduler counts only with all of its signs") {
+  CHECK(scheduler_of(with(kSlurm, {"SLURM_PROCID="}) + kOpenMpi) == "Open MPI");
   CHECK(found({"OMPI_COMM_WORLD_RANK=0"}) == "none");
   CHECK(found({"PMI_SIZE=2"}) == "none");
 }
@@ -63,7 +63,7 @@ TEST_CASE("an allocation's variables do not contradict the processes started in 
   CHECK(warnings(kOpenMpi + kSlurmBatch).empty());
 }
 
-TEST_CASE("two engines that contradict each other are refused") {
+TEST_CASE("two schedulers that contradict each other are refused") {
   CHECK(
       found(with(kSlurm + kHydra, {"PMI_RANK=0"})) ==
       "refused: Slurm says that this is node 1 of 2, PMI that it is node 0 of 2. Say which of them started ddplaunch: "
@@ -146,7 +146,7 @@ TEST_CASE("the largest job there is") {
   CHECK(big.hosts.size() == kHosts);
 }
 
-TEST_CASE("an engine that is asked for must have started us") {
+TEST_CASE("a scheduler that is asked for must have started us") {
   CHECK(contains(found(kSlurm, "slurm"), "Slurm: 2 nodes, this is 1"));
   CHECK(contains(found(kSlurm + kHydra, "pmi"), "PMI: 2 nodes, this is 1"));
   CHECK(found(kSlurmBatch, "slurm") ==
@@ -159,28 +159,28 @@ TEST_CASE("an engine that is asked for must have started us") {
         "refused: --scheduler=lsf: not set here: LSB_DJOB_HOSTFILE, or LSB_MCPU_HOSTS. Leave the option out, or "
         "use --scheduler=none.");
   CHECK(contains(found({"RANK=1"}, "kubernetes"), "not set here: JOB_COMPLETION_INDEX, or WORLD_SIZE. Leave"));
-  for (const std::string& name : engine_names()) {
+  for (const std::string& name : scheduler_names()) {
     if (name == "auto" || name == "none") continue;
     CHECK(contains(found({}, name), "refused: --scheduler=" + name + ": not set here: "));
   }
 }
 
-TEST_CASE("an engine that is asked for is the only one that is read") {
+TEST_CASE("a scheduler that is asked for is the only one that is read") {
   CHECK(contains(found(with(kSlurm, {"SLURM_NODEID=x"}) + kHydra, "pmi"), "PMI: 2 nodes"));
 }
 
-TEST_CASE("an engine that does not exist is refused") {
+TEST_CASE("a scheduler that does not exist is refused") {
   CHECK(contains(found({}, "slrum"),
-                 "refused: --scheduler=slrum is no engine; did you mean slurm? Use one of auto, none, slurm"));
-  CHECK(contains(found({}, ""), "is no engine"));
+                 "refused: --scheduler=slrum is no scheduler; did you mean slurm? Use one of auto, none, slurm"));
+  CHECK(contains(found({}, ""), "is no scheduler"));
 }
 
-TEST_CASE("the names of the engines are those of the option") {
-  CHECK(engine_names() == Lines{"auto", "none", "slurm", "flux", "pals", "openmpi", "pmi", "jsm", "lsf", "pbs",
-                                "kubernetes", "sagemaker"});
+TEST_CASE("the names of the schedulers are those of the option") {
+  CHECK(scheduler_names() == Lines{"auto", "none", "slurm", "flux", "pals", "openmpi", "pmi", "jsm", "lsf", "pbs",
+                                   "kubernetes", "sagemaker"});
 }
 
-TEST_CASE("no environment breaks the engines, and what is found is consistent") {
+TEST_CASE("no environment breaks the schedulers, and what is found is consistent") {
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -189,7 +189,7 @@ TEST_CASE("no environment breaks the engines, and what is found is consistent") 
   const Lines values = {
       "",     "0",     "1",      "2", "3", "x", "a", "b", "n[1-2]", "1(x2)", "2(x2)", "4294967290", "[\"a\",\"b\"]",
       "/pbs", "/gone", "a 1 b 1"};
-  const Lines engines = engine_names();
+  const Lines schedulers = scheduler_names();
   for (int round = 0; round < 20'000; ++round) {
     Lines environment = all[random() % all.size()];
     if (random() % 2 == 0) environment = environment + all[random() % all.size()];
@@ -198,7 +198,7 @@ TEST_CASE("no environment breaks the engines, and what is found is consistent") 
       line = line.substr(0, line.find('=') + 1) + values[random() % values.size()];
     }
     const auto finding =
-        read_cluster_env(request(environment, random() % 2 == 0 ? "auto" : engines[random() % engines.size()]));
+        read_cluster_env(request(environment, random() % 2 == 0 ? "auto" : schedulers[random() % schedulers.size()]));
     if (!finding) {
       CHECK_FALSE(finding.error().message.empty());
       continue;
@@ -209,7 +209,7 @@ TEST_CASE("no environment breaks the engines, and what is found is consistent") 
     CHECK((!found.node_count || found.node_rank < *found.node_count));
     CHECK((found.hosts.empty() || static_cast<int>(found.hosts.size()) == found.node_count));
     CHECK(found.workers.value_or(1) >= 1);
-    CHECK_FALSE(found.engine.empty());
+    CHECK_FALSE(found.scheduler.empty());
     CHECK_FALSE(found.derived.empty());
   }
 }

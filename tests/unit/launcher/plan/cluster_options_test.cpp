@@ -12,7 +12,7 @@ namespace {
 Situation in_slurm() {
   Situation situation;
   ClusterEnv cluster;
-  cluster.engine = "Slurm";
+  cluster.scheduler = "Slurm";
   cluster.node_count = 2;
   cluster.node_rank = 1;
   cluster.hosts = {"n1", "n3"};
@@ -30,7 +30,7 @@ Options derived(const Situation& situation) {
 
 }  // namespace
 
-TEST_CASE("in a job of an engine on several nodes no flags are needed") {
+TEST_CASE("in a job of a scheduler on several nodes no flags are needed") {
   const Options options = derived(in_slurm());
   CHECK(options.min_nodes == 2);
   CHECK(options.max_nodes == 2);
@@ -47,7 +47,7 @@ TEST_CASE("in a job of an engine on several nodes no flags are needed") {
   CHECK(in_slurm().plan().nodes.rank == 1);
 }
 
-TEST_CASE("what the user says wins over the engine") {
+TEST_CASE("what the user says wins over the scheduler") {
   Situation situation = in_slurm();
   situation.options.master_addr = "head";
   situation.options.master_port = 1234;
@@ -62,14 +62,14 @@ TEST_CASE("what the user says wins over the engine") {
     change(each.options);
     return derived(each) == each.options;
   };
-  CHECK(is_left_alone([](Options& o) { o.engine = "none"; }));
+  CHECK(is_left_alone([](Options& o) { o.scheduler = "none"; }));
   CHECK(is_left_alone([](Options& o) { o.standalone = true; }));
   CHECK(is_left_alone([](Options& o) { o.node_rank = 0; }));
   CHECK(is_left_alone([](Options& o) { o.min_nodes = o.max_nodes = 3; }));
   CHECK(is_left_alone([](Options& o) { o.manner = Manner::torchrun; }));
 }
 
-TEST_CASE("an engine that knows one node or no number adds nothing") {
+TEST_CASE("a scheduler that knows one node or no number adds nothing") {
   Situation situation = in_slurm();
   situation.facts.cluster->node_count = 1;
   CHECK(derived(situation) == situation.options);
@@ -80,7 +80,7 @@ TEST_CASE("an engine that knows one node or no number adds nothing") {
   CHECK(derived(situation).warnings == situation.facts.cluster_warnings);
 }
 
-TEST_CASE("an engine that does not say where to meet needs an address") {
+TEST_CASE("a scheduler that does not say where to meet needs an address") {
   Situation situation = in_slurm();
   situation.facts.cluster->hosts.clear();
   CHECK_THAT(situation.failure().message, Catch::Contains("not where the nodes meet. Give --master-addr=HOST"));
@@ -92,10 +92,10 @@ TEST_CASE("an engine that does not say where to meet needs an address") {
 
 TEST_CASE("who only has hosts is asked for") {
   Situation situation = in_slurm();
-  situation.facts.cluster->engine = "PBS";
+  situation.facts.cluster->scheduler = "PBS";
   CHECK(derived(situation).max_nodes == 1);
   CHECK_THAT(derived(situation).warnings.at(0), Catch::Contains("give --scheduler=pbs"));
-  situation.options.engine = "pbs";
+  situation.options.scheduler = "pbs";
   CHECK(derived(situation).max_nodes == 2);
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("variables that cannot be believed are an error only where they would 
   situation.facts.cluster_failure = "SLURM_NODEID=7 is not below SLURM_NNODES=2";
   CHECK(situation.failure().exit_code == 2);
   CHECK(situation.failure().message == situation.facts.cluster_failure);
-  situation.options.engine = "none";
+  situation.options.scheduler = "none";
   CHECK(derived(situation).max_nodes == 1);
 }
 
@@ -114,7 +114,7 @@ namespace {
 Situation in_pod(int index) {
   Situation situation;
   ClusterEnv cluster;
-  cluster.engine = "Kubernetes";
+  cluster.scheduler = "Kubernetes";
   cluster.node_rank = index;
   cluster.derived = "this is node " + std::to_string(index) + " (JOB_COMPLETION_INDEX)";
   situation.facts.cluster = cluster;
@@ -138,7 +138,7 @@ TEST_CASE("a pod's index is the number of its node") {
     return derived(each) == each.options;
   };
   CHECK(stays([](Options& o) { o.node_rank = 0; }));
-  CHECK(stays([](Options& o) { o.engine = "none"; }));
+  CHECK(stays([](Options& o) { o.scheduler = "none"; }));
   CHECK(stays([](Options& o) { o.min_nodes = 1; }));
   CHECK(stays([](Options& o) { o.manner = Manner::torchrun; }));
 }
@@ -153,9 +153,9 @@ TEST_CASE("a pod's index that no node of the job can have is refused") {
         "--nnodes=N with the number of all nodes, --node-rank=R for another number, or --scheduler=none.");
 }
 
-TEST_CASE("an engine that is asked for must say how many nodes there are") {
+TEST_CASE("a scheduler that is asked for must say how many nodes there are") {
   Situation situation = in_pod(1);
-  situation.options.engine = "kubernetes";
+  situation.options.scheduler = "kubernetes";
   CHECK(situation.failure().message ==
         "Kubernetes: this is node 1 (JOB_COMPLETION_INDEX), but nothing says how many nodes there are. Give "
         "--nnodes=N, or "

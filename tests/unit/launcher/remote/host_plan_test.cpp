@@ -167,15 +167,15 @@ TEST_CASE("what cannot be meant together is refused with what to do") {
   CHECK(mistake({"--hosts=a", "--forward-env=NO", "p"}).starts_with("--forward-env=NO"));
 }
 
-TEST_CASE("within an engine that has started launchers there is nothing to start") {
+TEST_CASE("within a scheduler that has started launchers there is nothing to start") {
   StarterFacts step = facts();
   step.cluster = ClusterEnv{};
-  step.cluster->engine = "Slurm";
+  step.cluster->scheduler = "Slurm";
   step.cluster->node_count = 2;
   step.cluster->derived = "2 nodes (SLURM_NNODES)";
   CHECK(mistake({"--hosts=a", "p"}, step)
             .starts_with("--hosts within Slurm: it has started launchers on 2 nodes (SLURM_NNODES) already."));
-  step.cluster->engine = "LSF";  // which gives hosts, and starts a script on one of them
+  step.cluster->scheduler = "LSF";  // which gives hosts, and starts a script on one of them
   CHECK(plan({"--hosts=a", "p"}, step).starts.size() == 1);
 }
 

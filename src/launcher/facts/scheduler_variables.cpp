@@ -1,4 +1,4 @@
-#include "launcher/facts/engine_variables.h"
+#include "launcher/facts/scheduler_variables.h"
 
 #include <algorithm>
 
@@ -54,7 +54,7 @@ std::string assignment(const std::string& name, const std::string& value) {
   return name + "=" + shown(value);
 }
 
-std::optional<std::string> EngineVariables::find(const std::string& name) const {
+std::optional<std::string> SchedulerVariables::find(const std::string& name) const {
   for (const std::string& line : request_.environment) {
     if (line.size() > name.size() + 1 && line[name.size()] == '=' && line.starts_with(name)) {
       return line.substr(name.size() + 1);
@@ -63,8 +63,8 @@ std::optional<std::string> EngineVariables::find(const std::string& name) const 
   return std::nullopt;
 }
 
-std::optional<std::string> EngineVariables::first_of(std::initializer_list<const char*> names,
-                                                     std::string& source) const {
+std::optional<std::string> SchedulerVariables::first_of(std::initializer_list<const char*> names,
+                                                        std::string& source) const {
   for (const char* name : names) {
     source = name;
     if (auto value = find(name)) return value;
@@ -72,8 +72,8 @@ std::optional<std::string> EngineVariables::first_of(std::initializer_list<const
   return std::nullopt;
 }
 
-std::optional<Number> EngineVariables::number(std::initializer_list<const char*> names, std::int64_t least,
-                                              std::int64_t most) {
+std::optional<Number> SchedulerVariables::number(std::initializer_list<const char*> names, std::int64_t least,
+                                                 std::int64_t most) {
   std::string source;
   const auto text = first_of(names, source);
   if (!text) return std::nullopt;
@@ -83,26 +83,26 @@ std::optional<Number> EngineVariables::number(std::initializer_list<const char*>
   return std::nullopt;
 }
 
-std::optional<Number> EngineVariables::node_count(std::initializer_list<const char*> names) {
+std::optional<Number> SchedulerVariables::node_count(std::initializer_list<const char*> names) {
   return number(names, 1, kNodes);
 }
 
-std::optional<Number> EngineVariables::node_rank(std::initializer_list<const char*> names) {
+std::optional<Number> SchedulerVariables::node_rank(std::initializer_list<const char*> names) {
   return number(names, 0, kNodes - 1);
 }
 
-std::optional<Number> EngineVariables::gpus(std::initializer_list<const char*> names) {
+std::optional<Number> SchedulerVariables::gpus(std::initializer_list<const char*> names) {
   auto count = number(names, 0, kWorkersOfHost);
   if (count && count->value == 0) return std::nullopt;
   return count;
 }
 
-bool EngineVariables::exceeds(const char* name, std::int64_t most) {
+bool SchedulerVariables::exceeds(const char* name, std::int64_t most) {
   const auto value = number({name}, 0, INT32_MAX);
   return value && value->value > most;
 }
 
-std::string EngineVariables::word(std::initializer_list<const char*> names, std::string_view prefix) {
+std::string SchedulerVariables::word(std::initializer_list<const char*> names, std::string_view prefix) {
   std::string source;
   const auto text = first_of(names, source);
   if (!text) return "";
@@ -113,7 +113,7 @@ std::string EngineVariables::word(std::initializer_list<const char*> names, std:
   return "";
 }
 
-HostNames EngineVariables::host_list(std::initializer_list<const char*> names) {
+HostNames SchedulerVariables::host_list(std::initializer_list<const char*> names) {
   std::string source;
   const auto text = first_of(names, source);
   if (!text) return {};
@@ -123,7 +123,7 @@ HostNames EngineVariables::host_list(std::initializer_list<const char*> names) {
   return {};
 }
 
-HostNames EngineVariables::host_pairs(const char* name) {
+HostNames SchedulerVariables::host_pairs(const char* name) {
   const auto text = find(name);
   if (!text) return {};
   // Pairs are lines of a host file with two words each.
@@ -143,7 +143,7 @@ HostNames EngineVariables::host_pairs(const char* name) {
   return named(std::move(names), name);
 }
 
-HostNames EngineVariables::host_json(const char* name) {
+HostNames SchedulerVariables::host_json(const char* name) {
   const auto text = find(name);
   if (!text) return {};
   auto names = json_strings(*text);
@@ -155,7 +155,7 @@ HostNames EngineVariables::host_json(const char* name) {
   return named(std::move(*names), name);
 }
 
-HostNames EngineVariables::host_file(const char* name) {
+HostNames SchedulerVariables::host_file(const char* name) {
   const auto path = find(name);
   const auto content = path && request_.read_file ? request_.read_file(*path) : std::nullopt;
   if (!content) return {};
@@ -169,7 +169,7 @@ HostNames EngineVariables::host_file(const char* name) {
   return named(std::move(names), name);
 }
 
-std::optional<int> EngineVariables::find_host(const HostNames& hosts, const std::string& name) {
+std::optional<int> SchedulerVariables::find_host(const HostNames& hosts, const std::string& name) {
   const auto only = [&](const auto& fits) -> std::optional<int> {
     const auto first = std::ranges::find_if(hosts.names, fits);
     if (first == hosts.names.end()) return std::nullopt;
@@ -185,7 +185,7 @@ std::optional<int> EngineVariables::find_host(const HostNames& hosts, const std:
   });
 }
 
-void EngineVariables::refuse(const std::string& why) {
+void SchedulerVariables::refuse(const std::string& why) {
   if (!failure_) failure_ = why;
 }
 

@@ -1,17 +1,17 @@
-#include "launcher/facts/engines.h"
+#include "launcher/facts/schedulers.h"
 
 #include <catch2/catch.hpp>
 
 #include <set>
 
-#include "unit/launcher/facts/engine_fixtures.h"
+#include "unit/launcher/facts/scheduler_fixtures.h"
 
 using namespace ddp::launcher;
 using namespace ddp::launcher::fixtures;
 
 TEST_CASE("srun's second task of two") {
   const ClusterEnv slurm = cluster(kSlurm);
-  CHECK(slurm.engine == "Slurm");
+  CHECK(slurm.scheduler == "Slurm");
   CHECK(slurm.node_count == 2);
   CHECK(slurm.node_rank == 1);
   CHECK(slurm.workers == 2);
@@ -139,7 +139,7 @@ TEST_CASE("PALS") {
 
 TEST_CASE("mpirun's second process of two") {
   const ClusterEnv mpi = cluster(kOpenMpi);
-  CHECK(mpi.engine == "Open MPI");
+  CHECK(mpi.scheduler == "Open MPI");
   CHECK(mpi.derived == "2 nodes, this is 1 (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK)");
   CHECK(mpi.hosts.empty());
   CHECK_FALSE(mpi.workers);
@@ -214,7 +214,7 @@ TEST_CASE("a file of PBS that is out of sight is warned of, and no failure") {
 
 TEST_CASE("a pod of an Indexed Job knows its number only") {
   const ClusterEnv pod = cluster(kIndexedJob);
-  CHECK(pod.engine == "Kubernetes");
+  CHECK(pod.scheduler == "Kubernetes");
   CHECK_FALSE(pod.node_count);
   CHECK(pod.node_rank == 3);
   CHECK(pod.derived == "this is node 3 (JOB_COMPLETION_INDEX)");
@@ -244,15 +244,15 @@ TEST_CASE("SageMaker's hosts are numbered by their names") {
   CHECK(contains(found(with(kSageMaker, {"SM_HOSTS={}"})), "SM_HOSTS=\"{}\" is not a JSON list"));
 }
 
-TEST_CASE("every engine has a title, signs and a function; rows of one name stand together") {
+TEST_CASE("every scheduler has a title, signs and a function; rows of one name stand together") {
   std::set<std::string_view> names;
   std::string_view last;
-  for (const Engine& engine : engine_table()) {
-    CHECK_FALSE(engine.title.empty());
-    CHECK_FALSE(engine.signs.empty());
-    CHECK(engine.read != nullptr);
-    CHECK(engine.starts_processes == !engine.start.empty());
-    if (engine.name != last) CHECK(names.insert(engine.name).second);
-    last = engine.name;
+  for (const Scheduler& scheduler : scheduler_table()) {
+    CHECK_FALSE(scheduler.title.empty());
+    CHECK_FALSE(scheduler.signs.empty());
+    CHECK(scheduler.read != nullptr);
+    CHECK(scheduler.starts_processes == !scheduler.start.empty());
+    if (scheduler.name != last) CHECK(names.insert(scheduler.name).second);
+    last = scheduler.name;
   }
 }

@@ -1,4 +1,4 @@
-#include "launcher/facts/engines.h"
+#include "launcher/facts/schedulers.h"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ std::string srun_of_components(std::int64_t count) {
 }
 
 // "2(x3),1": the tasks of each node, with how many nodes have as many. Whether any of them has several.
-bool several_tasks_in(const std::string& list, EngineVariables& variables, const char* name) {
+bool several_tasks_in(const std::string& list, SchedulerVariables& variables, const char* name) {
   for (const std::string& part : base::split(list, ',')) {
     const auto tasks = base::parse_integer(part.substr(0, part.find('(')), 0, INT32_MAX);
     if (!tasks) {
@@ -30,7 +30,7 @@ bool several_tasks_in(const std::string& list, EngineVariables& variables, const
 
 // Only the step's own variable tells what srun did: SLURM_NTASKS_PER_NODE may be left over from the job's script, and
 // srun keeps it where it is not told otherwise.
-std::string several_slurm_tasks(EngineVariables& variables, const std::optional<Number>& nodes) {
+std::string several_slurm_tasks(SchedulerVariables& variables, const std::optional<Number>& nodes) {
   constexpr const char* kOfStep = "SLURM_STEP_TASKS_PER_NODE";
   if (const auto list = variables.find(kOfStep)) {
     return several_tasks_in(*list, variables, kOfStep) ? assignment(kOfStep, *list) : "";
@@ -46,7 +46,7 @@ std::string several_slurm_tasks(EngineVariables& variables, const std::optional<
 
 // A heterogeneous job has components, of which a step may have some only, as it has without --het-group: then the job's
 // other nodes stay idle, which is seldom meant.
-std::string unused_slurm_components(EngineVariables& variables, const std::optional<Number>& nodes) {
+std::string unused_slurm_components(SchedulerVariables& variables, const std::optional<Number>& nodes) {
   constexpr std::int64_t kComponents = 128;
   const auto components = variables.number({"SLURM_HET_SIZE"}, 0, kComponents);
   if (!components || components->value < 2 || !nodes) return "";
@@ -60,10 +60,10 @@ std::string unused_slurm_components(EngineVariables& variables, const std::optio
          ". For all of them: " + srun_of_components(components->value);
 }
 
-EngineFacts read_slurm(EngineVariables& variables) {
+SchedulerFacts read_slurm(SchedulerVariables& variables) {
   // The steps that Slurm itself runs (a batch script, the shell of salloc, …) have the last numbers of 32 bits.
   constexpr std::int64_t kFirstOwnStep = 0xfffffff0;
-  EngineFacts facts;
+  SchedulerFacts facts;
   const auto step = variables.number({"SLURM_STEP_ID"}, 0, UINT32_MAX);
   if (step && step->value >= kFirstOwnStep) {
     facts.declined = "SLURM_STEP_ID=" + std::to_string(step->value) + " is a shell's or a batch script's, not srun's";
@@ -88,15 +88,15 @@ struct Limit {
   std::int64_t most;
 };
 
-std::string first_exceeded(EngineVariables& variables, std::initializer_list<Limit> limits) {
+std::string first_exceeded(SchedulerVariables& variables, std::initializer_list<Limit> limits) {
   for (const Limit& limit : limits) {
     if (variables.exceeds(limit.name, limit.most)) return assignment(limit.name, *variables.find(limit.name));
   }
   return "";
 }
 
-EngineFacts read_flux(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_flux(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.node_count = variables.node_count({"FLUX_JOB_NNODES"});
   facts.node_rank = variables.node_rank({"FLUX_TASK_RANK"});
   facts.several_tasks = first_exceeded(
@@ -108,8 +108,8 @@ EngineFacts read_flux(EngineVariables& variables) {
 }
 
 // Slurm and Flux set these as well for Cray's MPI, and then say the same.
-EngineFacts read_pals(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_pals(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.node_count = variables.node_count({"PMI_SIZE"});
   facts.node_rank = variables.node_rank({"PALS_NODEID"});
   facts.job_id = variables.word({"PALS_APID"});
@@ -122,8 +122,8 @@ EngineFacts read_pals(EngineVariables& variables) {
 }
 
 // mpirun says neither who the other hosts are nor where rank 0 is.
-EngineFacts read_open_mpi(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_open_mpi(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.node_count = variables.node_count({"OMPI_COMM_WORLD_SIZE"});
   facts.node_rank = variables.node_rank({"OMPI_COMM_WORLD_RANK"});
   facts.job_id = variables.word({"PMIX_NAMESPACE"});
@@ -132,8 +132,8 @@ EngineFacts read_open_mpi(EngineVariables& variables) {
   return facts;
 }
 
-EngineFacts read_pmi(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_pmi(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.node_count = variables.node_count({"PMI_SIZE"});
   facts.node_rank = variables.node_rank({"PMI_RANK"});
   facts.job_id = variables.word({"PMI_JOBID"});
@@ -142,8 +142,8 @@ EngineFacts read_pmi(EngineVariables& variables) {
   return facts;
 }
 
-EngineFacts read_jsm(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_jsm(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.node_count = variables.node_count({"JSM_NAMESPACE_SIZE"});
   facts.node_rank = variables.node_rank({"JSM_NAMESPACE_RANK"});
   facts.job_id = variables.word({"PMIX_NAMESPACE"});  // LSB_JOBID is the same for all steps of a job
@@ -152,8 +152,8 @@ EngineFacts read_jsm(EngineVariables& variables) {
 }
 
 // Resource managers without a word about GPUs: their slots are processors, as a rule, and not taken for workers.
-EngineFacts read_lsf(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_lsf(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.hosts = variables.host_file("LSB_DJOB_HOSTFILE");
   if (facts.hosts.names.empty()) facts.hosts = variables.host_pairs("LSB_MCPU_HOSTS");
   if (facts.hosts.names.empty()) {
@@ -167,8 +167,8 @@ EngineFacts read_lsf(EngineVariables& variables) {
 }
 
 // The file is often on the first node only, and out of a container's sight.
-EngineFacts read_pbs(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_pbs(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.hosts = variables.host_file("PBS_NODEFILE");
   if (facts.hosts.names.empty()) {
     facts.declined = "the file that PBS_NODEFILE names cannot be read here, so the hosts of the PBS job are not known";
@@ -176,7 +176,7 @@ EngineFacts read_pbs(EngineVariables& variables) {
   }
   // It counts parts of hosts where PBS divides them.
   if (facts.hosts.names.size() > 1) facts.node_rank = variables.node_rank({"PBS_NODENUM"});
-  const auto named = EngineVariables::find_host(facts.hosts, variables.own_name());
+  const auto named = SchedulerVariables::find_host(facts.hosts, variables.own_name());
   if (facts.node_rank && named && *named != facts.node_rank->value) {
     variables.refuse("PBS_NODENUM=" + std::to_string(facts.node_rank->value) + ", but this host, " +
                      shown(variables.own_name()) + ", has number " + std::to_string(*named) + " in the file of " +
@@ -187,8 +187,8 @@ EngineFacts read_pbs(EngineVariables& variables) {
 }
 
 // Also what a JobSet's jobs have. How many pods there are is in the manifest only.
-EngineFacts read_indexed_job(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_indexed_job(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.node_rank = variables.node_rank({"JOB_COMPLETION_INDEX"});
   return facts;
 }
@@ -196,8 +196,8 @@ EngineFacts read_indexed_job(EngineVariables& variables) {
 // Kubeflow's PyTorchJob, version 1, and those that copy it: RANK and WORLD_SIZE count pods. Never read unless asked
 // for: every launcher sets variables of these names for its workers, where they count processes, so that they may
 // belong to an outer job that has started ddplaunch as one of its ranks.
-EngineFacts read_pytorch_job(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_pytorch_job(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.node_count = variables.node_count({"WORLD_SIZE"});
   facts.node_rank = variables.node_rank({"RANK"});
   const std::string master = variables.word({"MASTER_ADDR"});
@@ -207,11 +207,11 @@ EngineFacts read_pytorch_job(EngineVariables& variables) {
   return facts;
 }
 
-EngineFacts read_sagemaker(EngineVariables& variables) {
-  EngineFacts facts;
+SchedulerFacts read_sagemaker(SchedulerVariables& variables) {
+  SchedulerFacts facts;
   facts.hosts = variables.host_json("SM_HOSTS");
   const std::string self = variables.word({"SM_CURRENT_HOST"});
-  const auto rank = EngineVariables::find_host(facts.hosts, self);
+  const auto rank = SchedulerVariables::find_host(facts.hosts, self);
   if (rank) {
     facts.node_rank = Number{*rank, "SM_CURRENT_HOST"};
   } else {
@@ -226,8 +226,8 @@ EngineFacts read_sagemaker(EngineVariables& variables) {
 }  // namespace
 
 // clang-format off
-std::span<const Engine> engine_table() {
-  static const std::vector<Engine> table = {
+std::span<const Scheduler> scheduler_table() {
+  static const std::vector<Scheduler> table = {
     {.name = "slurm", .title = "Slurm", .signs = {"SLURM_STEP_ID", "SLURM_PROCID"}, .read = read_slurm,
      .start = kSrun, .starts_processes = true},
     {.name = "flux", .title = "Flux", .signs = {"FLUX_TASK_RANK", "FLUX_JOB_NNODES"}, .read = read_flux,
@@ -255,7 +255,7 @@ std::span<const Engine> engine_table() {
 
 namespace {
 
-std::optional<std::string> warn_of_batch_script(const EngineVariables& variables) {
+std::optional<std::string> warn_of_batch_script(const SchedulerVariables& variables) {
   const auto count_in = [&](const char* name) {
     return base::parse_integer(variables.find(name).value_or(""), 2, INT32_MAX);
   };
@@ -270,7 +270,7 @@ std::optional<std::string> warn_of_batch_script(const EngineVariables& variables
 
 // A pod of Kubernetes has these by PyTorchJob, or by whoever started ddplaunch in it as a rank of a job of its own, who
 // says also which rank of the pod it is.
-std::optional<std::string> warn_of_pods(const EngineVariables& variables) {
+std::optional<std::string> warn_of_pods(const SchedulerVariables& variables) {
   for (const char* name : {"KUBERNETES_SERVICE_HOST", "RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
     if (!variables.has(name)) return std::nullopt;
   }
@@ -282,7 +282,7 @@ std::optional<std::string> warn_of_pods(const EngineVariables& variables) {
 
 }  // namespace
 
-std::optional<std::string> warn_of_lone_node(const EngineVariables& variables) {
+std::optional<std::string> warn_of_lone_node(const SchedulerVariables& variables) {
   const auto warning = warn_of_batch_script(variables);
   return warning ? warning : warn_of_pods(variables);
 }

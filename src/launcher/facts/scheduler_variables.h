@@ -1,5 +1,5 @@
-// EngineVariables: the environment as the engines' functions read it, so that each of them says only which variable
-// means what.
+// SchedulerVariables: the environment as the schedulers' functions read it, so that each of them says only which
+// variable means what.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ struct HostNames {
 // Every function looks at the first variable of its list that is set and not empty. A value that is none is remembered
 // as the failure, and the function goes on as if the variable were not set; the first failure counts.
 //
-//   EngineVariables variables(request);
+//   SchedulerVariables variables(request);
 //   const auto rank = variables.number({"PMI_RANK"}, 0, 65535);
 //   if (variables.failure()) return base::Failure{*variables.failure()};  // "PMI_RANK="x" is not a number from …"
-class EngineVariables {
+class SchedulerVariables {
  public:
   // `request` must outlive this.
-  explicit EngineVariables(const ClusterRequest& request) : request_(request) {}
+  explicit SchedulerVariables(const ClusterRequest& request) : request_(request) {}
 
   std::optional<std::string> find(const std::string& name) const;
   bool has(const std::string& name) const { return find(name).has_value(); }

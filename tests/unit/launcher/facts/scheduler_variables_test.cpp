@@ -1,4 +1,4 @@
-#include "launcher/facts/engine_variables.h"
+#include "launcher/facts/scheduler_variables.h"
 
 #include <catch2/catch.hpp>
 
@@ -21,7 +21,7 @@ ClusterRequest of(const std::vector<std::string>& lines) {
 
 TEST_CASE("a variable that is empty counts as not set") {
   const ClusterRequest request = of({"A=", "AB=1", "B=2=3"});
-  const EngineVariables variables(request);
+  const SchedulerVariables variables(request);
   CHECK_FALSE(variables.has("A"));
   CHECK(variables.find("AB") == "1");
   CHECK(variables.find("B") == "2=3");
@@ -30,7 +30,7 @@ TEST_CASE("a variable that is empty counts as not set") {
 
 TEST_CASE("the first variable that is set counts") {
   const ClusterRequest request = of({"B=2", "C=3"});
-  EngineVariables variables(request);
+  SchedulerVariables variables(request);
   const auto number = variables.number({"A", "B", "C"}, 0, 9);
   REQUIRE(number);
   CHECK(number->value == 2);
@@ -44,7 +44,7 @@ TEST_CASE("the first variable that is set counts") {
 TEST_CASE("what is no number is refused, with the variable and its value") {
   for (const std::string value : {"x", "1x", " 1", "+1", "-1", "1.5", "70000", "99999999999999999999", "\x1b"}) {
     const ClusterRequest request = of({"A=" + value});
-    EngineVariables variables(request);
+    SchedulerVariables variables(request);
     CHECK_FALSE(variables.node_rank({"A"}));
     REQUIRE(variables.failure());
     CHECK(variables.failure()->starts_with("A=\""));
@@ -54,7 +54,7 @@ TEST_CASE("what is no number is refused, with the variable and its value") {
 
 TEST_CASE("counts, ranks and GPUs have their limits") {
   const ClusterRequest request = of({"ZERO=0", "ONE=1", "MOST=65536"});
-  EngineVariables variables(request);
+  SchedulerVariables variables(request);
   CHECK(variables.node_count({"MOST"})->value == 65536);
   CHECK(variables.node_rank({"ZERO"})->value == 0);
   CHECK(variables.gpus({"ONE"})->value == 1);
@@ -74,10 +74,10 @@ TEST_CASE("a word is printable and not long") {
   const ClusterRequest request = of({"A=12.head[3]", "B=a b", "C=" + std::string(257, 'x'),
                                      "D=\xc6\x92"
                                      "3ETx"});
-  CHECK(EngineVariables(request).word({"A"}) == "12.head[3]");
-  CHECK(EngineVariables(request).word({"D"}, "\xc6\x92") == "3ETx");
+  CHECK(SchedulerVariables(request).word({"A"}) == "12.head[3]");
+  CHECK(SchedulerVariables(request).word({"D"}, "\xc6\x92") == "3ETx");
   for (const char* name : {"B", "C", "D"}) {
-    EngineVariables variables(request);
+    SchedulerVariables variables(request);
     CHECK(variables.word({name}).empty());
     CHECK(variables.failure()->starts_with(std::string(name) + "=\""));
   }
@@ -85,7 +85,7 @@ TEST_CASE("a word is printable and not long") {
 
 TEST_CASE("hosts are read from lists with brackets") {
   const ClusterRequest request = of({"A=n[1-2],m", "B=n[2-1]"});
-  EngineVariables variables(request);
+  SchedulerVariables variables(request);
   const HostNames hosts = variables.host_list({"NONE", "A"});
   CHECK(hosts.names == Names{"n1", "n2", "m"});
   CHECK(hosts.source == "A");
@@ -98,12 +98,12 @@ TEST_CASE("hosts are read from lists with brackets") {
 
 TEST_CASE("hosts are read from pairs of a host and its slots") {
   const ClusterRequest request = of({"A=h1 4  h2 4 h1 2", "B=h1 4 h2", "C=h1 0", "D=h1 h2"});
-  EngineVariables variables(request);
+  SchedulerVariables variables(request);
   CHECK(variables.host_pairs("A").names == Names{"h1", "h2"});
   CHECK(variables.host_pairs("NONE").names.empty());
   CHECK_FALSE(variables.failure());
   for (const char* name : {"B", "C", "D"}) {
-    EngineVariables others(request);
+    SchedulerVariables others(request);
     CHECK(others.host_pairs(name).names.empty());
     REQUIRE(others.failure());
     CHECK(others.failure()->find("is not a list of hosts, each with its number of slots") != std::string::npos);
@@ -112,7 +112,7 @@ TEST_CASE("hosts are read from pairs of a host and its slots") {
 
 TEST_CASE("hosts are read from a JSON list, sorted") {
   const ClusterRequest request = of({"A= [ \"b\",\"a\" , \"c-1\"]\n", "B=[\"a\"]"});
-  EngineVariables variables(request);
+  SchedulerVariables variables(request);
   CHECK(variables.host_json("A").names == Names{"a", "b", "c-1"});
   CHECK(variables.host_json("B").names == Names{"a"});
   CHECK_FALSE(variables.failure());
@@ -123,7 +123,7 @@ TEST_CASE("what is no JSON list of hosts is refused") {
        {"[]", "[", "a", "\"a\"", "[a]", "[\"a\",]", "[\"\"]", "[1]", "[null]", "{\"a\":1}", "[\"a\" \"b\"]",
         "[[\"a\"]]", "[\"a\\u0062\"]", "[\"a b\"]", "[\"a,b\"]", "[\"]", "[\"a\"]x"}) {
     const ClusterRequest request = of({"A=" + value});
-    EngineVariables variables(request);
+    SchedulerVariables variables(request);
     CHECK(variables.host_json("A").names.empty());
     REQUIRE(variables.failure());
     CHECK(variables.failure()->find("is not a JSON list of at most 65536 hosts") != std::string::npos);
@@ -132,7 +132,7 @@ TEST_CASE("what is no JSON list of hosts is refused") {
 
 TEST_CASE("hosts are read from the file that a variable names") {
   const ClusterRequest request = of({"A=/hosts", "GONE=/gone", "EMPTY=/empty", "NONSENSE=/nonsense"});
-  EngineVariables variables(request);
+  SchedulerVariables variables(request);
   CHECK(variables.host_file("A").names == Names{"a", "b", "c"});
   CHECK(variables.host_file("A").source == "A");
   CHECK(variables.host_file("A").text == "a,b,c");
@@ -141,25 +141,25 @@ TEST_CASE("hosts are read from the file that a variable names") {
   CHECK_FALSE(variables.failure());
   CHECK(variables.host_file("NONSENSE").names.empty());
   CHECK(variables.failure()->starts_with("NONSENSE=\"/nonsense\": line 2: host \"$(b)\""));
-  EngineVariables others(request);
+  SchedulerVariables others(request);
   CHECK(others.host_file("EMPTY").names.empty());
   CHECK(others.failure() == "EMPTY=\"/empty\": the file names no host");
   ClusterRequest blind = of({"A=/hosts"});
   blind.read_file = nullptr;
-  CHECK(EngineVariables(blind).host_file("A").names.empty());
+  CHECK(SchedulerVariables(blind).host_file("A").names.empty());
 }
 
 TEST_CASE("a host is found by its name with or without its domain") {
   const HostNames hosts{{"a.x.org", "b.x.org", "c", "d", "d", "e.x.org", "e.y.org"}, "", ""};
-  CHECK(EngineVariables::find_host(hosts, "b.x.org") == 1);
-  CHECK(EngineVariables::find_host(hosts, "b") == 1);
-  CHECK(EngineVariables::find_host(hosts, "c.x.org") == 2);
-  CHECK(EngineVariables::find_host(hosts, "e.y.org") == 6);
-  CHECK_FALSE(EngineVariables::find_host(hosts, "a.y.org"));
-  CHECK_FALSE(EngineVariables::find_host(hosts, "d"));
-  CHECK_FALSE(EngineVariables::find_host(hosts, "e"));
-  CHECK_FALSE(EngineVariables::find_host(hosts, "f"));
-  CHECK_FALSE(EngineVariables::find_host(hosts, ""));
+  CHECK(SchedulerVariables::find_host(hosts, "b.x.org") == 1);
+  CHECK(SchedulerVariables::find_host(hosts, "b") == 1);
+  CHECK(SchedulerVariables::find_host(hosts, "c.x.org") == 2);
+  CHECK(SchedulerVariables::find_host(hosts, "e.y.org") == 6);
+  CHECK_FALSE(SchedulerVariables::find_host(hosts, "a.y.org"));
+  CHECK_FALSE(SchedulerVariables::find_host(hosts, "d"));
+  CHECK_FALSE(SchedulerVariables::find_host(hosts, "e"));
+  CHECK_FALSE(SchedulerVariables::find_host(hosts, "f"));
+  CHECK_FALSE(SchedulerVariables::find_host(hosts, ""));
 }
 
 TEST_CASE("an assignment is shown fit for a terminal") {

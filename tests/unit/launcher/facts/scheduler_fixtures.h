@@ -1,4 +1,4 @@
-// What the engines' processes find in their environment, and how tests ask about it.
+// What the schedulers' processes find in their environment, and how tests ask about it.
 #pragma once
 
 #include <map>
@@ -88,7 +88,7 @@ inline const Lines kOpenMpi = {"OMPI_COMM_WORLD_RANK=1",       "OMPI_COMM_WORLD_
 // MPICH's hydra 4.0.2; seen.
 inline const Lines kHydra = {"PMI_RANK=1", "PMI_SIZE=2", "PMI_FD=9", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1"};
 
-// The rest is of the engines' documents and sources.
+// The rest is of the schedulers' documents and sources.
 inline const Lines kFlux = {
     "FLUX_JOB_ID=\xc6\x92"
     "3ETxsR9H",
@@ -129,27 +129,27 @@ inline Lines operator+(Lines lines, const Lines& more) {
   return lines;
 }
 
-inline ClusterRequest request(const Lines& environment, const std::string& engine = "auto",
+inline ClusterRequest request(const Lines& environment, const std::string& scheduler = "auto",
                               const std::string& host_name = "b") {
   const auto read = [](const std::string& path) -> std::optional<std::string> {
     const auto file = kFiles.find(path);
     return file == kFiles.end() ? std::nullopt : std::optional(file->second);
   };
-  return {engine, environment, host_name, read};
+  return {scheduler, environment, host_name, read};
 }
 
 // What is found in one line: "Slurm: 2 nodes, …", "none", or the refusal.
-inline std::string found(const Lines& environment, const std::string& engine = "auto",
+inline std::string found(const Lines& environment, const std::string& scheduler = "auto",
                          const std::string& host_name = "b") {
-  const auto finding = read_cluster_env(request(environment, engine, host_name));
+  const auto finding = read_cluster_env(request(environment, scheduler, host_name));
   if (!finding) return "refused: " + finding.error().message;
   const auto& cluster = finding.value().cluster;
-  return cluster ? cluster->engine + ": " + cluster->derived : "none";
+  return cluster ? cluster->scheduler + ": " + cluster->derived : "none";
 }
 
 // The cluster that must be there.
-inline ClusterEnv cluster(const Lines& environment, const std::string& engine = "auto") {
-  return read_cluster_env(request(environment, engine)).value().cluster.value();
+inline ClusterEnv cluster(const Lines& environment, const std::string& scheduler = "auto") {
+  return read_cluster_env(request(environment, scheduler)).value().cluster.value();
 }
 
 inline bool contains(const std::string& text, const std::string& words) {
