@@ -77,9 +77,9 @@ THIRD_PARTIES = {
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",
-    "launcher/job/node_comparison.cpp": "unit/launcher/job/hub_test.cpp",
-    "launcher/job/hub_node.cpp": "integration/nodes_test.py",
-    "launcher/job/member_node.cpp": "integration/nodes_test.py",
+    "launcher/job/node_comparison.cpp": "unit/launcher/job/coordinator_test.cpp",
+    "launcher/job/coordinator_node.cpp": "integration/nodes_test.py",
+    "launcher/job/agent_node.cpp": "integration/nodes_test.py",
     "launcher/job/node_hello.cpp": "integration/nodes_test.py",
     "launcher/watchdog/verdict_text.cpp": "unit/launcher/report/hang_report_test.cpp",
     "launcher/remote/host_job.cpp": "integration/ssh_hosts_test.py",

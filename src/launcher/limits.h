@@ -27,7 +27,7 @@ inline constexpr std::size_t kShownStrangers = 64;
 // Hangs: how often boards are looked at, and processes with them; what of a look after a long pause counts; how many
 // calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangLook = 50ms;
-inline constexpr auto kHangLookShare = 50us;  // of the hub, for each rank of the job
+inline constexpr auto kHangLookShare = 50us;  // of the coordinator, for each rank of the job
 inline constexpr auto kHangRemembered = 5s;   // what was seen of ranks that have given up since
 inline constexpr auto kHangEvidence = 1s;
 inline constexpr auto kHangLongestLook = 250ms;
@@ -55,7 +55,7 @@ inline constexpr auto kHangLongWarning = 10min;
 inline constexpr auto kStackTime = 5s;
 inline constexpr auto kShownEvidenceTime = 6s;                           // until that of other nodes is there …
 inline constexpr std::size_t kShownEvidence = std::size_t{4} << 20;      // … how much one sends at most …
-inline constexpr std::size_t kAllShownEvidence = std::size_t{64} << 20;  // … and all of them: the hub keeps it
+inline constexpr std::size_t kAllShownEvidence = std::size_t{64} << 20;  // … and all of them: the coordinator keeps it
 inline constexpr auto kStackCopyTime = 1s;  // until the stacks of processes that go on are copied
 inline constexpr auto kStackToolTime = 4s;
 inline constexpr auto kStackAnswerTime = 3s;
@@ -63,7 +63,7 @@ inline constexpr auto kStackPoll = 5ms;
 inline constexpr int kStackTools = 16;
 // Jobs on several nodes: how often launchers say that they live, and after how long without it one is lost; when, and
 // then how often, those that wait are told who is missing.
-inline constexpr auto kNodeBeat = 1s;
+inline constexpr auto kNodeHeartbeat = 1s;
 inline constexpr auto kDefaultNodeTimeout = 10s;
 inline constexpr auto kNodeFirstWord = 3s;
 inline constexpr auto kNodeNextWord = 30s;
@@ -77,7 +77,8 @@ inline constexpr auto kFlapDelay = 30s;
 inline constexpr auto kLongestFlapDelay = 10min;
 inline constexpr auto kFlapMemory = 1h;
 inline constexpr auto kClockDifference = 2s;  // that is told
-// How often a node shows what is new in its ranks, and by how much more for each node of the job: the hub reads it all.
+// How often a node shows what is new in its ranks, and by how much more for each node of the job: the coordinator reads
+// it all.
 inline constexpr auto kNodeShow = 100ms;
 inline constexpr auto kNodeShowShare = 500us;
 // Launchers that are started over ssh: when one says which hosts have not answered, how long their order may be, and
@@ -87,7 +88,7 @@ inline constexpr std::size_t kHostOrderBytes = std::size_t{8} << 20;
 inline constexpr auto kHelperEnd = 2s;
 inline constexpr int kHostEarlyLines = 200;  // of a host before its launcher is there (banners, errors of ssh) …
 inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;  // … that are shown
-inline constexpr auto kNodeConnectPause = 500ms;                       // between two tries to reach the hub
+inline constexpr auto kNodeConnectPause = 500ms;                       // between two tries to reach the coordinator
 inline constexpr auto kRestartDelay = 250ms;  // doubled by each attempt in a row that made no progress …
 inline constexpr auto kLongestRestartDelay = 30s;
 // … which is one that failed before a step, or within this time if the program is without the runtime.

@@ -34,13 +34,13 @@ DDP_FIELDS(NodeFailed, attempt, cause)
 DDP_FIELDS(NodeLeft, attempt, rank)
 DDP_FIELDS(NodeEnded, attempt, progress)
 DDP_FIELDS(NodeShows, attempt, what)  // its text follows the JSON
-DDP_FIELDS(HubRefuses, why)
-DDP_FIELDS(HubWaits, text, is_spare)
-DDP_FIELDS(HubBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name)
-DDP_FIELDS(HubAsks, attempt, what)
-DDP_FIELDS(HubEnds, attempt, cause)
-DDP_FIELDS(HubRestarts, text)
-DDP_FIELDS(HubIsDone, cause)
+DDP_FIELDS(CoordinatorRefuses, why)
+DDP_FIELDS(CoordinatorWaits, text, is_spare)
+DDP_FIELDS(CoordinatorBegins, attempt, node_rank, node_count, first_rank, world_size, nodes, name)
+DDP_FIELDS(CoordinatorAsks, attempt, what)
+DDP_FIELDS(CoordinatorEnds, attempt, cause)
+DDP_FIELDS(CoordinatorRestarts, text)
+DDP_FIELDS(CoordinatorIsDone, cause)
 #undef DDP_FIELDS
 
 namespace {
@@ -52,10 +52,10 @@ constexpr std::array kNames = {"hello", "failed", "left", "ended", "shows",    "
                                "waits", "begins", "asks", "ends",  "restarts", "done"};
 static_assert(kNames.size() == std::variant_size_v<ControlMessage>);
 
-void to_json(Json& json, const Beat&) {
+void to_json(Json& json, const NodeHeartbeat&) {
   json = Json::object();
 }
-void from_json(const Json&, Beat&) {}
+void from_json(const Json&, NodeHeartbeat&) {}
 
 template <std::size_t I = 0>
 std::optional<ControlMessage> decode_as(const std::string& name, const Json& body) {

@@ -80,7 +80,7 @@ struct NodeEnded {
 // What a node shows of itself, for all nodes to be judged together.
 enum class Subject : std::uint8_t {
   nothing,        // that this version knows
-  ranks,          // what they are at: with a beat when it has changed, and in full when it is asked for
+  ranks,          // what they are at: with a heartbeat when it has changed, and in full when it is asked for
   evidence,       // their stacks, and what else can be asked while a job hangs: what a program does not notice
   output,         // what they print
   errors,         // the same, on standard error
@@ -96,23 +96,23 @@ struct NodeShows {
   friend bool operator==(const NodeShows&, const NodeShows&) = default;
 };
 // From either side: it lives.
-struct Beat {
-  friend bool operator==(const Beat&, const Beat&) = default;
+struct NodeHeartbeat {
+  friend bool operator==(const NodeHeartbeat&, const NodeHeartbeat&) = default;
 };
 
-struct HubRefuses {
+struct CoordinatorRefuses {
   std::string why;
 
-  friend bool operator==(const HubRefuses&, const HubRefuses&) = default;
+  friend bool operator==(const CoordinatorRefuses&, const CoordinatorRefuses&) = default;
 };
 // What the node is waiting for.
-struct HubWaits {
+struct CoordinatorWaits {
   std::string text;
   bool is_spare = false;  // the job runs without it
 
-  friend bool operator==(const HubWaits&, const HubWaits&) = default;
+  friend bool operator==(const CoordinatorWaits&, const CoordinatorWaits&) = default;
 };
-struct HubBegins {
+struct CoordinatorBegins {
   int attempt = 0;
   int node_rank = 0;
   int node_count = 1;
@@ -121,37 +121,38 @@ struct HubBegins {
   std::string nodes;  // "a (ranks 0-3), b (ranks 4-7)"
   std::string name;   // of this node in the job, if another one has its host's name; else empty
 
-  friend bool operator==(const HubBegins&, const HubBegins&) = default;
+  friend bool operator==(const CoordinatorBegins&, const CoordinatorBegins&) = default;
 };
 // The attempt.
-struct HubEnds {
+struct CoordinatorEnds {
   int attempt = 0;
   Cause cause;
 
-  friend bool operator==(const HubEnds&, const HubEnds&) = default;
+  friend bool operator==(const CoordinatorEnds&, const CoordinatorEnds&) = default;
 };
 // For it to show this, in full.
-struct HubAsks {
+struct CoordinatorAsks {
   int attempt = 0;
   Subject what = Subject::nothing;
 
-  friend bool operator==(const HubAsks&, const HubAsks&) = default;
+  friend bool operator==(const CoordinatorAsks&, const CoordinatorAsks&) = default;
 };
 // What follows the attempt: another one, after some time.
-struct HubRestarts {
+struct CoordinatorRestarts {
   std::string text;
 
-  friend bool operator==(const HubRestarts&, const HubRestarts&) = default;
+  friend bool operator==(const CoordinatorRestarts&, const CoordinatorRestarts&) = default;
 };
 // The job; the last message.
-struct HubIsDone {
+struct CoordinatorIsDone {
   Cause cause;
 
-  friend bool operator==(const HubIsDone&, const HubIsDone&) = default;
+  friend bool operator==(const CoordinatorIsDone&, const CoordinatorIsDone&) = default;
 };
 
-using ControlMessage = std::variant<NodeHello, NodeFailed, NodeLeft, NodeEnded, NodeShows, Beat, HubRefuses, HubWaits,
-                                    HubBegins, HubAsks, HubEnds, HubRestarts, HubIsDone>;
+using ControlMessage = std::variant<NodeHello, NodeFailed, NodeLeft, NodeEnded, NodeShows, NodeHeartbeat,
+                                    CoordinatorRefuses, CoordinatorWaits, CoordinatorBegins, CoordinatorAsks,
+                                    CoordinatorEnds, CoordinatorRestarts, CoordinatorIsDone>;
 
 // Any bytes as UTF-8, each as the character of its number, and back: JSON takes nothing else. A character that stands
 // for no byte is a question mark.

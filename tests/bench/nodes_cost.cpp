@@ -1,10 +1,10 @@
 // nodes_cost MESSAGE_US BYTE_NS LATENCY_US
 //
-// What N nodes cost, without sockets. First the hub itself (launcher/job/hub.h): a job of N nodes from hello to done,
-// a failure in it; its messages, their bytes, and the time that its decisions take, one JSON a line. Then what the same
-// would take in virtual time if all are connected to the hub, or each launcher to one of 32 or 64 that relay: a message
-// costs whoever sends or receives it MESSAGE_US and BYTE_NS a byte, one after the other, and is LATENCY_US under way.
-// The tree is a computation: the product has none.
+// What N nodes cost, without sockets. First the coordinator itself (launcher/job/coordinator.h): a job of N nodes from
+// hello to done, a failure in it; its messages, their bytes, and the time that its decisions take, one JSON a line.
+// Then what the same would take in virtual time if all are connected to the coordinator, or each launcher to one of 32
+// or 64 that relay: a message costs whoever sends or receives it MESSAGE_US and BYTE_NS a byte, one after the other,
+// and is LATENCY_US under way. The tree is a computation: the product has none.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/hub.h"
+#include "launcher/job/coordinator.h"
 #include "launcher/watchdog/shown_ranks.h"
 #include "wire/progress_board.h"
 
@@ -20,7 +20,7 @@ namespace ddp::bench {
 namespace {
 
 using namespace std::chrono_literals;
-using launcher::Hub;
+using launcher::Coordinator;
 using launcher::NodeId;
 using Clock = std::chrono::steady_clock;
 
@@ -32,27 +32,27 @@ struct Sizes {
   double hello = 0, begins = 0, failed = 0, ends = 0, ended = 0, done = 0;
 };
 
-// The hub's part of a job whose nodes all have a number.
-class HubAlone {
+// The coordinator's part of a job whose nodes all have a number.
+class CoordinatorAlone {
  public:
-  explicit HubAlone(int nodes)
+  explicit CoordinatorAlone(int nodes)
       : nodes_(nodes),
-        hub_({.min_nodes = nodes + 1,
-              .max_nodes = nodes + 1,
-              .is_static = true,
-              .join_timeout = 1h,
-              .node_timeout = 10s},
-             hello(0), now_) {}
+        coordinator_({.min_nodes = nodes + 1,
+                      .max_nodes = nodes + 1,
+                      .is_static = true,
+                      .join_timeout = 1h,
+                      .node_timeout = 10s},
+                     hello(0), now_) {}
 
   Sizes run() {
     Sizes sizes;
-    hub_.begin(now_);
+    coordinator_.begin(now_);
     sizes.hello = bytes(hello(1));
     const double begin = from_all([this](int i) { return hello(i); });
     sizes.begins = sent_bytes_;
     const double beats = timed([this] {
-      for (int i = 1; i <= nodes_; ++i) hear(i, wire::Beat{});
-      take(hub_.tick(now_ += 1s));
+      for (int i = 1; i <= nodes_; ++i) hear(i, wire::NodeHeartbeat{});
+      take(coordinator_.tick(now_ += 1s));
     });
     const wire::NodeFailed failed{0, {.text = "rank 5: exited with code 3", .exit_code = 3, .may_restart = true}};
     sizes.failed = bytes(failed);
@@ -101,10 +101,10 @@ class HubAlone {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   }
   void hear(int from, const wire::ControlMessage& message) {
-    take(hub_.heard(static_cast<NodeId>(from), "10.1.2.3", message, now_));
+    take(coordinator_.heard(static_cast<NodeId>(from), "10.1.2.3", message, now_));
   }
   // Of all that it says at once, one message is encoded: the last node's.
-  void take(const std::vector<launcher::HubAction>& actions) {
+  void take(const std::vector<launcher::CoordinatorAction>& actions) {
     for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
       const auto* send = std::get_if<launcher::SendToNode>(&*action);
       if (send == nullptr) continue;
@@ -114,8 +114,8 @@ class HubAlone {
   }
 
   const int nodes_;
-  Hub::TimePoint now_{1h};
-  Hub hub_;
+  Coordinator::TimePoint now_{1h};
+  Coordinator coordinator_;
   double sent_bytes_ = 0;
 };
 
@@ -124,7 +124,7 @@ struct Costs {
   double of(double bytes) const { return message_us + bytes * byte_ns / 1e3; }
 };
 
-// A node's parent is (node - 1) / fan_out; 0 is the hub. Times in microseconds.
+// A node's parent is (node - 1) / fan_out; 0 is the coordinator. Times in microseconds.
 class Tree {
  public:
   Tree(int nodes, int fan_out, const Costs& costs)
@@ -135,7 +135,7 @@ class Tree {
     for (std::size_t i = count_ - 1; i > 0; --i) below_[parent(i)] += below_[i] + 1;
   }
 
-  // All say something, relays when all below them have; the time when the hub has all.
+  // All say something, relays when all below them have; the time when the coordinator has all.
   double gather(double bytes, double bytes_below) const {
     std::vector<std::vector<std::pair<double, double>>> arrivals(count_);  // when, and what it costs
     double ready = 0;
@@ -150,7 +150,7 @@ class Tree {
     }
     return ready;
   }
-  // The hub says something to all; the time when the last one has it.
+  // The coordinator says something to all; the time when the last one has it.
   double spread(double bytes) const {
     std::vector<double> free_at(count_, 0);
     double last = 0;
@@ -161,14 +161,14 @@ class Tree {
     }
     return last;
   }
-  // From the last node to the hub.
+  // From the last node to the coordinator.
   double rise(double bytes) const {
     double time = 0;
     for (std::size_t i = count_ - 1; i > 0; i = parent(i)) time += 2 * costs_.of(bytes) + costs_.latency_us;
     return time;
   }
-  // Both ways, of the hub, of which nothing is more: a message for each neighbour.
-  std::size_t beats_at_hub() const { return 2 * std::min(fan_out_, count_ - 1); }
+  // Both ways, of the coordinator, of which nothing is more: a message for each neighbour.
+  std::size_t beats_at_coordinator() const { return 2 * std::min(fan_out_, count_ - 1); }
   int depth() const {
     int depth = 0;
     for (std::size_t i = count_ - 1; i > 0; i = parent(i)) ++depth;
@@ -189,7 +189,7 @@ void compute(int nodes, int fan_out, const Costs& costs, const Sizes& sizes) {
   const double begin = tree.gather(sizes.hello, kRelayedBytes) + tree.spread(sizes.begins);
   const double failure = tree.rise(sizes.failed) + tree.spread(sizes.ends);
   const double end = tree.gather(sizes.ended, 0) + tree.spread(sizes.done);
-  const double beats = static_cast<double>(tree.beats_at_hub());
+  const double beats = static_cast<double>(tree.beats_at_coordinator());
   std::printf(R"({"nodes": %d, "fan_out": %d, "depth": %d, "begin_ms": %.2f, "failure_ms": %.2f, "end_ms": %.2f, )"
               R"("beats_at_hub_a_second": %.0f, "hub_busy_with_beats": %.4f})"
               "\n",
@@ -245,7 +245,7 @@ int main(int count, char** words) {
   const ddp::bench::Costs costs{std::stod(words[1]), std::stod(words[2]), std::stod(words[3])};
   ddp::bench::measure_digest();
   for (const int nodes : ddp::bench::kSizes) {
-    const auto sizes = ddp::bench::HubAlone(nodes).run();
+    const auto sizes = ddp::bench::CoordinatorAlone(nodes).run();
     for (const int fan_out : {nodes, 32, 64}) ddp::bench::compute(nodes, fan_out, costs, sizes);
   }
 }

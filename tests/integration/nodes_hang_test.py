@@ -21,10 +21,10 @@ def a_rank_alone_on_its_node_is_named_when_it_hangs(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--hang-timeout=6", BIN / "hanging_worker", "pause").start(1).start(2)
     ends = job.ends()
     same_end(ends, 124, "rank 1 has not called all_reduce sum f32[1024] ('bucket 0') (#21 of world), in which rank 0 waits")
-    hub = ends[1][2]
+    told = ends[1][2]
     # What it does instead, and its stack, from the other host.
-    assert re.search(r"rank 1 \(node \S+, pid \d+\): training; last call: .* #20 at hanging_worker.cpp", hub), hub
-    assert "rank 1: pause ←" in hub, hub
+    assert re.search(r"rank 1 \(node \S+, pid \d+\): training; last call: .* #20 at hanging_worker.cpp", told), told
+    assert "rank 1: pause ←" in told, told
 
 
 def calls_that_differ_between_nodes_end_the_job_at_once(hosts: Hosts) -> None:
@@ -91,7 +91,7 @@ def output_is_gathered_at_the_first_node(hosts: Hosts) -> None:
         assert re.search(rf"^\[\S+ {rank}\] no end$", out, re.MULTILINE), out[-500:]
 
 
-def who_prints_all_the_time_does_not_keep_the_hub_from_its_clock(hosts: Hosts) -> None:
+def who_prints_all_the_time_does_not_keep_the_coordinator_from_its_clock(hosts: Hosts) -> None:
     program = "[ $RANK = 1 ] && exec timeout 6 yes; sleep 6"
     job = Job(hosts, "--nproc-per-node=1", "--gather-output", "--node-timeout=5", "--no-collapse", "sh", "-c", program)
     job.start(1).start(2)
@@ -108,4 +108,4 @@ if __name__ == "__main__":
                         of_four_ranks_the_one_that_differs_is_named, a_rank_that_ends_with_0_in_the_middle_is_the_cause,
                         a_question_to_the_first_node_is_answered_with_the_ranks_of_all,
                         ranks_that_do_not_end_are_given_their_time_on_all_nodes, output_is_gathered_at_the_first_node,
-                        who_prints_all_the_time_does_not_keep_the_hub_from_its_clock])
+                        who_prints_all_the_time_does_not_keep_the_coordinator_from_its_clock])

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Trouble that nobody need notice: a beat and the network's own delays come on top.
+// Trouble that nobody need notice: a heartbeat and the network's own delays come on top.
 constexpr auto kHarmless = 4s;
 // What is said between the nodes meanwhile.
 constexpr auto kPatience = 10s;
@@ -39,11 +39,11 @@ void NodesRules::appears(std::size_t machine, const wire::NodeHello& hello) {
   machines_.back().heard_at = now_;
 }
 
-void NodesRules::hub_takes_in(std::size_t machine) {
+void NodesRules::coordinator_takes_in(std::size_t machine) {
   at(machine).is_known = at(machine).was_taken_in = true;
 }
 
-void NodesRules::hub_gives_up(std::size_t machine) {
+void NodesRules::coordinator_gives_up(std::size_t machine) {
   Machine& gone = at(machine);
   if (!std::exchange(gone.is_known, false)) return;
   if (gone.runs >= 0) count(gone.runs, -1);
@@ -54,17 +54,17 @@ void NodesRules::count(int attempt, int change) {
   if ((running_[attempt] += change) == 0) running_.erase(attempt);
 }
 
-void NodesRules::hub_says(std::size_t machine, const wire::ControlMessage& message) {
-  if (const auto* begins = std::get_if<wire::HubBegins>(&message)) begins_.emplace_back(machine, *begins);
-  if (std::holds_alternative<wire::HubRefuses>(message)) at(machine).was_refused = true;
-  if (const auto* ends = std::get_if<wire::HubEnds>(&message)) {
+void NodesRules::coordinator_says(std::size_t machine, const wire::ControlMessage& message) {
+  if (const auto* begins = std::get_if<wire::CoordinatorBegins>(&message)) begins_.emplace_back(machine, *begins);
+  if (std::holds_alternative<wire::CoordinatorRefuses>(message)) at(machine).was_refused = true;
+  if (const auto* ends = std::get_if<wire::CoordinatorEnds>(&message)) {
     ended_ = std::max(ended_, ends->attempt);
     if (reason_told_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
     const bool is_settled = running_.empty() || now_ >= reason_told_at_ + launcher::wait_for_more(ends->cause);
     if (is_victim(ends->cause) && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
     if (is_victim(ends->cause) && culprit_told_ == ends->attempt) violate(8, "a victim is blamed: " + ends->cause.text);
   }
-  const auto* done = std::get_if<wire::HubIsDone>(&message);
+  const auto* done = std::get_if<wire::CoordinatorIsDone>(&message);
   if (done == nullptr) return;
   if (!running_.empty()) violate(3, "the job is over while machines have workers");
   if (fate_ && *fate_ != done->cause) violate(4, "two ends: " + fate_->text + " and " + done->cause.text);
@@ -110,7 +110,7 @@ void NodesRules::sees_reason() {
   if (std::exchange(reason_told_, attempts_ - 1) < attempts_ - 1) reason_told_at_ = now_;
 }
 
-void NodesRules::hub_hears_failure(std::size_t machine, const wire::NodeFailed& failed) {
+void NodesRules::coordinator_hears_failure(std::size_t machine, const wire::NodeFailed& failed) {
   const bool asks = at(machine).is_known && failed.cause.signal != 0;
   is_asked_to_end_ = is_asked_to_end_ || asks;
   const bool is_of_attempt = at(machine).is_known && failed.attempt == attempts_ - 1;
@@ -119,14 +119,14 @@ void NodesRules::hub_hears_failure(std::size_t machine, const wire::NodeFailed& 
   if (counts && !is_victim(failed.cause)) culprit_told_ = attempts_ - 1;
 }
 
-void NodesRules::workers_start(std::size_t machine, const wire::HubBegins& place) {
+void NodesRules::workers_start(std::size_t machine, const wire::CoordinatorBegins& place) {
   Machine& starts = at(machine);
   if (starts.runs >= 0) violate(1, name(machine) + " has workers of two attempts");
   starts.runs = place.attempt;
   if (!starts.is_known) return;
   if (fate_) violate(3, name(machine) + " starts workers when the job is over");
   count(place.attempt, +1);
-  if (running_.size() > 1) violate(1, "workers of two attempts run on machines that the hub has not given up");
+  if (running_.size() > 1) violate(1, "workers of two attempts run on machines that the coordinator has not given up");
 }
 
 void NodesRules::breaks(int attempt) {
@@ -142,11 +142,11 @@ void NodesRules::workers_end(std::size_t machine, End how) {
   if (ends.is_known) count(ends.runs, -1);
   ends.runs = -1;
   if (machine == 0 || ends.is_frozen || how == End::with_machine) return;
-  const auto latest = ends.heard_at + options_.node_timeout + limits::kNodeBeat + ending_;
+  const auto latest = ends.heard_at + options_.node_timeout + limits::kNodeHeartbeat + ending_;
   if (now_ > latest) {
     violate(2, name(machine) + " has had workers for " +
                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - ends.heard_at).count()) +
-                   " s without a word of the hub");
+                   " s without a word of the coordinator");
   }
 }
 
@@ -170,7 +170,7 @@ void NodesRules::launcher_ends(std::size_t machine, int exit_code) {
   Machine& one = at(machine);
   one.has_ended = true;
   if (!one.left_with) return violate(10, name(machine) + " ends before it leaves");
-  const bool is_well = one.trouble + hub_trouble_ <= kHarmless;
+  const bool is_well = one.trouble + coordinator_trouble_ <= kHarmless;
   const auto latest = one.told_at + ending_ + options_.node_timeout + kPatience;
   if (one.times_told > 0 && is_well && now_ > latest) {
     violate(11, name(machine) + " was asked to end " +
@@ -193,7 +193,7 @@ void NodesRules::look_at_end(bool is_through, bool expects_success) {
 
 void NodesRules::look_at_end_of(std::size_t machine) {
   const Machine& one = at(machine);
-  const Duration trouble = one.trouble + hub_trouble_;
+  const Duration trouble = one.trouble + coordinator_trouble_;
   const bool is_well = trouble <= kHarmless;
   if (!one.is_gone && one.runs >= 0) violate(2, name(machine) + " has workers for ever");
   if (!one.is_gone && one.left_with && !one.has_ended) violate(10, name(machine) + " leaves and does not end");

@@ -18,8 +18,8 @@ constexpr int kManyNodes = 100;
 
 }  // namespace
 
-HubOptions NodesWorld::draw_options(int nodes) {
-  HubOptions options;
+CoordinatorOptions NodesWorld::draw_options(int nodes) {
+  CoordinatorOptions options;
   options.max_nodes = std::max(1, nodes + below(3) - 1);
   options.min_nodes = one_in(3) ? options.max_nodes : 1 + below(options.max_nodes);
   options.is_static = one_in(3);
@@ -40,8 +40,8 @@ NodesWorld::NodesWorld(std::uint64_t seed, int nodes)
   machines_.push_back(std::make_unique<Machine>(0s, now_));
   machines_[0]->hello = new_hello();
   rules_.appears(0, machines_[0]->hello);
-  rules_.hub_takes_in(0);
-  hub_ = std::make_unique<Hub>(options_, machines_[0]->hello, now_);
+  rules_.coordinator_takes_in(0);
+  coordinator_ = std::make_unique<Coordinator>(options_, machines_[0]->hello, now_);
   start_launcher(0);
   for (int i = 1; i < nodes; ++i) at(milliseconds_below(spread), {.kind = Kind::comes});
   const int faults = one_in(4) ? 0 : below(nodes > kManyNodes ? 8 : 5);
@@ -79,7 +79,7 @@ NodesWorld::Duration NodesWorld::trouble_time() {
 
 std::string NodesWorld::live() {
   let_drivers_work();
-  hub_acts(hub_->begin(now_));
+  coordinator_acts(coordinator_->begin(now_));
   let_drivers_work();
   const TimePoint last = now_ + kLongestLife;
   while (!events_.empty() && rules_.violation().empty() && now_ < last && !is_over()) {
@@ -92,21 +92,21 @@ std::string NodesWorld::live() {
   }
   counts_.attempts = run_times_.size();
   counts_.machines = machines_.size();
-  if (rules_.violation().empty()) rules_.look_at_end(is_hub_gone_, expects_success_);
+  if (rules_.violation().empty()) rules_.look_at_end(is_coordinator_gone_, expects_success_);
   if (rules_.violation().empty()) return "";
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now_.time_since_epoch() - 1h);
   return rules_.violation() + ", after " + std::to_string(age.count()) + " ms";
 }
 
 bool NodesWorld::is_over() const {
-  return is_hub_gone_ && left_ == machines_.size();
+  return is_coordinator_gone_ && left_ == machines_.size();
 }
 
 void NodesWorld::carry_out(const Event& event) {
   const std::size_t id = event.machine;
   switch (event.kind) {
-    case Kind::hub_tick:
-      if (hub_hears() && event.when == next_hub_tick_) hub_acts(hub_->tick(now_));
+    case Kind::coordinator_tick:
+      if (coordinator_hears() && event.when == next_coordinator_tick_) coordinator_acts(coordinator_->tick(now_));
       return;
     case Kind::node_tick: {
       Machine& machine = *machines_[id];
@@ -123,7 +123,7 @@ void NodesWorld::carry_out(const Event& event) {
     }
     case Kind::driver_works:
       return wake(id);
-    case Kind::to_hub:
+    case Kind::to_coordinator:
     case Kind::to_node:
       return deliver(id, event.kind);
     case Kind::worker_ends:
@@ -136,15 +136,15 @@ void NodesWorld::carry_out(const Event& event) {
       return is_told(id, event.how);
     case Kind::heals:
       machines_[id]->is_cut = false;
-      move(id, machines_[id]->to_hub);
-      return move(id, machines_[id]->from_hub);
+      move(id, machines_[id]->to_coordinator);
+      return move(id, machines_[id]->from_coordinator);
     case Kind::goes_on:
       return goes_on(id);
   }
 }
 
 void NodesWorld::comes(const Event& event) {
-  if (is_hub_gone_) return;
+  if (is_coordinator_gone_) return;
   const std::size_t id = machines_.size();
   machines_.push_back(std::make_unique<Machine>(options_.node_timeout, now_));
   machines_[id]->hello = event.local_rank > 0 ? machines_[event.local_rank - 1]->hello : new_hello();
@@ -152,7 +152,7 @@ void NodesWorld::comes(const Event& event) {
   rules_.appears(id, machine.hello);
   machine.connection = machine_of_.size();
   machine_of_.push_back(id);
-  machine.is_connected = machine.is_hub_connected = true;
+  machine.is_connected = machine.is_coordinator_connected = true;
   start_launcher(id);
 }
 
@@ -169,22 +169,22 @@ void NodesWorld::befalls() {
 void NodesWorld::strike(std::size_t id, int how) {
   Machine& machine = *machines_[id];
   if (machine.is_dead || machine.is_done) return;
-  const bool is_hubs = id == 0;
+  const bool is_coordinators = id == 0;
   switch (how) {
     case 0:
     case 1:
-      if (!is_hubs) return dies(id, how == 0);
-      if (one_in(3)) return hub_ends(how == 0);
+      if (!is_coordinators) return dies(id, how == 0);
+      if (one_in(3)) return coordinator_ends(how == 0);
       break;
     case 2:
     case 3:
       return freezes(id);
     case 4:
     case 5:
-      if (!is_hubs) return is_cut(id);
+      if (!is_coordinators) return is_cut(id);
       break;
     case 6:
-      if (!is_hubs) return loses_connection(id);
+      if (!is_coordinators) return loses_connection(id);
       break;
     case 7:
       return is_told(id, "iichhg"[below(6)]);
@@ -208,8 +208,8 @@ void NodesWorld::dies(std::size_t id, bool is_seen) {
   rules_.is_gone(id);
   lose_workers(id);
   if (is_seen && machine.is_connected) {
-    if (one_in(2)) machine.to_hub.parcels.clear();
-    push(id, machine.to_hub, std::nullopt);
+    if (one_in(2)) machine.to_coordinator.parcels.clear();
+    push(id, machine.to_coordinator, std::nullopt);
   }
   machine.is_connected = false;
   is_done_with(id);
@@ -224,7 +224,7 @@ void NodesWorld::freezes(std::size_t id) {
   const Duration time = id == 0 ? std::min<Duration>(trouble_time(), 40s) : trouble_time();
   machine.is_frozen = true;
   rules_.freezes(id);
-  id == 0 ? rules_.hub_has_trouble(time) : rules_.has_trouble(id, time);
+  id == 0 ? rules_.coordinator_has_trouble(time) : rules_.has_trouble(id, time);
   if (time < kLongestLife) return at(time, {.kind = Kind::goes_on, .machine = static_cast<std::uint32_t>(id)});
   rules_.is_gone(id);
   is_done_with(id);
@@ -239,15 +239,15 @@ void NodesWorld::goes_on(std::size_t id) {
   const auto look_at_clock = [&] {
     at(0s, {.kind = Kind::node_tick, .machine = static_cast<std::uint32_t>(id)});
     at(0s, {.kind = Kind::alarm, .machine = static_cast<std::uint32_t>(id)});
-    if (id == 0) at(0s, {.kind = Kind::hub_tick});
-    if (id == 0) next_hub_tick_ = now_;
+    if (id == 0) at(0s, {.kind = Kind::coordinator_tick});
+    if (id == 0) next_coordinator_tick_ = now_;
   };
   if (looks_at_clock_first) look_at_clock();
   wake(id);
   for (const Exit& exit : std::exchange(machine.is_unheard, {})) machine.on_exit(exit.local_rank, {exit.status, 0});
-  move(id, machine.from_hub);
+  move(id, machine.from_coordinator);
   if (id == 0) {
-    for (std::size_t other = 1; other < machines_.size(); ++other) move(other, machines_[other]->to_hub);
+    for (std::size_t other = 1; other < machines_.size(); ++other) move(other, machines_[other]->to_coordinator);
   }
   if (!looks_at_clock_first) look_at_clock();
 }
@@ -265,21 +265,21 @@ void NodesWorld::is_cut(std::size_t id) {
 void NodesWorld::loses_connection(std::size_t id) {
   Machine& machine = *machines_[id];
   rules_.has_trouble(id, kLongestLife);
-  machine.to_hub.parcels.clear();
-  machine.from_hub.parcels.clear();
-  if (machine.is_hub_connected) push(id, machine.to_hub, std::nullopt);
-  if (machine.is_connected) push(id, machine.from_hub, std::nullopt);
+  machine.to_coordinator.parcels.clear();
+  machine.from_coordinator.parcels.clear();
+  if (machine.is_coordinator_connected) push(id, machine.to_coordinator, std::nullopt);
+  if (machine.is_connected) push(id, machine.from_coordinator, std::nullopt);
 }
 
-void NodesWorld::hub_ends(bool is_seen) {
-  rules_.hub_has_trouble(kLongestLife);
+void NodesWorld::coordinator_ends(bool is_seen) {
+  rules_.coordinator_has_trouble(kLongestLife);
   rules_.is_gone(0);
   machines_[0]->is_dead = true;
-  is_hub_gone_ = true;
+  is_coordinator_gone_ = true;
   lose_workers(0);
   is_done_with(0);
   for (std::size_t id = 1; is_seen && id < machines_.size(); ++id) {
-    if (machines_[id]->is_hub_connected) push(id, machines_[id]->from_hub, std::nullopt);
+    if (machines_[id]->is_coordinator_connected) push(id, machines_[id]->from_coordinator, std::nullopt);
   }
 }
 

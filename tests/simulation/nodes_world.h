@@ -1,5 +1,5 @@
-// NodesWorld: one life of a job on one node or on several, made from a seed: a hub, machines whose launcher is a
-// JobDriver with an agent, fake workers and a fake watchdog, connections that take their time, stall and break, and
+// NodesWorld: one life of a job on one node or on several, made from a seed: a coordinator, machines whose launcher is
+// a JobDriver with an agent, fake workers and a fake watchdog, connections that take their time, stall and break, and
 // what befalls all of them. Virtual time.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/hub.h"
+#include "launcher/job/coordinator.h"
 #include "launcher/job/job_driver.h"
 #include "launcher/job/node_agent.h"
 #include "simulation/nodes_rules.h"
@@ -39,11 +39,11 @@ class NodesWorld {
   using Duration = NodesRules::Duration;
 
   enum class Kind : std::uint8_t {
-    hub_tick,
+    coordinator_tick,
     node_tick,
-    alarm,         // of a driver
-    driver_works,  // later than it could
-    to_hub,        // the first of what is under way
+    alarm,           // of a driver
+    driver_works,    // later than it could
+    to_coordinator,  // the first of what is under way
     to_node,
     worker_ends,
     comes,
@@ -92,19 +92,19 @@ class NodesWorld {
     ~Machine();
     wire::NodeHello hello;
     launcher::NodeAgent agent;
-    std::vector<bool> is_alive;    // workers
-    std::vector<bool> is_victim;   // as its error record says
-    wire::HubBegins place;         // of the last attempt
-    int attempt = -1;              // whose workers were started last
-    bool has_workers = false;      // an attempt runs here
-    std::vector<Exit> is_unheard;  // of a frozen launcher
+    std::vector<bool> is_alive;     // workers
+    std::vector<bool> is_victim;    // as its error record says
+    wire::CoordinatorBegins place;  // of the last attempt
+    int attempt = -1;               // whose workers were started last
+    bool has_workers = false;       // an attempt runs here
+    std::vector<Exit> is_unheard;   // of a frozen launcher
     std::optional<Alarm> alarm;
     bool is_awake = false;  // it is to work
     launcher::NodeId connection = 0;
-    Pipe to_hub, from_hub;
-    bool is_connected = false;      // its own end is open
-    bool is_hub_connected = false;  // the hub's end
-    bool is_closed_by_hub = false;  // it says and hears nothing more there
+    Pipe to_coordinator, from_coordinator;
+    bool is_connected = false;              // its own end is open
+    bool is_coordinator_connected = false;  // the coordinator's end
+    bool is_closed_by_coordinator = false;  // it says and hears nothing more there
     bool has_said_hello = false, has_heard = false;
     bool is_cut = false, is_frozen = false, is_dead = false;
     bool is_done = false;  // nothing more is to be expected of it
@@ -122,7 +122,7 @@ class NodesWorld {
   bool one_in(int count) { return below(count) == 0; }
   Duration milliseconds_below(int limit) { return std::chrono::milliseconds(below(limit)); }
   Duration delay();
-  launcher::HubOptions draw_options(int nodes);
+  launcher::CoordinatorOptions draw_options(int nodes);
   Duration trouble_time();
   void at(Duration delay, Event event);
   void carry_out(const Event& event);
@@ -137,21 +137,21 @@ class NodesWorld {
   void is_cut(std::size_t id);
   void loses_connection(std::size_t id);
   void goes_on(std::size_t id);
-  void hub_ends(bool is_seen);
+  void coordinator_ends(bool is_seen);
   bool is_over() const;
-  bool hub_hears() const { return !is_hub_gone_ && !machines_[0]->is_frozen; }
+  bool coordinator_hears() const { return !is_coordinator_gone_ && !machines_[0]->is_frozen; }
 
   // Connections.
   void push(std::size_t id, Pipe& pipe, std::optional<wire::ControlMessage> message);
   void move(std::size_t id, Pipe& pipe);
   void deliver(std::size_t id, Kind kind);
-  void hub_closes(launcher::NodeId connection);
-  void hub_closes_all();
-  void hub_loses(std::size_t id);
+  void coordinator_closes(launcher::NodeId connection);
+  void coordinator_closes_all();
+  void coordinator_loses(std::size_t id);
 
-  // Hub and agents.
-  void hub_acts(std::vector<launcher::HubAction> actions);
-  void carry_out(const launcher::HubAction& action);
+  // Coordinator and agents.
+  void coordinator_acts(std::vector<launcher::CoordinatorAction> actions);
+  void carry_out(const launcher::CoordinatorAction& action);
   void store_is_emptied();
   void agent_acts(std::size_t id, const std::vector<launcher::NodeAction>& actions);
   void says(std::size_t id, const wire::ControlMessage& message);
@@ -175,17 +175,17 @@ class NodesWorld {
   void lost_by_peers(std::size_t id, int attempt);
 
   std::mt19937_64 random_;
-  launcher::HubOptions options_;
+  launcher::CoordinatorOptions options_;
   TimePoint now_{std::chrono::hours(1)};
   std::uint64_t number_ = 0;
   std::priority_queue<Event> events_;
   NodesRules rules_;
-  std::unique_ptr<launcher::Hub> hub_;
-  std::deque<launcher::HubAction> hub_waiting_;
-  bool is_hub_acting_ = false;
-  bool is_hub_gone_ = false;
+  std::unique_ptr<launcher::Coordinator> coordinator_;
+  std::deque<launcher::CoordinatorAction> coordinator_waiting_;
+  bool is_coordinator_acting_ = false;
+  bool is_coordinator_gone_ = false;
   bool is_through_ = false;
-  TimePoint next_hub_tick_;
+  TimePoint next_coordinator_tick_;
   std::vector<std::unique_ptr<Machine>> machines_;
   std::deque<std::size_t> awake_;
   std::size_t left_ = 0;                    // machines that are done

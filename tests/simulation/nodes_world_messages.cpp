@@ -1,4 +1,4 @@
-// Connections, and what hub and agents say on them.
+// Connections, and what coordinator and agents say on them.
 #include <algorithm>
 
 #include "launcher/limits.h"
@@ -18,45 +18,45 @@ void NodesWorld::push(std::size_t id, Pipe& pipe, std::optional<wire::ControlMes
 void NodesWorld::move(std::size_t id, Pipe& pipe) {
   if (pipe.is_moving || pipe.parcels.empty()) return;
   pipe.is_moving = true;
-  const Kind kind = &pipe == &machines_[id]->to_hub ? Kind::to_hub : Kind::to_node;
+  const Kind kind = &pipe == &machines_[id]->to_coordinator ? Kind::to_coordinator : Kind::to_node;
   at(std::max<Duration>(pipe.parcels.front().due - now_, 0s),
      {.kind = kind, .machine = static_cast<std::uint32_t>(id)});
 }
 
 void NodesWorld::deliver(std::size_t id, Kind kind) {
   Machine& machine = *machines_[id];
-  const bool is_for_hub = kind == Kind::to_hub;
-  Pipe& pipe = is_for_hub ? machine.to_hub : machine.from_hub;
+  const bool is_for_coordinator = kind == Kind::to_coordinator;
+  Pipe& pipe = is_for_coordinator ? machine.to_coordinator : machine.from_coordinator;
   pipe.is_moving = false;
-  if (machine.is_cut || (is_for_hub ? !hub_hears() : machine.is_frozen)) return;
+  if (machine.is_cut || (is_for_coordinator ? !coordinator_hears() : machine.is_frozen)) return;
   if (pipe.parcels.empty() || pipe.parcels.front().due > now_) return move(id, pipe);
   const auto message = std::move(pipe.parcels.front().message);
   pipe.parcels.pop_front();
-  if (is_for_hub && machine.is_hub_connected) {
+  if (is_for_coordinator && machine.is_coordinator_connected) {
     if (!message) {
-      hub_loses(id);
-    } else if (!machine.is_closed_by_hub) {
+      coordinator_loses(id);
+    } else if (!machine.is_closed_by_coordinator) {
       const bool is_hello = std::holds_alternative<wire::NodeHello>(*message);
-      if (const auto* failed = std::get_if<wire::NodeFailed>(&*message)) rules_.hub_hears_failure(id, *failed);
-      auto actions = hub_->heard(machine.connection, "10.0.0.1", *message, now_);
-      const bool is_refused = std::ranges::any_of(actions, [](const HubAction& action) {
+      if (const auto* failed = std::get_if<wire::NodeFailed>(&*message)) rules_.coordinator_hears_failure(id, *failed);
+      auto actions = coordinator_->heard(machine.connection, "10.0.0.1", *message, now_);
+      const bool is_refused = std::ranges::any_of(actions, [](const CoordinatorAction& action) {
         const auto* send = std::get_if<SendToNode>(&action);
-        return send != nullptr && std::holds_alternative<wire::HubRefuses>(send->message);
+        return send != nullptr && std::holds_alternative<wire::CoordinatorRefuses>(send->message);
       });
       if (is_hello) machine.has_said_hello = true;
-      if (is_hello && !is_refused) rules_.hub_takes_in(id);
-      hub_acts(std::move(actions));
+      if (is_hello && !is_refused) rules_.coordinator_takes_in(id);
+      coordinator_acts(std::move(actions));
     }
   }
-  if (!is_for_hub && machine.is_connected) {
+  if (!is_for_coordinator && machine.is_connected) {
     if (message) {
       machine.has_heard = true;
       rules_.hears(id);
       agent_acts(id, machine.agent.heard(*message, now_));
     } else if (machine.has_heard) {
       machine.is_connected = false;
-      push(id, machine.to_hub, std::nullopt);
-      agent_acts(id, machine.agent.hub_lost("it has closed the connection"));
+      push(id, machine.to_coordinator, std::nullopt);
+      agent_acts(id, machine.agent.coordinator_lost("it has closed the connection"));
     } else {
       // As the launcher does: it was too early. With another connection it is another machine.
       machine.is_connected = false;
@@ -70,63 +70,63 @@ void NodesWorld::deliver(std::size_t id, Kind kind) {
 }
 
 // What is sent arrives first; when the machine has read it, it closes its end.
-void NodesWorld::hub_closes(NodeId connection) {
+void NodesWorld::coordinator_closes(NodeId connection) {
   const std::size_t id = machine_of_[connection];
   Machine& machine = *machines_[id];
-  if (machine.connection != connection || !machine.is_hub_connected) return;
-  if (std::exchange(machine.is_closed_by_hub, true)) return;
-  rules_.hub_gives_up(id);
-  push(id, machine.from_hub, std::nullopt);
+  if (machine.connection != connection || !machine.is_coordinator_connected) return;
+  if (std::exchange(machine.is_closed_by_coordinator, true)) return;
+  rules_.coordinator_gives_up(id);
+  push(id, machine.from_coordinator, std::nullopt);
 }
 
-void NodesWorld::hub_loses(std::size_t id) {
+void NodesWorld::coordinator_loses(std::size_t id) {
   Machine& machine = *machines_[id];
-  if (!std::exchange(machine.is_hub_connected, false) || is_hub_gone_) return;
-  rules_.hub_gives_up(id);
-  hub_acts(hub_->lost(machine.connection, "it has closed the connection", now_));
+  if (!std::exchange(machine.is_coordinator_connected, false) || is_coordinator_gone_) return;
+  rules_.coordinator_gives_up(id);
+  coordinator_acts(coordinator_->lost(machine.connection, "it has closed the connection", now_));
 }
 
-void NodesWorld::hub_acts(std::vector<HubAction> actions) {
-  rules_.hub_acts(actions, [this](NodeId connection) { return machine_of_[connection]; });
-  for (HubAction& action : actions) hub_waiting_.push_back(std::move(action));
-  if (std::exchange(is_hub_acting_, true)) return;
-  while (!hub_waiting_.empty()) {
-    const HubAction action = std::move(hub_waiting_.front());
-    hub_waiting_.pop_front();
+void NodesWorld::coordinator_acts(std::vector<CoordinatorAction> actions) {
+  rules_.coordinator_acts(actions, [this](NodeId connection) { return machine_of_[connection]; });
+  for (CoordinatorAction& action : actions) coordinator_waiting_.push_back(std::move(action));
+  if (std::exchange(is_coordinator_acting_, true)) return;
+  while (!coordinator_waiting_.empty()) {
+    const CoordinatorAction action = std::move(coordinator_waiting_.front());
+    coordinator_waiting_.pop_front();
     carry_out(action);
   }
-  is_hub_acting_ = false;
-  const TimePoint next = std::max(hub_->alarm(), now_);
-  if (is_hub_gone_ || next == next_hub_tick_) return;
-  next_hub_tick_ = next;
+  is_coordinator_acting_ = false;
+  const TimePoint next = std::max(coordinator_->alarm(), now_);
+  if (is_coordinator_gone_ || next == next_coordinator_tick_) return;
+  next_coordinator_tick_ = next;
   if (next == TimePoint::max()) return;
-  at(next - now_, {.kind = Kind::hub_tick});
+  at(next - now_, {.kind = Kind::coordinator_tick});
 }
 
-void NodesWorld::carry_out(const HubAction& action) {
+void NodesWorld::carry_out(const CoordinatorAction& action) {
   if (const auto* send = std::get_if<SendToNode>(&action)) {
     const std::size_t id = machine_of_[send->to];
     Machine& machine = *machines_[id];
     if (id == 0) return agent_acts(0, machine.agent.heard(send->message, now_));
-    const bool is_open = machine.is_hub_connected && !machine.is_closed_by_hub;
-    if (machine.connection == send->to && is_open) push(id, machine.from_hub, send->message);
+    const bool is_open = machine.is_coordinator_connected && !machine.is_closed_by_coordinator;
+    if (machine.connection == send->to && is_open) push(id, machine.from_coordinator, send->message);
   }
-  if (const auto* close = std::get_if<CloseNode>(&action)) hub_closes(close->who);
+  if (const auto* close = std::get_if<CloseNode>(&action)) coordinator_closes(close->who);
   if (std::holds_alternative<EmptyStore>(action)) store_is_emptied();
-  if (std::holds_alternative<HubIsThrough>(action) && !is_hub_gone_) {
+  if (std::holds_alternative<CoordinatorIsThrough>(action) && !is_coordinator_gone_) {
     is_through_ = true;
     machines_[0]->callbacks.through();
   }
 }
 
-void NodesWorld::hub_closes_all() {
-  is_hub_gone_ = true;
+void NodesWorld::coordinator_closes_all() {
+  is_coordinator_gone_ = true;
   for (std::size_t id = 1; id < machines_.size(); ++id) {
     Machine& machine = *machines_[id];
-    if (!machine.is_hub_connected) continue;
+    if (!machine.is_coordinator_connected) continue;
     // What it says resets the connection, and takes back what is under way.
-    if (one_in(2)) machine.from_hub.parcels.clear();
-    push(id, machine.from_hub, std::nullopt);
+    if (one_in(2)) machine.from_coordinator.parcels.clear();
+    push(id, machine.from_coordinator, std::nullopt);
   }
 }
 
@@ -134,10 +134,10 @@ void NodesWorld::hub_closes_all() {
 void NodesWorld::store_is_emptied() {
   for (std::size_t id = 1; id < machines_.size(); ++id) {
     Machine& machine = *machines_[id];
-    if (!machine.is_hub_connected || machine.has_said_hello || one_in(2)) continue;
-    machine.is_hub_connected = false;
-    machine.to_hub.parcels.clear();
-    push(id, machine.from_hub, std::nullopt);
+    if (!machine.is_coordinator_connected || machine.has_said_hello || one_in(2)) continue;
+    machine.is_coordinator_connected = false;
+    machine.to_coordinator.parcels.clear();
+    push(id, machine.from_coordinator, std::nullopt);
   }
 }
 
@@ -150,7 +150,7 @@ void NodesWorld::agent_acts(std::size_t id, const std::vector<NodeAction>& actio
     }
     if (const auto* end = std::get_if<EndWorkers>(&action)) machine.callbacks.end(end->cause);
     if (const auto* follows = std::get_if<AttemptFollows>(&action)) machine.callbacks.again(follows->line);
-    if (const auto* send = std::get_if<SendToHub>(&action)) says(id, send->message);
+    if (const auto* send = std::get_if<SendToCoordinator>(&action)) says(id, send->message);
     if (const auto* leave = std::get_if<LeaveJob>(&action)) {
       rules_.leaves(id, leave->cause);
       machine.callbacks.leave(leave->cause);
@@ -160,10 +160,10 @@ void NodesWorld::agent_acts(std::size_t id, const std::vector<NodeAction>& actio
 
 void NodesWorld::says(std::size_t id, const wire::ControlMessage& message) {
   Machine& machine = *machines_[id];
-  if (id != 0 && machine.is_connected) push(id, machine.to_hub, message);
-  if (id != 0 || is_hub_gone_) return;
-  if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) rules_.hub_hears_failure(0, *failed);
-  hub_acts(hub_->heard(kOwnNode, "", message, now_));
+  if (id != 0 && machine.is_connected) push(id, machine.to_coordinator, message);
+  if (id != 0 || is_coordinator_gone_) return;
+  if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) rules_.coordinator_hears_failure(0, *failed);
+  coordinator_acts(coordinator_->heard(kOwnNode, "", message, now_));
 }
 
 }  // namespace ddp::test

@@ -105,13 +105,13 @@ class NodesWorld::Workers : public NoWorkers {
   const std::size_t id_;
 };
 
-// What is said to the hub and heard of it: the transport is the world's.
+// What is said to the coordinator and heard of it: the transport is the world's.
 class NodesWorld::Link : public Nodes {
  public:
   Link(NodesWorld& world, std::size_t id) : world_(world), id_(id) { world_.launcher_opens(id_); }
   ~Link() override { world_.launcher_leaves(id_); }
 
-  bool is_hub() const override { return id_ == 0; }
+  bool is_coordinator() const override { return id_ == 0; }
   void show(wire::Subject, const std::string&) override {}
   void ask(wire::Subject) override {}
   void failed(const wire::Cause& cause) override { world_.agent_acts(id_, agent().failed(cause)); }
@@ -150,7 +150,7 @@ class NodesWorld::Looks : public Watchdog {
 };
 
 NodesWorld::Machine::Machine(Duration node_timeout, TimePoint now)
-    : agent("hub", std::chrono::duration_cast<std::chrono::milliseconds>(node_timeout), now) {}
+    : agent("coordinator", std::chrono::duration_cast<std::chrono::milliseconds>(node_timeout), now) {}
 
 NodesWorld::Machine::~Machine() = default;
 
@@ -246,11 +246,11 @@ void NodesWorld::launcher_opens(std::size_t id) {
 void NodesWorld::launcher_leaves(std::size_t id) {
   Machine& machine = *machines_[id];
   if (machine.is_dead) return;
-  // Without a word, if the hub's was not waited for.
+  // Without a word, if the coordinator's was not waited for.
   if (!machine.agent.has_left() || (id == 0 && !is_through_)) rules_.leaves_at_once(id);
-  if (id == 0 && !is_through_) return hub_ends(/*is_seen=*/true);
-  if (id == 0) hub_closes_all();
-  if (std::exchange(machine.is_connected, false)) push(id, machine.to_hub, std::nullopt);
+  if (id == 0 && !is_through_) return coordinator_ends(/*is_seen=*/true);
+  if (id == 0) coordinator_closes_all();
+  if (std::exchange(machine.is_connected, false)) push(id, machine.to_coordinator, std::nullopt);
   is_done_with(id);
   // Somebody starts it again.
   if (id != 0 && !rules_.left_with_success(id) && one_in(4)) {

@@ -1,5 +1,5 @@
-// A job of one node: a JobState and the hub, driven with events and a clock of their own. The words are those of the
-// domain.
+// A job of one node: a JobState and the coordinator, driven with events and a clock of their own. The words are those
+// of the domain.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/hub.h"
+#include "launcher/job/coordinator.h"
 #include "launcher/job/job_state.h"
 
 namespace ddp::launcher {
@@ -23,9 +23,9 @@ class JobFixture {
 
   explicit JobFixture(int workers, std::chrono::milliseconds exit_timeout = kExitTimeout)
       : state_({workers, 0, kGrace, exit_timeout.count() > 0}, now_),
-        hub_({.exit_timeout = exit_timeout}, {.host = "a", .workers = workers}, now_),
+        coordinator_({.exit_timeout = exit_timeout}, {.host = "a", .workers = workers}, now_),
         workers_(workers) {
-    hub_acts(hub_.begin(now_));
+    coordinator_acts(coordinator_.begin(now_));
   }
 
   JobFixture& start() {
@@ -43,8 +43,8 @@ class JobFixture {
   JobFixture& guardian_dies() { return step(GuardianLost{}); }
   JobFixture& console_closes() { return step(ConsoleClosed{}); }
   JobFixture& launcher_gets(int signal) {
-    if (signal == SIGTSTP) hub_.stop_clocks(now_);
-    if (signal == SIGCONT) hub_.continue_clocks(now_);
+    if (signal == SIGTSTP) coordinator_.stop_clocks(now_);
+    if (signal == SIGCONT) coordinator_.continue_clocks(now_);
     return step(SignalArrived{signal});
   }
   // Lets time pass and rings the alarm whenever it is due.
@@ -53,7 +53,7 @@ class JobFixture {
     while (next_alarm() <= end) {
       now_ = std::max(now_, next_alarm());
       if (state_.alarm() && *state_.alarm() <= now_) step(AlarmRang{});
-      if (hub_.alarm() <= now_) hub_acts(hub_.tick(now_));
+      if (coordinator_.alarm() <= now_) coordinator_acts(coordinator_.tick(now_));
     }
     now_ = end;
     return *this;
@@ -79,7 +79,7 @@ class JobFixture {
   int finishes() const { return finishes_; }
 
  private:
-  TimePoint next_alarm() const { return std::min(state_.alarm().value_or(TimePoint::max()), hub_.alarm()); }
+  TimePoint next_alarm() const { return std::min(state_.alarm().value_or(TimePoint::max()), coordinator_.alarm()); }
 
   // What follows from an event has its turn after it.
   JobFixture& step(const Event& event) {
@@ -87,24 +87,26 @@ class JobFixture {
     if (events_.size() > 1) return *this;
     for (; !events_.empty(); events_.pop_front()) {
       const auto* end = std::get_if<WorkerEnded>(&events_.front());
-      if (end != nullptr && end->status.success()) hub_hears(wire::NodeLeft{0, end->local_rank});
+      if (end != nullptr && end->status.success()) coordinator_hears(wire::NodeLeft{0, end->local_rank});
       for (const Action& action : state_.step(events_.front(), now_)) {
         if (const auto* signal = std::get_if<SendSignal>(&action)) sent_.push_back(*signal);
         if (const auto* line = std::get_if<Tell>(&action)) told_.push_back(line->line.text);
         if (std::holds_alternative<Finish>(action)) ++finishes_;
         if (!std::holds_alternative<ReportCause>(action)) continue;
         has_reported_ = true;
-        hub_hears(wire::NodeFailed{0, cause_of(state_.outcome())});
+        coordinator_hears(wire::NodeFailed{0, cause_of(state_.outcome())});
       }
     }
     return *this;
   }
 
-  void hub_hears(const wire::ControlMessage& message) { hub_acts(hub_.heard(kOwnNode, "", message, now_)); }
-  void hub_acts(const std::vector<HubAction>& actions) {
-    for (const HubAction& action : actions) {
+  void coordinator_hears(const wire::ControlMessage& message) {
+    coordinator_acts(coordinator_.heard(kOwnNode, "", message, now_));
+  }
+  void coordinator_acts(const std::vector<CoordinatorAction>& actions) {
+    for (const CoordinatorAction& action : actions) {
       const auto* send = std::get_if<SendToNode>(&action);
-      const auto* ends = send == nullptr ? nullptr : std::get_if<wire::HubEnds>(&send->message);
+      const auto* ends = send == nullptr ? nullptr : std::get_if<wire::CoordinatorEnds>(&send->message);
       if (ends == nullptr) continue;
       REQUIRE((ends->cause.exit_timed_out || has_reported_));
       if (ends->cause.exit_timed_out) {
@@ -117,7 +119,7 @@ class JobFixture {
 
   TimePoint now_{};
   JobState state_;
-  Hub hub_;
+  Coordinator coordinator_;
   int workers_;
   std::deque<Event> events_;  // the first one is being worked on
   bool has_reported_ = false;

@@ -321,7 +321,7 @@ Result<std::chrono::milliseconds> parse_seconds(const std::string& text) {
 
 Result<std::chrono::milliseconds> parse_node_timeout(const std::string& text) {
   auto time = parse_seconds(text);
-  if (!time || time.value() >= 3 * limits::kNodeBeat) return time;
+  if (!time || time.value() >= 3 * limits::kNodeHeartbeat) return time;
   return Failure{" is too short: nodes say once a second that they live. Use 3 or more."};
 }
 

@@ -1,4 +1,4 @@
-// Conclusion: how a job ends for this node, when its hub has said so. Pure.
+// Conclusion: how a job ends for this node, when its coordinator has said so. Pure.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ struct LastFacts {
   std::optional<JobOutcome> last;  // of the attempt that no other one follows; nothing: another one was to follow
   std::string what_followed;       // as the user was told with it
   RootCause asked;                 // who asked this node to end while no attempt ran
-  bool in_haste = false;           // it left without the hub's word
+  bool in_haste = false;           // it left without the coordinator's word
   bool is_alone = false;           // a job of one node
   bool has_run = false;            // any attempt
   std::string own_name;            // this node's, as causes have it

@@ -61,7 +61,7 @@ void ControlLink::hear() {
     std::uint64_t length = 0;
     std::memcpy(&length, in_.data() + at, sizeof length);
     if (length > limits::kStoreUnsentBytes) {
-      fault = "it does not speak as a hub";
+      fault = "it does not speak as a coordinator";
     } else if (in_.size() - at - sizeof length < length) {
       break;
     } else {

@@ -1,5 +1,5 @@
-// ControlLink: a launcher's connection to its hub (docs/protocol.md, section 7). It never blocks: what the hub does not
-// take yet waits here.
+// ControlLink: a launcher's connection to its coordinator (docs/protocol.md, section 7). It never blocks: what the
+// coordinator does not take yet waits here.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class ControlLink {
 
   ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callbacks callbacks);
 
-  // Of more than limits::kStoreValueBytes, for which the hub would send us away, nothing is said.
+  // Of more than limits::kStoreValueBytes, for which the coordinator would send us away, nothing is said.
   void send(const wire::ControlMessage& message);
   // Writes what can be written now; it is done whenever it can be while the loop runs.
   void flush();

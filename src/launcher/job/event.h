@@ -66,12 +66,12 @@ struct SignalRefused {
 // The alarm that the state asked for is due.
 struct AlarmRang {};
 
-// The job's hub ends the attempt: another node has a cause for it, or is lost.
+// The job's coordinator ends the attempt: another node has a cause for it, or is lost.
 struct EndedElsewhere {
   wire::Cause cause;
 };
 
-// The hub ends the attempt for a failure of this node's, since no other rank has said more of it in time.
+// The coordinator ends the attempt for a failure of this node's, since no other rank has said more of it in time.
 struct Settled {};
 
 // Ranks have ended with 0, and the others have not followed within --exit-timeout.
@@ -104,7 +104,8 @@ struct Tell {
   friend bool operator==(const Tell&, const Tell&) = default;
 };
 
-// The hub is to hear what outcome() says: it ends the attempt, at once or when others do not know more of the cause.
+// The coordinator is to hear what outcome() says: it ends the attempt, at once or when others do not know more of the
+// cause.
 struct ReportCause {
   friend bool operator==(const ReportCause&, const ReportCause&) = default;
 };

@@ -55,7 +55,7 @@ void JobDriver::proceed() {
 void JobDriver::handle(const Begin&) {
   if (parts_.plan.nodes.several()) parts_.observer.looks_for_nodes();
   if (auto failure = open_nodes()) return end_with(*failure);
-  if (parts_.plan.gather_output && !nodes_->is_hub()) send_output_to_hub();
+  if (parts_.plan.gather_output && !nodes_->is_coordinator()) send_output_to_coordinator();
 }
 
 void JobDriver::handle(const Event& event) {
@@ -116,7 +116,7 @@ void JobDriver::handle(const FirstNode&) {
   if (auto failure = open_nodes()) leave_at_once(own_fault(failure->message));
 }
 
-void JobDriver::send_output_to_hub() {
+void JobDriver::send_output_to_coordinator() {
   parts_.workers.print_elsewhere(
       [this](int which, std::string_view bytes) {
         if (!nodes_) return std::optional<std::size_t>();
@@ -132,7 +132,7 @@ void JobDriver::show(const Shown& shown) {
     return parts_.workers.show_of_node(shown.from, which, shown.text);
   }
   exchange_.shown(shown);
-  // At once: the hub is to know it before it hears that the node's workers have ended.
+  // At once: the coordinator is to know it before it hears that the node's workers have ended.
   if (phase_ != Phase::running) judge_late_difference();
 }
 
@@ -219,7 +219,8 @@ void JobDriver::carry_out(const SendSignal& action) {
   }
 }
 
-// With what other nodes' ranks called, what ours called may tell more than how they ended: the hub is to see it first.
+// With what other nodes' ranks called, what ours called may tell more than how they ended: the coordinator is to see it
+// first.
 void JobDriver::carry_out(const ReportCause&) {
   state_->ending() ? show_calls_once_ending() : watchdog_->show_calls();
   has_reported_ = true;
@@ -280,7 +281,8 @@ void JobDriver::handle(const EndWorkers& turn) {
   if (is_ours) return step(Settled{});
   if (is_late) return step(ExitTimedOut{});
   // The node of a rank that gave up knows of its own ranks only.
-  const auto verdict = turn.cause.gave_up && nodes_->is_hub() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
+  const auto verdict =
+      turn.cause.gave_up && nodes_->is_coordinator() ? watchdog_->stall_of(wire::kNoPeer) : std::nullopt;
   if (verdict) log(LogLevel::warning, hang_headline(*verdict) + ", until " + describe(turn.cause));
   step(EndedElsewhere{turn.cause});
 }
@@ -306,7 +308,7 @@ void JobDriver::end_attempt() {
   post(OutputShown{});
 }
 
-// The hub says what follows, at once if no other node's workers still run: then the summary says it, too.
+// The coordinator says what follows, at once if no other node's workers still run: then the summary says it, too.
 void JobDriver::handle(const OutputShown&) {
   judge_late_difference();
   // A user who asked meanwhile does not want another attempt; where all is done, there is nothing to end.

@@ -1,6 +1,6 @@
 // JobDriver: this node's part in a job, of one node or of several, from the first attempt to the end: one queue of what
-// happens, which pure modules (JobState, conclude(); behind Nodes the hub and the agent) turn into what is done.
-// docs/decisions/0029-one-lifecycle.md, docs/decisions/0031-one-queue-of-events.md
+// happens, which pure modules (JobState, conclude(); behind Nodes the coordinator and the agent) turn into what is
+// done. docs/decisions/0029-one-lifecycle.md, docs/decisions/0031-one-queue-of-events.md
 #pragma once
 
 #include <deque>
@@ -70,10 +70,10 @@ class JobDriver {
 
  private:
   enum class Phase : std::uint8_t {
-    waiting,   // for the hub's word
+    waiting,   // for the coordinator's word
     running,   // an attempt
     draining,  // all its workers have ended; their output is shown
-    ended,     // the hub may say at once what follows
+    ended,     // the coordinator may say at once what follows
     leaving,   // when the other nodes know of the end
   };
 
@@ -109,7 +109,7 @@ class JobDriver {
   // --- The nodes.
   Nodes::Callbacks nodes_callbacks();
   std::optional<base::Failure> open_nodes();
-  void send_output_to_hub();
+  void send_output_to_coordinator();
   void show(const Shown& shown);
   void log_of_nodes(const LogLine& line);
   void log(LogLevel level, std::string text) const;
@@ -151,7 +151,7 @@ class JobDriver {
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<TimedFaults> faults_;
   std::unique_ptr<net::Watch> alarm_;
-  bool has_reported_ = false;   // a cause, to the hub
+  bool has_reported_ = false;   // a cause, to the coordinator
   bool has_shown_end_ = false;  // what the ranks called, when they were asked to end
   int store_warnings_ = 0;
   bool are_warnings_due_ = true;  // no worker has failed yet

@@ -17,7 +17,7 @@ struct JobOptions {
   int workers = 1;
   int first_rank = 0;
   std::chrono::milliseconds grace{0};
-  bool has_exit_timeout = false;  // which the hub keeps; else a note is due
+  bool has_exit_timeout = false;  // which the coordinator keeps; else a note is due
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 };
 
@@ -26,8 +26,8 @@ struct JobOptions {
 // workers and all clocks, SIGCONT continues both; whatever ends the job continues them as well.
 //
 // Which worker is the cause: find_culprit(). Where others may know more than the first one that failed, they are left
-// alone until one of them says it, or the hub, which hears of all nodes' failures, ends the wait (Settled). A hang that
-// is to end the job (HangNews) ends it like a failure.
+// alone until one of them says it, or the coordinator, which hears of all nodes' failures, ends the wait (Settled). A
+// hang that is to end the job (HangNews) ends it like a failure.
 class JobState {
  public:
   JobState(const JobOptions& options, TimePoint now);

@@ -61,8 +61,8 @@ class Node : public Nodes {
  private:
   void carry_out(const StartWorkers& action);
   void carry_out(const EndWorkers& action) { callbacks_.end(action.cause); }
-  void carry_out(const SendToHub& action) { send(action.message); }
-  void carry_out(const ShowHub& action) { callbacks_.asked(action.what); }
+  void carry_out(const SendToCoordinator& action) { send(action.message); }
+  void carry_out(const ShowCoordinator& action) { callbacks_.asked(action.what); }
   void carry_out(const TellHere& action) { callbacks_.log(action.line); }
   void carry_out(const AttemptFollows& action) { callbacks_.again(action.line); }
   void carry_out(const LeaveJob& action) { callbacks_.leave(action.cause); }

@@ -1,4 +1,5 @@
-// NodeAgent: what one node of a job does, as its hub tells it. Events and times in, actions out; no clock, no sockets.
+// NodeAgent: what one node of a job does, as its coordinator tells it. Events and times in, actions out; no clock, no
+// sockets.
 #pragma once
 
 #include <chrono>
@@ -14,17 +15,17 @@
 namespace ddp::launcher {
 
 struct StartWorkers {
-  wire::HubBegins place;
+  wire::CoordinatorBegins place;
 };
 // Because of what happened here or elsewhere. They may have ended already.
 struct EndWorkers {
   wire::Cause cause;
 };
-struct SendToHub {
+struct SendToCoordinator {
   wire::ControlMessage message;
 };
-// The hub wants to see this.
-struct ShowHub {
+// The coordinator wants to see this.
+struct ShowCoordinator {
   wire::Subject what;
 };
 struct TellHere {
@@ -39,23 +40,25 @@ struct LeaveJob {
   wire::Cause cause;
 };
 
-using NodeAction = std::variant<StartWorkers, EndWorkers, SendToHub, ShowHub, TellHere, AttemptFollows, LeaveJob>;
+using NodeAction =
+    std::variant<StartWorkers, EndWorkers, SendToCoordinator, ShowCoordinator, TellHere, AttemptFollows, LeaveJob>;
 
-// Waiting ──the hub begins──▶ running ──all workers have ended──▶ waiting … ──the hub is done, or lost──▶ left.
+// Waiting ──the coordinator begins──▶ running ──all workers have ended──▶ waiting … ──the coordinator is done, or
+// lost──▶ left.
 class NodeAgent {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // `hub`: for messages. A hub that says nothing for `node_timeout` is lost; 0: it cannot be.
-  NodeAgent(std::string hub, std::chrono::milliseconds node_timeout, TimePoint now)
-      : hub_(std::move(hub)), node_timeout_(node_timeout), heard_at_(now), next_beat_(now) {}
+  // `coordinator`: for messages. A coordinator that says nothing for `node_timeout` is lost; 0: it cannot be.
+  NodeAgent(std::string coordinator, std::chrono::milliseconds node_timeout, TimePoint now)
+      : coordinator_(std::move(coordinator)), node_timeout_(node_timeout), heard_at_(now), next_heartbeat_(now) {}
 
-  // To the hub, after a search that may have been long, or again.
+  // To the coordinator, after a search that may have been long, or again.
   std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
-  std::vector<NodeAction> hub_lost(const std::string& why);
+  std::vector<NodeAction> coordinator_lost(const std::string& why);
   // It has answered, and does not let this node in: another token, say.
-  std::vector<NodeAction> hub_refuses(const std::string& why);
+  std::vector<NodeAction> coordinator_refuses(const std::string& why);
   // A cause here, or one of which more is known than of the last; or that somebody asks this node to end. A spare
   // leaves.
   std::vector<NodeAction> failed(const wire::Cause& cause);
@@ -67,12 +70,12 @@ class NodeAgent {
   std::vector<NodeAction> workers_ended(wire::Progress progress);
   // At alarm(), or later.
   std::vector<NodeAction> tick(TimePoint now);
-  TimePoint alarm() const { return next_beat_; }
+  TimePoint alarm() const { return next_heartbeat_; }
 
-  // Its workers, and their end has not been decided without the hub.
+  // Its workers, and their end has not been decided without the coordinator.
   bool runs() const { return runs_ && !last_; }
   bool has_left() const { return has_left_; }
-  // The job has not begun for this node: a hub that is lost may be found again.
+  // The job has not begun for this node: a coordinator that is lost may be found again.
   bool may_look_again() const { return !takes_part_ && !is_spare_ && !has_left_; }
   bool is_silent(TimePoint now) const { return node_timeout_.count() > 0 && now - heard_at_ >= node_timeout_; }
 
@@ -81,11 +84,11 @@ class NodeAgent {
   void add(NodeAction action) { actions_.push_back(std::move(action)); }
   std::vector<NodeAction> take() { return std::exchange(actions_, {}); }
 
-  const std::string hub_;
+  const std::string coordinator_;
   const std::chrono::milliseconds node_timeout_;
   std::vector<NodeAction> actions_;
   TimePoint heard_at_;
-  TimePoint next_beat_;
+  TimePoint next_heartbeat_;
   int attempt_ = 0;
   bool runs_ = false;
   bool takes_part_ = false;  // in the job; when attempts are over it has its place in the next one

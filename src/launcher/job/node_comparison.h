@@ -1,4 +1,4 @@
-// How a node that comes differs from the hub's own. Pure.
+// How a node that comes differs from the coordinator's own. Pure.
 #pragma once
 
 #include <chrono>

@@ -14,7 +14,7 @@ namespace {
 // All nodes hear the names of so many.
 constexpr std::size_t kNamedNodes = 16;
 
-// "b (ranks 2-3, 10.0.0.7)"; the hub's own node has no address.
+// "b (ranks 2-3, 10.0.0.7)"; the coordinator's own node has no address.
 std::string place_text(const NodeRoster::Node& node) {
   const int last = node.first_rank + node.hello.workers - 1;
   const std::string first = std::to_string(node.first_rank);
@@ -133,7 +133,7 @@ std::string NodeRoster::ranks_but(const std::set<int>& ranks) const {
   return base::join(names, ", ");
 }
 
-// By number where they have one, else by arrival; the hub's own node is the first in both.
+// By number where they have one, else by arrival; the coordinator's own node is the first in both.
 std::vector<NodeId> NodeRoster::in_order() const {
   std::vector<std::tuple<int, int, NodeId>> sorted;
   for (const auto& [id, node] : nodes_) sorted.emplace_back(node.hello.node_rank, node.order, id);

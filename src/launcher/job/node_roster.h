@@ -1,5 +1,5 @@
-// NodeRoster: the launchers that are connected to a hub, its own among them: their names, numbers and order, and which
-// of them take part in an attempt. Pure.
+// NodeRoster: the launchers that are connected to a coordinator, its own among them: their names, numbers and order,
+// and which of them take part in an attempt. Pure.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace ddp::launcher {
 
-// A connection of a launcher. The hub's own node has none.
+// A connection of a launcher. The coordinator's own node has none.
 using NodeId = std::uint64_t;
 inline constexpr NodeId kOwnNode = 0;
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/job/hub_node.h"
-#include "launcher/job/member_node.h"
+#include "launcher/job/agent_node.h"
+#include "launcher/job/coordinator_node.h"
 #include "launcher/job/store_listener.h"
 #include "net/address.h"
 #include "store/client/store_visit.h"
@@ -17,7 +17,7 @@ Node::Node(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, st
       callbacks_(std::move(callbacks)),
       agent_(endpoint(), node_timeout, std::chrono::steady_clock::now()) {}
 
-Placement placement_of(const wire::HubBegins& begins) {
+Placement placement_of(const wire::CoordinatorBegins& begins) {
   Placement place;
   place.attempt = begins.attempt;
   place.node_rank = begins.node_rank;
@@ -33,7 +33,7 @@ std::string Node::endpoint() const {
 }
 
 void Node::carry_out(const StartWorkers& action) {
-  const wire::HubBegins& begins = action.place;
+  const wire::CoordinatorBegins& begins = action.place;
   if (plan_.nodes.several()) {
     callbacks_.log({LogLevel::info, LogSource::nodes,
                     base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
@@ -44,25 +44,25 @@ void Node::carry_out(const StartWorkers& action) {
   callbacks_.start(place);
 }
 
-// Who can listen at the address is the hub: names of hosts say nothing reliable. A name that stands for a loopback
-// address, as many hosts have it for their own, is ours as well, and others reach it at another address.
+// Who can listen at the address is the coordinator: names of hosts say nothing reliable. A name that stands for a
+// loopback address, as many hosts have it for their own, is ours as well, and others reach it at another address.
 base::Result<std::unique_ptr<Nodes>> Nodes::open(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks) {
   if (!plan.nodes.several()) {
-    auto hub = std::make_unique<HubNode>(loop, plan, std::move(callbacks));
-    const auto why = hub->listen(plan.store.bind_address);
-    if (!why) return std::unique_ptr<Nodes>(std::move(hub));
+    auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, std::move(callbacks));
+    const auto why = coordinator->listen(plan.store.bind_address);
+    if (!why) return std::unique_ptr<Nodes>(std::move(coordinator));
     return base::Failure{*why + "." + listen_remedy(*why, "--local-addr", "--master-port=")};
   }
-  const bool may_be_hub = plan.nodes.rank.value_or(0) == 0;
+  const bool may_be_coordinator = plan.nodes.rank.value_or(0) == 0;
   // Names may become known later than launchers start.
-  const bool is_known = !may_be_hub || net::is_own_host(plan.store.advertised).has_value();
-  if (may_be_hub && is_known) {
-    auto hub = std::make_unique<HubNode>(loop, plan, callbacks);
-    const auto why = hub->listen(plan.store.bind_address);
-    if (!why) return std::unique_ptr<Nodes>(std::move(hub));
+  const bool is_known = !may_be_coordinator || net::is_own_host(plan.store.advertised).has_value();
+  if (may_be_coordinator && is_known) {
+    auto coordinator = std::make_unique<CoordinatorNode>(loop, plan, callbacks);
+    const auto why = coordinator->listen(plan.store.bind_address);
+    if (!why) return std::unique_ptr<Nodes>(std::move(coordinator));
     if (plan.nodes.rank) return base::Failure{*why + ". Node 0 listens there: --master-addr is an address of its own"};
   }
-  return std::unique_ptr<Nodes>(std::make_unique<MemberNode>(loop, plan, std::move(callbacks), !is_known));
+  return std::unique_ptr<Nodes>(std::make_unique<AgentNode>(loop, plan, std::move(callbacks), !is_known));
 }
 
 }  // namespace ddp::launcher

@@ -82,7 +82,7 @@ bool is_worth_another(const JobOutcome& outcome);
 // Where the first of those to blame runs; empty: here.
 std::string node_of_culprit(const HangNews& hang);
 
-// What the hub, and by it the other nodes, hear of what happened here.
+// What the coordinator, and by it the other nodes, hear of what happened here.
 wire::Cause cause_of(const JobOutcome& outcome);
 wire::Cause cause_of(const SignalArrived& event);
 wire::Cause cause_of(const HangNews& difference);

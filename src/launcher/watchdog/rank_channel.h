@@ -23,10 +23,10 @@ class RankChannel {
  public:
   virtual ~RankChannel() = default;
 
-  virtual bool is_hub() const = 0;
-  // To the hub; of the hub's own ranks nothing is shown.
+  virtual bool is_coordinator() const = 0;
+  // To the coordinator; of the coordinator's own ranks nothing is shown.
   virtual void show(wire::Subject what, const std::string& text) = 0;
-  // The hub asks all other nodes that take part; others ask nobody.
+  // The coordinator asks all other nodes that take part; others ask nobody.
   virtual void ask(wire::Subject what) = 0;
 };
 

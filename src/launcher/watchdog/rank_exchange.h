@@ -1,5 +1,5 @@
 // RankExchange: how the nodes of a job see each other's ranks. Each shows its own when something is new in them; the
-// hub sees all, and asks for more. docs/decisions/0023-all-ranks-are-judged-together.md
+// coordinator sees all, and asks for more. docs/decisions/0023-all-ranks-are-judged-together.md
 #pragma once
 
 #include <chrono>
@@ -27,19 +27,19 @@ class RankExchange {
   // An attempt: nothing is known of the others yet. `channel` must live as long as it is used.
   void begin(RankChannel& channel, const Placement& place);
 
-  bool is_hub() const { return channel_->is_hub(); }
+  bool is_coordinator() const { return channel_->is_coordinator(); }
   // Nodes beside this one.
   bool has_others() const { return place_.node_count > 1; }
 
-  // --- A node that is not the hub shows its ranks. `now` and then: not too often.
-  bool may_show(TimePoint now) const { return !is_hub() && has_others() && now >= next_show_; }
+  // --- A node that is not the coordinator shows its ranks. `now` and then: not too often.
+  bool may_show(TimePoint now) const { return !is_coordinator() && has_others() && now >= next_show_; }
   // Nothing is said if they are as they were shown last.
   void show(std::span<const RankView> ranks, TimePoint now);
   void show_in_full(std::span<const RankView> ranks);
   // `what` it was asked for.
   void show(const Evidence& evidence, wire::Subject what);
 
-  // --- The hub sees them.
+  // --- The coordinator sees them.
   void ask_for_ranks() { channel_->ask(wire::Subject::ranks); }
   void ask_for_evidence(wire::Subject what);
   // Ranks of other nodes, by rank, as they were shown last.

@@ -106,11 +106,11 @@ class RankWatchdog : public Watchdog {
   }
 
  private:
-  // The hub judges the ranks of all nodes, and is to be the first to.
-  bool is_judged_elsewhere() const { return parts_.exchange.has_others() && !parts_.exchange.is_hub(); }
-  bool sees_others() const { return parts_.exchange.has_others() && parts_.exchange.is_hub(); }
+  // The coordinator judges the ranks of all nodes, and is to be the first to.
+  bool is_judged_elsewhere() const { return parts_.exchange.has_others() && !parts_.exchange.is_coordinator(); }
+  bool sees_others() const { return parts_.exchange.has_others() && parts_.exchange.is_coordinator(); }
 
-  // The hub looks the more rarely the more ranks there are.
+  // The coordinator looks the more rarely the more ranks there are.
   Clock::duration time_between_looks() const {
     const auto share = sees_others() ? placement_.world_size * limits::kHangLookShare : Clock::duration(0);
     return std::max<Clock::duration>(limits::kHangLook, share);
@@ -162,7 +162,7 @@ class RankWatchdog : public Watchdog {
     for (const HangNews& news : hangs_.look(all, elapsed, static_cast<std::uint64_t>(now))) evidence_->consider(news);
   }
 
-  // Of another node: the hub is shown what is new here.
+  // Of another node: the coordinator is shown what is new here.
   void show_ranks() {
     if (!is_to_show_ || !parts_.exchange.may_show(Clock::now())) return;
     is_to_show_ = false;
@@ -216,7 +216,7 @@ class RankWatchdog : public Watchdog {
     activity_.measure(ranks, Clock::now().time_since_epoch());
     return ranks;
   }
-  // Those of other nodes, too, as they were shown last, where this is the hub.
+  // Those of other nodes, too, as they were shown last, where this is the coordinator.
   std::vector<RankView> with_others(std::vector<RankView> ranks) const {
     if (!sees_others()) return ranks;
     for (const auto& [rank, view] : parts_.exchange.far()) ranks.push_back(view);

@@ -1,5 +1,5 @@
-// Watchdog: follows what the ranks are at during an attempt, those of this node and, at the hub, those of all nodes,
-// and says what is new about those that do not go on. docs/decisions/0023-all-ranks-are-judged-together.md
+// Watchdog: follows what the ranks are at during an attempt, those of this node and, at the coordinator, those of all
+// nodes, and says what is new about those that do not go on. docs/decisions/0023-all-ranks-are-judged-together.md
 #pragma once
 
 #include <functional>
@@ -55,7 +55,7 @@ class Watchdog {
   // After finish(): the same of ranks that ended before all of them had been seen. Nothing: no rank is to blame, or the
   // plan ends no job for it.
   virtual std::optional<HangNews> late_difference() = 0;
-  // A node that is not the hub shows the hub what its ranks called.
+  // A node that is not the coordinator shows the coordinator what its ranks called.
   virtual void show_calls() = 0;
 };
 

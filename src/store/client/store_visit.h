@@ -41,7 +41,7 @@ class StoreVisit {
   // what it is.
   base::Result<std::string, VisitFailure> absent_ranks(net::Deadline until);
 
-  // The bytes of CONTROL: what a launcher says to its hub. What that says comes as a u64 and so many bytes.
+  // The bytes of CONTROL: what a launcher says to its coordinator. What that says comes as a u64 and so many bytes.
   static std::string control_request(std::string_view message);
 
   // Readable when the server has closed the connection, or its machine has not answered for some time.

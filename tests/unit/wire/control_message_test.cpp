@@ -14,15 +14,15 @@ TEST_CASE("what launchers say arrives as it was said") {
       NodeLeft{2, 5},
       NodeEnded{2},
       NodeShows{2, Subject::ranks, R"([{"rank":4}])"},
-      Beat{},
-      HubRefuses{"another job"},
-      HubWaits{"the job runs", true},
+      NodeHeartbeat{},
+      CoordinatorRefuses{"another job"},
+      CoordinatorWaits{"the job runs", true},
 
-      HubBegins{2, 1, 2, 4, 8, "a (ranks 0-3), b (ranks 4-7)"},
-      HubAsks{2, Subject::evidence},
-      HubEnds{2, cause},
-      HubRestarts{"restart 1 of 3 in 0.2 s"},
-      HubIsDone{cause}};
+      CoordinatorBegins{2, 1, 2, 4, 8, "a (ranks 0-3), b (ranks 4-7)"},
+      CoordinatorAsks{2, Subject::evidence},
+      CoordinatorEnds{2, cause},
+      CoordinatorRestarts{"restart 1 of 3 in 0.2 s"},
+      CoordinatorIsDone{cause}};
   for (const ControlMessage& message : messages) {
     const auto decoded = decode_control(encode(message));
     REQUIRE(decoded);
@@ -43,15 +43,15 @@ TEST_CASE("what is no message is none") {
 
 TEST_CASE("a message has a limit; what a node shows does not count") {
   const std::string most(ddp::limits::kControlJsonBytes, 'a');
-  CHECK_FALSE(decode_control(encode(HubWaits{most})));
-  CHECK(decode_control(encode(HubWaits{most.substr(100)})));
+  CHECK_FALSE(decode_control(encode(CoordinatorWaits{most})));
+  CHECK(decode_control(encode(CoordinatorWaits{most.substr(100)})));
   CHECK(decode_control(encode(NodeShows{0, Subject::output, most})));
 }
 
 TEST_CASE("text that is not utf-8 does no harm") {
-  const auto decoded = decode_control(encode(HubWaits{"a\xff"}));
+  const auto decoded = decode_control(encode(CoordinatorWaits{"a\xff"}));
   REQUIRE(decoded);
-  CHECK(std::get<HubWaits>(*decoded).text != "");
+  CHECK(std::get<CoordinatorWaits>(*decoded).text != "");
 }
 
 TEST_CASE("any bytes arrive as they are in a text") {

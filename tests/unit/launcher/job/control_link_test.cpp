@@ -19,10 +19,10 @@ namespace {
 
 std::string text_of(const wire::ControlMessage& message) {
   const auto* shows = std::get_if<wire::NodeShows>(&message);
-  return shows != nullptr ? shows->text : std::get<wire::HubWaits>(message).text;
+  return shows != nullptr ? shows->text : std::get<wire::CoordinatorWaits>(message).text;
 }
 
-// A link and its hub, which says what it hears, on one loop; "bye" ends the connection.
+// A link and its coordinator, which says what it hears, on one loop; "bye" ends the connection.
 class LinkToEcho {
  public:
   LinkToEcho() {
@@ -77,16 +77,16 @@ class LinkToEcho {
 
 }  // namespace
 
-TEST_CASE("what a launcher says to its hub and hears from it comes in order and whole") {
+TEST_CASE("what a launcher says to its coordinator and hears from it comes in order and whole") {
   LinkToEcho echo;
   std::vector<std::string> said;
   for (int i = 0; i < 100; ++i) said.push_back(std::string(static_cast<std::size_t>(i) * 37, 'x'));
-  for (const std::string& text : said) echo.link->send(wire::HubWaits{text});
+  for (const std::string& text : said) echo.link->send(wire::CoordinatorWaits{text});
   echo.until([&] { return echo.heard.size() == said.size(); });
   CHECK(echo.heard == said);
 }
 
-TEST_CASE("what the hub does not take yet waits without anybody waiting for it") {
+TEST_CASE("what the coordinator does not take yet waits without anybody waiting for it") {
   LinkToEcho echo;
   const std::string large(6 << 20, 'y');
   echo.link->send(wire::NodeShows{0, wire::Subject::output, large});
@@ -99,7 +99,7 @@ TEST_CASE("what the hub does not take yet waits without anybody waiting for it")
 
 TEST_CASE("the end of the connection is told once and what is said later goes nowhere") {
   LinkToEcho echo;
-  echo.link->send(wire::HubWaits{"bye"});
+  echo.link->send(wire::CoordinatorWaits{"bye"});
   echo.until([&] { return !echo.lost.empty(); });
   CHECK(echo.heard == std::vector<std::string>{"bye"});
   CHECK(echo.lost == "it has closed the connection");

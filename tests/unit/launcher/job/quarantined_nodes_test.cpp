@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/hub_job.h"
+#include "support/coordinator_job.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -26,37 +26,37 @@ TEST_CASE("a host that is lost again and again waits longer and longer") {
 }
 
 TEST_CASE("a job goes on without a host that flaps and with it when its time is over") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = 1;
   options.max_nodes = 2;
   options.last_call = 1s;
   options.max_restarts = 20;
-  HubJob job(options);
-  // Lost twice, while another node keeps the hub's company.
+  CoordinatorJob job(options);
+  // Lost twice, while another node keeps the coordinator's company.
   for (NodeId id = 7; id < 9; ++id) {
     job.comes(id, node("b")).loses(id).says(kOwnNode, wire::NodeEnded{static_cast<int>(id) - 7});
     job.passes(300ms);
   }
   job.comes(9, node("b")).passes(2s, {9});
-  CHECK(job.to<wire::HubBegins>(9).empty());
-  REQUIRE(job.to<wire::HubBegins>(kOwnNode).back().world_size == 2);
-  REQUIRE_FALSE(job.to<wire::HubWaits>(9).empty());
-  CHECK_THAT(job.to<wire::HubWaits>(9)[0].text, Catch::StartsWith("this host was lost again and again"));
+  CHECK(job.to<wire::CoordinatorBegins>(9).empty());
+  REQUIRE(job.to<wire::CoordinatorBegins>(kOwnNode).back().world_size == 2);
+  REQUIRE_FALSE(job.to<wire::CoordinatorWaits>(9).empty());
+  CHECK_THAT(job.to<wire::CoordinatorWaits>(9)[0].text, Catch::StartsWith("this host was lost again and again"));
   job.passes(40s, {9}).says(kOwnNode, wire::NodeFailed{2, failure("rank 0: exit code 3")});
   job.says(kOwnNode, wire::NodeEnded{2}).passes(2s, {9});
-  CHECK(job.to<wire::HubBegins>(9).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(9).size() == 1);
 }
 
 TEST_CASE("a job that needs a host that flaps waits for it") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 20;
   options.join_timeout = 300s;
-  HubJob job(options);
+  CoordinatorJob job(options);
   for (NodeId id = 7; id < 9; ++id) {
     job.comes(id, node("b")).loses(id).says(kOwnNode, wire::NodeEnded{static_cast<int>(id) - 7}).passes(300ms);
   }
   job.comes(9, node("b")).passes(20s, {9});
-  CHECK(job.to<wire::HubBegins>(9).empty());
+  CHECK(job.to<wire::CoordinatorBegins>(9).empty());
   job.passes(15s, {9});
-  CHECK(job.to<wire::HubBegins>(9).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(9).size() == 1);
 }

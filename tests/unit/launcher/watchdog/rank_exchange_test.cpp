@@ -13,8 +13,8 @@ namespace {
 // Remembers what it was to carry.
 class FakeChannel : public RankChannel {
  public:
-  explicit FakeChannel(bool is_hub) : is_hub_(is_hub) {}
-  bool is_hub() const override { return is_hub_; }
+  explicit FakeChannel(bool is_coordinator) : is_coordinator_(is_coordinator) {}
+  bool is_coordinator() const override { return is_coordinator_; }
   void show(wire::Subject what, const std::string& text) override { shown.emplace_back(what, text); }
   void ask(wire::Subject what) override { asked.push_back(what); }
 
@@ -22,7 +22,7 @@ class FakeChannel : public RankChannel {
   std::vector<wire::Subject> asked;
 
  private:
-  const bool is_hub_;
+  const bool is_coordinator_;
 };
 
 Placement two_nodes() {
@@ -63,10 +63,10 @@ TEST_CASE("a node shows its ranks when they are new and not too often") {
   CHECK(nodes.shown.size() == 3);
 }
 
-TEST_CASE("the hub shows nothing and a job of one node has nobody to show it to") {
-  FakeChannel hub(true);
+TEST_CASE("the coordinator shows nothing and a job of one node has nobody to show it to") {
+  FakeChannel coordinator(true);
   RankExchange exchange;
-  exchange.begin(hub, two_nodes());
+  exchange.begin(coordinator, two_nodes());
   CHECK_FALSE(exchange.may_show(kNow));
   FakeChannel alone(false);
   exchange.begin(alone, {});
@@ -98,7 +98,7 @@ TEST_CASE("what a call is stays known when only its fingerprint is shown again")
   CHECK(shows(ShownCalls::digest).at(0).what.empty());
 }
 
-TEST_CASE("the hub knows what was shown last and waits for the evidence of all") {
+TEST_CASE("the coordinator knows what was shown last and waits for the evidence of all") {
   FakeChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());

@@ -29,7 +29,7 @@ class Boards : public NoProcesses {
 
 class Channel : public RankChannel {
  public:
-  bool is_hub() const override { return is_first; }
+  bool is_coordinator() const override { return is_first; }
   void show(wire::Subject what, const std::string& text) override {
     shown.emplace_back(what, text);
     if (on_shown) on_shown();
@@ -54,12 +54,12 @@ RankView rank(int number, std::uint64_t fingerprint, int size) {
 }
 
 struct Rig {
-  explicit Rig(int nodes, bool is_hub = true) {
+  explicit Rig(int nodes, bool is_coordinator = true) {
     plan.workers = 2;
     place.node_count = nodes;
     place.world_size = 2 * nodes;
     for (int i = 0; i < 2; ++i) processes.ranks.push_back(rank(i, 5, place.world_size));
-    channel.is_first = is_hub;
+    channel.is_first = is_coordinator;
     channel.on_shown = [this] { loop.stop(); };
     exchange.begin(channel, place);
     const auto news = [this](const HangNews& item) {
@@ -92,7 +92,7 @@ struct Rig {
 
 }  // namespace
 
-TEST_CASE("the hub sees that ranks of two nodes call different things, and ends the job once") {
+TEST_CASE("the coordinator sees that ranks of two nodes call different things, and ends the job once") {
   Rig rig(2);
   rig.watchdog->begin();
   rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
@@ -125,8 +125,8 @@ TEST_CASE("what ranks called is compared again when all of them have ended, if t
   CHECK_FALSE(rig.watchdog->late_difference());
 }
 
-TEST_CASE("another node shows the hub what its ranks are at, and judges no differences") {
-  Rig rig(2, /*is_hub=*/false);
+TEST_CASE("another node shows the coordinator what its ranks are at, and judges no differences") {
+  Rig rig(2, /*is_coordinator=*/false);
   rig.watchdog->begin();
   rig.waits();
   REQUIRE(rig.channel.shown.size() == 1);

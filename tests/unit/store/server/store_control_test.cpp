@@ -20,10 +20,10 @@ std::string control(const std::string& message) {
   return encode(wire::StoreRequest{.op = wire::StoreOp::control, .keys = {}, .values = {message}});
 }
 
-// A store whose hub keeps what it hears.
-class Hub {
+// A store whose coordinator keeps what it hears.
+class Coordinator {
  public:
-  explicit Hub(store::StoreServerOptions options = {}) : store(with_hub(std::move(options))) {}
+  explicit Coordinator(store::StoreServerOptions options = {}) : store(with_coordinator(std::move(options))) {}
 
   store::ConnectionId hears(const std::string& message) {
     std::unique_lock lock(mutex_);
@@ -40,7 +40,7 @@ class Hub {
   }
 
  private:
-  store::StoreServerOptions with_hub(store::StoreServerOptions options) {
+  store::StoreServerOptions with_coordinator(store::StoreServerOptions options) {
     const auto keep = [this](store::ConnectionId from, const std::string& message) {
       const std::lock_guard lock(mutex_);
       heard_.emplace_back(from, message);
@@ -69,14 +69,14 @@ RawPeer launcher(std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("a launcher and the hub say messages to each other until one closes") {
-  Hub hub;
-  RawPeer b = launcher(hub.store.port());
-  const auto id = hub.hears("I am b");
-  hub.store.with([&](store::StoreServer& server) { server.send_control(id, "welcome"); });
+TEST_CASE("a launcher and the coordinator say messages to each other until one closes") {
+  Coordinator coordinator;
+  RawPeer b = launcher(coordinator.store.port());
+  const auto id = coordinator.hears("I am b");
+  coordinator.store.with([&](store::StoreServer& server) { server.send_control(id, "welcome"); });
   b.hears(text_reply("welcome")).says(control("thanks"));
-  CHECK(hub.hears("thanks") == id);
-  hub.store.with([&](store::StoreServer& server) {
+  CHECK(coordinator.hears("thanks") == id);
+  coordinator.store.with([&](store::StoreServer& server) {
     server.send_control(id, "bye");
     server.close_control(id);
   });
@@ -85,30 +85,30 @@ TEST_CASE("a launcher and the hub say messages to each other until one closes") 
   b.hears(text_reply("bye")).is_disconnected();
   b.says(control("and now?"));
   // To who has gone, nothing is said.
-  hub.store.with([&](store::StoreServer& server) { server.send_control(id, "too late"); });
+  coordinator.store.with([&](store::StoreServer& server) { server.send_control(id, "too late"); });
 }
 
 TEST_CASE("a launcher that goes is told of") {
-  Hub hub;
-  std::optional<RawPeer> b(launcher(hub.store.port()));
-  const auto id = hub.hears("I am b");
+  Coordinator coordinator;
+  std::optional<RawPeer> b(launcher(coordinator.store.port()));
+  const auto id = coordinator.hears("I am b");
   b.reset();
-  CHECK(hub.hears("(lost)") == id);
+  CHECK(coordinator.hears("(lost)") == id);
 }
 
 TEST_CASE("another attempt begins with an empty store and the launchers stay") {
-  Hub hub;
-  RawPeer b = launcher(hub.store.port());
-  const auto id = hub.hears("I am b");
-  RawPeer worker(hub.store.port());
+  Coordinator coordinator;
+  RawPeer b = launcher(coordinator.store.port());
+  const auto id = coordinator.hears("I am b");
+  RawPeer worker(coordinator.store.port());
   worker.says(encode(validate()) + encode(set("/k", "old")) + encode(add("/n", 3))).hears(number_reply(3));
-  hub.store.with([](store::StoreServer& server) { server.forget_all(); });
+  coordinator.store.with([](store::StoreServer& server) { server.forget_all(); });
   worker.is_disconnected();
-  RawPeer next(hub.store.port());
+  RawPeer next(coordinator.store.port());
   next.says(encode(validate()) + encode(check({"/k"}))).hears(byte_reply(1));
   next.says(encode(add("/n", 1))).hears(number_reply(1));
   b.says(control("still here"));
-  CHECK(hub.hears("still here") == id);
+  CHECK(coordinator.hears("still here") == id);
 }
 
 TEST_CASE("a store of one node has no ear for launchers") {
@@ -118,12 +118,12 @@ TEST_CASE("a store of one node has no ear for launchers") {
   store.complains_of("it is a launcher, and this is no store of a job on several nodes");
 }
 
-TEST_CASE("who has to prove the token says nothing to the hub before") {
+TEST_CASE("who has to prove the token says nothing to the coordinator before") {
   store::StoreServerOptions options;
   options.authenticator = fake_authenticator("secret");
-  Hub hub(options);
-  auto visit = store::StoreVisit::open("127.0.0.1", hub.store.port(), fake_authenticator("secret"), soon());
+  Coordinator coordinator(options);
+  auto visit = store::StoreVisit::open("127.0.0.1", coordinator.store.port(), fake_authenticator("secret"), soon());
   REQUIRE(visit);
   CHECK(net::send_all(visit.value().fd(), store::StoreVisit::control_request("I am c"), soon()));
-  hub.hears("I am c");
+  coordinator.hears("I am c");
 }

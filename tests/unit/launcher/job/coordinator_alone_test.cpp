@@ -1,7 +1,7 @@
-// A job of one node: the hub has its own node alone.
+// A job of one node: the coordinator has its own node alone.
 #include <catch2/catch.hpp>
 
-#include "support/hub_job.h"
+#include "support/coordinator_job.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -9,15 +9,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kForEver = Hub::TimePoint::max();
+constexpr auto kForEver = Coordinator::TimePoint::max();
 
 struct JobAlone {
-  explicit JobAlone(const HubOptions& options = {}) : hub(options, node("a"), now) { add(hub.begin(now)); }
+  explicit JobAlone(const CoordinatorOptions& options = {}) : coordinator(options, node("a"), now) {
+    add(coordinator.begin(now));
+  }
 
-  JobAlone& says(const wire::ControlMessage& message) { return add(hub.heard(kOwnNode, "", message, now)); }
+  JobAlone& says(const wire::ControlMessage& message) { return add(coordinator.heard(kOwnNode, "", message, now)); }
   JobAlone& fails() { return says(wire::NodeFailed{attempt, failure()}).says(wire::NodeEnded{attempt}); }
   JobAlone& passes(std::chrono::milliseconds time) {
-    for (now += time; !is_through && hub.alarm() <= now;) add(hub.tick(now));
+    for (now += time; !is_through && coordinator.alarm() <= now;) add(coordinator.tick(now));
     return *this;
   }
   // What it was told last.
@@ -27,21 +29,21 @@ struct JobAlone {
     return message == nullptr ? std::nullopt : std::optional(*message);
   }
 
-  Hub::TimePoint now{1h};
-  Hub hub;
+  Coordinator::TimePoint now{1h};
+  Coordinator coordinator;
   int attempt = 0;
   std::vector<wire::ControlMessage> heard;
   int stores = 0;  // emptied
   bool is_through = false;
 
  private:
-  JobAlone& add(const std::vector<HubAction>& actions) {
-    for (const HubAction& action : actions) {
+  JobAlone& add(const std::vector<CoordinatorAction>& actions) {
+    for (const CoordinatorAction& action : actions) {
       if (const auto* send = std::get_if<SendToNode>(&action)) heard.push_back(send->message);
       if (std::holds_alternative<EmptyStore>(action)) ++stores;
-      if (std::holds_alternative<HubIsThrough>(action)) is_through = true;
+      if (std::holds_alternative<CoordinatorIsThrough>(action)) is_through = true;
     }
-    if (const auto begins = last<wire::HubBegins>()) attempt = begins->attempt;
+    if (const auto begins = last<wire::CoordinatorBegins>()) attempt = begins->attempt;
     return *this;
   }
 };
@@ -50,97 +52,97 @@ struct JobAlone {
 
 TEST_CASE("a job of one node begins at once and is over when its workers have ended, with no alarm between") {
   JobAlone job;
-  REQUIRE(job.last<wire::HubBegins>());
-  CHECK(job.last<wire::HubBegins>()->world_size == 2);
-  CHECK(job.last<wire::HubBegins>()->node_count == 1);
-  CHECK(job.hub.alarm() == kForEver);
+  REQUIRE(job.last<wire::CoordinatorBegins>());
+  CHECK(job.last<wire::CoordinatorBegins>()->world_size == 2);
+  CHECK(job.last<wire::CoordinatorBegins>()->node_count == 1);
+  CHECK(job.coordinator.alarm() == kForEver);
   job.says(wire::NodeLeft{0, 0}).says(wire::NodeLeft{0, 1}).says(wire::NodeEnded{0});
-  CHECK(job.last<wire::HubIsDone>() == wire::HubIsDone{});
+  CHECK(job.last<wire::CoordinatorIsDone>() == wire::CoordinatorIsDone{});
   CHECK(job.is_through);
 }
 
 TEST_CASE("a job of one node is started again with an empty store, and is over when no restart is left") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
   job.fails();
-  CHECK(job.last<wire::HubRestarts>() == wire::HubRestarts{"restart 1 of 1 in 0.2 s"});
+  CHECK(job.last<wire::CoordinatorRestarts>() == wire::CoordinatorRestarts{"restart 1 of 1 in 0.2 s"});
   job.passes(249ms);
   CHECK(job.stores == 1);
   job.passes(1ms);
-  REQUIRE(job.last<wire::HubBegins>());
-  CHECK(job.last<wire::HubBegins>()->attempt == 1);
+  REQUIRE(job.last<wire::CoordinatorBegins>());
+  CHECK(job.last<wire::CoordinatorBegins>()->attempt == 1);
   CHECK(job.stores == 2);
   job.fails();
-  REQUIRE(job.last<wire::HubIsDone>());
-  CHECK(job.last<wire::HubIsDone>()->cause.text == "rank 5: exited with code 3");
-  CHECK(job.last<wire::HubIsDone>()->cause.not_restarted == "given up after 1 restart");
+  REQUIRE(job.last<wire::CoordinatorIsDone>());
+  CHECK(job.last<wire::CoordinatorIsDone>()->cause.text == "rank 5: exited with code 3");
+  CHECK(job.last<wire::CoordinatorIsDone>()->cause.not_restarted == "given up after 1 restart");
   CHECK(job.is_through);
 }
 
 TEST_CASE("a request to end between two attempts ends the job") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
   job.fails().says(wire::NodeFailed{0, {.text = "ended by SIGINT", .exit_code = 130, .signal = 2}});
-  REQUIRE(job.last<wire::HubIsDone>());
-  CHECK(job.last<wire::HubIsDone>()->cause.signal == 2);
+  REQUIRE(job.last<wire::CoordinatorIsDone>());
+  CHECK(job.last<wire::CoordinatorIsDone>()->cause.signal == 2);
   CHECK(job.is_through);
 }
 
 TEST_CASE("what cannot be killed keeps a job of one node from starting again") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
   job.says(wire::NodeFailed{0, failure()}).says(wire::NodeFailed{0, {.text = "rank 1 cannot be killed"}});
   job.says(wire::NodeEnded{0});
-  REQUIRE(job.last<wire::HubIsDone>());
-  CHECK(job.last<wire::HubIsDone>()->cause.not_restarted == "not restarted: rank 1 cannot be killed");
+  REQUIRE(job.last<wire::CoordinatorIsDone>());
+  CHECK(job.last<wire::CoordinatorIsDone>()->cause.not_restarted == "not restarted: rank 1 cannot be killed");
 }
 
 TEST_CASE("ranks that do not end when others have are given the exit timeout, which stands still with the job") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.exit_timeout = 5min;
   JobAlone job(options);
   job.says(wire::NodeLeft{0, 0}).passes(4min);
-  job.hub.stop_clocks(job.now);
-  CHECK(job.hub.alarm() == kForEver);
+  job.coordinator.stop_clocks(job.now);
+  CHECK(job.coordinator.alarm() == kForEver);
   job.passes(10h);
-  job.hub.continue_clocks(job.now);
+  job.coordinator.continue_clocks(job.now);
   job.passes(59s);
-  CHECK_FALSE(job.last<wire::HubEnds>());
+  CHECK_FALSE(job.last<wire::CoordinatorEnds>());
   job.passes(1s);
-  REQUIRE(job.last<wire::HubEnds>());
-  CHECK(job.last<wire::HubEnds>()->cause.exit_timed_out);
-  CHECK(job.last<wire::HubEnds>()->cause.exit_code == 124);
+  REQUIRE(job.last<wire::CoordinatorEnds>());
+  CHECK(job.last<wire::CoordinatorEnds>()->cause.exit_timed_out);
+  CHECK(job.last<wire::CoordinatorEnds>()->cause.exit_code == 124);
 }
 
 TEST_CASE("the exit timeout is none of a job whose workers have ended in time") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.exit_timeout = 5s;
   JobAlone job(options);
   job.says(wire::NodeLeft{0, 0}).says(wire::NodeLeft{0, 1}).says(wire::NodeEnded{0}).passes(1h);
-  CHECK(job.last<wire::HubIsDone>() == wire::HubIsDone{});
+  CHECK(job.last<wire::CoordinatorIsDone>() == wire::CoordinatorIsDone{});
 }
 
 TEST_CASE("the pause before a restart stands still with the job") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
   job.fails();
-  job.hub.stop_clocks(job.now);
+  job.coordinator.stop_clocks(job.now);
   job.passes(1h);
   CHECK(job.stores == 1);
-  job.hub.continue_clocks(job.now);
+  job.coordinator.continue_clocks(job.now);
   job.passes(250ms);
   CHECK(job.stores == 2);
 }
 
 TEST_CASE("a job that fails while it is stopped is started again without being continued") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 1;
   JobAlone job(options);
-  job.hub.stop_clocks(job.now);
+  job.coordinator.stop_clocks(job.now);
   job.fails().passes(250ms);
   CHECK(job.stores == 2);
 }

@@ -1,9 +1,10 @@
-// hub_load PORT NODES HUB_PID PROGRAM BEATS_SECONDS CONNECTING [TOKEN_FILE]
+// coordinator_load PORT NODES COORDINATOR_PID PROGRAM HEARTBEAT_SECONDS CONNECTING [TOKEN_FILE]
 //
-// NODES launchers of a job, each a control connection of this process (docs/protocol.md, section 7), to a hub on this
-// machine that waits for them with --nnodes=NODES+1, --rdzv-id=bench and PROGRAM: connect, CONNECTING of them at a time
-// by the launcher's own client; say hello, all at once; beat for some seconds; one fails, and all end. Prints JSON: for
-// each phase the time, the hub's processor time, and bytes and messages of all nodes together.
+// NODES launchers of a job, each a control connection of this process (docs/protocol.md, section 7), to a coordinator
+// on this machine that waits for them with --nnodes=NODES+1, --rdzv-id=bench and PROGRAM: connect, CONNECTING of them
+// at a time by the launcher's own client; say hello, all at once; send heartbeats for some seconds; one fails, and all
+// end. Prints JSON: for each phase the time, the coordinator's processor time, and bytes and messages of all nodes
+// together.
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -68,7 +69,7 @@ double resident_bytes(const std::string& pid) {
 struct Plan {
   std::uint16_t port = 0;
   std::size_t nodes = 0;
-  std::string hub;  // its process
+  std::string coordinator;  // its process
   std::string program;
   int beats_seconds = 0;
   std::size_t connecting = 1;
@@ -88,17 +89,17 @@ class Load {
     measure("connect", [this] { connect(); });
     measure("begin", [this] {
       for (std::size_t i = 0; i < nodes_.size(); ++i) say(i, hello(i));
-      until_all_have<wire::HubBegins>("begins");
+      until_all_have<wire::CoordinatorBegins>("begins");
     });
-    measure("beats", [this] { beat(); });
+    measure("beats", [this] { send_heartbeats(); });
     measure("failure", [this] {
       say(nodes_.size() / 2,
           wire::NodeFailed{0, {.text = "rank 1: exited with code 3", .exit_code = 3, .may_restart = true}});
-      until_all_have<wire::HubEnds>("ends");
+      until_all_have<wire::CoordinatorEnds>("ends");
     });
     measure("end", [this] {
       for (std::size_t i = 0; i < nodes_.size(); ++i) say(i, wire::NodeEnded{0});
-      until_all_have<wire::HubIsDone>("done");
+      until_all_have<wire::CoordinatorIsDone>("done");
     });
     std::printf("\"nodes\": %zu}\n", nodes_.size());
   }
@@ -107,13 +108,13 @@ class Load {
   struct Node {
     std::optional<store::StoreVisit> visit;
     std::string heard;
-    Clock::time_point next_beat;
+    Clock::time_point next_heartbeat;
   };
 
   template <typename Phase>
   void measure(const char* name, Phase&& phase) {
     messages_ = sent_bytes_ = heard_bytes_ = heard_messages_ = 0;
-    const double cpu = cpu_seconds(plan_.hub);
+    const double cpu = cpu_seconds(plan_.coordinator);
     const auto start = Clock::now();
     phase();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -121,8 +122,8 @@ class Load {
     std::printf(R"(%s"%s": {"seconds": %.4f, "first_seconds": %.4f, "hub_cpu_seconds": %.4f, "said_messages": %zu, )"
                 R"("said_bytes": %zu, "heard_messages": %zu, "heard_bytes": %zu, "hub_rss_bytes": %.0f}, )",
                 name == std::string("connect") ? "{" : "", name, seconds, first_ > start ? first : 0.0,
-                cpu_seconds(plan_.hub) - cpu, messages_, sent_bytes_, heard_messages_, heard_bytes_,
-                resident_bytes(plan_.hub));
+                cpu_seconds(plan_.coordinator) - cpu, messages_, sent_bytes_, heard_messages_, heard_bytes_,
+                resident_bytes(plan_.coordinator));
   }
 
   void connect() {
@@ -184,20 +185,20 @@ class Load {
     const std::string bytes = wire::encode(message);
     const std::string request = store::StoreVisit::control_request(bytes);
     if (!net::send_all(nodes_[number].visit->fd(), request, Clock::now() + 10s))
-      throw std::runtime_error("the hub has hung up");
+      throw std::runtime_error("the coordinator has hung up");
     ++messages_;
     sent_bytes_ += 1 + sizeof(std::uint64_t) + bytes.size();
   }
 
   // Each node once a second, spread over it, as launchers that have started at different times do.
-  void beat() {
+  void send_heartbeats() {
     const auto start = Clock::now();
     const auto end = start + std::chrono::seconds(plan_.beats_seconds);
     const auto step = std::chrono::nanoseconds(1s) / static_cast<std::int64_t>(nodes_.size());
     std::size_t next = 0;
     for (auto due = start; due < end; due += step) {
       while (due > Clock::now()) hear(std::chrono::duration_cast<std::chrono::milliseconds>(due - Clock::now()));
-      say(next++ % nodes_.size(), wire::Beat{});
+      say(next++ % nodes_.size(), wire::NodeHeartbeat{});
     }
   }
 
@@ -233,8 +234,9 @@ class Load {
       if (node.heard.size() < sizeof length + length) return;
       const auto message = wire::decode_control(std::string_view(node.heard).substr(sizeof length, length));
       node.heard.erase(0, sizeof length + length);
-      if (!message) throw std::runtime_error("the hub speaks another version");
-      if (const auto* refuses = std::get_if<wire::HubRefuses>(&*message)) throw std::runtime_error(refuses->why);
+      if (!message) throw std::runtime_error("the coordinator speaks another version");
+      if (const auto* refuses = std::get_if<wire::CoordinatorRefuses>(&*message))
+        throw std::runtime_error(refuses->why);
       ++heard_messages_;
       if (message->index() == wanted_ && have_++ == 0) first_ = Clock::now();
     }
@@ -255,7 +257,7 @@ Plan parse(int count, char** words) {
   Plan plan;
   plan.port = static_cast<std::uint16_t>(std::stoi(words[1]));
   plan.nodes = std::stoul(words[2]);
-  plan.hub = words[3];
+  plan.coordinator = words[3];
   plan.program = words[4];
   plan.beats_seconds = std::stoi(words[5]);
   plan.connecting = std::stoul(words[6]);
@@ -271,13 +273,14 @@ Plan parse(int count, char** words) {
 
 int main(int count, char** words) {
   if (count != 7 && count != 8) {
-    std::fprintf(stderr, "usage: %s PORT NODES HUB_PID PROGRAM BEATS_SECONDS CONNECTING [TOKEN_FILE]\n", words[0]);
+    std::fprintf(stderr, "usage: %s PORT NODES COORDINATOR_PID PROGRAM HEARTBEAT_SECONDS CONNECTING [TOKEN_FILE]\n",
+                 words[0]);
     return 2;
   }
   try {
     ddp::bench::Load(ddp::bench::parse(count, words)).run();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "hub_load: %s\n", error.what());
+    std::fprintf(stderr, "coordinator_load: %s\n", error.what());
     return 1;
   }
 }

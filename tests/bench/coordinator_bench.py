@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""hub_bench.py BIN_DIR [--nodes 10,100,1000,5000] [--rounds 3] [--connecting 32] [--token]: what many nodes cost their hub.
+"""coordinator_bench.py BIN_DIR [--nodes 10,100,1000,5000] [--rounds 3] [--connecting 32] [--token]: what many
+nodes cost their coordinator.
 
-A real hub (ddplaunch with one worker, sleep) and hub_load, which is all other nodes' launchers, on one machine over
-loopback. For each number of nodes prints medians: until all are connected, from the first hello until the last node has
-heard that the job begins, the beats, from a failure until the last node has heard of it, and until the last has heard
-that the job is over; of each the time and the hub's processor time. --token: each connection proves one. The client
-shares the machine, so times are upper bounds; processor times are the hub's alone. JSON with --json FILE."""
+A real coordinator (ddplaunch with one worker, sleep) and coordinator_load, which is all other nodes' launchers, on one
+machine over loopback. For each number of nodes prints medians: until all are connected, from the first hello until the
+last node has heard that the job begins, the heartbeats, from a failure until the last node has heard of it, and until
+the last has heard that the job is over; of each the time and the coordinator's processor time. --token: each connection
+proves one. The client shares the machine, so times are upper bounds; processor times are the coordinator's alone. JSON
+with --json FILE."""
 import argparse
 import json
 import os
@@ -33,7 +35,7 @@ def supervisor_of(launcher: subprocess.Popen, port: int) -> int:
             if children and probe.connect_ex(("127.0.0.1", port)) == 0:
                 return int(children[0])
         time.sleep(0.01)
-    raise RuntimeError("the hub does not listen")
+    raise RuntimeError("the coordinator does not listen")
 
 
 def measure(options: argparse.Namespace, nodes: int) -> dict:
@@ -45,25 +47,27 @@ def measure(options: argparse.Namespace, nodes: int) -> dict:
             token = [pathlib.Path(folder, "token")]
             token[0].write_text("a token of the bench")
             token[0].chmod(0o600)
-        hub = subprocess.Popen([options.bin / "ddplaunch", "-q", "--nproc-per-node=1", f"--nnodes={nodes + 1}",
-                                f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=bench",
-                                *(f"--auth-token-file={path}" for path in token), program, "1000"],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        coordinator = subprocess.Popen([options.bin / "ddplaunch", "-q", "--nproc-per-node=1", f"--nnodes={nodes + 1}",
+                                        f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=bench",
+                                        *(f"--auth-token-file={path}" for path in token), program, "1000"],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             load = subprocess.run([str(word) for word in
-                                   [options.bin / "hub_load", port, nodes, supervisor_of(hub, port), program,
-                                    options.seconds, options.connecting, *token]],
+                                   [options.bin / "coordinator_load", port, nodes, supervisor_of(coordinator, port),
+                                    program, options.seconds, options.connecting, *token]],
                                   capture_output=True, text=True, timeout=300)
             if load.returncode != 0:
-                hub.terminate()
-                raise RuntimeError(f"{load.stderr.strip()}; the hub: {hub.communicate(timeout=60)[1].strip()[-500:]}")
-            told = hub.communicate(timeout=60)[1]
-            if hub.returncode != 3:
-                raise RuntimeError(f"the hub ended with {hub.returncode}, not with the failure's 3: {told}")
+                coordinator.terminate()
+                raise RuntimeError(f"{load.stderr.strip()}; the coordinator: "
+                                   f"{coordinator.communicate(timeout=60)[1].strip()[-500:]}")
+            told = coordinator.communicate(timeout=60)[1]
+            if coordinator.returncode != 3:
+                raise RuntimeError(f"the coordinator ended with {coordinator.returncode}, "
+                                   f"not with the failure's 3: {told}")
         finally:
-            if hub.poll() is None:
-                hub.terminate()
-                hub.wait(timeout=60)
+            if coordinator.poll() is None:
+                coordinator.terminate()
+                coordinator.wait(timeout=60)
     return json.loads(load.stdout)
 
 
@@ -81,9 +85,9 @@ def show(nodes: int, row: dict, seconds: int) -> None:
         first = f", the first {values['first_seconds'] * 1e3:.2f}" if values["first_seconds"] else ""
         each = ", ".join(f"{values[f'{who}_bytes'] / nodes:.0f} in {values[f'{who}_messages'] / nodes:.1f}"
                          for who in ("said", "heard"))
-        print(f"  {phase:<8} {values['seconds'] * 1e3:>9.1f} ms{first}; hub's CPU {cpu * 1e3:>8.2f} ms"
+        print(f"  {phase:<8} {values['seconds'] * 1e3:>9.1f} ms{first}; coordinator's CPU {cpu * 1e3:>8.2f} ms"
               f"{' a second' if phase == 'beats' else ''}, {cpu / nodes * 1e6:>6.1f} us a node; {each}")
-    print(f"  memory of the hub {row['beats']['hub_rss_bytes'] / 2**20:.1f} MiB")
+    print(f"  memory of the coordinator {row['beats']['hub_rss_bytes'] / 2**20:.1f} MiB")
 
 
 def main() -> None:
@@ -91,7 +95,7 @@ def main() -> None:
     parser.add_argument("bin", type=pathlib.Path)
     parser.add_argument("--nodes", type=lambda text: [int(word) for word in text.split(",")], default=[10, 100, 1000, 5000])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5, help="of beats")
+    parser.add_argument("--seconds", type=int, default=5, help="of heartbeats")
     parser.add_argument("--connecting", type=int, default=32, help="connections that are made at a time")
     parser.add_argument("--token", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)

@@ -1,4 +1,4 @@
-// MemberNode: a node that looks for the hub, and is connected to it.
+// AgentNode: a node that looks for the coordinator, and is connected to it.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace ddp::launcher {
 
-class MemberNode : public Node {
+class AgentNode : public Node {
  public:
   // `may_be_first`: the endpoint's name is not known yet, and may be ours.
-  MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
-  ~MemberNode() override;
+  AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
+  ~AgentNode() override;
 
-  bool is_hub() const override { return false; }
+  bool is_coordinator() const override { return false; }
   void show(wire::Subject what, const std::string& text) override { act(agent_.show(what, text)); }
   void ask(wire::Subject) override {}
   std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) override;
@@ -40,7 +40,7 @@ class MemberNode : public Node {
   void lose(const std::string& why);
 
   const bool may_be_first_;
-  std::chrono::steady_clock::time_point until_;  // for the first word of the hub
+  std::chrono::steady_clock::time_point until_;  // for the first word of the coordinator
   std::shared_ptr<Search> search_;               // shared with the thread that looks
   std::unique_ptr<base::SideThread<Found>> looking_;
   std::unique_ptr<ControlLink> link_;

@@ -1,4 +1,4 @@
-#include "launcher/job/hub_node.h"
+#include "launcher/job/coordinator_node.h"
 
 #include <chrono>
 #include <utility>
@@ -12,13 +12,13 @@ namespace ddp::launcher {
 
 using Clock = std::chrono::steady_clock;
 
-HubNode::HubNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
+CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
     : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
-      hub_({plan.nodes.min, plan.nodes.max, plan.nodes.rank.has_value(), plan.max_restarts, plan.nodes.join_timeout,
-            plan.nodes.last_call, plan.nodes.node_timeout, plan.exit_timeout},
-           make_node_hello(plan), Clock::now()) {}
+      coordinator_({plan.nodes.min, plan.nodes.max, plan.nodes.rank.has_value(), plan.max_restarts,
+                    plan.nodes.join_timeout, plan.nodes.last_call, plan.nodes.node_timeout, plan.exit_timeout},
+                   make_node_hello(plan), Clock::now()) {}
 
-std::optional<std::string> HubNode::listen(const std::string& address) {
+std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
   store::StoreServerOptions options;
   options.limits = plan_.store.limits;
   options.open = plan_.store.open;
@@ -37,7 +37,7 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
       hear(from, peer, bytes);
     };
     options.on_control_lost = [this](store::ConnectionId from) {
-      act_as_hub(hub_.lost(from, "it has closed the connection", Clock::now()));
+      act_as_coordinator(coordinator_.lost(from, "it has closed the connection", Clock::now()));
     };
   }
   auto server =
@@ -47,38 +47,39 @@ std::optional<std::string> HubNode::listen(const std::string& address) {
   callbacks_.log(
       {LogLevel::debug, LogSource::store, "listens on " + net::host_and_port(server_->address(), server_->port())});
   watch_ = loop_.keep_watching(server_->fd(), [this] { server_->serve(); });
-  timer_ = loop_.at(Clock::now(), [this] { act_as_hub(hub_.begin(Clock::now())); });
+  timer_ = loop_.at(Clock::now(), [this] { act_as_coordinator(coordinator_.begin(Clock::now())); });
   return std::nullopt;
 }
 
-void HubNode::tell_of_rejection(const std::string& peer, const std::string& reason) {
+void CoordinatorNode::tell_of_rejection(const std::string& peer, const std::string& reason) {
   const std::string line = "the store sent " + peer + " away: " + reason;
   if (!plan_.nodes.several()) return callbacks_.log({LogLevel::warning, LogSource::store, line});
   // Launchers try again and again.
   const std::string host = peer.substr(0, peer.rfind(':'));
   if (std::exchange(last_rejection_, host + reason) == host + reason) return;
-  if (const auto allowed = hub_.line_on_stranger(host, line)) {
+  if (const auto allowed = coordinator_.line_on_stranger(host, line)) {
     callbacks_.log({LogLevel::warning, LogSource::store, *allowed});
   }
 }
 
-void HubNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
+void CoordinatorNode::hear(store::ConnectionId from, const std::string& peer, const std::string& bytes) {
   const auto message = wire::decode_control(bytes);
   if (!message) {
     server_->close_control(from);
-    return act_as_hub(hub_.lost(from, "it says what this version of ddplaunch does not know", Clock::now()));
+    return act_as_coordinator(
+        coordinator_.lost(from, "it says what this version of ddplaunch does not know", Clock::now()));
   }
   last_peer_ = peer;
   callbacks_.log({LogLevel::trace, LogSource::nodes, "from " + peer + ": " + std::string(wire::name_of(*message))});
-  act_as_hub(hub_.heard(from, peer.substr(0, peer.rfind(':')), *message, Clock::now()));
+  act_as_coordinator(coordinator_.heard(from, peer.substr(0, peer.rfind(':')), *message, Clock::now()));
 }
 
-void HubNode::send(const wire::ControlMessage& message) {
-  act_as_hub(hub_.heard(kOwnNode, "", message, Clock::now()));
+void CoordinatorNode::send(const wire::ControlMessage& message) {
+  act_as_coordinator(coordinator_.heard(kOwnNode, "", message, Clock::now()));
 }
 
 // As the others see us, where we listen everywhere.
-void HubNode::set_addresses(Placement& place) const {
+void CoordinatorNode::set_addresses(Placement& place) const {
   place.master_port = server_->port();
   place.master_addr = plan_.nodes.several() ? server_->address() : plan_.store.advertised;
   if (!plan_.nodes.several()) return;
@@ -90,7 +91,7 @@ void HubNode::set_addresses(Placement& place) const {
   if (own && place.node_count > 1) place.interface = net::interface_of(*own);
 }
 
-std::optional<std::string> HubNode::warning() const {
+std::optional<std::string> CoordinatorNode::warning() const {
   // That everybody may use the store is a note of the plan.
   if (!plan_.nodes.several()) return plan_.store.open ? std::nullopt : server_->warning();
   if (!is_loopback(server_->address())) return plan_.store.open ? std::nullopt : server_->warning();
@@ -98,38 +99,38 @@ std::optional<std::string> HubNode::warning() const {
          " of its own: no other one finds the first node there (--rdzv-endpoint, --master-addr)";
 }
 
-void HubNode::stop_clocks() {
-  hub_.stop_clocks(Clock::now());
-  act_as_hub({});
+void CoordinatorNode::stop_clocks() {
+  coordinator_.stop_clocks(Clock::now());
+  act_as_coordinator({});
 }
 
-void HubNode::continue_clocks() {
-  hub_.continue_clocks(Clock::now());
-  act_as_hub({});
+void CoordinatorNode::continue_clocks() {
+  coordinator_.continue_clocks(Clock::now());
+  act_as_coordinator({});
 }
 
-void HubNode::act_as_hub(std::vector<HubAction> actions) {
+void CoordinatorNode::act_as_coordinator(std::vector<CoordinatorAction> actions) {
   queue_.take(std::move(actions), [this](const auto& specific) { carry_out(specific); });
   if (queue_.is_taking()) return;
-  const Clock::time_point next = is_through_ ? Clock::time_point::max() : hub_.alarm();
+  const Clock::time_point next = is_through_ ? Clock::time_point::max() : coordinator_.alarm();
   // One that is due is not set again: where something is always to be heard, it would never have its turn.
   if (std::exchange(rings_at_, next) == next) return;
   timer_.reset();
   if (next == Clock::time_point::max()) return;
   timer_ = loop_.at(next, [this] {
     rings_at_ = {};
-    act_as_hub(hub_.tick(Clock::now()));
+    act_as_coordinator(coordinator_.tick(Clock::now()));
   });
 }
 
-void HubNode::carry_out(const SendToNode& action) {
+void CoordinatorNode::carry_out(const SendToNode& action) {
   if (action.to == kOwnNode) return act(agent_.heard(action.message, Clock::now()));
   callbacks_.log({LogLevel::trace, LogSource::nodes,
                   "to connection " + std::to_string(action.to) + ": " + std::string(wire::name_of(action.message))});
   server_->send_control(action.to, wire::encode(action.message));
 }
 
-void HubNode::carry_out(const HubIsThrough&) {
+void CoordinatorNode::carry_out(const CoordinatorIsThrough&) {
   is_through_ = true;
   callbacks_.through();
 }

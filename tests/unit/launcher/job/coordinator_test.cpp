@@ -1,38 +1,38 @@
-#include "launcher/job/hub.h"
+#include "launcher/job/coordinator.h"
 
 #include <catch2/catch.hpp>
 
-#include "support/hub_job.h"
+#include "support/coordinator_job.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
-using Job = HubJob;
+using Job = CoordinatorJob;
 
 TEST_CASE("a job begins when all of its nodes have come") {
   Job job;
-  CHECK(job.to<wire::HubBegins>(kOwnNode).empty());
+  CHECK(job.to<wire::CoordinatorBegins>(kOwnNode).empty());
   wire::NodeHello other = node("b");
   other.workers = 3;
   job.comes(7, other);
-  CHECK(job.to<wire::HubBegins>(kOwnNode) ==
-        std::vector{wire::HubBegins{0, 0, 2, 0, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
-  CHECK(job.to<wire::HubBegins>(7) ==
-        std::vector{wire::HubBegins{0, 1, 2, 2, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
+  CHECK(job.to<wire::CoordinatorBegins>(kOwnNode) ==
+        std::vector{wire::CoordinatorBegins{0, 0, 2, 0, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
+  CHECK(job.to<wire::CoordinatorBegins>(7) ==
+        std::vector{wire::CoordinatorBegins{0, 1, 2, 2, 5, "a (ranks 0-1), b (ranks 2-4, 10.0.0.7)"}});
   CHECK(job.count<EmptyStore>() == 1);
 }
 
 TEST_CASE("nodes with numbers have their ranks in that order whoever comes first") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 3;
   options.is_static = true;
   Job job(options, 0);
   job.comes(7, node("c", 2)).comes(8, node("b", 1));
-  REQUIRE(job.to<wire::HubBegins>(7).size() == 1);
-  CHECK(job.to<wire::HubBegins>(7)[0].node_rank == 2);
-  CHECK(job.to<wire::HubBegins>(7)[0].first_rank == 4);
-  CHECK(job.to<wire::HubBegins>(8)[0].first_rank == 2);
+  REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(7)[0].node_rank == 2);
+  CHECK(job.to<wire::CoordinatorBegins>(7)[0].first_rank == 4);
+  CHECK(job.to<wire::CoordinatorBegins>(8)[0].first_rank == 2);
 }
 
 TEST_CASE("of strangers little is said, whatever they say of themselves") {
@@ -67,18 +67,18 @@ TEST_CASE("what a node says of a failure is cut and cleaned before others hear i
   cause.node = cause.not_restarted = cause.text;
   cause.exit_code = 256;
   job.says(7, wire::NodeFailed{0, cause});
-  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
-  const std::string told = job.to<wire::HubEnds>(7)[0].cause.text;
+  REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+  const std::string told = job.to<wire::CoordinatorEnds>(7)[0].cause.text;
   CHECK(told.size() <= 500);
   CHECK(told.starts_with("rank 2: \\x1b[2Jxxx"));
-  const wire::Cause heard = job.to<wire::HubEnds>(7)[0].cause;
+  const wire::Cause heard = job.to<wire::CoordinatorEnds>(7)[0].cause;
   CHECK(heard.node.size() <= 500);
   CHECK(heard.not_restarted.size() <= 500);
   CHECK(heard.exit_code == 1);
 }
 
 TEST_CASE("of nodes that come and go without taking part little is said as well") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 3;
   Job job(options);
   for (NodeId id = 10; id < 400; ++id) {
@@ -86,34 +86,35 @@ TEST_CASE("of nodes that come and go without taking part little is said as well"
     hello.alike["VARIABLE_" + std::to_string(id)] = "1";
     job.says(id, hello).loses(id);
   }
-  CHECK(job.to<wire::HubBegins>(kOwnNode).empty());
+  CHECK(job.to<wire::CoordinatorBegins>(kOwnNode).empty());
   CHECK(job.told().size() == 5);
 }
 
 TEST_CASE("nodes with equal host names have different names for people") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 3;
   Job job(options);
   wire::NodeHello same = node("a");
   same.nodes = node("a").nodes;
   job.comes(7, same).comes(8, same);
-  REQUIRE(job.to<wire::HubBegins>(8).size() == 1);
-  CHECK(job.to<wire::HubBegins>(8)[0].nodes == "a (ranks 0-1), a#2 (ranks 2-3, 10.0.0.7), a#3 (ranks 4-5, 10.0.0.8)");
+  REQUIRE(job.to<wire::CoordinatorBegins>(8).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(8)[0].nodes ==
+        "a (ranks 0-1), a#2 (ranks 2-3, 10.0.0.7), a#3 (ranks 4-5, 10.0.0.8)");
   job.says(8, wire::NodeFailed{0, failure()});
-  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
-  CHECK(job.to<wire::HubEnds>(7)[0].cause.node == "a#3");
+  REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.node == "a#3");
 }
 
 TEST_CASE("a node that does not belong to the job is sent away with what differs") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.is_static = true;
   const auto why = [&](const std::function<void(wire::NodeHello&)>& change) {
     Job job(options, 0);
     wire::NodeHello hello = node("b", 1);
     change(hello);
     job.comes(7, hello);
-    CHECK(job.count<CloseNode>() == job.to<wire::HubRefuses>(7).size());
-    return job.to<wire::HubRefuses>(7).empty() ? "" : job.to<wire::HubRefuses>(7)[0].why;
+    CHECK(job.count<CloseNode>() == job.to<wire::CoordinatorRefuses>(7).size());
+    return job.to<wire::CoordinatorRefuses>(7).empty() ? "" : job.to<wire::CoordinatorRefuses>(7)[0].why;
   };
   CHECK(why([](wire::NodeHello&) {}).empty());
   CHECK(why([](wire::NodeHello& h) { h.version = 9; }) == "it is another version of ddplaunch");
@@ -132,58 +133,58 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
 }
 
 TEST_CASE("a number whose node says nothing is kept for that one until it is given up") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 3;
   options.is_static = true;
   Job job(options, 0);
   job.comes(7, node("b", 1)).passes(1s, {7}).comes(8, node("b", 1));
-  CHECK(job.to<wire::HubRefuses>(8).size() == 1);
+  CHECK(job.to<wire::CoordinatorRefuses>(8).size() == 1);
   job.passes(3s).comes(9, node("b", 1));
-  CHECK(job.to<wire::HubRefuses>(9).empty());
+  CHECK(job.to<wire::CoordinatorRefuses>(9).empty());
   CHECK(job.count<CloseNode>() == 2);
   job.passes(8s).comes(10, node("b", 1)).comes(11, node("c", 2));
-  CHECK(job.to<wire::HubBegins>(10).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(10).size() == 1);
 }
 
 TEST_CASE("a job that does not begin again has no place for a node too many") {
   Job job;
   job.comes(7, node("b")).comes(8, node("c"));
-  REQUIRE(job.to<wire::HubRefuses>(8).size() == 1);
-  CHECK_THAT(job.to<wire::HubRefuses>(8)[0].why, Catch::StartsWith("the job has all of its nodes"));
+  REQUIRE(job.to<wire::CoordinatorRefuses>(8).size() == 1);
+  CHECK_THAT(job.to<wire::CoordinatorRefuses>(8)[0].why, Catch::StartsWith("the job has all of its nodes"));
 }
 
 TEST_CASE("an attempt of which something remains is the last") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 3;
   Job job(options);
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
   job.says(7, wire::NodeFailed{0, {.text = "rank 5 cannot be killed", .exit_code = 3}}).says(7, wire::NodeEnded{0});
   job.says(kOwnNode, wire::NodeEnded{0});
-  REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
-  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
-  CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "not restarted: node b: rank 5 cannot be killed");
+  REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
+  CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.not_restarted == "not restarted: node b: rank 5 cannot be killed");
 }
 
 TEST_CASE("who does not say hello first is disconnected") {
   Job job;
-  job.says(7, wire::Beat{});
+  job.says(7, wire::NodeHeartbeat{});
   CHECK(job.count<CloseNode>() == 1);
-  job.comes(8, node("b")).says(8, wire::Beat{});
+  job.comes(8, node("b")).says(8, wire::NodeHeartbeat{});
   CHECK(job.count<CloseNode>() == 1);
 }
 
 TEST_CASE("of many nodes not all are named to all") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 100;
   Job job(options);
   for (NodeId id = 2; id < 101; ++id) job.comes(id, node("n" + std::to_string(id)));
-  REQUIRE(job.to<wire::HubBegins>(100).size() == 1);
-  CHECK(job.to<wire::HubBegins>(100)[0].world_size == 200);
-  CHECK_THAT(job.to<wire::HubBegins>(100)[0].nodes, Catch::EndsWith(", … and 84 more"));
+  REQUIRE(job.to<wire::CoordinatorBegins>(100).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(100)[0].world_size == 200);
+  CHECK_THAT(job.to<wire::CoordinatorBegins>(100)[0].nodes, Catch::EndsWith(", … and 84 more"));
 }
 
 TEST_CASE("what nodes should have alike is told once") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 3;
   Job job(options);
   wire::NodeHello other = node("b");
@@ -197,108 +198,108 @@ TEST_CASE("who waits is told for whom and the time is limited") {
   job.passes(4s);
   CHECK(job.told() == std::vector<std::string>{"waiting for 1 of 2 nodes (have: a; 3.0 s of 1 min)"});
   job.passes(60s);
-  REQUIRE(job.to<wire::HubIsDone>(kOwnNode).size() == 1);
-  CHECK(job.to<wire::HubIsDone>(kOwnNode)[0].cause.text == "only 1 node of 2 came within 1 min (a)");
-  CHECK(job.count<HubIsThrough>() >= 1);
+  REQUIRE(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause.text == "only 1 node of 2 came within 1 min (a)");
+  CHECK(job.count<CoordinatorIsThrough>() >= 1);
 }
 
 TEST_CASE("a number of nodes that varies begins after the last call") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = 2;
   options.max_nodes = 4;
   options.last_call = 5s;
   Job job(options);
   job.comes(7, node("b")).passes(4s, {7});
   job.comes(8, node("c")).passes(4s, {7, 8});
-  CHECK(job.to<wire::HubBegins>(7).empty());
+  CHECK(job.to<wire::CoordinatorBegins>(7).empty());
   job.passes(2s, {7, 8});
-  REQUIRE(job.to<wire::HubBegins>(7).size() == 1);
-  CHECK(job.to<wire::HubBegins>(7)[0].node_count == 3);
+  REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(7)[0].node_count == 3);
 }
 
 TEST_CASE("the first cause ends all nodes and the job with it") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
   const wire::Cause cause{.text = "rank 5: exited with code 3", .node = "b", .exit_code = 3, .may_restart = true};
-  CHECK(job.to<wire::HubEnds>(kOwnNode) == std::vector{wire::HubEnds{0, cause}});
-  CHECK(job.to<wire::HubEnds>(7) == std::vector{wire::HubEnds{0, cause}});
+  CHECK(job.to<wire::CoordinatorEnds>(kOwnNode) == std::vector{wire::CoordinatorEnds{0, cause}});
+  CHECK(job.to<wire::CoordinatorEnds>(7) == std::vector{wire::CoordinatorEnds{0, cause}});
   job.says(kOwnNode, wire::NodeFailed{0, failure("rank 0: killed by SIGABRT")});
   job.says(7, wire::NodeEnded{0});
-  CHECK(job.to<wire::HubIsDone>(7).empty());
+  CHECK(job.to<wire::CoordinatorIsDone>(7).empty());
   job.says(kOwnNode, wire::NodeEnded{0});
-  CHECK(job.to<wire::HubIsDone>(7) == std::vector{wire::HubIsDone{cause}});
-  CHECK(job.to<wire::HubIsDone>(kOwnNode) == std::vector{wire::HubIsDone{cause}});
-  CHECK(job.count<HubIsThrough>() == 0);
+  CHECK(job.to<wire::CoordinatorIsDone>(7) == std::vector{wire::CoordinatorIsDone{cause}});
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode) == std::vector{wire::CoordinatorIsDone{cause}});
+  CHECK(job.count<CoordinatorIsThrough>() == 0);
   job.loses(7);
-  CHECK(job.count<HubIsThrough>() == 1);
+  CHECK(job.count<CoordinatorIsThrough>() == 1);
 }
 
 TEST_CASE("a victim's cause waits for a better one") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)});
-  CHECK(job.to<wire::HubEnds>(7).empty());
+  CHECK(job.to<wire::CoordinatorEnds>(7).empty());
   job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, failure("rank 0: killed by SIGSEGV")});
-  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
-  CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 0: killed by SIGSEGV");
+  REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 0: killed by SIGSEGV");
   Job alone;
   alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)}).passes(3s);
-  REQUIRE(alone.to<wire::HubEnds>(7).size() == 1);
-  CHECK(alone.to<wire::HubEnds>(7)[0].cause.text == "rank 5: exited with code 1");
+  REQUIRE(alone.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(alone.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 5: exited with code 1");
 }
 
 TEST_CASE("a node that leaves or falls silent in the middle is the cause") {
   Job left;
   left.comes(7, node("b")).loses(7);
-  REQUIRE(left.to<wire::HubEnds>(kOwnNode).size() == 1);
-  CHECK(left.to<wire::HubEnds>(kOwnNode)[0].cause.text == "lost: it has closed the connection");
-  CHECK(left.to<wire::HubEnds>(kOwnNode)[0].cause.exit_code == 125);
+  REQUIRE(left.to<wire::CoordinatorEnds>(kOwnNode).size() == 1);
+  CHECK(left.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.text == "lost: it has closed the connection");
+  CHECK(left.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.exit_code == 125);
   Job silent;
   silent.comes(7, node("b")).passes(9s);
-  CHECK(silent.to<wire::HubEnds>(kOwnNode).empty());
+  CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode).empty());
   silent.passes(2s);
-  REQUIRE(silent.to<wire::HubEnds>(kOwnNode).size() == 1);
-  CHECK(silent.to<wire::HubEnds>(kOwnNode)[0].cause.text == "lost: no word from it for 10.0 s");
+  REQUIRE(silent.to<wire::CoordinatorEnds>(kOwnNode).size() == 1);
+  CHECK(silent.to<wire::CoordinatorEnds>(kOwnNode)[0].cause.text == "lost: no word from it for 10.0 s");
 }
 
 TEST_CASE("a job that all nodes have done is a success") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
-  CHECK(job.to<wire::HubIsDone>(7) == std::vector{wire::HubIsDone{}});
-  CHECK(job.to<wire::HubEnds>(7).empty());
+  CHECK(job.to<wire::CoordinatorIsDone>(7) == std::vector{wire::CoordinatorIsDone{}});
+  CHECK(job.to<wire::CoordinatorEnds>(7).empty());
 }
 
 TEST_CASE("another attempt begins when all have ended and a node that waited takes a place") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 1;
   Job job(options);
   job.comes(7, node("b")).comes(8, node("c"));
-  CHECK(job.to<wire::HubWaits>(8).size() == 1);
+  CHECK(job.to<wire::CoordinatorWaits>(8).size() == 1);
   job.loses(7).says(kOwnNode, wire::NodeEnded{0});
-  CHECK(job.to<wire::HubRestarts>(8) == std::vector{wire::HubRestarts{"restart 1 of 1 in 0.2 s"}});
+  CHECK(job.to<wire::CoordinatorRestarts>(8) == std::vector{wire::CoordinatorRestarts{"restart 1 of 1 in 0.2 s"}});
   job.passes(1s, {8});
-  REQUIRE(job.to<wire::HubBegins>(8).size() == 1);
-  CHECK(job.to<wire::HubBegins>(8)[0].attempt == 1);
+  REQUIRE(job.to<wire::CoordinatorBegins>(8).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(8)[0].attempt == 1);
   // What comes from the attempt before is not listened to.
   job.says(8, wire::NodeFailed{0, failure()});
-  CHECK(job.to<wire::HubEnds>(8).empty());
+  CHECK(job.to<wire::CoordinatorEnds>(8).empty());
   job.says(8, wire::NodeFailed{1, failure()}).says(8, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
-  REQUIRE(job.to<wire::HubIsDone>(8).size() == 1);
-  CHECK(job.to<wire::HubIsDone>(8)[0].cause.text == "rank 5: exited with code 3");
-  CHECK(job.to<wire::HubIsDone>(8)[0].cause.not_restarted == "given up after 1 restart");
+  REQUIRE(job.to<wire::CoordinatorIsDone>(8).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.text == "rank 5: exited with code 3");
+  CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.not_restarted == "given up after 1 restart");
 }
 
 TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
   const wire::Cause asked{.text = "ended by SIGINT", .exit_code = 130, .signal = 2};
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 3;
   SECTION("while those of others are being ended") {
     Job job(options);
     job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()}).says(7, wire::NodeEnded{0});
     job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeFailed{0, asked}).says(kOwnNode, wire::NodeEnded{0});
-    REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
-    CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
-    CHECK(job.to<wire::HubIsDone>(7)[0].cause.not_restarted == "not restarted: asked to end meanwhile");
-    CHECK(job.to<wire::HubIsDone>(7)[0].cause.exit_code == 3);
+    REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
+    CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text == "rank 5: exited with code 3");
+    CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.not_restarted == "not restarted: asked to end meanwhile");
+    CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.exit_code == 3);
   }
   SECTION("before the next attempt, and in it") {
     for (const auto late : {0s, 1s}) {
@@ -306,40 +307,40 @@ TEST_CASE("a signal on a node whose workers have ended already keeps the job fro
       job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()}).says(7, wire::NodeEnded{0});
       job.says(kOwnNode, wire::NodeEnded{0}).passes(late, {7});
       job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeEnded{1}).says(kOwnNode, wire::NodeEnded{1});
-      REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
-      CHECK(job.to<wire::HubIsDone>(7)[0].cause.text == "ended by SIGINT");
+      REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
+      CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text == "ended by SIGINT");
     }
   }
 }
 
 TEST_CASE("a signal on any node ends the job on all of them") {
   const wire::Cause asked{.text = "ended by SIGTERM", .exit_code = 143, .signal = 15};
-  HubOptions options;
+  CoordinatorOptions options;
   options.max_restarts = 3;
   Job job(options);
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeEnded{0});
   job.says(kOwnNode, wire::NodeEnded{0});
-  REQUIRE(job.to<wire::HubIsDone>(kOwnNode).size() == 1);
-  CHECK(job.to<wire::HubIsDone>(kOwnNode)[0].cause.exit_code == 143);
+  REQUIRE(job.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(kOwnNode)[0].cause.exit_code == 143);
   // While it waits for others, too.
   Job waiting;
   waiting.says(kOwnNode, wire::NodeFailed{0, asked});
-  CHECK(waiting.to<wire::HubIsDone>(kOwnNode).size() == 1);
+  CHECK(waiting.to<wire::CoordinatorIsDone>(kOwnNode).size() == 1);
   waiting.comes(7, node("b"));
   // The next job may have this endpoint: who comes now goes on looking.
-  CHECK(waiting.to<wire::HubRefuses>(7).empty());
+  CHECK(waiting.to<wire::CoordinatorRefuses>(7).empty());
   CHECK(waiting.count<CloseNode>() == 1);
 }
 
 TEST_CASE("of nodes with numbers it is told which are missing") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 4;
   options.is_static = true;
   Job job(options, 0);
   job.comes(7, node("c", 2)).passes(61s, {7});
   REQUIRE_FALSE(job.told().empty());
   CHECK(job.told()[0] == "waiting for 2 of 4 nodes (have: a, c; missing: --node-rank 1, 3; 3.0 s of 1 min)");
-  REQUIRE(job.to<wire::HubIsDone>(7).size() == 1);
-  CHECK(job.to<wire::HubIsDone>(7)[0].cause.text ==
+  REQUIRE(job.to<wire::CoordinatorIsDone>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorIsDone>(7)[0].cause.text ==
         "only 2 nodes of 4 came within 1 min (a, c; missing: --node-rank 1, 3)");
 }

@@ -1,4 +1,4 @@
-#include "launcher/job/hub.h"
+#include "launcher/job/coordinator.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,21 +21,21 @@ constexpr const char* kNoPlace =
 
 }  // namespace
 
-Hub::Hub(const HubOptions& options, NodeHello own, TimePoint now)
+Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimePoint now)
     : options_(options),
       own_(std::move(own)),
       roster_(options.max_nodes, options.is_static),
-      next_beat_(now + limits::kNodeBeat) {
+      next_heartbeat_(now + limits::kNodeHeartbeat) {
   roster_.add(kOwnNode, "", own_, now, now);
 }
 
-std::vector<HubAction> Hub::begin(TimePoint now) {
+std::vector<CoordinatorAction> Coordinator::begin(TimePoint now) {
   gather(now);
   return take();
 }
 
-std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
-                                  TimePoint now) {
+std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string& address,
+                                                  const wire::ControlMessage& message, TimePoint now) {
   Node* const found = roster_.find(from);
   if (found == nullptr) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
@@ -82,7 +82,7 @@ std::vector<HubAction> Hub::heard(NodeId from, const std::string& address, const
   return take();
 }
 
-void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
+void Coordinator::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
   const Stranger who{hello.host, address};
   // The next job may have this endpoint in a moment: who hears nothing goes on looking.
   if (phase_ == Phase::over) return close(from);
@@ -90,7 +90,7 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
     return send_away(from, who, why);
   if (const auto other = roster_.with_number(hello.node_rank)) {
     // One that has gone without a word, perhaps, and is back: it has its place when it is given up.
-    if (other != kOwnNode && now - roster_.at(*other).heard_at > 2 * limits::kNodeBeat) return close(from);
+    if (other != kOwnNode && now - roster_.at(*other).heard_at > 2 * limits::kNodeHeartbeat) return close(from);
     return send_away(
         from, who,
         "node " + roster_.at(*other).name + " has --node-rank=" + std::to_string(hello.node_rank) + " already");
@@ -98,34 +98,34 @@ void Hub::greet(NodeId from, const std::string& address, const NodeHello& hello,
   if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
     if (!warned_of_.contains(remark.of) && tell_of_stranger(address, remark.line)) warned_of_.insert(remark.of);
-    send(from, wire::HubWaits{remark.line});
+    send(from, wire::CoordinatorWaits{remark.line});
   }
   roster_.add(from, address, hello, quarantined_.may_return(hello.host), now);
   if (const TimePoint when = roster_.at(from).may_begin; when > now) {
     const std::string text =
         "this host was lost again and again: it may take part in " + base::human_duration(when - now);
     tell_of_stranger(address, "node " + roster_.at(from).name + " (" + address + "): " + text);
-    send(from, wire::HubWaits{text});
+    send(from, wire::CoordinatorWaits{text});
   }
   if (phase_ == Phase::gathering) return gather_more(now);
-  send(from, wire::HubWaits{"the job runs; this node waits for a place in it", true});
+  send(from, wire::CoordinatorWaits{"the job runs; this node waits for a place in it", true});
 }
 
-void Hub::send_away(NodeId from, const Stranger& who, const std::string& why) {
+void Coordinator::send_away(NodeId from, const Stranger& who, const std::string& why) {
   const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
                            ") was sent away: " + base::printable(why, limits::kShownReason);
   tell_of_stranger(who.address, line);
-  send(from, wire::HubRefuses{why});
+  send(from, wire::CoordinatorRefuses{why});
   close(from);
 }
 
-bool Hub::tell_of_stranger(const std::string& address, const std::string& line) {
+bool Coordinator::tell_of_stranger(const std::string& address, const std::string& line) {
   const auto allowed = stranger_lines_.allow(address, line);
   if (allowed) tell(LogLevel::warning, *allowed);
   return allowed.has_value();
 }
 
-void Hub::gather(TimePoint now) {
+void Coordinator::gather(TimePoint now) {
   phase_ = Phase::gathering;
   gathering_since_ = now;
   next_word_ = now + limits::kNodeFirstWord;
@@ -139,7 +139,7 @@ void Hub::gather(TimePoint now) {
   gather_more(now);
 }
 
-void Hub::gather_more(TimePoint now) {
+void Coordinator::gather_more(TimePoint now) {
   const int count = roster_.count_those_that_may(now);
   if (count >= options_.max_nodes) return start(now);
   const bool was_enough = std::exchange(is_enough_, count >= options_.min_nodes);
@@ -149,7 +149,7 @@ void Hub::gather_more(TimePoint now) {
   if (is_enough_ && !was_enough && options_.last_call.count() == 0) return start(now);
 }
 
-void Hub::tell_who_is_missing(TimePoint now) {
+void Coordinator::tell_who_is_missing(TimePoint now) {
   const int have = roster_.count_those_that_may(now);
   const auto wanted = is_enough_ ? options_.max_nodes : options_.min_nodes;
   const auto limit = is_enough_ ? options_.last_call : options_.join_timeout;
@@ -159,12 +159,12 @@ void Hub::tell_who_is_missing(TimePoint now) {
                            base::human_duration(limit) + ")";
   tell(LogLevel::note, text);
   for (const auto& [id, node] : roster_.all()) {
-    if (id != kOwnNode) send(id, wire::HubWaits{text});
+    if (id != kOwnNode) send(id, wire::CoordinatorWaits{text});
   }
   next_word_ = now + limits::kNodeNextWord;
 }
 
-void Hub::start(TimePoint now) {
+void Coordinator::start(TimePoint now) {
   const NodeRoster::Seating seating = roster_.seat(now);
   const auto count = static_cast<int>(seating.seated.size());
   still_run_ = count;
@@ -175,12 +175,12 @@ void Hub::start(TimePoint now) {
   for (int i = 0; i < count; ++i) {
     const NodeId id = seating.seated[static_cast<std::size_t>(i)];
     const Node& node = roster_.at(id);
-    send(id, wire::HubBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
-                             node.name == node.hello.host ? "" : node.name});
+    send(id, wire::CoordinatorBegins{attempt_, i, count, node.first_rank, seating.world_size, seating.text,
+                                     node.name == node.hello.host ? "" : node.name});
   }
   for (const NodeId id : seating.left_over) {
     if (options_.max_restarts > 0) {
-      send(id, wire::HubWaits{"the job has all of its nodes; this one waits for a place in it", true});
+      send(id, wire::CoordinatorWaits{"the job has all of its nodes; this one waits for a place in it", true});
       continue;
     }
     const Node spare = roster_.at(id);
@@ -189,14 +189,14 @@ void Hub::start(TimePoint now) {
   }
 }
 
-void Hub::keep_from_restarting(const Node& node, const Cause& cause) {
+void Coordinator::keep_from_restarting(const Node& node, const Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
   const std::string where = options_.max_nodes > 1 ? "node " + node.name + ": " : "";
   cause_->not_restarted = "not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : where + cause.text);
 }
 
-void Hub::blame(const Node& node, Cause cause, TimePoint now) {
+void Coordinator::blame(const Node& node, Cause cause, TimePoint now) {
   if (phase_ != Phase::running) return;
   if (!says_more(cause, cause_)) return;
   if (cause.node.empty()) cause.node = node.name;
@@ -206,29 +206,29 @@ void Hub::blame(const Node& node, Cause cause, TimePoint now) {
   settle_within(left_.contains(cause_->lost_peer) ? limits::kVictimWait : wait, now);
 }
 
-void Hub::settle_within(std::chrono::milliseconds wait, TimePoint now) {
+void Coordinator::settle_within(std::chrono::milliseconds wait, TimePoint now) {
   settle_at_ = std::min(settle_at_.value_or(TimePoint::max()), now + wait);
 }
 
 // No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.
-void Hub::settle(TimePoint now) {
+void Coordinator::settle(TimePoint now) {
   if (left_.contains(cause_->lost_peer)) cause_ = left_early(*cause_, roster_.node_of(cause_->lost_peer));
   end_attempt(now);
 }
 
-void Hub::end_attempt(TimePoint now) {
+void Coordinator::end_attempt(TimePoint now) {
   phase_ = Phase::ending;
   settle_at_.reset();
   left_alone_at_.reset();
   stopped_at_.reset();  // whatever ends an attempt continues all clocks
   attempts_.push_back({now - started_at_});
   for (const auto& [id, node] : roster_.all()) {
-    if (node.takes_part) send(id, wire::HubEnds{attempt_, *cause_});
+    if (node.takes_part) send(id, wire::CoordinatorEnds{attempt_, *cause_});
   }
   go_on_if_all_have_ended(now);
 }
 
-void Hub::go_on_if_all_have_ended(TimePoint now) {
+void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (phase_ != Phase::running && phase_ != Phase::ending) return;
   if (still_run_ > 0) return;
   // All workers of all nodes are gone. A victim whose culprit nobody knows is all that there is.
@@ -245,33 +245,33 @@ void Hub::go_on_if_all_have_ended(TimePoint now) {
   ++attempt_;
   const auto delay = std::get<RestartAfter>(decision).delay;
   go_on_at_ = now + delay;
-  const wire::HubRestarts news{"restart " + std::to_string(attempt_) + " of " + std::to_string(options_.max_restarts) +
-                               " in " + base::human_duration(delay)};
+  const wire::CoordinatorRestarts news{"restart " + std::to_string(attempt_) + " of " +
+                                       std::to_string(options_.max_restarts) + " in " + base::human_duration(delay)};
   for (const auto& [id, node] : roster_.all()) send(id, news);
 }
 
-void Hub::finish(Cause cause, TimePoint now) {
+void Coordinator::finish(Cause cause, TimePoint now) {
   phase_ = Phase::over;
   left_alone_at_.reset();
   go_on_at_ = now + options_.node_timeout;
   for (const auto& [id, node] : roster_.all()) {
-    send(id, wire::HubIsDone{cause});
+    send(id, wire::CoordinatorIsDone{cause});
     if (id != kOwnNode) close(id);
   }
-  if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
+  if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});
 }
 
-std::vector<HubAction> Hub::lost(NodeId who, const std::string& why, TimePoint now) {
+std::vector<CoordinatorAction> Coordinator::lost(NodeId who, const std::string& why, TimePoint now) {
   lose(who, why, now);
   return take();
 }
 
-void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
+void Coordinator::lose(NodeId who, const std::string& why, TimePoint now) {
   if (roster_.find(who) == nullptr) return;
   const Node node = roster_.at(who);
   roster_.remove(who);
   if (phase_ == Phase::over) {
-    if (everybody_has_left()) actions_.emplace_back(HubIsThrough{});
+    if (everybody_has_left()) actions_.emplace_back(CoordinatorIsThrough{});
     return;
   }
   const bool was_needed = node.takes_part && !node.has_ended;
@@ -293,7 +293,7 @@ void Hub::lose(NodeId who, const std::string& why, TimePoint now) {
   go_on_if_all_have_ended(now);
 }
 
-void Hub::look_for_silence(TimePoint now) {
+void Coordinator::look_for_silence(TimePoint now) {
   std::vector<NodeId> silent;
   for (const auto& [id, node] : roster_.all()) {
     if (id != kOwnNode && now - node.heard_at >= options_.node_timeout) silent.push_back(id);
@@ -304,19 +304,19 @@ void Hub::look_for_silence(TimePoint now) {
   }
 }
 
-std::vector<HubAction> Hub::ask(wire::Subject what) {
+std::vector<CoordinatorAction> Coordinator::ask(wire::Subject what) {
   if (phase_ != Phase::running) return {};
   for (const auto& [id, node] : roster_.all()) {
-    if (id != kOwnNode && node.takes_part && !node.has_ended) send(id, wire::HubAsks{attempt_, what});
+    if (id != kOwnNode && node.takes_part && !node.has_ended) send(id, wire::CoordinatorAsks{attempt_, what});
   }
   return take();
 }
 
-void Hub::stop_clocks(TimePoint now) {
+void Coordinator::stop_clocks(TimePoint now) {
   if (!stopped_at_) stopped_at_ = now;
 }
 
-void Hub::continue_clocks(TimePoint now) {
+void Coordinator::continue_clocks(TimePoint now) {
   if (!stopped_at_) return;
   const auto stood = now - *std::exchange(stopped_at_, std::nullopt);
   if (settle_at_) *settle_at_ += stood;
@@ -324,11 +324,11 @@ void Hub::continue_clocks(TimePoint now) {
   if (phase_ == Phase::pausing) go_on_at_ += stood;
 }
 
-std::vector<HubAction> Hub::tick(TimePoint now) {
-  if (now >= next_beat_) {
-    next_beat_ = now + limits::kNodeBeat;
+std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
+  if (now >= next_heartbeat_) {
+    next_heartbeat_ = now + limits::kNodeHeartbeat;
     for (const auto& [id, node] : roster_.all()) {
-      if (id != kOwnNode) send(id, wire::Beat{});
+      if (id != kOwnNode) send(id, wire::NodeHeartbeat{});
     }
     if (phase_ != Phase::over) look_for_silence(now);
   }
@@ -352,13 +352,13 @@ std::vector<HubAction> Hub::tick(TimePoint now) {
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);
   if (phase_ == Phase::pausing && !stopped_at_ && now >= go_on_at_) gather(now);
-  if (phase_ == Phase::over && now >= go_on_at_) actions_.emplace_back(HubIsThrough{});
+  if (phase_ == Phase::over && now >= go_on_at_) actions_.emplace_back(CoordinatorIsThrough{});
   return take();
 }
 
-Hub::TimePoint Hub::alarm() const {
-  // A node alone sends no beats.
-  TimePoint next = roster_.size() > 1 ? next_beat_ : TimePoint::max();
+Coordinator::TimePoint Coordinator::alarm() const {
+  // A node alone sends no heartbeats.
+  TimePoint next = roster_.size() > 1 ? next_heartbeat_ : TimePoint::max();
   if (settle_at_ && !stopped_at_) next = std::min(next, *settle_at_);
   if (left_alone_at_ && !stopped_at_) next = std::min(next, *left_alone_at_);
   if (phase_ == Phase::gathering) {

@@ -1,4 +1,4 @@
-// HubNode: the node that serves the store and is the hub of the others, if there are any.
+// CoordinatorNode: the node that serves the store and is the coordinator of the others, if there are any.
 #pragma once
 
 #include <chrono>
@@ -7,22 +7,22 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/hub.h"
+#include "launcher/job/coordinator.h"
 #include "launcher/job/node.h"
 #include "store/server/store_server.h"
 
 namespace ddp::launcher {
 
-class HubNode : public Node {
+class CoordinatorNode : public Node {
  public:
-  HubNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
+  CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks);
 
   // Where nobody can listen: why. To be called once, first.
   std::optional<std::string> listen(const std::string& address);
 
-  bool is_hub() const override { return true; }
+  bool is_coordinator() const override { return true; }
   void show(wire::Subject, const std::string&) override {}
-  void ask(wire::Subject what) override { act_as_hub(hub_.ask(what)); }
+  void ask(wire::Subject what) override { act_as_coordinator(coordinator_.ask(what)); }
   void stop_clocks() override;
   void continue_clocks() override;
   std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
@@ -37,7 +37,7 @@ class HubNode : public Node {
  private:
   void tell_of_rejection(const std::string& peer, const std::string& reason);
   void hear(store::ConnectionId from, const std::string& peer, const std::string& bytes);
-  void act_as_hub(std::vector<HubAction> actions);
+  void act_as_coordinator(std::vector<CoordinatorAction> actions);
   void carry_out(const SendToNode& action);
   void carry_out(const CloseNode& action) { server_->close_control(action.who); }
   void carry_out(const EmptyStore&) {
@@ -48,16 +48,16 @@ class HubNode : public Node {
     callbacks_.shown({action.from, action.host, action.clock_ahead, action.what, action.text});
   }
   void carry_out(const TellUser& action) { callbacks_.log(action.line); }
-  void carry_out(const HubIsThrough&);
+  void carry_out(const CoordinatorIsThrough&);
 
-  Hub hub_;
+  Coordinator coordinator_;
   std::unique_ptr<store::StoreServer> server_;
   std::unique_ptr<net::Watch> watch_;
   std::unique_ptr<net::Watch> timer_;
   std::chrono::steady_clock::time_point rings_at_;
   std::string last_peer_;
   std::string last_rejection_;  // whose, and why
-  ActionQueue<HubAction> queue_;
+  ActionQueue<CoordinatorAction> queue_;
   bool is_through_ = false;
 };
 

@@ -1,12 +1,12 @@
 // What nodes show and know of each other's ranks.
 #include <catch2/catch.hpp>
 
-#include "support/hub_job.h"
+#include "support/coordinator_job.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
-using Job = HubJob;
+using Job = CoordinatorJob;
 
 TEST_CASE("what a node shows is passed on with its clock while it takes part") {
   Job job;
@@ -16,7 +16,7 @@ TEST_CASE("what a node shows is passed on with its clock while it takes part") {
   job.says(7, wire::NodeShows{1, wire::Subject::ranks, "of another attempt"}).says(7, wire::NodeEnded{0});
   job.says(7, wire::NodeShows{0, wire::Subject::ranks, "late"});
   std::vector<PassOn> passed;
-  for (const HubAction& action : job.actions) {
+  for (const CoordinatorAction& action : job.actions) {
     if (const auto* on = std::get_if<PassOn>(&action)) passed.push_back(*on);
   }
   REQUIRE(passed.size() == 1);
@@ -26,12 +26,12 @@ TEST_CASE("what a node shows is passed on with its clock while it takes part") {
 }
 
 TEST_CASE("nodes that take part are asked to show something") {
-  HubOptions options;
+  CoordinatorOptions options;
   Job job(options);
   job.asks(wire::Subject::ranks).comes(7, node("b")).comes(8, node("c")).asks(wire::Subject::evidence);
-  CHECK(job.to<wire::HubAsks>(7) == std::vector{wire::HubAsks{0, wire::Subject::evidence}});
-  CHECK(job.to<wire::HubAsks>(8).empty());
-  CHECK(job.to<wire::HubAsks>(kOwnNode).empty());
+  CHECK(job.to<wire::CoordinatorAsks>(7) == std::vector{wire::CoordinatorAsks{0, wire::Subject::evidence}});
+  CHECK(job.to<wire::CoordinatorAsks>(8).empty());
+  CHECK(job.to<wire::CoordinatorAsks>(kOwnNode).empty());
 }
 
 TEST_CASE("ranks that found a difference know more than victims and less than whoever sees all") {
@@ -40,15 +40,15 @@ TEST_CASE("ranks that found a difference know more than victims and less than wh
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 3: lost a peer", true)});
   job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, disputed}).says(7, wire::NodeFailed{0, failure("victim", true)});
-  CHECK(job.to<wire::HubEnds>(7).empty());
+  CHECK(job.to<wire::CoordinatorEnds>(7).empty());
   job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, failure("rank 1 called something else")});
-  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
-  CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 1 called something else");
+  REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 1 called something else");
   Job alone;
   alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("victim", true)});
   alone.says(kOwnNode, wire::NodeFailed{0, disputed}).passes(3s);
-  REQUIRE(alone.to<wire::HubEnds>(7).size() == 1);
-  CHECK(alone.to<wire::HubEnds>(7)[0].cause.text == "rank 2: exit code 1");
+  REQUIRE(alone.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(alone.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 2: exit code 1");
 }
 
 TEST_CASE("a rank that has ended with 0 and whose victims fail is the cause") {
@@ -59,8 +59,8 @@ TEST_CASE("a rank that has ended with 0 and whose victims fail is the cause") {
     job.comes(7, node("b")).says(7, wire::NodeLeft{0, 3}).says(kOwnNode, wire::NodeFailed{0, victim});
     if (all_have_ended) job.says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
     job.passes(3s);
-    REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
-    const wire::Cause cause = job.to<wire::HubEnds>(7)[0].cause;
+    REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+    const wire::Cause cause = job.to<wire::CoordinatorEnds>(7)[0].cause;
     CHECK(cause.text == "rank 3: exit code 0 before its collectives were done (told by a: rank 0: exit code 1)");
     CHECK(cause.node == "b");
     CHECK(cause.exit_code == 124);
@@ -68,35 +68,35 @@ TEST_CASE("a rank that has ended with 0 and whose victims fail is the cause") {
 }
 
 TEST_CASE("ranks that stay when the others have ended are given so much time") {
-  HubOptions options;
+  CoordinatorOptions options;
   options.exit_timeout = 5s;
   Job job(options);
   job.comes(7, node("b")).says(kOwnNode, wire::NodeLeft{0, 0}).passes(4s, {7});
   job.says(kOwnNode, wire::NodeLeft{0, 1}).says(7, wire::NodeLeft{0, 3}).says(kOwnNode, wire::NodeEnded{0});
   job.passes(4s, {7});
-  CHECK(job.to<wire::HubEnds>(7).empty());
+  CHECK(job.to<wire::CoordinatorEnds>(7).empty());
   job.passes(2s, {7});
-  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
-  CHECK(job.to<wire::HubEnds>(7)[0].cause.text ==
+  REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.text ==
         "ranks did not end within 5.0 s of the last one that did (--exit-timeout): rank 2 on b");
-  CHECK(job.to<wire::HubEnds>(7)[0].cause.exit_code == 124);
-  CHECK(job.to<wire::HubEnds>(7)[0].cause.exit_timed_out);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.exit_code == 124);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.exit_timed_out);
 }
 
 TEST_CASE("a clock that is wrong is told once") {
   wire::NodeHello own = node("a");
   own.monotonic = std::chrono::nanoseconds(1h).count();
   own.time_of_day = std::chrono::nanoseconds(1000h).count();
-  HubOptions options;
+  CoordinatorOptions options;
   options.min_nodes = options.max_nodes = 3;
   options.join_timeout = 60s;
   options.node_timeout = 10s;
-  Hub hub(options, own, Hub::TimePoint{1h});
+  Coordinator coordinator(options, own, Coordinator::TimePoint{1h});
   const auto told = [&](NodeId id, std::chrono::nanoseconds time_of_day) {
     wire::NodeHello other = node("b");
     other.time_of_day = time_of_day.count();
     std::string lines;
-    for (const HubAction& action : hub.heard(id, "", other, Hub::TimePoint{1h + 10s})) {
+    for (const CoordinatorAction& action : coordinator.heard(id, "", other, Coordinator::TimePoint{1h + 10s})) {
       if (const auto* tell = std::get_if<TellUser>(&action)) lines += tell->line.text;
     }
     return lines;
@@ -110,13 +110,13 @@ TEST_CASE("the rank that a victim names is given more time, unless it is known t
   victim.lost_peer = 3;
   Job job;
   job.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, victim}).passes(8s, {7});
-  CHECK(job.to<wire::HubEnds>(7).empty());
+  CHECK(job.to<wire::CoordinatorEnds>(7).empty());
   job.says(7, wire::NodeFailed{0, failure("rank 3: exit code 9")});
-  REQUIRE(job.to<wire::HubEnds>(7).size() == 1);
-  CHECK(job.to<wire::HubEnds>(7)[0].cause.text == "rank 3: exit code 9");
+  REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 3: exit code 9");
   Job left;
   left.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, victim}).passes(1s, {7});
   left.says(7, wire::NodeLeft{0, 3}).passes(3s, {7});
-  REQUIRE(left.to<wire::HubEnds>(7).size() == 1);
-  CHECK(left.to<wire::HubEnds>(7)[0].cause.node == "b");
+  REQUIRE(left.to<wire::CoordinatorEnds>(7).size() == 1);
+  CHECK(left.to<wire::CoordinatorEnds>(7)[0].cause.node == "b");
 }

@@ -1,4 +1,4 @@
-#include "launcher/job/member_node.h"
+#include "launcher/job/agent_node.h"
 
 #include <atomic>
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace ddp::launcher {
 
 using Clock = std::chrono::steady_clock;
 
-// What looked for the hub: neither if it has given up.
-struct MemberNode::Found {
+// What looked for the coordinator: neither if it has given up.
+struct AgentNode::Found {
   std::optional<store::StoreVisit> visit;
   bool is_own = false;
   bool is_refused = false;  // a store of ours has answered, and does not let this node in
 };
 
-// Looks for the hub until it is found, on a thread of its own: names and machines may take their time, or hang.
-struct MemberNode::Search {
+// Looks for the coordinator until it is found, on a thread of its own: names and machines may take their time, or hang.
+struct AgentNode::Search {
   std::string host;
   std::uint16_t port = 0;
   std::shared_ptr<const store::Authenticator> token;
@@ -54,7 +54,7 @@ struct MemberNode::Search {
   }
 };
 
-MemberNode::MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first)
+AgentNode::AgentNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first)
     : Node(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
       may_be_first_(may_be_first),
       until_(Clock::now() + plan.nodes.join_timeout),
@@ -62,28 +62,28 @@ MemberNode::MemberNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks c
   search();
 }
 
-MemberNode::~MemberNode() {
+AgentNode::~AgentNode() {
   search_->is_given_up = true;
 }
 
-void MemberNode::send(const wire::ControlMessage& message) {
+void AgentNode::send(const wire::ControlMessage& message) {
   if (!link_) return;
   log_message("to", message);
   link_->send(message);
 }
 
-void MemberNode::log_message(const std::string& way, const wire::ControlMessage& message) const {
+void AgentNode::log_message(const std::string& way, const wire::ControlMessage& message) const {
   callbacks_.log({LogLevel::trace, LogSource::nodes, way + " the first node: " + std::string(wire::name_of(message))});
 }
 
-void MemberNode::set_addresses(Placement& place) const {
+void AgentNode::set_addresses(Placement& place) const {
   place.master_addr = net::peer_endpoint(link_->fd()).value_or(net::Endpoint{}).address.text();
   place.master_port = plan_.store.port;
   place.interface = net::interface_of(net::own_endpoint(link_->fd()).value_or(net::Endpoint{}).address);
 }
 
 // Whole lines where there are some.
-std::optional<std::size_t> MemberNode::print(wire::Subject what, std::string_view bytes) {
+std::optional<std::size_t> AgentNode::print(wire::Subject what, std::string_view bytes) {
   if (!link_ || !agent_.runs()) return std::nullopt;
   if (link_->unsent() > 0) link_->flush();
   if (link_->unsent() >= limits::kPrintedUnsent) return 0;
@@ -93,7 +93,7 @@ std::optional<std::size_t> MemberNode::print(wire::Subject what, std::string_vie
   return bytes.size();
 }
 
-void MemberNode::search() {
+void AgentNode::search() {
   callbacks_.log({LogLevel::debug, LogSource::nodes, "looks for the first node at " + endpoint()});
   search_ = std::make_shared<Search>();
   search_->host = plan_.store.advertised;
@@ -106,7 +106,7 @@ void MemberNode::search() {
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
-void MemberNode::tell_of_search() {
+void AgentNode::tell_of_search() {
   const std::lock_guard lock(search_->mutex);
   const std::string& why = search_->last_try.empty() ? last_loss_ : search_->last_try;
   callbacks_.log({LogLevel::note, LogSource::nodes,
@@ -115,7 +115,7 @@ void MemberNode::tell_of_search() {
   timer_ = loop_.at(word_due_, [this] { tell_of_search(); });
 }
 
-void MemberNode::begin() {
+void AgentNode::begin() {
   timer_.reset();
   auto found = looking_->result();
   if (found && found->is_own) return callbacks_.is_first();
@@ -131,9 +131,9 @@ void MemberNode::begin() {
                                                              [this] { callbacks_.can_print(); }});
   } else {
     const std::string last_try = found ? search_->last_try : "no thread can be started to look for it";
-    if (found && found->is_refused) return act(agent_.hub_refuses(last_try));
+    if (found && found->is_refused) return act(agent_.coordinator_refuses(last_try));
     const bool is_late = Clock::now() >= until_;
-    return act(agent_.hub_lost(
+    return act(agent_.coordinator_lost(
         (is_late ? "not found within " + base::human_duration(plan_.nodes.join_timeout) + ": " : "") + last_try));
   }
   callbacks_.log({LogLevel::debug, LogSource::nodes, "has connected to the first node at " + endpoint()});
@@ -142,7 +142,7 @@ void MemberNode::begin() {
   tick();
 }
 
-void MemberNode::tick() {
+void AgentNode::tick() {
   if (agent_.may_look_again() && agent_.is_silent(Clock::now())) {
     return lose("no word from it for " + base::human_duration(plan_.nodes.node_timeout));
   }
@@ -152,12 +152,13 @@ void MemberNode::tick() {
 
 // Before a word was said it closes connections that were made just when the store was emptied for an attempt or when
 // its job is over, and another job of ours closes all of them.
-void MemberNode::lose(const std::string& why) {
+void AgentNode::lose(const std::string& why) {
   link_.reset();
   last_loss_ = why + (has_heard_ ? ""
                                  : " without a word: its job may be another one, or want a token "
                                    "(--auth-token-file)");
-  if (!agent_.may_look_again() || Clock::now() + limits::kNodeBeat > until_) return act(agent_.hub_lost(last_loss_));
+  if (!agent_.may_look_again() || Clock::now() + limits::kNodeHeartbeat > until_)
+    return act(agent_.coordinator_lost(last_loss_));
   if (std::exchange(has_heard_, false)) {
     callbacks_.log({LogLevel::warning, LogSource::nodes,
                     "the first node (" + endpoint() + ") is lost: " + why + "; looking for it again"});

@@ -1,5 +1,5 @@
-// Hub: who takes part in a job, of one node or of many, and what becomes of all of them: attempts, their causes,
-// restarts, the end. Events and times in, actions out; no clock, no sockets.
+// Coordinator: who takes part in a job, of one node or of many, and what becomes of all of them: attempts, their
+// causes, restarts, the end. Events and times in, actions out; no clock, no sockets.
 // docs/decisions/0022-one-port-one-hub-one-fate.md and docs/decisions/0029-one-lifecycle.md
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace ddp::launcher {
 
-struct HubOptions {
+struct CoordinatorOptions {
   int min_nodes = 1;
   int max_nodes = 1;
   bool is_static = false;  // every node says its number
@@ -54,38 +54,39 @@ struct TellUser {
   LogLine line;
 };
 // The job is over, and everybody has heard of it.
-struct HubIsThrough {};
+struct CoordinatorIsThrough {};
 
-using HubAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, HubIsThrough>;
+using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, CoordinatorIsThrough>;
 
 // Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
 // gathering, or over. A cause that is a victim's waits for a better one: see wait_for_more(). A node that is lost
 // while it takes part is a cause. What comes from an earlier attempt is not listened to.
-class Hub {
+class Coordinator {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  Hub(const HubOptions& options, wire::NodeHello own, TimePoint now);
+  Coordinator(const CoordinatorOptions& options, wire::NodeHello own, TimePoint now);
 
-  // The first moment: the hub's own node is there.
-  std::vector<HubAction> begin(TimePoint now);
-  // A message of a node, the hub's own among them. The first one of a connection is its hello. `address`: for messages.
-  std::vector<HubAction> heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
-                               TimePoint now);
+  // The first moment: the coordinator's own node is there.
+  std::vector<CoordinatorAction> begin(TimePoint now);
+  // A message of a node, the coordinator's own among them. The first one of a connection is its hello. `address`: for
+  // messages.
+  std::vector<CoordinatorAction> heard(NodeId from, const std::string& address, const wire::ControlMessage& message,
+                                       TimePoint now);
   // A node's connection has ended.
-  std::vector<HubAction> lost(NodeId who, const std::string& why, TimePoint now);
+  std::vector<CoordinatorAction> lost(NodeId who, const std::string& why, TimePoint now);
   // For the other nodes to show this.
-  std::vector<HubAction> ask(wire::Subject what);
+  std::vector<CoordinatorAction> ask(wire::Subject what);
   // What is said of one who has connected and does not belong to the job; nothing if enough was said of that address.
   std::optional<std::string> line_on_stranger(const std::string& address, const std::string& line) {
     return stranger_lines_.allow(address, line);
   }
-  // The hub's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to follow
-  // the others to the end, and before a restart stand still.
+  // The coordinator's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to
+  // follow the others to the end, and before a restart stand still.
   void stop_clocks(TimePoint now);
   void continue_clocks(TimePoint now);
   // At alarm(), or later.
-  std::vector<HubAction> tick(TimePoint now);
+  std::vector<CoordinatorAction> tick(TimePoint now);
   TimePoint alarm() const;
 
  private:
@@ -121,11 +122,11 @@ class Hub {
   bool everybody_has_left() const { return roster_.size() == 1; }
   void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
   void close(NodeId who) { actions_.emplace_back(CloseNode{who}); }
-  std::vector<HubAction> take() { return std::exchange(actions_, {}); }
+  std::vector<CoordinatorAction> take() { return std::exchange(actions_, {}); }
 
-  const HubOptions options_;
+  const CoordinatorOptions options_;
   const wire::NodeHello own_;
-  std::vector<HubAction> actions_;
+  std::vector<CoordinatorAction> actions_;
   Phase phase_ = Phase::gathering;
   NodeRoster roster_;
   int still_run_ = 0;  // of those that take part; what follows depends on all, and is asked at each message
@@ -134,7 +135,7 @@ class Hub {
   TimePoint enough_since_;
   bool is_enough_ = false;
   int last_count_ = 0;  // when somebody came or went last
-  TimePoint next_beat_;
+  TimePoint next_heartbeat_;
   TimePoint next_word_;  // about who is missing
   TimePoint started_at_;
   std::vector<PastAttempt> attempts_;  // that have ended, or are being ended
