@@ -21,8 +21,8 @@ if(NOT CMAKE_CROSSCOMPILING)
   install(FILES ${share_dir}/_ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   install(FILES ${share_dir}/ddplaunch.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
-# Under the name torchrun ddplaunch takes its manners. In a folder of its own: PyTorch's torchrun is not put in the shade
-# unless somebody wants that (docs/reference/cli.md).
+# Under the name torchrun ddplaunch is in its compatibility mode. In a folder of its own: PyTorch's torchrun is not put
+# in the shade unless somebody wants that (docs/reference/cli.md).
 set(torchrun_dir ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
 file(RELATIVE_PATH torchrun_target ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddplaunch ${CMAKE_INSTALL_FULL_BINDIR}/ddplaunch)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)

@@ -19,7 +19,8 @@ echo "$output"
 # The benchmark is found where it is installed.
 "$work/prefix/bin/ddplaunch" bench --nproc-per-node=2 --backend=cpu all_reduce --sizes 4K --iterations 2
 
-# What the program says of itself lies where shells and man look for it; under the name torchrun it takes its manners.
+# What the program says of itself lies where shells and man look for it; under the name torchrun it is in its
+# compatibility mode.
 for file in man/man1/ddplaunch.1 bash-completion/completions/ddplaunch zsh/site-functions/_ddplaunch \
             fish/vendor_completions.d/ddplaunch.fish; do
   [ -s "$work/prefix/share/$file" ] || { echo "share/$file is missing or empty"; exit 1; }

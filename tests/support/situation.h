@@ -35,10 +35,10 @@ struct Situation {
     facts.gpus.clear();
     return *this;
   }
-  Situation& manner(ddp::launcher::Manner manner, const std::string& script = "train.py") {
-    options.manner = manner;
+  Situation& mode(ddp::launcher::CompatibilityMode mode, const std::string& script = "train.py") {
+    options.compatibility_mode = mode;
     options.ending_signals = ddp::launcher::Options().ending_signals;
-    if (manner != ddp::launcher::Manner::native) options.ending_signals.push_back(SIGQUIT);
+    if (mode != ddp::launcher::CompatibilityMode::native) options.ending_signals.push_back(SIGQUIT);
     options.command = {script, "--epochs", "3"};
     facts.program.path = script;
     facts.program.executable = facts.program.execute_bits = false;

@@ -44,13 +44,13 @@ requires(!kNamesOf<Choice>.empty()) constexpr std::string_view name_of(Choice ch
 // How many workers a node has: a number, or as many as there are GPUs or CPUs.
 struct WorkerCount {
   enum class By : std::uint8_t {
-    manner,  // what was called decides: a worker for each GPU, or one
+    compatibility_mode,  // it decides: a worker for each GPU, or one
     number,
     gpus,
     cpus,
     gpus_or_cpus,  // CPUs where there is no GPU
   };
-  By by = By::manner;
+  By by = By::compatibility_mode;
   int number = 0;
 
   WorkerCount() = default;

@@ -23,7 +23,7 @@ bool is_of_torchrun(const OptionInfo* option) {
 struct Reader {
   const std::span<const std::string> words;
   const OptionList& options;
-  const Manner manner;
+  const CompatibilityMode mode;
   const bool options_follow;
   std::size_t at = 0;
   CommandWords result = {};
@@ -52,7 +52,7 @@ struct Reader {
     const Value value = equals == std::string::npos ? Value() : word.substr(equals + 1);
     std::string name = with_dashes(typed.substr(2));
     const OptionInfo* option = find_option(name, options);
-    if (option == nullptr && manner != Manner::native) {
+    if (option == nullptr && mode != CompatibilityMode::native) {
       const auto begins = [part = name](const std::string& full) { return full.starts_with(part); };
       std::vector<const OptionInfo*> found;
       for (const OptionInfo& each : options) {
@@ -112,9 +112,9 @@ struct Reader {
 
 }  // namespace
 
-base::Result<CommandWords> read_words(std::span<const std::string> words, const OptionList& options, Manner manner,
-                                      bool options_follow) {
-  return Reader{words, options, manner, options_follow}.read();
+base::Result<CommandWords> read_words(std::span<const std::string> words, const OptionList& options,
+                                      CompatibilityMode mode, bool options_follow) {
+  return Reader{words, options, mode, options_follow}.read();
 }
 
 }  // namespace ddp::launcher

@@ -108,7 +108,7 @@ void program(OptionSet& c, Options& o) {
   c.flag("--no-python", o.no_python, "Execute the program as it is, also when it is a .py file.");
   c.flag("--run-path", o.run_path, "The program is a Python script, whatever its name.");
   c.flag("--use-env", using_value([&o](const std::string& on) {
-           o.local_rank_argument = o.manner == Manner::torch_launch && on == "0";
+           o.local_rank_argument = o.compatibility_mode == CompatibilityMode::torch_launch && on == "0";
          }),
          "With ddplaunch launch (as torch.distributed.launch): the script gets no --local_rank argument and "
          "reads LOCAL_RANK.");
@@ -278,14 +278,14 @@ constexpr WithoutEffect kWithoutEffect[] = {
 
 }  // namespace
 
-Options default_options(Manner manner) {
+Options default_options(CompatibilityMode mode) {
   Options options;
-  options.manner = manner;
-  if (manner != Manner::native) {
+  options.compatibility_mode = mode;
+  if (mode != CompatibilityMode::native) {
     options.grace = kTorchrunGrace;
     options.ending_signals.push_back(SIGQUIT);
   }
-  options.local_rank_argument = manner == Manner::torch_launch;
+  options.local_rank_argument = mode == CompatibilityMode::torch_launch;
   return options;
 }
 
@@ -322,7 +322,7 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
   for (const WithoutEffect& entry : kWithoutEffect) {
     const Setting* setting = last_of(settings, entry.option);
     if (setting == nullptr || (!entry.value.empty() && entry.value != setting->value)) continue;
-    if (entry.option == "use-env" && options.manner == Manner::torch_launch) continue;
+    if (entry.option == "use-env" && options.compatibility_mode == CompatibilityMode::torch_launch) continue;
     options.warnings.push_back(setting->subject + " has no effect: " + entry.reason);
   }
   if (options.module && options.no_python) {

@@ -11,7 +11,7 @@
 namespace ddp::launcher {
 
 // What the options are where nothing says otherwise.
-Options default_options(Manner manner);
+Options default_options(CompatibilityMode mode);
 
 // Declares the options at `command`, which sets `options` when it parses.
 void declare_job_options(OptionSet& command, Options& options);

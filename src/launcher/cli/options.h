@@ -17,9 +17,9 @@
 
 namespace ddp::launcher {
 
-// Whose manners: our own, or those of torchrun (called under that name), or those of python -m torch.distributed.launch
-// (`ddplaunch launch …`). docs/reference/cli.md lists what differs.
-enum class Manner { native, torchrun, torch_launch };
+// The compatibility mode: our own behaviour, or that of torchrun (called under that name), or of python -m
+// torch.distributed.launch (`ddplaunch launch …`). docs/reference/cli.md lists what differs.
+enum class CompatibilityMode { native, torchrun, torch_launch };
 
 // Which of a worker's streams, as torchrun's "3" or "0:1,1:3": a mask of kStdout and kStderr by local rank.
 struct StreamSelection {
@@ -37,7 +37,8 @@ struct StreamSelection {
   friend bool operator==(const StreamSelection&, const StreamSelection&) = default;
 };
 
-// Between SIGTERM and SIGKILL in the manners of torchrun, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT says otherwise.
+// Between SIGTERM and SIGKILL in the compatibility mode of torchrun, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT says
+// otherwise.
 inline constexpr auto kTorchrunGrace = std::chrono::seconds(30);
 
 // What the plan takes from the options as it is.
@@ -62,7 +63,7 @@ struct JobWishes {
 };
 
 struct Options : JobWishes {
-  Manner manner = Manner::native;
+  CompatibilityMode compatibility_mode = CompatibilityMode::native;
 
   // Workers and nodes.
   WorkerCount nproc_per_node;

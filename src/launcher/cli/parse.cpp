@@ -70,14 +70,14 @@ class CommandLine {
       : words_(std::move(words)), environment_(environment) {
     const std::string& path = words_.front();
     if (path.substr(path.rfind('/') + 1) == "torchrun") {
-      manner_ = Manner::torchrun;
+      mode_ = CompatibilityMode::torchrun;
       name_ = "torchrun";
     }
   }
 
   // The first word may ask for something else than a job. A program of such a name is started as ./NAME.
   Outcome parse() {
-    const std::string word = manner_ == Manner::native && words_.size() > 1 ? words_[1] : "";
+    const std::string word = mode_ == CompatibilityMode::native && words_.size() > 1 ? words_[1] : "";
     const auto rest = std::span(words_).subspan(std::min<std::size_t>(2, words_.size()));
     if (word == "help") return Information{help_text(name_)};
     if (word == "store") return store(rest);
@@ -89,7 +89,7 @@ class CommandLine {
                         " or its path."};
     }
     if (word == "launch") {
-      manner_ = Manner::torch_launch;
+      mode_ = CompatibilityMode::torch_launch;
       name_ += " launch";
     }
     return job(word == "run" || word == "launch" ? rest : std::span(words_).subspan(1));
@@ -97,19 +97,19 @@ class CommandLine {
 
  private:
   Outcome job(std::span<const std::string> given, bool is_bench = false) {
-    Options options = default_options(manner_);
+    Options options = default_options(mode_);
     options.bench = is_bench;
     bench::BenchOptions benchmark;
     OptionSet command(true);
     declare_job_options(command, options);
     if (is_bench) bench::declare_bench_options(command.app(), benchmark);
-    const auto words = read_words(given, command.options(), manner_, is_bench);
+    const auto words = read_words(given, command.options(), mode_, is_bench);
     if (!words) return mistake(words.error().message);
     const auto& [from_words, program, help] = words.value();
     if (help) return Information{is_bench ? bench_help_text() : help_text(name_)};
     if (auto information = about_itself(from_words)) return *information;
 
-    auto variables = settings_of_variables(environment_, command.options(), manner_);
+    auto variables = settings_of_variables(environment_, command.options(), mode_);
     if (!variables) return mistake(variables.error().message);
     const auto& [defaults, from_variables, warnings] = variables.value();
     std::vector<Setting> all = log_level_of_variable(environment_, command.options());
@@ -138,7 +138,7 @@ class CommandLine {
     options.warnings.insert(options.warnings.end(), warnings.begin(), warnings.end());
     // In a job on several nodes an operator has set them, as a rule, and the user does not see them.
     const std::string used = used_variables(from_variables, from_words);
-    if (manner_ == Manner::native && options.max_nodes > 1 && !used.empty()) {
+    if (mode_ == CompatibilityMode::native && options.max_nodes > 1 && !used.empty()) {
       options.warnings.push_back("options of the environment: " + used);
     }
     return options;
@@ -185,7 +185,7 @@ class CommandLine {
 
   std::vector<std::string> words_;
   std::span<const std::string> environment_;
-  Manner manner_ = Manner::native;
+  CompatibilityMode mode_ = CompatibilityMode::native;
   std::string name_ = "ddplaunch";
 };
 

@@ -25,7 +25,8 @@ struct UsageError {
 struct OnHost {};
 
 // The command line wins over PET_* variables, these over --config, that over the defaults. The name in argv[0] decides
-// the manner: torchrun is torchrun. `environment` has lines "NAME=value". Reads no file but that of --config.
+// the compatibility mode: torchrun is torchrun. `environment` has lines "NAME=value". Reads no file but that of
+// --config.
 using ParsedCommand = std::variant<Options, StoreOptions, OnHost, Information, UsageError>;
 ParsedCommand parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment);
 

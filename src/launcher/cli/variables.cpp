@@ -34,13 +34,13 @@ std::optional<std::string> parse_whole_flag(const std::string& text) {
 }
 
 base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment,
-                                                     const OptionList& options, Manner manner) {
+                                                     const OptionList& options, CompatibilityMode mode) {
   VariableSettings result;
   for (const std::string& line : environment) {
     const std::size_t equals = line.find('=');
     const std::string variable = line.substr(0, equals);
     if (equals == std::string::npos) continue;
-    if (manner != Manner::native && variable == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT") {
+    if (mode != CompatibilityMode::native && variable == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT") {
       result.defaults.push_back({find_option("grace", options), line.substr(equals + 1), line});
     }
     if (!variable.starts_with(kPrefix)) continue;

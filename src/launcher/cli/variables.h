@@ -23,7 +23,7 @@ struct VariableSettings {
 
 // `environment` has lines "NAME=value". The failure is a sentence for the user.
 base::Result<VariableSettings> settings_of_variables(std::span<const std::string> environment,
-                                                     const OptionList& options, Manner manner);
+                                                     const OptionList& options, CompatibilityMode mode);
 
 // Those that count, sorted, as "PET_NNODES=2, PET_NODE_RANK=1": an option of the command line takes a variable's place.
 std::string used_variables(std::span<const Setting> from_variables, std::span<const Setting> from_words);

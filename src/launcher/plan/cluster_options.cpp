@@ -50,7 +50,8 @@ std::uint16_t port_of_job(const std::string& job_id) {
 
 base::Result<Options, StartFailure> with_cluster(const Options& options, const HostFacts& facts) {
   const bool is_numbered = options.node_rank || options.standalone;
-  if (options.manner != Manner::native || is_numbered || options.scheduler == "none") return options;
+  if (options.compatibility_mode != CompatibilityMode::native || is_numbered || options.scheduler == "none")
+    return options;
   const bool is_counted = options.max_nodes > 1;
   if (!facts.cluster_failure.empty() && (!is_counted || options.scheduler != "auto")) {
     return StartFailure{base::kExitUsage, facts.cluster_failure};

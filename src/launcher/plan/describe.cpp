@@ -81,14 +81,14 @@ std::string output_rows(const LaunchPlan& plan) {
   }
   const bool tagged = std::ranges::any_of(
       plan.output.workers, [](const WorkerOutputPlan& worker) { return worker.out.tagged || worker.err.tagged; });
-  std::vector<std::string> manner;
-  if (tagged && !plan.output.tag.empty()) manner.push_back("tag " + base::shell_quoted(plan.output.tag));
-  if (plan.output.collapse) manner.emplace_back("identical lines once");
-  if (plan.output.color) manner.emplace_back("colours");
-  if (plan.gather_output) manner.emplace_back("shown by the first node");
-  if (plan.output.lossless) manner.emplace_back("lossless");
-  if (plan.end_on_closed_console) manner.emplace_back("a closed console ends the job");
-  if (!manner.empty()) text += row("lines", base::join(manner, ", "));
+  std::vector<std::string> details;
+  if (tagged && !plan.output.tag.empty()) details.push_back("tag " + base::shell_quoted(plan.output.tag));
+  if (plan.output.collapse) details.emplace_back("identical lines once");
+  if (plan.output.color) details.emplace_back("colours");
+  if (plan.gather_output) details.emplace_back("shown by the first node");
+  if (plan.output.lossless) details.emplace_back("lossless");
+  if (plan.end_on_closed_console) details.emplace_back("a closed console ends the job");
+  if (!details.empty()) text += row("lines", base::join(details, ", "));
   if (const auto logs = plan.files.shown()) text += row("logs", *logs);
   return text;
 }

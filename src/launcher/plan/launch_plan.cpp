@@ -32,10 +32,10 @@ base::Result<int, StartFailure> count_workers(const Options& options, int gpus, 
     case WorkerCount::By::gpus:
       if (gpus > 0) return gpus;
       return StartFailure{kExitUsage, "--nproc-per-node=gpu: no GPU is visible here. Use a number, auto or cpu."};
-    case WorkerCount::By::manner:
+    case WorkerCount::By::compatibility_mode:
       break;
   }
-  return options.manner == Manner::native && gpus > 0 ? gpus : 1;
+  return options.compatibility_mode == CompatibilityMode::native && gpus > 0 ? gpus : 1;
 }
 
 struct Devices {
@@ -62,7 +62,8 @@ base::Result<Devices, StartFailure> plan_devices(const Options& options, const H
   request.gpus = std::move(gpus);
   request.inherited = inherited;
   request.chosen = options.gpus.has_value();
-  const bool is_native = program_kind(options) == ProgramKind::executable && options.manner == Manner::native;
+  const bool is_native =
+      program_kind(options) == ProgramKind::executable && options.compatibility_mode == CompatibilityMode::native;
   request.own = options.device_visibility ? options.device_visibility == DeviceVisibility::own : is_native;
   request.virtual_local_rank = options.virtual_local_rank;
   request.oversubscribe = options.oversubscribe;

@@ -42,7 +42,7 @@ base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is
         ": where do the nodes meet? Give --rdzv-endpoint=HOST:PORT, the same on all nodes, where HOST is one of "
         "them; or --master-addr, --master-port and each node's --node-rank.");
   }
-  const bool is_numbered = is_static || (options.manner == Manner::native && options.node_rank);
+  const bool is_numbered = is_static || (options.compatibility_mode == CompatibilityMode::native && options.node_rank);
   if (is_numbered && nodes.min != nodes.max) {
     return mistake(asked + " and " + rank +
                    " exclude one another: a number of nodes that varies needs numbers that are "

@@ -40,7 +40,7 @@ RunFiles choose_files(const Options& options, const HostFacts& facts) {
   const bool files = options.redirects.any() || options.tee.any() || !options.stdout_filters.empty() ||
                      !options.stderr_filters.empty();
   if (!files) return {};
-  if (options.manner == Manner::native) return {Kind::kept, kDefaultLogs};
+  if (options.compatibility_mode == CompatibilityMode::native) return {Kind::kept, kDefaultLogs};
   const std::string temporary = find_variable(facts.environment, "TMPDIR").value_or("");
   return {Kind::kept, (temporary.empty() ? "/tmp" : temporary) + "/torchelastic_" + facts.random_id.substr(0, 8)};
 }
@@ -63,7 +63,7 @@ std::set<int> named_ranks(const StreamSelection& selection) {
 // What stands before the lines of a worker's console output; "" for nothing.
 std::string choose_tag(const Options& options, const HostFacts& facts, int workers) {
   if (options.tag) return *options.tag;
-  if (options.manner != Manner::native) return torch_tag(facts);
+  if (options.compatibility_mode != CompatibilityMode::native) return torch_tag(facts);
   if (options.gather_output) return kGatheredTag;
   return workers > 1 ? kNativeTag : "";
 }
@@ -78,7 +78,7 @@ bool wants_color(Color choice, const std::vector<std::string>& environment, bool
 }
 
 OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers) {
-  const bool native = options.manner == Manner::native;
+  const bool native = options.compatibility_mode == CompatibilityMode::native;
   OutputDecision decision;
   decision.files = choose_files(options, facts);
   note_unknown_ranks("--redirects", named_ranks(options.redirects), workers, decision.notes);

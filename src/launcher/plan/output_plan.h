@@ -64,7 +64,7 @@ struct OutputDecision {
 // Whether the launcher's own lines and tags have colours. `environment`: lines "NAME=value".
 bool wants_color(Color choice, const std::vector<std::string>& environment, bool is_terminal);
 
-// A pure function; the manner decides what is said on the console when nothing is asked for.
+// A pure function; the compatibility mode decides what is said on the console when nothing is asked for.
 OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers);
 
 }  // namespace ddp::launcher

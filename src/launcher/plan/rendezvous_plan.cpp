@@ -49,12 +49,12 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
 bool is_static(const Options& options) {
   if (options.rdzv_backend) return options.rdzv_backend == RdzvBackend::static_;
   const bool is_said = !options.rdzv_endpoint.empty() || options.master_port || options.max_nodes > 1;
-  return options.manner != Manner::native && is_said;
+  return options.compatibility_mode != CompatibilityMode::native && is_said;
 }
 
 // What the options ask for, once --standalone (said or meant) is out of the way.
 base::Result<StorePlan, StartFailure> plan_store(const Options& options) {
-  const bool torch = options.manner != Manner::native;
+  const bool torch = options.compatibility_mode != CompatibilityMode::native;
   StorePlan store;
   if (!options.rdzv_endpoint.empty()) {
     const auto endpoint = parse_endpoint(options.rdzv_endpoint);
@@ -125,7 +125,7 @@ std::vector<std::string> without_effect(const Options& options) {
   } else if (master && !options.rdzv_endpoint.empty()) {
     notes.emplace_back("--master-addr and --master-port have no effect beside --rdzv-endpoint");
   }
-  if (options.manner != Manner::native && options.standalone && !options.run_id.empty()) {
+  if (options.compatibility_mode != CompatibilityMode::native && options.standalone && !options.run_id.empty()) {
     notes.emplace_back("--rdzv-id has no effect beside --standalone: the run id is a random one, as under torchrun");
   }
   if (!options.local_addr.empty() && options.max_nodes > 1) {
@@ -149,9 +149,9 @@ bool is_loopback(const std::string& address) {
 }
 
 base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const HostFacts& facts) {
-  auto nodes = plan_nodes(options, options.manner != Manner::native && is_static(options));
+  auto nodes = plan_nodes(options, options.compatibility_mode != CompatibilityMode::native && is_static(options));
   if (!nodes) return nodes.error();
-  const bool torch = options.manner != Manner::native;
+  const bool torch = options.compatibility_mode != CompatibilityMode::native;
   // torchrun with neither backend, endpoint nor port behaves as with --standalone.
   const bool meant = torch && !nodes.value().several() && !options.rdzv_backend && options.rdzv_endpoint.empty() &&
                      !options.master_port;

@@ -120,7 +120,7 @@ ProgramKind program_kind(const Options& options) {
   if (options.run_path) return ProgramKind::script;
   if (options.no_python) return ProgramKind::executable;
   if (options.module) return ProgramKind::module;
-  if (options.manner != Manner::native) return ProgramKind::script;
+  if (options.compatibility_mode != CompatibilityMode::native) return ProgramKind::script;
   return options.command.front().ends_with(".py") ? ProgramKind::script : ProgramKind::executable;
 }
 
@@ -134,7 +134,7 @@ base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& opt
   const ProgramKind kind = program_kind(options);
   WorkerCommand command;
   command.what = options.command.front();
-  command.local_rank_macro = options.manner != Manner::native;
+  command.local_rank_macro = options.compatibility_mode != CompatibilityMode::native;
   if (kind == ProgramKind::executable) {
     if (auto refusal = check_executable(command.what, facts.program)) return *refusal;
     command.program = facts.program.path;

@@ -66,8 +66,8 @@ std::string address_of(const std::string& host) {
 }
 
 std::vector<std::string> first_words(const Options& options) {
-  if (options.manner == Manner::torchrun) return {"torchrun"};
-  if (options.manner == Manner::torch_launch) return {"ddplaunch", "launch"};
+  if (options.compatibility_mode == CompatibilityMode::torchrun) return {"torchrun"};
+  if (options.compatibility_mode == CompatibilityMode::torch_launch) return {"ddplaunch", "launch"};
   if (options.bench) return {"ddplaunch", "bench"};
   return {"ddplaunch"};
 }
@@ -82,7 +82,8 @@ std::vector<std::string> words_of(const Options& options, const StarterFacts& fa
                                   const std::vector<HostEntry>& hosts, std::size_t rank) {
   const std::string job = options.run_id.empty() ? facts.job_id : options.run_id;
   std::vector<std::string> words = first_words(options);
-  if (options.manner == Manner::native && hosts.size() > 1 && !options.tag) words.emplace_back("--tag=[${rank}] ");
+  if (options.compatibility_mode == CompatibilityMode::native && hosts.size() > 1 && !options.tag)
+    words.emplace_back("--tag=[${rank}] ");
   words.insert(words.end(), options.host_words.begin(), options.host_words.end());
   if (wants_color(options, facts)) words.emplace_back("--color=always");
   if (hosts[rank].workers) words.push_back("--nproc-per-node=" + std::to_string(*hosts[rank].workers));

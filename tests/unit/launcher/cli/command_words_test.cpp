@@ -11,21 +11,22 @@ namespace {
 
 const OptionList kOptions = job_options();
 
-CommandWords read(const Words& words, Manner manner = Manner::native) {
-  auto result = read_words(words, kOptions, manner);
+CommandWords read(const Words& words, CompatibilityMode mode = CompatibilityMode::native) {
+  auto result = read_words(words, kOptions, mode);
   if (!result) FAIL(result.error().message);
   return std::move(result).value();
 }
 
-std::string mistake(const Words& words, Manner manner = Manner::native) {
-  const auto result = read_words(words, kOptions, manner);
+std::string mistake(const Words& words, CompatibilityMode mode = CompatibilityMode::native) {
+  const auto result = read_words(words, kOptions, mode);
   REQUIRE_FALSE(result.ok());
   return result.error().message;
 }
 
-void expect_one(const Words& words, const std::string& name, const std::string& value, Manner manner = Manner::native) {
+void expect_one(const Words& words, const std::string& name, const std::string& value,
+                CompatibilityMode mode = CompatibilityMode::native) {
   CAPTURE(words);
-  const CommandWords result = read(words, manner);
+  const CommandWords result = read(words, mode);
   REQUIRE(result.settings.size() == 1);
   CHECK(result.settings[0].option->name() == name);
   CHECK(result.settings[0].value == value);
@@ -97,8 +98,8 @@ TEST_CASE("help ends the reading, but a mistake before it comes first") {
   CHECK(mistake({"--no-such", "--help"}).starts_with("unknown option"));
 }
 
-TEST_CASE("torchrun's manners take an option that is cut short but clear, our own do not") {
-  const Manner torchrun = GENERATE(Manner::torchrun, Manner::torch_launch);
+TEST_CASE("the compatibility mode of torchrun takes an option that is cut short but clear, the native one does not") {
+  const CompatibilityMode torchrun = GENERATE(CompatibilityMode::torchrun, CompatibilityMode::torch_launch);
   expect_one({"--nproc", "2", "p"}, "nproc-per-node", "2", torchrun);
   expect_one({"--nproc_per=2", "p"}, "nproc-per-node", "2", torchrun);
   expect_one({"--nproc-per=2", "p"}, "nproc-per-node", "2", torchrun);
@@ -118,8 +119,8 @@ TEST_CASE("messages name an option as it was typed") {
 }
 
 TEST_CASE("where options may follow other words, both are read, also after two dashes") {
-  const auto result =
-      read_words(Words{"a", "-q", "-", "--grace=1", "--", "--tee", "1", "b"}, kOptions, Manner::native, true);
+  const auto result = read_words(Words{"a", "-q", "-", "--grace=1", "--", "--tee", "1", "b"}, kOptions,
+                                 CompatibilityMode::native, true);
   CHECK(result.value().settings.size() == 3);
   CHECK(result.value().program == Words{"a", "-", "b"});
 }

@@ -14,8 +14,8 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-base::Result<Options> make(const Pairs& pairs, Manner manner = Manner::native) {
-  Options options = default_options(manner);
+base::Result<Options> make(const Pairs& pairs, CompatibilityMode mode = CompatibilityMode::native) {
+  Options options = default_options(mode);
   OptionSet set(true);
   declare_job_options(set, options);
   std::vector<Setting> settings;
@@ -27,14 +27,14 @@ base::Result<Options> make(const Pairs& pairs, Manner manner = Manner::native) {
   return options;
 }
 
-Options options(const Pairs& pairs, Manner manner = Manner::native) {
-  auto result = make(pairs, manner);
+Options options(const Pairs& pairs, CompatibilityMode mode = CompatibilityMode::native) {
+  auto result = make(pairs, mode);
   if (!result) FAIL(result.error().message);
   return std::move(result).value();
 }
 
-std::string mistake(const Pairs& pairs, Manner manner = Manner::native) {
-  const auto result = make(pairs, manner);
+std::string mistake(const Pairs& pairs, CompatibilityMode mode = CompatibilityMode::native) {
+  const auto result = make(pairs, mode);
   REQUIRE_FALSE(result.ok());
   return result.error().message;
 }
@@ -257,19 +257,19 @@ TEST_CASE("run-path wins over no-python and says so") {
 }
 
 TEST_CASE("torch.distributed.launch passes the local rank unless use-env is given") {
-  CHECK(options({}, Manner::torch_launch).local_rank_argument);
-  CHECK_FALSE(options({{"use-env", "1"}}, Manner::torch_launch).local_rank_argument);
-  CHECK(options({{"use-env", "1"}}, Manner::torch_launch).warnings.empty());
-  CHECK_FALSE(options({}, Manner::torchrun).local_rank_argument);
-  CHECK(mistake({{"no-python", "1"}}, Manner::torch_launch).starts_with("--no-python needs --use-env"));
-  CHECK(options({{"no-python", "1"}, {"use-env", "1"}}, Manner::torch_launch).no_python);
+  CHECK(options({}, CompatibilityMode::torch_launch).local_rank_argument);
+  CHECK_FALSE(options({{"use-env", "1"}}, CompatibilityMode::torch_launch).local_rank_argument);
+  CHECK(options({{"use-env", "1"}}, CompatibilityMode::torch_launch).warnings.empty());
+  CHECK_FALSE(options({}, CompatibilityMode::torchrun).local_rank_argument);
+  CHECK(mistake({{"no-python", "1"}}, CompatibilityMode::torch_launch).starts_with("--no-python needs --use-env"));
+  CHECK(options({{"no-python", "1"}, {"use-env", "1"}}, CompatibilityMode::torch_launch).no_python);
 }
 
-TEST_CASE("the grace is 5 s, and 30 s in torchrun's manners") {
+TEST_CASE("the grace is 5 s, and 30 s in torchrun's compatibility mode") {
   CHECK(options({}).grace == 5s);
-  CHECK(options({}, Manner::torchrun).grace == 30s);
-  CHECK(options({}, Manner::torch_launch).grace == 30s);
-  CHECK(options({{"grace", "1"}}, Manner::torchrun).grace == 1s);
+  CHECK(options({}, CompatibilityMode::torchrun).grace == 30s);
+  CHECK(options({}, CompatibilityMode::torch_launch).grace == 30s);
+  CHECK(options({{"grace", "1"}}, CompatibilityMode::torchrun).grace == 1s);
 }
 
 TEST_CASE("what has no effect is said with its reason") {

@@ -119,7 +119,7 @@ TEST_CASE("a token on the command line is an unknown option, also where options 
 
 TEST_CASE("options have the documented defaults") {
   const Options defaults = options({"p"});
-  CHECK(defaults.manner == Manner::native);
+  CHECK(defaults.compatibility_mode == CompatibilityMode::native);
   CHECK(defaults.nproc_per_node == WorkerCount());
   CHECK(defaults.backend.empty());
   CHECK(defaults.grace == 5s);
@@ -202,10 +202,10 @@ TEST_CASE("a job on several nodes tells which options are the environment's") {
   CHECK(options({"p"}, environment, "torchrun").warnings.empty());
 }
 
-TEST_CASE("under the name torchrun its manners hold") {
+TEST_CASE("under the name torchrun its compatibility mode holds") {
   const std::string name = GENERATE("torchrun", "/usr/libexec/ddplaunch/torchrun", "./torchrun");
   const Options read = options({"--nproc", "2", "run", "--x"}, {}, name);
-  CHECK(read.manner == Manner::torchrun);
+  CHECK(read.compatibility_mode == CompatibilityMode::torchrun);
   CHECK(read.nproc_per_node == 2);
   CHECK(read.command == Words{"run", "--x"});
   CHECK(read.grace == 30s);
@@ -216,14 +216,14 @@ TEST_CASE("under the name torchrun its manners hold") {
   CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}).grace == 5s);
   CHECK(information({"--help"}, name).starts_with("Usage: torchrun "));
   CHECK(mistake({"--zzzzzz", "p"}, {}, name).ends_with("See torchrun --help"));
-  CHECK(options({"p"}, {}, "torchrunner").manner == Manner::native);
+  CHECK(options({"p"}, {}, "torchrunner").compatibility_mode == CompatibilityMode::native);
 }
 
 TEST_CASE("the first word may be a reserved one, and a path never is") {
   CHECK(options({"run", "-q", "p"}).command == Words{"p"});
   CHECK(options({"run", "store"}).command == Words{"store"});
   const Options launch = options({"launch", "--nproc_per", "2", "train.py"});
-  CHECK(launch.manner == Manner::torch_launch);
+  CHECK(launch.compatibility_mode == CompatibilityMode::torch_launch);
   CHECK(launch.local_rank_argument);
   CHECK_FALSE(options({"launch", "--use_env", "train.py"}).local_rank_argument);
   CHECK(mistake({"launch", "--no-python", "p"}).ends_with("See ddplaunch launch --help"));

@@ -11,8 +11,8 @@ namespace {
 
 const OptionList kOptions = job_options();
 
-VariableSettings read(const Lines& environment, Manner manner = Manner::native) {
-  auto result = settings_of_variables(environment, kOptions, manner);
+VariableSettings read(const Lines& environment, CompatibilityMode mode = CompatibilityMode::native) {
+  auto result = settings_of_variables(environment, kOptions, mode);
   if (!result) FAIL(result.error().message);
   return std::move(result).value();
 }
@@ -47,7 +47,7 @@ TEST_CASE("the variable of a flag is a whole number") {
   CHECK(read({"PET_STANDALONE=-1"}).settings[0].value == "1");
   for (const char* text : {"true", "", "on", "1.5"}) {
     const std::string line = std::string("PET_STANDALONE=") + text;
-    CHECK(settings_of_variables(Lines{line}, kOptions, Manner::native).error().message ==
+    CHECK(settings_of_variables(Lines{line}, kOptions, CompatibilityMode::native).error().message ==
           line + " is not a whole number. Use 1 (on) or 0 (off).");
   }
 }
@@ -60,10 +60,10 @@ TEST_CASE("a variable that looks like ours and is not is told") {
   CHECK(read({"CARPET_NNODES=2", "PETRA=1", "NNODES=x", "nonsense"}).warnings.empty());
 }
 
-TEST_CASE("torchrun's shutdown timeout is a default in its manners only") {
+TEST_CASE("torchrun's shutdown timeout is a default in its compatibility mode only") {
   const Lines environment = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"};
   CHECK(read(environment).defaults.empty());
-  const auto defaults = read(environment, Manner::torchrun).defaults;
+  const auto defaults = read(environment, CompatibilityMode::torchrun).defaults;
   REQUIRE(defaults.size() == 1);
   CHECK(defaults[0].option->name() == "grace");
   CHECK(defaults[0].value == "60");

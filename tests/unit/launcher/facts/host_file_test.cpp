@@ -86,7 +86,7 @@ TEST_CASE("the option --hosts has a host between two commas, and no spaces") {
   CHECK(contains(list("a, b"), "\" \" at character 1"));
 }
 
-TEST_CASE("a host file is read in the manners of DeepSpeed, Open MPI and MPICH") {
+TEST_CASE("a host file is read in the formats of DeepSpeed, Open MPI and MPICH") {
   CHECK(file("a slots=4\nb slots=8\n") == "a/4 b/8");
   CHECK(file("a slots=4 max_slots=8\nb max-slots=2") == "a/4 b");
   CHECK(file("a:4\nb 8\nc") == "a/4 b/8 c");

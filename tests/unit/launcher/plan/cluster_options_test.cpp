@@ -66,7 +66,7 @@ TEST_CASE("what the user says wins over the scheduler") {
   CHECK(is_left_alone([](Options& o) { o.standalone = true; }));
   CHECK(is_left_alone([](Options& o) { o.node_rank = 0; }));
   CHECK(is_left_alone([](Options& o) { o.min_nodes = o.max_nodes = 3; }));
-  CHECK(is_left_alone([](Options& o) { o.manner = Manner::torchrun; }));
+  CHECK(is_left_alone([](Options& o) { o.compatibility_mode = CompatibilityMode::torchrun; }));
 }
 
 TEST_CASE("a scheduler that knows one node or no number adds nothing") {
@@ -140,7 +140,7 @@ TEST_CASE("a pod's index is the number of its node") {
   CHECK(stays([](Options& o) { o.node_rank = 0; }));
   CHECK(stays([](Options& o) { o.scheduler = "none"; }));
   CHECK(stays([](Options& o) { o.min_nodes = 1; }));
-  CHECK(stays([](Options& o) { o.manner = Manner::torchrun; }));
+  CHECK(stays([](Options& o) { o.compatibility_mode = CompatibilityMode::torchrun; }));
 }
 
 TEST_CASE("a pod's index that no node of the job can have is refused") {

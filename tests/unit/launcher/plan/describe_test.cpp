@@ -29,7 +29,7 @@ TEST_CASE("a plan tells who may use the store, and how much, but not the token")
 
 TEST_CASE("the printed plan of a torchrun job is the golden one") {
   Situation situation;
-  situation.manner(Manner::torch_launch);
+  situation.mode(CompatibilityMode::torch_launch);
   situation.options.command = {"train.py", "--out", "a b", "it's"};
   situation.options.local_rank_argument = true;
   situation.options.nproc_per_node = 2;

@@ -30,9 +30,9 @@ TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {
 }
 
 TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
-  for (const Manner manner : {Manner::native, Manner::torchrun}) {
+  for (const CompatibilityMode mode : {CompatibilityMode::native, CompatibilityMode::torchrun}) {
     Situation situation;
-    situation.manner(manner).options.nproc_per_node = 8;
+    situation.mode(mode).options.nproc_per_node = 8;
     CHECK(situation.plan().workers == 8);
     CHECK(mentions(situation.plan().notes, "8 workers but 4 GPUs (0,1,2,3): right for a CPU job only"));
     situation.options.backend = "nccl";
@@ -61,7 +61,7 @@ TEST_CASE("the number of workers is one a GPU unless it is given") {
 
 TEST_CASE("under torchrun's name the number of workers is one unless it is given") {
   Situation situation;
-  situation.manner(Manner::torchrun);
+  situation.mode(CompatibilityMode::torchrun);
   CHECK(situation.plan().workers == 1);
   situation.options.nproc_per_node = WorkerCount::By::gpus;
   CHECK(situation.plan().workers == 4);
@@ -77,7 +77,7 @@ TEST_CASE("native programs see their own GPU, scripts see all") {
   CHECK(situation.plan().visible_devices == Visible(2));
   CHECK(situation.plan().devices == Visible{"0", "1"});
   situation.options.device_visibility = std::nullopt;
-  situation.manner(Manner::native);
+  situation.mode(CompatibilityMode::native);
   CHECK(situation.plan().visible_devices == Visible(2));
   CHECK(situation.plan().devices == Visible{"0", "1"});
   situation.options.device_visibility = DeviceVisibility::own;

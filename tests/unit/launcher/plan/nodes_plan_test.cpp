@@ -36,7 +36,7 @@ TEST_CASE("nodes get their numbers when they meet or bring them") {
   options.node_rank = 1;
   CHECK(plan_nodes(options, false).value().rank == 1);
   // torchrun's dynamic backend does not look at it, its static one takes 0 where it is not said.
-  options.manner = Manner::torchrun;
+  options.compatibility_mode = CompatibilityMode::torchrun;
   CHECK_FALSE(plan_nodes(options, false).value().rank);
   options.node_rank.reset();
   CHECK(plan_nodes(options, true).value().rank == 0);

@@ -24,7 +24,7 @@ std::string flags(const OutputDecision& decision, std::size_t local_rank) {
 }
 
 Situation torchrun() {
-  return Situation().manner(Manner::torchrun);
+  return Situation().mode(CompatibilityMode::torchrun);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ TEST_CASE("a log folder alone takes everything, except under torchrun's name") {
   situation.options.log_dir = "logs";
   CHECK(decide(situation).files.log_dir == "logs");
   CHECK(flags(decide(situation), 0) == "cft cft");
-  situation.options.manner = Manner::torchrun;
+  situation.options.compatibility_mode = CompatibilityMode::torchrun;
   CHECK(flags(decide(situation), 0) == "c c");
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("torchrun's template of the line prefix is honoured under its name") {
   Situation situation = torchrun();
   situation.facts.environment = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=$role_name/${rank}/$local_rank $$"};
   CHECK(decide(situation).output.tag == "${role}/${rank}/${local_rank} $");
-  situation.options.manner = Manner::native;
+  situation.options.compatibility_mode = CompatibilityMode::native;
   CHECK(decide(situation).output.tag == "[${rank}] ");
 }
 

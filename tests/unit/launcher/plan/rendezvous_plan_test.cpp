@@ -19,18 +19,18 @@ std::string planned(const Situation& situation) {
   return store.advertised + " " + std::to_string(store.port) + " " + store.bind_address + " " + name;
 }
 
-std::string with(Manner manner, void (*change)(Options&)) {
+std::string with(CompatibilityMode mode, void (*change)(Options&)) {
   Situation situation;
-  situation.options.manner = manner;
+  situation.options.compatibility_mode = mode;
   change(situation.options);
   return planned(situation);
 }
 
 std::string native(void (*change)(Options&)) {
-  return with(Manner::native, change);
+  return with(CompatibilityMode::native, change);
 }
 std::string torch(void (*change)(Options&)) {
-  return with(Manner::torchrun, change);
+  return with(CompatibilityMode::torchrun, change);
 }
 
 std::vector<std::string> notes(const Situation& situation) {
@@ -46,7 +46,7 @@ TEST_CASE("by default the store is on the loopback address and a free port") {
 
 TEST_CASE("under torchrun's name a job with no port, endpoint or backend stands alone") {
   CHECK(torch([](Options&) {}) == "localhost 0 127.0.0.1 uuid");
-  CHECK(with(Manner::torch_launch, [](Options&) {}) == "localhost 0 127.0.0.1 uuid");
+  CHECK(with(CompatibilityMode::torch_launch, [](Options&) {}) == "localhost 0 127.0.0.1 uuid");
   CHECK(torch([](Options& o) { o.run_id = "me"; }) == "localhost 0 127.0.0.1 me");
   CHECK(torch([](Options& o) { o.master_addr = "10.0.0.1"; }) == "10.0.0.1 0 10.0.0.1 uuid");
 }
@@ -58,7 +58,7 @@ TEST_CASE("the option --standalone overrides what else is said, and says so") {
   situation.options.run_id = "me";
   CHECK(planned(situation) == "localhost 0 127.0.0.1 me");
   CHECK(notes(situation).empty());
-  situation.options.manner = Manner::torchrun;
+  situation.options.compatibility_mode = CompatibilityMode::torchrun;
   situation.options.rdzv_endpoint = "a:1";
   CHECK(planned(situation) == "localhost 0 127.0.0.1 uuid");
   CHECK(mentions(notes(situation), "--rdzv-endpoint, --master-addr and --master-port have no effect"));

@@ -35,11 +35,12 @@ TEST_CASE("a native program runs directly and its arguments are verbatim") {
 }
 
 TEST_CASE("a Python script runs under the interpreter, unbuffered") {
-  for (const Manner manner : {Manner::native, Manner::torchrun, Manner::torch_launch}) {
-    const WorkerCommand result = command(Situation().manner(manner));
+  for (const CompatibilityMode mode :
+       {CompatibilityMode::native, CompatibilityMode::torchrun, CompatibilityMode::torch_launch}) {
+    const WorkerCommand result = command(Situation().mode(mode));
     CHECK(result.program == "/usr/bin/python3");
     CHECK(result.arguments == Words{"/usr/bin/python3", "-u", "train.py", "--epochs", "3"});
-    CHECK(result.local_rank_macro == (manner != Manner::native));
+    CHECK(result.local_rank_macro == (mode != CompatibilityMode::native));
   }
 }
 
@@ -52,20 +53,20 @@ TEST_CASE("a module runs with -m and needs no file") {
 }
 
 TEST_CASE("under torchrun's name a script needs no suffix and no execute permission") {
-  CHECK(command(Situation().manner(Manner::torchrun, "train")).arguments ==
+  CHECK(command(Situation().mode(CompatibilityMode::torchrun, "train")).arguments ==
         Words{"/usr/bin/python3", "-u", "train", "--epochs", "3"});
 }
 
 TEST_CASE("the option --no-python runs the file itself and --run-path wins over it") {
   Situation situation;
-  situation.options.manner = Manner::torchrun;
+  situation.options.compatibility_mode = CompatibilityMode::torchrun;
   situation.options.no_python = true;
   CHECK(command(situation).arguments == situation.options.command);
   situation.options.run_path = true;
   CHECK(command(situation).program == "/usr/bin/python3");
 }
 
-TEST_CASE("what is meant to be started follows from the manner and the name") {
+TEST_CASE("what is meant to be started follows from the compatibility mode and the name") {
   Options options;
   options.command = {"train.py"};
   CHECK(program_kind(options) == ProgramKind::script);
@@ -79,14 +80,14 @@ TEST_CASE("what is meant to be started follows from the manner and the name") {
   options.module = true;
   CHECK(program_kind(options) == ProgramKind::module);
   options = {};
-  options.manner = Manner::torchrun;
+  options.compatibility_mode = CompatibilityMode::torchrun;
   options.command = {"train"};
   CHECK(program_kind(options) == ProgramKind::script);
 }
 
 TEST_CASE("a missing interpreter says where it was looked for") {
   Situation situation;
-  situation.manner(Manner::native);
+  situation.mode(CompatibilityMode::native);
   situation.facts.interpreter = {};
   situation.facts.interpreter.path = "python3";
   CHECK(refusal(situation) ==
@@ -146,7 +147,7 @@ TEST_CASE("a program that cannot be started has the shell's exit codes") {
 
 TEST_CASE("a script that Python could not open is refused before anything starts") {
   Situation situation;
-  situation.manner(Manner::native, "trian.py");
+  situation.mode(CompatibilityMode::native, "trian.py");
   situation.facts.program = {};
   situation.facts.program.suggestion = "train.py";
   CHECK(refusal(situation) == "127 cannot start trian.py: no such file. Did you mean train.py?");
@@ -160,7 +161,7 @@ TEST_CASE("a script that Python could not open is refused before anything starts
 
 TEST_CASE("a native program under torchrun's name is told to add --no-python") {
   Situation situation;
-  situation.manner(Manner::torchrun, "./train");
+  situation.mode(CompatibilityMode::torchrun, "./train");
   situation.facts.program.format = FileFormat::elf;
   CHECK(refusal(situation) ==
         "126 cannot start ./train: it is a native program, not a Python script. Add --no-python.");
@@ -177,7 +178,7 @@ TEST_CASE("options that exclude each other are refused") {
 
 TEST_CASE("torch.distributed.launch gives the local rank as the script's first argument") {
   Situation situation;
-  situation.manner(Manner::torch_launch).options.local_rank_argument = true;
+  situation.mode(CompatibilityMode::torch_launch).options.local_rank_argument = true;
   CHECK(command(situation).local_rank_argument);
   CHECK(command(situation).local_rank_argument_at == 3);
   situation.options.module = true;

@@ -201,7 +201,7 @@ std::vector<OptionSet> torchrun_sets() {
        [](Situation& s) {
          const auto torchrun = s.options;
          s = Situation();
-         s.options.manner = Manner::torchrun, s.options.no_python = true;
+         s.options.compatibility_mode = CompatibilityMode::torchrun, s.options.no_python = true;
          s.options.ending_signals = torchrun.ending_signals;
        },
        {},
@@ -210,7 +210,7 @@ std::vector<OptionSet> torchrun_sets() {
       {"torch.distributed.launch",
        2,
        [](Situation& s) {
-         s.manner(Manner::torch_launch).options.local_rank_argument = true;
+         s.mode(CompatibilityMode::torch_launch).options.local_rank_argument = true;
          nproc(s, 2);
        },
        {},
@@ -293,7 +293,7 @@ std::vector<OptionSet> device_and_inheritance_sets() {
        "goes"},
       {"a script under our own name",
        2,
-       [](Situation& s) { nproc(s.manner(Manner::native), 2); },
+       [](Situation& s) { nproc(s.mode(CompatibilityMode::native), 2); },
        {},
        {{"MASTER_ADDR", "127.0.0.1"},
         {"TORCHELASTIC_RUN_ID", "0123456789abcdef"},
@@ -307,7 +307,7 @@ void check(const OptionSet& set) {
   // Whoever differs says why.
   CHECK(set.ours.empty() == set.reason.empty());
   Situation situation;
-  situation.manner(Manner::torchrun);
+  situation.mode(CompatibilityMode::torchrun);
   set.change(situation);
   const LaunchPlan plan = situation.plan();
   REQUIRE(plan.workers == set.workers);

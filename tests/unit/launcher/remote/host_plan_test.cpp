@@ -121,7 +121,7 @@ TEST_CASE("ssh gets nothing of ours but that it asks nobody, and the launcher's 
         "exec '/d/it'\\''s' on-host");
 }
 
-TEST_CASE("the manners of torchrun, torch.distributed.launch and the benchmark are kept") {
+TEST_CASE("the compatibility mode of torchrun or torch.distributed.launch, and the benchmark, are kept") {
   CHECK(plan({"--hosts=a", "p"}, facts(), "/usr/bin/torchrun").starts[0].order.words.front() == "torchrun");
   const Words launch = plan({"launch", "--hosts=a,b", "p"}).starts[0].order.words;
   CHECK((launch[0] == "ddplaunch" && launch[1] == "launch"));
