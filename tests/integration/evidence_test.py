@@ -61,15 +61,15 @@ def launch(folder: str, program: list, **environment: str) -> tuple[str, dict]:
                           capture_output=True, text=True, timeout=120, env=dict(os.environ, **environment))
     assert done.returncode == 124, done
     dump = next(pathlib.Path(folder).glob("logs/**/dump_1.json"))
-    return done.stderr, {witness["name"]: witness for witness in json.loads(dump.read_text())["stall"]["witnesses"]}
+    return done.stderr, {source["name"]: source for source in json.loads(dump.read_text())["stall"]["witnesses"]}
 
 
 def what_nccl_says_is_told_and_dumped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, tempfile.TemporaryDirectory() as folder:
         threading.Thread(target=serve_ras, args=(listener,), daemon=True).start()
         address = "127.0.0.1:%d" % listener.getsockname()[1]
-        told, witnesses = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
-    assert witnesses["NCCL RAS"] == {"name": "NCCL RAS", "text": STATUS, "missing": []}, witnesses
+        told, sources = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
+    assert sources["NCCL RAS"] == {"name": "NCCL RAS", "text": STATUS, "missing": []}, sources
     for line in ("DEAD", "  1 job process is considered dead", "#0-0 (cf264af53edbe986) MISMATCH"):
         assert f"ddplaunch:   NCCL RAS: {line}" in told, told
 
@@ -78,20 +78,20 @@ def who_does_not_answer_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1:%d" % listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        told, witnesses = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
-    assert f"NCCL RAS: nobody listens at {address}" in told and witnesses["NCCL RAS"]["missing"], told
+        told, sources = launch(folder, [BIN / "hanging_worker", "pause"], NCCL_RAS_ADDR=address)
+    assert f"NCCL RAS: nobody listens at {address}" in told and sources["NCCL RAS"]["missing"], told
 
 
 def flight_recorders_are_asked() -> None:
     with tempfile.TemporaryDirectory() as folder:
         worker = pathlib.Path(folder) / "worker.py"
         worker.write_text(WORKER)
-        told, witnesses = launch(folder, [worker], TORCH_NCCL_DEBUG_INFO_PIPE_FILE=f"{folder}/pipe_",
+        told, sources = launch(folder, [worker], TORCH_NCCL_DEBUG_INFO_PIPE_FILE=f"{folder}/pipe_",
                                  TORCH_FR_DUMP_TEMP_FILE=f"{folder}/record_")
         assert pathlib.Path(folder, "record_1").read_text() == "what rank 1 did last"
     assert f"flight recorder: files of ranks 0, 1: {folder}/record_<rank>" in told, told
     assert f"flight recorder: rank 2: no pipe {folder}/pipe_<rank>.pipe" in told, told
-    assert "rank 0: " in witnesses["flight recorder"]["text"], witnesses
+    assert "rank 0: " in sources["flight recorder"]["text"], sources
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ std::string culprit_line(const WorkerEnd& end, const std::string& when) {
 }
 
 // Of a rank that is not to blame.
-std::string witness_line(const WorkerEnd& end, const std::string& when) {
+std::string secondary_line(const WorkerEnd& end, const std::string& when) {
   const std::string how = end.status.describe() + ", " + when;
   return end.gave_up() ? name_of(end) + " gave up waiting: " + how
                        : "found by " + name_of(end) + " which ended: " + how;
@@ -100,11 +100,11 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
                       const FailureEvidence& evidence, std::vector<std::string>& lines) {
   const WorkerEnd& end = failed.end;
   const std::string when = base::human_duration(outcome.run_time) + " after the start";
-  const bool is_witness = failed.verdict && !failed.verdict->blames(end.rank);
-  if (is_witness) lines.push_back(hang_headline(*failed.verdict));
-  lines.push_back(is_witness ? "  " + witness_line(end, when) : culprit_line(end, when));
+  const bool is_secondary = failed.verdict && !failed.verdict->blames(end.rank);
+  if (is_secondary) lines.push_back(hang_headline(*failed.verdict));
+  lines.push_back(is_secondary ? "  " + secondary_line(end, when) : culprit_line(end, when));
   if (failed.verdict) {
-    if (!is_witness) lines.push_back("  " + hang_headline(*failed.verdict));
+    if (!is_secondary) lines.push_back("  " + hang_headline(*failed.verdict));
     const std::vector<std::string> difference = difference_lines(*failed.verdict);
     lines.insert(lines.end(), difference.begin(), difference.end());
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMostRanks = 18;  // with a line each, if there is nothing else to tell
 constexpr std::size_t kMostStackLines = 8;
 constexpr std::size_t kMostStackLinesOfNote = 3;
-constexpr std::size_t kMostWitnessLines = 4;  // of each
+constexpr std::size_t kMostSourceLines = 4;  // of each
 
 std::string_view state_name(char state) {
   switch (state) {
@@ -147,16 +147,16 @@ std::vector<std::string> culprits_stack_lines(const HangNews& news) {
 }
 
 // What others than the ranks say, or why they do not.
-std::vector<std::string> witness_lines(const std::vector<Witness>& witnesses) {
+std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources) {
   std::vector<std::string> lines;
-  for (const Witness& witness : witnesses) {
-    std::vector<std::string> said = witness.essence;
-    said.insert(said.end(), witness.missing.begin(), witness.missing.end());
-    for (std::size_t i = 0; i < said.size() && i < kMostWitnessLines; ++i) {
-      lines.push_back("  " + witness.name + ": " + said[i]);
+  for (const EvidenceSource& source : sources) {
+    std::vector<std::string> said = source.essence;
+    said.insert(said.end(), source.missing.begin(), source.missing.end());
+    for (std::size_t i = 0; i < said.size() && i < kMostSourceLines; ++i) {
+      lines.push_back("  " + source.name + ": " + said[i]);
     }
-    if (said.size() > kMostWitnessLines) lines.back() = "  " + witness.name + ": … (all of it is in the dump)";
-    if (said.empty()) lines.push_back("  " + witness.name + ": no errors, no warnings (all of it is in the dump)");
+    if (said.size() > kMostSourceLines) lines.back() = "  " + source.name + ": … (all of it is in the dump)";
+    if (said.empty()) lines.push_back("  " + source.name + ": no errors, no warnings (all of it is in the dump)");
   }
   return lines;
 }
@@ -261,7 +261,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   lines.insert(lines.end(), difference.begin(), difference.end());
   std::vector<std::string> stacks =
       news.kind == Kind::stalled ? culprits_stack_lines(news) : stack_lines(news.evidence.stacks);
-  for (const std::string& line : witness_lines(news.evidence.witnesses)) stacks.push_back(line);
+  for (const std::string& line : source_lines(news.evidence.sources)) stacks.push_back(line);
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits first, then, when it is over, everybody.
   std::size_t told = 0;

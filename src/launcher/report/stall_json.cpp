@@ -104,9 +104,9 @@ OrderedJson stall_json(const HangNews& news) {
   for (const RankView& rank : news.ranks) json["ranks"].push_back(describe_rank(rank));
   if (!news.evidence.stacks.empty()) json["stacks"] = OrderedJson::array();
   for (const RankStacks& rank : news.evidence.stacks) json["stacks"].push_back(describe_stacks(rank));
-  if (!news.evidence.witnesses.empty()) json["witnesses"] = OrderedJson::array();
-  for (const Witness& witness : news.evidence.witnesses) {
-    json["witnesses"].push_back({{"name", witness.name}, {"text", witness.text}, {"missing", witness.missing}});
+  if (!news.evidence.sources.empty()) json["witnesses"] = OrderedJson::array();
+  for (const EvidenceSource& source : news.evidence.sources) {
+    json["witnesses"].push_back({{"name", source.name}, {"text", source.text}, {"missing", source.missing}});
   }
   if (news.kind == HangNews::Kind::asked) json["stragglers"] = stragglers_json(news.stragglers);
   return json;

@@ -99,7 +99,7 @@ void HangEvidence::tell_if_complete() {
   if (parts_.others != nullptr) {
     const Evidence more = parts_.others->take_evidence();
     evidence.stacks.insert(evidence.stacks.end(), more.stacks.begin(), more.stacks.end());
-    evidence.witnesses.insert(evidence.witnesses.end(), more.witnesses.begin(), more.witnesses.end());
+    evidence.sources.insert(evidence.sources.end(), more.sources.begin(), more.sources.end());
   }
   if (told.kind == Kind::asked) return tell_what_they_are_at(std::move(evidence));
   told.evidence = std::move(evidence);

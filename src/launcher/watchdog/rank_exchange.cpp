@@ -96,9 +96,9 @@ void RankExchange::shown(const Shown& shown) {
       with_evidence_.insert(rank.rank);
       evidence_.stacks.push_back(rank);
     }
-    for (Witness witness : more.witnesses) {
-      witness.name += " of node " + shown.host;
-      evidence_.witnesses.push_back(std::move(witness));
+    for (EvidenceSource source : more.sources) {
+      source.name += " of node " + shown.host;
+      evidence_.sources.push_back(std::move(source));
     }
     if (on_evidence) on_evidence();
   }

@@ -53,7 +53,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BoardView, is_written, writer, p
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
-DDP_FIELDS(Witness, name, text, essence, missing)
+DDP_FIELDS(EvidenceSource, name, text, essence, missing)
 #undef DDP_FIELDS
 
 namespace {
@@ -179,17 +179,17 @@ std::string show_evidence(const Evidence& evidence, std::size_t most) {
     rank.threads.clear();
     rank.missing.emplace_back("too much to be sent; its node has it");
   }
-  for (Witness& witness : shown.witnesses) {
-    if ((bytes += witness.text.size()) <= most) continue;
-    witness.text = "(too much to be sent; its node has it)";
+  for (EvidenceSource& source : shown.sources) {
+    if ((bytes += source.text.size()) <= most) continue;
+    source.text = "(too much to be sent; its node has it)";
   }
-  return text_of({{"stacks", shown.stacks}, {"witnesses", shown.witnesses}});
+  return text_of({{"stacks", shown.stacks}, {"witnesses", shown.sources}});
 }
 
 Evidence read_evidence(const std::string& text) {
   try {
     const Json json = Json::parse(text);
-    return {json.at("stacks").get<std::vector<RankStacks>>(), json.at("witnesses").get<std::vector<Witness>>()};
+    return {json.at("stacks").get<std::vector<RankStacks>>(), json.at("witnesses").get<std::vector<EvidenceSource>>()};
   } catch (const Json::exception&) {
     return {};
   }

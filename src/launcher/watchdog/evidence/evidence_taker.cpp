@@ -24,7 +24,7 @@ Question question_to_ras(const std::string& address) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return {"NCCL RAS", [=](net::Deadline deadline) {
             if (port) return ask_ras(host, static_cast<std::uint16_t>(*port), deadline);
-            return Witness{"NCCL RAS", "", {}, {"NCCL_RAS_ADDR is not HOST:PORT: " + address}};
+            return EvidenceSource{"NCCL RAS", "", {}, {"NCCL_RAS_ADDR is not HOST:PORT: " + address}};
           }};
 }
 
@@ -65,14 +65,14 @@ void EvidenceTaker::ask(std::vector<Question> questions) {
   });
   for (Question& question : questions) {
     Asked& asked = asked_.emplace_back(Asked{question.name,
-                                             base::SideThread<Witness>([ask = std::move(question.ask), began] {
+                                             base::SideThread<EvidenceSource>([ask = std::move(question.ask), began] {
                                                return ask(began + limits::kStackToolTime);
                                              }),
                                              nullptr,
                                              {}});
     asked.watch = loop_.watch_readable(asked.thread.ready(), [this, &asked] {
       asked.answer = asked.thread.result().value_or(
-          Witness{asked.name, "", {}, {"could not be asked: no thread can be started for it"}});
+          EvidenceSource{asked.name, "", {}, {"could not be asked: no thread can be started for it"}});
       const bool is_open = std::ranges::any_of(asked_, [](const Asked& one) { return !one.answer; });
       if (!is_open) timer_.reset();
       finish_if_done();
@@ -84,7 +84,7 @@ void EvidenceTaker::finish_if_done() {
   if (!has_stacks_ || timer_) return;
   Evidence evidence{std::move(taken_), {}};
   for (Asked& asked : asked_) {
-    evidence.witnesses.push_back(asked.answer.value_or(Witness{asked.name, "", {}, {"gave no answer in time"}}));
+    evidence.sources.push_back(asked.answer.value_or(EvidenceSource{asked.name, "", {}, {"gave no answer in time"}}));
   }
   asked_.clear();
   const Done done = std::exchange(done_, nullptr);

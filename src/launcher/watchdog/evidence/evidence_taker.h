@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/side_thread.h"
-#include "launcher/watchdog/evidence/witness.h"
+#include "launcher/watchdog/evidence/evidence_source.h"
 #include "launcher/watchdog/stacks/stack_taker.h"
 #include "net/socket.h"
 
@@ -19,15 +19,15 @@ namespace ddp::launcher {
 
 struct Evidence {
   std::vector<RankStacks> stacks;
-  std::vector<Witness> witnesses;
+  std::vector<EvidenceSource> sources;
 
-  bool empty() const { return stacks.empty() && witnesses.empty(); }
+  bool empty() const { return stacks.empty() && sources.empty(); }
 };
 
-// What is asked of a witness: it blocks, on a thread of its own, until the deadline.
+// What is asked of an evidence source: it blocks, on a thread of its own, until the deadline.
 struct Question {
   std::string name;
-  std::function<Witness(net::Deadline deadline)> ask;
+  std::function<EvidenceSource(net::Deadline deadline)> ask;
 };
 
 // NCCL's RAS at NCCL_RAS_ADDR, unless NCCL_RAS_ENABLE=0; PyTorch's flight recorders of these ranks, if they have pipes.
@@ -50,9 +50,9 @@ class EvidenceTaker {
   // A name that is looked up, or a file system, may hang: the threads are left behind when the time is over.
   struct Asked {
     std::string name;
-    base::SideThread<Witness> thread;
+    base::SideThread<EvidenceSource> thread;
     std::unique_ptr<net::Watch> watch;
-    std::optional<Witness> answer;
+    std::optional<EvidenceSource> answer;
   };
   void ask(std::vector<Question> questions);
   void finish_if_done();

@@ -181,11 +181,11 @@ std::optional<FlightRecorders> find_flight_recorders(std::span<const std::string
   return recorders;
 }
 
-Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks, net::Deadline deadline,
-                             const std::function<void()>& pause) {
+EvidenceSource ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks,
+                                    net::Deadline deadline, const std::function<void()>& pause) {
   std::vector<Recorder> asked = ask_all(recorders, ranks);
   wait_for_files(asked, deadline, pause);
-  Witness witness{"flight recorder", {}, {}, {}};
+  EvidenceSource source{"flight recorder", {}, {}, {}};
   std::vector<Remark> written;
   std::vector<Remark> missing;
   for (const Recorder& recorder : asked) {
@@ -194,15 +194,15 @@ Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const i
       continue;
     }
     const auto bytes = static_cast<std::uint64_t>(recorder.written->last.bytes);
-    witness.text += "rank " + std::to_string(recorder.rank) + ": " + recorder.written->path + " (" +
-                    base::human_bytes(bytes) + ")\n";
+    source.text += "rank " + std::to_string(recorder.rank) + ": " + recorder.written->path + " (" +
+                   base::human_bytes(bytes) + ")\n";
     add_remark(written, frame_text(recorder.written->stem, kPathBytes) + "<rank>", recorder.rank);
   }
   std::vector<std::string> places;
   for (const Remark& place : written) places.push_back(named(place.ranks) + ": " + place.what);
-  if (!places.empty()) witness.essence.push_back("files of " + base::join(places, ", of "));
-  for (const Remark& reason : missing) witness.missing.push_back(named(reason.ranks) + ": " + reason.what);
-  return witness;
+  if (!places.empty()) source.essence.push_back("files of " + base::join(places, ", of "));
+  for (const Remark& reason : missing) source.missing.push_back(named(reason.ranks) + ": " + reason.what);
+  return source;
 }
 
 }  // namespace ddp::launcher

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/watchdog/evidence/witness.h"
+#include "launcher/watchdog/evidence/evidence_source.h"
 #include "net/socket.h"
 
 namespace ddp::launcher {
@@ -27,7 +27,7 @@ std::optional<FlightRecorders> find_flight_recorders(std::span<const std::string
 // Asks all ranks, and blocks until each has written its file, or the deadline; any thread may call it. No other file is
 // written or made. A file counts if it is another one than before the asking, or was written to since, and is so no
 // more; its content is not looked at. `pause`: between two looks at a file, for tests.
-Witness ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks, net::Deadline deadline,
-                             const std::function<void()>& pause = {});
+EvidenceSource ask_flight_recorders(const FlightRecorders& recorders, std::span<const int> ranks,
+                                    net::Deadline deadline, const std::function<void()>& pause = {});
 
 }  // namespace ddp::launcher

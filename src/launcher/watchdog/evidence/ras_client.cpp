@@ -141,20 +141,20 @@ base::Result<net::Done> agree(Conversation& conversation, net::Deadline deadline
 
 }  // namespace
 
-Witness ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline) {
-  Witness witness{"NCCL RAS", {}, {}, {}};
+EvidenceSource ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline) {
+  EvidenceSource source{"NCCL RAS", {}, {}, {}};
   const std::string place = place_of(host, port);
   auto fd = net::connect_tcp(host, port, deadline);
   if (!fd) {
-    witness.missing.push_back(why_not_connected(place, fd.error()));
-    return witness;
+    source.missing.push_back(why_not_connected(place, fd.error()));
+    return source;
   }
   Conversation conversation(place, std::move(fd).value(), deadline);
   const auto agreed = agree(conversation, deadline);
-  const std::string why = agreed ? conversation.ask_all("VERBOSE STATUS", witness.text) : agreed.error().message;
-  if (!why.empty()) witness.missing.push_back(why);
-  witness.essence = ras_essence(witness.text, kRasEssenceLines);
-  return witness;
+  const std::string why = agreed ? conversation.ask_all("VERBOSE STATUS", source.text) : agreed.error().message;
+  if (!why.empty()) source.missing.push_back(why);
+  source.essence = ras_essence(source.text, kRasEssenceLines);
+  return source;
 }
 
 std::vector<std::string> ras_essence(std::string_view text, std::size_t most_lines) {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/watchdog/evidence/witness.h"
+#include "launcher/watchdog/evidence/evidence_source.h"
 #include "net/socket.h"
 
 namespace ddp::launcher {
@@ -23,8 +23,8 @@ inline constexpr std::size_t kRasEssenceBytes = 160;  // of a line
 // Blocks until the service has said all, or the deadline; any thread may call it. Nothing that a server says does harm,
 // and of an answer that is cut off, what has come is kept. (As by connect_tcp, a name's resolution is not bounded.)
 //
-//   const Witness witness = ask_ras("localhost", 28028, std::chrono::steady_clock::now() + 5s);
-Witness ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline);
+//   const EvidenceSource source = ask_ras("localhost", 28028, std::chrono::steady_clock::now() + 5s);
+EvidenceSource ask_ras(const std::string& host, std::uint16_t port, net::Deadline deadline);
 
 // The lines under the headings "Errors" and "Warnings" of a status text; a heading is a line above a line of '='. Each
 // is printable and cut to kRasEssenceBytes. Beyond `most_lines` of them, one line more tells how many are left out.

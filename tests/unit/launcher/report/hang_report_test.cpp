@@ -205,12 +205,12 @@ TEST_CASE("what others than the ranks say is told in a few lines") {
     std::erase_if(lines, [](const std::string& line) { return line.find("NCCL RAS") == std::string::npos; });
     return lines;
   };
-  news.evidence.witnesses = {{"NCCL RAS", "…", {"one", "two"}, {"it was cut"}}};
+  news.evidence.sources = {{"NCCL RAS", "…", {"one", "two"}, {"it was cut"}}};
   CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: one", "  NCCL RAS: two", "  NCCL RAS: it was cut"});
-  news.evidence.witnesses[0].essence = {"one", "two", "three", "four"};
+  news.evidence.sources[0].essence = {"one", "two", "three", "four"};
   CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: one", "  NCCL RAS: two", "  NCCL RAS: three",
                                                "  NCCL RAS: … (all of it is in the dump)"});
-  news.evidence.witnesses[0] = {"NCCL RAS", "all is well", {}, {}};
+  news.evidence.sources[0] = {"NCCL RAS", "all is well", {}, {}};
   CHECK(lines_of() == std::vector<std::string>{"  NCCL RAS: no errors, no warnings (all of it is in the dump)"});
 }
 

@@ -119,7 +119,7 @@ TEST_CASE("the coordinator knows what was shown last and waits for the evidence 
   CHECK_FALSE(exchange.has_evidence());
   Evidence evidence;
   evidence.stacks.push_back({2, "gdb", {}, {}});
-  evidence.witnesses.push_back({"flight recorder", "", {}, {}});
+  evidence.sources.push_back({"flight recorder", "", {}, {}});
   exchange.shown({7, "b", 0s, wire::Subject::stacks, show_evidence(evidence, 1 << 20)});
   CHECK(told == 0);  // an answer to what it was asked before
   exchange.shown({7, "b", 0s, wire::Subject::last_evidence, show_evidence(evidence, 1 << 20)});
@@ -129,7 +129,7 @@ TEST_CASE("the coordinator knows what was shown last and waits for the evidence 
   REQUIRE(taken.stacks.size() == 2);
   CHECK(taken.stacks[1].rank == 3);
   CHECK(taken.stacks[1].missing == std::vector<std::string>{"node b has not answered"});
-  CHECK(taken.witnesses.at(0).name == "flight recorder of node b");
+  CHECK(taken.sources.at(0).name == "flight recorder of node b");
   // An attempt knows nothing of the one before.
   exchange.begin(nodes, two_nodes());
   CHECK(exchange.far().empty());

@@ -75,13 +75,13 @@ TEST_CASE("what does not read as ranks is none") {
 TEST_CASE("evidence arrives as it was taken and what is too long is left out with a word") {
   Evidence evidence;
   evidence.stacks.push_back({4, "py-spy", {{7, "main", {"f (a.py:1)", "g (a.py:2)"}}}, {"gdb: not found"}});
-  evidence.witnesses.push_back({"flight recorder", "text", {"essence"}, {"missing"}});
+  evidence.sources.push_back({"flight recorder", "text", {"essence"}, {"missing"}});
   const Evidence seen = read_evidence(show_evidence(evidence, 4 << 20));
   REQUIRE(seen.stacks.size() == 1);
   CHECK(seen.stacks[0].threads == evidence.stacks[0].threads);
   CHECK(seen.stacks[0].source == "py-spy");
   CHECK(seen.stacks[0].missing == evidence.stacks[0].missing);
-  CHECK(seen.witnesses == evidence.witnesses);
+  CHECK(seen.sources == evidence.sources);
   evidence.stacks[0].threads[0].frames[0] = std::string(5 << 20, 'x');
   const std::string text = show_evidence(evidence, 4 << 20);
   CHECK(text.size() < 1 << 20);

@@ -30,7 +30,7 @@ Evidence take(std::vector<Question> questions) {
 }
 
 Question answers(const std::string& name) {
-  return {name, [name](net::Deadline) { return Witness{name, "all is well", {}, {}}; }};
+  return {name, [name](net::Deadline) { return EvidenceSource{name, "all is well", {}, {}}; }};
 }
 
 std::vector<std::string> names_of(const std::vector<Question>& questions) {
@@ -45,7 +45,7 @@ TEST_CASE("without anybody to ask there are stacks alone") {
   const Evidence evidence = take({});
   REQUIRE(evidence.stacks.size() == 1);
   CHECK(evidence.stacks[0].rank == 3);
-  CHECK(evidence.witnesses.empty());
+  CHECK(evidence.sources.empty());
   CHECK_FALSE(evidence.empty());
   CHECK(Evidence().empty());
 }
@@ -54,30 +54,30 @@ TEST_CASE("all are asked at once and answer in the order of the questions") {
   std::promise<void> second_was_asked;
   const Question first{"first", [&](net::Deadline) {
                          second_was_asked.get_future().wait();
-                         return Witness{"first", "", {}, {"nobody there"}};
+                         return EvidenceSource{"first", "", {}, {"nobody there"}};
                        }};
   const Question second{"second", [&](net::Deadline) {
                           second_was_asked.set_value();
-                          return Witness{"second", "all is well", {}, {}};
+                          return EvidenceSource{"second", "all is well", {}, {}};
                         }};
   const Evidence evidence = take({first, second});
-  REQUIRE(evidence.witnesses.size() == 2);
-  CHECK(evidence.witnesses[0] == Witness{"first", "", {}, {"nobody there"}});
-  CHECK(evidence.witnesses[1] == Witness{"second", "all is well", {}, {}});
+  REQUIRE(evidence.sources.size() == 2);
+  CHECK(evidence.sources[0] == EvidenceSource{"first", "", {}, {"nobody there"}});
+  CHECK(evidence.sources[1] == EvidenceSource{"second", "all is well", {}, {}});
 }
 
 TEST_CASE("who is not back in time is left behind and named", "[slow]") {
   const auto never = std::make_shared<std::promise<void>>();
   const Question slow{"slow", [never](net::Deadline) {
                         never->get_future().wait();
-                        return Witness{"slow", "too late", {}, {}};
+                        return EvidenceSource{"slow", "too late", {}, {}};
                       }};
   const auto began = std::chrono::steady_clock::now();
   const Evidence evidence = take({slow, answers("quick")});
   CHECK(std::chrono::steady_clock::now() - began < 6 * limits::kStackTime);
-  REQUIRE(evidence.witnesses.size() == 2);
-  CHECK(evidence.witnesses[0] == Witness{"slow", "", {}, {"gave no answer in time"}});
-  CHECK(evidence.witnesses[1].text == "all is well");
+  REQUIRE(evidence.sources.size() == 2);
+  CHECK(evidence.sources[0] == EvidenceSource{"slow", "", {}, {"gave no answer in time"}});
+  CHECK(evidence.sources[1].text == "all is well");
   never->set_value();
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("an address of nccl's that is none is told") {
   for (const std::string address : {"", "nonsense", "localhost:", "localhost:http", ":99999"}) {
     const auto questions = questions_for(std::vector<std::string>{"NCCL_RAS_ADDR=" + address}, {0});
     REQUIRE(questions.size() == 1);
-    const Witness witness = questions[0].ask(std::chrono::steady_clock::now() + std::chrono::seconds(1));
-    CHECK(witness.missing == std::vector<std::string>{"NCCL_RAS_ADDR is not HOST:PORT: " + address});
+    const EvidenceSource source = questions[0].ask(std::chrono::steady_clock::now() + std::chrono::seconds(1));
+    CHECK(source.missing == std::vector<std::string>{"NCCL_RAS_ADDR is not HOST:PORT: " + address});
   }
 }

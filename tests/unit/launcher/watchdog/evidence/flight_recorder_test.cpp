@@ -85,7 +85,8 @@ struct Job {
   void starts_writer(int rank, const std::string& text) {
     starts(rank, [path = file(rank), text](const std::atomic<bool>&) { write_file(path, text); });
   }
-  Witness is_asked(const std::vector<int>& who, net::Deadline deadline, const std::function<void()>& pause = {}) const {
+  EvidenceSource is_asked(const std::vector<int>& who, net::Deadline deadline,
+                          const std::function<void()>& pause = {}) const {
     return ask_flight_recorders(recorders, who, deadline, pause);
   }
 };
@@ -99,23 +100,23 @@ net::Deadline after(std::chrono::milliseconds time) {
 TEST_CASE("each rank's flight recorder is asked, and its file waited for") {
   Job job;
   for (int rank = 0; rank < 4; ++rank) job.starts_writer(rank, std::string(static_cast<std::size_t>(rank) + 1, 'x'));
-  const Witness witness = job.is_asked({3, 0, 2, 1, 0}, test::soon());
-  CHECK(witness.name == "flight recorder");
-  CHECK(witness.text == "rank 0: " + job.file(0) + " (1 B)\nrank 1: " + job.file(1) + " (2 B)\nrank 2: " + job.file(2) +
-                            " (3 B)\nrank 3: " + job.file(3) + " (4 B)\n");
-  CHECK(witness.essence == Lines{"files of ranks 0-3: " + job.stem + "<rank>"});
-  CHECK(witness.missing.empty());
+  const EvidenceSource source = job.is_asked({3, 0, 2, 1, 0}, test::soon());
+  CHECK(source.name == "flight recorder");
+  CHECK(source.text == "rank 0: " + job.file(0) + " (1 B)\nrank 1: " + job.file(1) + " (2 B)\nrank 2: " + job.file(2) +
+                           " (3 B)\nrank 3: " + job.file(3) + " (4 B)\n");
+  CHECK(source.essence == Lines{"files of ranks 0-3: " + job.stem + "<rank>"});
+  CHECK(source.missing.empty());
 }
 
 TEST_CASE("what ranks have no flight recorder for is told once for all of them") {
   Job job;
   job.starts_writer(0, "record");
   make_pipe(job.pipe(3));  // nobody reads it
-  const Witness witness = job.is_asked({0, 1, 2, 3}, test::soon());
-  CHECK(witness.text == "rank 0: " + job.file(0) + " (6 B)\n");
-  CHECK(witness.essence == Lines{"files of rank 0: " + job.stem + "<rank>"});
+  const EvidenceSource source = job.is_asked({0, 1, 2, 3}, test::soon());
+  CHECK(source.text == "rank 0: " + job.file(0) + " (6 B)\n");
+  CHECK(source.essence == Lines{"files of rank 0: " + job.stem + "<rank>"});
   CHECK(
-      witness.missing ==
+      source.missing ==
       Lines{"ranks 1, 2: no pipe " + job.pipes +
                 "<rank>.pipe (TORCH_FR_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)",
             "rank 3: nobody reads " + job.pipes + "<rank>.pipe: the process has ended, or makes no records any more"});
@@ -129,14 +130,14 @@ TEST_CASE("what stands in a pipe's place and is none is not written to") {
   job.starts(2, [](const std::atomic<bool>&) {});
   std::filesystem::create_symlink(job.pipe(2), job.pipe(3));
   std::filesystem::create_directory(job.pipe(4));
-  const Witness witness = job.is_asked({0, 1, 3, 4}, test::soon());
+  const EvidenceSource source = job.is_asked({0, 1, 3, 4}, test::soon());
   const std::string pipe = job.pipes + "<rank>.pipe";
-  CHECK(witness.missing == Lines{"rank 0: " + pipe + " is not a pipe",
-                                 "ranks 1, 3: " + pipe + " is a symbolic link and not a pipe",
-                                 "rank 4: cannot open the pipe " + pipe + ": Is a directory"});
+  CHECK(source.missing == Lines{"rank 0: " + pipe + " is not a pipe",
+                                "ranks 1, 3: " + pipe + " is a symbolic link and not a pipe",
+                                "rank 4: cannot open the pipe " + pipe + ": Is a directory"});
   CHECK(base::read_file(job.pipe(0)) == "a file");
-  CHECK(witness.text.empty());
-  CHECK(witness.essence.empty());
+  CHECK(source.text.empty());
+  CHECK(source.essence.empty());
 }
 
 TEST_CASE("a pipe that is full does not block the asker") {
@@ -147,8 +148,8 @@ TEST_CASE("a pipe that is full does not block the asker") {
   std::array<char, 4096> bytes{};
   while (::write(both.get(), bytes.data(), bytes.size()) > 0) {
   }
-  const Witness witness = job.is_asked({0}, test::soon());
-  CHECK(witness.missing ==
+  const EvidenceSource source = job.is_asked({0}, test::soon());
+  CHECK(source.missing ==
         Lines{"rank 0: cannot write to the pipe " + job.pipes + "<rank>.pipe: Resource temporarily unavailable"});
 }
 
@@ -157,10 +158,10 @@ TEST_CASE("a flight recorder that does not answer is given up at the deadline") 
   job.starts(0, [](const std::atomic<bool>&) {});
   job.starts(1, [path = job.file(1)](const std::atomic<bool>&) { write_file(path, ""); });
   job.starts(2, [path = job.file(2)](const std::atomic<bool>&) { std::filesystem::create_directory(path); });
-  const Witness witness = job.is_asked({0, 1, 2}, after(300ms));
-  REQUIRE(witness.missing.size() == 1);
-  CHECK(witness.missing[0].starts_with("ranks 0-2: was asked, but has written no file in time ("));
-  CHECK(witness.essence.empty());
+  const EvidenceSource source = job.is_asked({0, 1, 2}, after(300ms));
+  REQUIRE(source.missing.size() == 1);
+  CHECK(source.missing[0].starts_with("ranks 0-2: was asked, but has written no file in time ("));
+  CHECK(source.essence.empty());
 }
 
 TEST_CASE("a deadline that has passed does not keep the ranks from being asked") {
@@ -177,9 +178,9 @@ TEST_CASE("a flight recorder file from before the asking does not count") {
   job.starts(0, [](const std::atomic<bool>&) {});
   job.starts_writer(1, "new record");
   CHECK(job.is_asked({1}, test::soon()).text == "rank 1: " + job.file(1) + " (10 B)\n");
-  const Witness witness = job.is_asked({0}, after(100ms));
-  REQUIRE(witness.missing.size() == 1);
-  CHECK(witness.missing[0].starts_with("rank 0: was asked, but has written no file in time ("));
+  const EvidenceSource source = job.is_asked({0}, after(100ms));
+  REQUIRE(source.missing.size() == 1);
+  CHECK(source.missing[0].starts_with("rank 0: was asked, but has written no file in time ("));
 }
 
 TEST_CASE("a flight recorder file that is as long as the one before counts") {
@@ -187,17 +188,17 @@ TEST_CASE("a flight recorder file that is as long as the one before counts") {
   write_file(job.file(0), "old record");
   std::filesystem::last_write_time(job.file(0), std::filesystem::file_time_type::clock::now() - 1h);
   job.starts_writer(0, "new record");
-  const Witness witness = job.is_asked({0}, test::soon());
-  CHECK(witness.missing.empty());
+  const EvidenceSource source = job.is_asked({0}, test::soon());
+  CHECK(source.missing.empty());
 }
 
 TEST_CASE("a flight recorder file that still grows at the deadline does not count") {
   Job job;
   job.starts(0, [](const std::atomic<bool>&) {});
   const auto grow = [&] { std::ofstream(job.file(0), std::ios::binary | std::ios::app) << 'x'; };
-  const Witness witness = job.is_asked({0}, after(400ms), grow);
-  CHECK(witness.missing == Lines{"rank 0: had not written all of " + job.stem + "<rank> in time"});
-  CHECK(witness.text.empty());
+  const EvidenceSource source = job.is_asked({0}, after(400ms), grow);
+  CHECK(source.missing == Lines{"rank 0: had not written all of " + job.stem + "<rank> in time"});
+  CHECK(source.text.empty());
 }
 
 TEST_CASE("flight recorder files are looked for wherever the versions of PyTorch write them") {
@@ -206,23 +207,23 @@ TEST_CASE("flight recorder files are looked for wherever the versions of PyTorch
   job.recorders.stems.push_back(other);
   job.starts_writer(0, "record");
   job.starts(1, [path = other + "1"](const std::atomic<bool>&) { write_file(path, "record"); });
-  const Witness witness = job.is_asked({0, 1}, test::soon());
-  CHECK(witness.text == "rank 0: " + job.file(0) + " (6 B)\nrank 1: " + other + "1 (6 B)\n");
-  CHECK(witness.essence == Lines{"files of rank 0: " + job.stem + "<rank>, of rank 1: " + other + "<rank>"});
-  CHECK(witness.missing.empty());
+  const EvidenceSource source = job.is_asked({0, 1}, test::soon());
+  CHECK(source.text == "rank 0: " + job.file(0) + " (6 B)\nrank 1: " + other + "1 (6 B)\n");
+  CHECK(source.essence == Lines{"files of rank 0: " + job.stem + "<rank>, of rank 1: " + other + "<rank>"});
+  CHECK(source.missing.empty());
 }
 
 TEST_CASE("nobody is asked and nothing is missing without ranks") {
   const Job job;
-  CHECK(job.is_asked({}, test::soon()) == Witness{"flight recorder", "", {}, {}});
+  CHECK(job.is_asked({}, test::soon()) == EvidenceSource{"flight recorder", "", {}, {}});
 }
 
 TEST_CASE("names of flight recorder files are printable") {
   Job job;
   job.recorders.pipes = job.directory.path() + "/\x1b[2J";
-  const Witness witness = job.is_asked({0}, test::soon());
-  REQUIRE(witness.missing.size() == 1);
-  CHECK(witness.missing[0].starts_with("rank 0: no pipe " + job.directory.path() + "/\\x1b[2J<rank>.pipe ("));
+  const EvidenceSource source = job.is_asked({0}, test::soon());
+  REQUIRE(source.missing.size() == 1);
+  CHECK(source.missing[0].starts_with("rank 0: no pipe " + job.directory.path() + "/\\x1b[2J<rank>.pipe ("));
 }
 
 TEST_CASE("a job that was not told to make pipes has no flight recorders") {

@@ -70,7 +70,7 @@ const Lines kEssence = {"DEAD",
 class Service {
  public:
   explicit Service(std::chrono::milliseconds patience = test::kPatience)
-      : witness_(std::async(std::launch::async, [port = socket_.listen().port(), patience] {
+      : source_(std::async(std::launch::async, [port = socket_.listen().port(), patience] {
           return ask_ras("127.0.0.1", port, std::chrono::steady_clock::now() + patience);
         })) {}
 
@@ -89,12 +89,12 @@ class Service {
     while (!seconds.ends_with('\n')) seconds += peer.hears_bytes(1);
     return std::atoi(seconds.c_str());
   }
-  Witness witness() { return witness_.get(); }
+  EvidenceSource source() { return source_.get(); }
   std::string place() const { return "127.0.0.1:" + std::to_string(socket_.port()); }
 
  private:
   test::BoundSocket socket_;
-  std::future<Witness> witness_;
+  std::future<EvidenceSource> source_;
 };
 
 }  // namespace
@@ -105,7 +105,7 @@ TEST_CASE("the RAS service is asked for its status, and the whole answer is kept
   peer.hears("CLIENT PROTOCOL 2\n").says("SERVER PROTOCOL 2\n");
   peer.hears("TIMEOUT 1\n").says("OK\n");
   peer.hears("VERBOSE STATUS\n").says(kStatus).vanishes();
-  CHECK(service.witness() == Witness{"NCCL RAS", std::string(kStatus), kEssence, {}});
+  CHECK(service.source() == EvidenceSource{"NCCL RAS", std::string(kStatus), kEssence, {}});
 }
 
 TEST_CASE("the RAS service is left a second less than the asker has") {
@@ -123,7 +123,7 @@ TEST_CASE("any version of the RAS protocol will do, in letters of any size") {
   peer.hears("CLIENT PROTOCOL 2\n").says("server protocol 17\r\n");
   Service::hears_timeout(peer);
   peer.says("ok\r\n").hears("VERBOSE STATUS\n").says("all is well\n").vanishes();
-  CHECK(service.witness() == Witness{"NCCL RAS", "all is well\n", {}, {}});
+  CHECK(service.source() == EvidenceSource{"NCCL RAS", "all is well\n", {}, {}});
 }
 
 TEST_CASE("a RAS service that says one byte at a time is heard out") {
@@ -135,40 +135,40 @@ TEST_CASE("a RAS service that says one byte at a time is heard out") {
   peer.hears("CLIENT PROTOCOL 2\n");
   Service::hears_timeout(peer);
   peer.hears("VERBOSE STATUS\n").vanishes();
-  CHECK(service.witness() == Witness{"NCCL RAS", std::string(kStatus), kEssence, {}});
+  CHECK(service.source() == EvidenceSource{"NCCL RAS", std::string(kStatus), kEssence, {}});
 }
 
 TEST_CASE("a port without a RAS service is told with the reasons that there may be") {
   const test::BoundSocket nobody;
-  const Witness witness = ask_ras("127.0.0.1", nobody.port(), test::soon());
+  const EvidenceSource source = ask_ras("127.0.0.1", nobody.port(), test::soon());
   const std::string place = "127.0.0.1:" + std::to_string(nobody.port());
-  CHECK(witness.text.empty());
-  CHECK(witness.missing == Lines{"nobody listens at " + place +
-                                 " (connection refused): NCCL is older than 2.24, has made no communicator yet, or has "
-                                 "NCCL_RAS_ENABLE=0"});
+  CHECK(source.text.empty());
+  CHECK(source.missing == Lines{"nobody listens at " + place +
+                                " (connection refused): NCCL is older than 2.24, has made no communicator yet, or has "
+                                "NCCL_RAS_ENABLE=0"});
 }
 
 TEST_CASE("a RAS service that falls silent is given up at the deadline") {
   Service service(300ms);
   SECTION("at once") {
-    CHECK(service.witness().missing == Lines{service.place() + " gave no answer in time"});
+    CHECK(service.source().missing == Lines{service.place() + " gave no answer in time"});
   }
   SECTION("within the first line") {
     test::RawPeer peer = service.accept();
     peer.says("SERVER PROT");
-    CHECK(service.witness().missing == Lines{service.place() + " gave no answer in time"});
+    CHECK(service.source().missing == Lines{service.place() + " gave no answer in time"});
   }
 }
 
 TEST_CASE("a RAS service that never answers the question is given up at the deadline") {
   Service service(2s);
   const test::RawPeer peer = service.is_asked_for_status();
-  CHECK(service.witness() == Witness{"NCCL RAS", "", {}, {service.place() + " gave no answer in time"}});
+  CHECK(service.source() == EvidenceSource{"NCCL RAS", "", {}, {service.place() + " gave no answer in time"}});
 }
 
 TEST_CASE("a deadline that has passed leaves nothing but a reason") {
   Service service(-1ms);
-  CHECK(service.witness().missing == Lines{service.place() + " gave no answer in time"});
+  CHECK(service.source().missing == Lines{service.place() + " gave no answer in time"});
 }
 
 TEST_CASE("what listens at the port of RAS and is none is quoted") {
@@ -197,9 +197,9 @@ TEST_CASE("what listens at the port of RAS and is none is quoted") {
     peer.says("ERROR: Unknown command\n");
     quoted = "ERROR: Unknown command";
   }
-  const Witness witness = service.witness();
-  CHECK(witness.text.empty());
-  CHECK(witness.missing == Lines{service.place() + " does not speak NCCL's RAS protocol ('" + quoted + "')"});
+  const EvidenceSource source = service.source();
+  CHECK(source.text.empty());
+  CHECK(source.missing == Lines{service.place() + " does not speak NCCL's RAS protocol ('" + quoted + "')"});
 }
 
 TEST_CASE("a RAS service that closes the connection early is told with what it did not answer") {
@@ -217,19 +217,19 @@ TEST_CASE("a RAS service that closes the connection early is told with what it d
     unanswered = "VERBOSE STATUS";
   }
   peer.vanishes();
-  const Witness witness = service.witness();
-  CHECK(witness.text.empty());
-  CHECK(witness.missing ==
+  const EvidenceSource source = service.source();
+  CHECK(source.text.empty());
+  CHECK(source.missing ==
         Lines{service.place() + " did not answer " + unanswered + ": the other side closed the connection"});
 }
 
 TEST_CASE("an answer of RAS that is broken off is kept as far as it came") {
   Service service;
   service.is_asked_for_status().says("Errors\n======\nDEAD\nCommunicators...").vanishes();
-  const Witness witness = service.witness();
-  CHECK(witness.text == "Errors\n======\nDEAD\nCommunicators...");
-  CHECK(witness.essence == Lines{"DEAD", "Communicators..."});
-  CHECK(witness.missing ==
+  const EvidenceSource source = service.source();
+  CHECK(source.text == "Errors\n======\nDEAD\nCommunicators...");
+  CHECK(source.essence == Lines{"DEAD", "Communicators..."});
+  CHECK(source.missing ==
         Lines{service.place() + " broke off in the middle of its answer: the other side closed the connection"});
 }
 
@@ -237,10 +237,10 @@ TEST_CASE("an answer of RAS that still comes at the deadline is kept as far as i
   Service service(2s);
   test::RawPeer peer = service.is_asked_for_status();
   peer.says("Errors\n======\nDEAD\n");
-  const Witness witness = service.witness();
-  CHECK(witness.text == "Errors\n======\nDEAD\n");
-  CHECK(witness.essence == Lines{"DEAD"});
-  CHECK(witness.missing == Lines{service.place() + " had not said all in time; the rest is left out"});
+  const EvidenceSource source = service.source();
+  CHECK(source.text == "Errors\n======\nDEAD\n");
+  CHECK(source.essence == Lines{"DEAD"});
+  CHECK(source.missing == Lines{service.place() + " had not said all in time; the rest is left out"});
 }
 
 TEST_CASE("an answer of RAS without an end is cut") {
@@ -248,18 +248,18 @@ TEST_CASE("an answer of RAS without an end is cut") {
   test::RawPeer peer = service.is_asked_for_status();
   // More than the buffers of a connection hold, so that this ends by the asker's leave alone.
   peer.tries_to_say(std::string(std::size_t{32} << 20, 'x'));
-  const Witness witness = service.witness();
-  CHECK(witness.text == std::string(kRasTextBytes, 'x'));
-  CHECK(witness.missing == Lines{service.place() + " said more than 1 MiB; the rest is left out"});
+  const EvidenceSource source = service.source();
+  CHECK(source.text == std::string(kRasTextBytes, 'x'));
+  CHECK(source.missing == Lines{service.place() + " said more than 1 MiB; the rest is left out"});
 }
 
 TEST_CASE("an answer of RAS that is as long as is kept is whole") {
   Service service;
   const std::string text = std::string(kRasTextBytes - 1, 'x') + "\n";
   service.is_asked_for_status().says(text).vanishes();
-  const Witness witness = service.witness();
-  CHECK(witness.text == text);
-  CHECK(witness.missing.empty());
+  const EvidenceSource source = service.source();
+  CHECK(source.text == text);
+  CHECK(source.missing.empty());
 }
 
 TEST_CASE("the essence of a status is what stands under errors and warnings") {
