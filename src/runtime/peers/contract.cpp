@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 #include "runtime/progress/status_page.h"
 #include "runtime/reduction/reduction.h"
 
@@ -42,11 +42,11 @@ std::optional<PartCounts> part_counts(const Call& call, int rank, int size) {
   const bool has_parts = call.operation == Operation::gather || call.operation == Operation::scatter ||
                          call.operation == Operation::all_to_all;
   if (!has_parts || size > static_cast<int>(kComparedParts)) return std::nullopt;
-  const Movement movement{call, rank, size};
+  const TransferPlan plan{call, rank, size};
   PartCounts counts;
   for (int other = 0; other < size; ++other) {
-    counts.gives[static_cast<std::size_t>(other)] = movement.given_to(other).count;
-    counts.takes[static_cast<std::size_t>(other)] = movement.taken_from(other).count;
+    counts.gives[static_cast<std::size_t>(other)] = plan.given_to(other).count;
+    counts.takes[static_cast<std::size_t>(other)] = plan.taken_from(other).count;
   }
   return counts;
 }

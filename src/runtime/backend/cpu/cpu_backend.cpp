@@ -21,7 +21,7 @@
 #include "runtime/backend/cpu/near_memory.h"
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/backend/cpu/staged.h"
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 #include "runtime/peers/contract.h"
 #include "runtime/reduction/reduction.h"
 
@@ -31,7 +31,7 @@ namespace {
 // Staged bytes that every rank reads of every other before it is cheaper to divide the reduction between them.
 constexpr std::size_t kEagerReduction = std::size_t{64} << 10;
 // One copy into the staging buffer and one out of it, against two more rounds.
-constexpr std::size_t kEagerMovement = std::size_t{32} << 10;
+constexpr std::size_t kEagerTransfer = std::size_t{32} << 10;
 
 bool is_reduction(const Call& call) {
   return call.operation == Operation::all_reduce || call.operation == Operation::reduce;
@@ -84,11 +84,11 @@ class CpuBackend : public Backend {
     if (host_->size() == 1) return run_alone(call);
     if (begun_ != call.sequence) rounds_.begin(call);
     if (is_eager(call)) return run_eager(call);
-    staged_.show_sizes(movement(call));
+    staged_.show_sizes(transfer_plan(call));
     rounds_.meet(call);
     compare_calls(*host_, call);
     if (is_reduction(call)) return run_reduction(call);
-    run_movement(movement(call));
+    run_transfer_plan(transfer_plan(call));
   }
 
   // Every rank decides alike, because it depends only on what is in the fingerprint.
@@ -100,20 +100,20 @@ class CpuBackend : public Backend {
       case Operation::reduce:
         return call.output.bytes() * host_->size() <= kEagerReduction;
       case Operation::broadcast:
-        return call.output.bytes() <= kEagerMovement;
+        return call.output.bytes() <= kEagerTransfer;
       case Operation::all_gather:
         for (int other = 0; other < size_; ++other) {
-          if (output_part(call, other, size_).bytes() > kEagerMovement) return false;
+          if (output_part(call, other, size_).bytes() > kEagerTransfer) return false;
         }
         return true;
       case Operation::reduce_scatter:
-        return call.input.bytes() <= kEagerMovement;
+        return call.input.bytes() <= kEagerTransfer;
       default:
         return false;
     }
   }
 
-  Movement movement(const Call& call) const { return {call, own_, size_}; }
+  TransferPlan transfer_plan(const Call& call) const { return {call, own_, size_}; }
 
   // A group of one.
   void run_alone(const Call& call) {
@@ -123,7 +123,7 @@ class CpuBackend : public Backend {
       return;
     }
     if (call.operation == Operation::barrier) return;
-    const Movement own = movement(call);
+    const TransferPlan own = transfer_plan(call);
     if (!own.reduces()) return own.keep_own();
     const ReductionSource source{own.given_to(0).data, factor_of(call.op, 1)};
     reduce(call.output.type, call.op, {&source, 1}, {&call.output.data, 1}, call.output.count);
@@ -137,7 +137,7 @@ class CpuBackend : public Backend {
       return;
     }
     if (call.operation == Operation::barrier) return;
-    const Movement own = movement(call);
+    const TransferPlan own = transfer_plan(call);
     for (int other = 0; other < size_; ++other) {
       const ConstBuffer given = own.given_to(other);
       if (given.count > 0) std::memcpy(stage, given.data, given.bytes());
@@ -158,7 +158,7 @@ class CpuBackend : public Backend {
       if (call.operation == Operation::reduce && own_ != call.peer) return;
       return reduce_staged(call, 0, call.output);
     }
-    const Movement own = movement(call);
+    const TransferPlan own = transfer_plan(call);
     // Where my part begins in what a rank gives that gives each another part.
     std::size_t offset = 0;
     if (!own.shared()) {
@@ -184,7 +184,7 @@ class CpuBackend : public Backend {
     reduce(output.type, call.op, sources_, {&output.data, 1}, output.count);
   }
 
-  void run_movement(const Movement& own) {
+  void run_transfer_plan(const TransferPlan& own) {
     const Call& call = own.call;
     for (std::size_t index = 0; index < host_->size(); ++index) staged_.require_size(own, index);
     if (!near_.has(call, [&](std::size_t index) { return own.gives(static_cast<int>(index)); })) {
@@ -208,7 +208,7 @@ class CpuBackend : public Backend {
   }
 
   // Where this rank's part begins in the input of a rank that gives each another part; those are of equal size then.
-  std::size_t part_offset(const Movement& own, const Buffer& taken) const {
+  std::size_t part_offset(const TransferPlan& own, const Buffer& taken) const {
     return own.shared() ? 0 : static_cast<std::size_t>(own_) * taken.bytes();
   }
 

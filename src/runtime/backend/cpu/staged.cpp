@@ -28,12 +28,12 @@ Staged::Piece Staged::piece_of(std::size_t bytes, std::size_t step, std::size_t 
   return {first, std::min(step, bytes - first)};
 }
 
-void Staged::show_sizes(const Movement& own) {
+void Staged::show_sizes(const TransferPlan& own) {
   auto* table = reinterpret_cast<std::uint64_t*>(rounds_.filling(0));
   for (std::size_t to = 0; to < host_->size(); ++to) table[to] = own.given_to(static_cast<int>(to)).bytes();
 }
 
-void Staged::require_size(const Movement& own, std::size_t index) const {
+void Staged::require_size(const TransferPlan& own, std::size_t index) const {
   const auto* table = reinterpret_cast<const std::uint64_t*>(rounds_.filled(index, 0));
   const std::uint64_t given = table[host_->own()];
   const std::size_t taken = own.taken_from(static_cast<int>(index)).bytes();
@@ -45,7 +45,7 @@ void Staged::require_size(const Movement& own, std::size_t index) const {
               host_->rank_of(index));
 }
 
-void Staged::move(const Movement& own) {
+void Staged::move(const TransferPlan& own) {
   const std::size_t ranks = host_->size();
   std::uint64_t largest = 0;
   for (std::size_t from = 0; from < ranks; ++from) {
@@ -67,7 +67,7 @@ void Staged::move(const Movement& own) {
   if (!own.reduces()) own.keep_own();
 }
 
-void Staged::fill(const Movement& own, std::size_t step, std::size_t round) {
+void Staged::fill(const TransferPlan& own, std::size_t step, std::size_t round) {
   std::byte* stage = rounds_.filling(0);
   for (std::size_t to = 0; to < host_->size(); ++to) {
     if (to == host_->own()) continue;
@@ -81,7 +81,7 @@ void Staged::fill(const Movement& own, std::size_t step, std::size_t round) {
   }
 }
 
-void Staged::drain(const Movement& own, std::size_t step, std::size_t round) {
+void Staged::drain(const TransferPlan& own, std::size_t step, std::size_t round) {
   for (std::size_t turn = 1; turn < host_->size(); ++turn) {
     const std::size_t from = (host_->own() + turn) % host_->size();
     const Buffer taken = own.taken_from(static_cast<int>(from));
@@ -93,7 +93,7 @@ void Staged::drain(const Movement& own, std::size_t step, std::size_t round) {
 }
 
 // `own` part in place, the others' as they put it.
-void Staged::drain_reduced(const Movement& own, std::size_t step, std::size_t round) {
+void Staged::drain_reduced(const TransferPlan& own, std::size_t step, std::size_t round) {
   const Buffer& output = own.call.output;
   const Piece piece = piece_of(output.bytes(), step, round);
   if (piece.bytes == 0) return;

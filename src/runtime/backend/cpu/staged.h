@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/backend/cpu/rounds.h"
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 #include "runtime/peers/host_group.h"
 #include "runtime/reduction/reduction.h"
 
@@ -16,13 +16,13 @@ class Staged {
   Staged(std::shared_ptr<HostGroup> host, Rounds& rounds) : host_(std::move(host)), rounds_(rounds) {}
 
   // Before the first round: how many bytes this rank gives to each other one.
-  void show_sizes(const Movement& own);
+  void show_sizes(const TransferPlan& own);
 
   // After it: throws `mismatch` if a rank gives another number of bytes than this one takes.
-  void require_size(const Movement& own, std::size_t index) const;
+  void require_size(const TransferPlan& own, std::size_t index) const;
 
   // The rest of a collective after its first round.
-  void move(const Movement& own);
+  void move(const TransferPlan& own);
   void reduce(const Call& call);
 
  private:
@@ -37,9 +37,9 @@ class Staged {
   // Which part of a buffer a rank reduces. Parts begin at multiples of 64 bytes.
   Buffer part_of(const Buffer& buffer, std::size_t index) const;
 
-  void fill(const Movement& own, std::size_t step, std::size_t round);
-  void drain(const Movement& own, std::size_t step, std::size_t round);
-  void drain_reduced(const Movement& own, std::size_t step, std::size_t round);
+  void fill(const TransferPlan& own, std::size_t step, std::size_t round);
+  void drain(const TransferPlan& own, std::size_t step, std::size_t round);
+  void drain_reduced(const TransferPlan& own, std::size_t step, std::size_t round);
 
   const std::shared_ptr<HostGroup> host_;
   Rounds& rounds_;

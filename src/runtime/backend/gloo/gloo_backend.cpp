@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "runtime/backend/gloo/gloo_context.h"
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {
@@ -81,10 +81,10 @@ class GlooBackend : public Backend {
   }
 
   void move(const Call& call) {
-    const Movement movement{call, rank_, size_};
+    const TransferPlan plan{call, rank_, size_};
     exchange(
-        call, 0, [&](int to) { return movement.given_to(to); }, [&](int from) { return movement.taken_from(from); });
-    movement.keep_own();
+        call, 0, [&](int to) { return plan.given_to(to); }, [&](int from) { return plan.taken_from(from); });
+    plan.keep_own();
   }
 
   // Every rank sends each other its part. A factor that only this rank knows is multiplied before.

@@ -13,7 +13,7 @@
 #include "runtime/backend/late.h"
 #include "runtime/backend/mpi/mpi_communicator.h"
 #include "runtime/backend/plugin.h"
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 #include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 
@@ -197,19 +197,19 @@ class MpiBackend : public Backend {
   }
 
   void move(const Call& call, const MpiWait& wait) {
-    const Movement movement{call, options_.rank, options_.size};
+    const TransferPlan plan{call, options_.rank, options_.size};
     std::vector<Message> out;
     std::vector<Message> in;
     for (int turn = 1; turn < options_.size; ++turn) {
       const int to = (options_.rank + turn) % options_.size;
       const int from = (options_.rank + options_.size - turn) % options_.size;
-      const ConstBuffer given = movement.given_to(to);
-      const Buffer taken = movement.taken_from(from);
+      const ConstBuffer given = plan.given_to(to);
+      const Buffer taken = plan.taken_from(from);
       out.push_back({to, const_cast<void*>(given.data), given.bytes()});
       in.push_back({from, taken.data, taken.bytes()});
     }
     exchange(out, in, call, wait);
-    movement.keep_own();
+    plan.keep_own();
   }
 
   void barrier(const MpiWait& wait) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 
 namespace ddp::internal {
 namespace {
@@ -39,18 +39,19 @@ NcclStep reduction(NcclFunction function, const Call& call, const ConstBuffer& s
   return step;
 }
 
-NcclStep movement(NcclFunction function, const void* send, void* receive, std::size_t bytes, int peer = -1) {
+NcclStep transfer_step(NcclFunction function, const void* send, void* receive, std::size_t bytes, int peer = -1) {
   return {function, send, receive, bytes, NcclType::u8, NcclOp::sum, peer};
 }
 
 // Everything that this rank gives to and takes from each other, and itself.
-std::vector<NcclStep> exchange(const Movement& movement_of) {
+std::vector<NcclStep> exchange(const TransferPlan& plan) {
   std::vector<NcclStep> steps;
-  for (int other = 0; other < movement_of.size; ++other) {
-    const ConstBuffer given = movement_of.given_to(other);
-    const Buffer taken = movement_of.taken_from(other);
-    if (given.count > 0) steps.push_back(movement(NcclFunction::send, given.data, nullptr, given.bytes(), other));
-    if (taken.count > 0) steps.push_back(movement(NcclFunction::receive, nullptr, taken.data, taken.bytes(), other));
+  for (int other = 0; other < plan.size; ++other) {
+    const ConstBuffer given = plan.given_to(other);
+    const Buffer taken = plan.taken_from(other);
+    if (given.count > 0) steps.push_back(transfer_step(NcclFunction::send, given.data, nullptr, given.bytes(), other));
+    if (taken.count > 0)
+      steps.push_back(transfer_step(NcclFunction::receive, nullptr, taken.data, taken.bytes(), other));
   }
   return steps;
 }
@@ -62,8 +63,8 @@ std::vector<NcclStep> gather_parts(const Call& call, int rank) {
     const Buffer& part = call.output_parts[root];
     const bool own = static_cast<int>(root) == rank;
     if (part.count == 0) continue;
-    steps.push_back(movement(NcclFunction::broadcast, own ? call.input.data : part.data, part.data, part.bytes(),
-                             static_cast<int>(root)));
+    steps.push_back(transfer_step(NcclFunction::broadcast, own ? call.input.data : part.data, part.data, part.bytes(),
+                                  static_cast<int>(root)));
   }
   return steps;
 }
@@ -101,19 +102,19 @@ std::vector<NcclStep> nccl_steps(const Call& call, int rank, int size, void* tok
     case Operation::reduce:
       return {reduction(NcclFunction::reduce, call, call.input, output.data, output.count, call.peer)};
     case Operation::broadcast:
-      return {movement(NcclFunction::broadcast, call.input.data, output.data, output.bytes(), call.peer)};
+      return {transfer_step(NcclFunction::broadcast, call.input.data, output.data, output.bytes(), call.peer)};
     case Operation::all_gather:
       if (!call.output_parts.empty()) return gather_parts(call, rank);
-      return {movement(NcclFunction::all_gather, call.input.data, output.data, call.input.bytes())};
+      return {transfer_step(NcclFunction::all_gather, call.input.data, output.data, call.input.bytes())};
     case Operation::reduce_scatter:
       if (!call.input_parts.empty()) return scatter_reduced_parts(call);
       return {reduction(NcclFunction::reduce_scatter, call, call.input, output.data, output.count)};
     case Operation::barrier:
       return {{NcclFunction::all_reduce, token, token, 1, NcclType::u8, NcclOp::max}};
     case Operation::send:
-      return {movement(NcclFunction::send, call.input.data, nullptr, call.input.bytes(), 1)};
+      return {transfer_step(NcclFunction::send, call.input.data, nullptr, call.input.bytes(), 1)};
     case Operation::recv:
-      return {movement(NcclFunction::receive, nullptr, output.data, output.bytes(), 0)};
+      return {transfer_step(NcclFunction::receive, nullptr, output.data, output.bytes(), 0)};
     case Operation::gather:
     case Operation::scatter:
     case Operation::all_to_all:
@@ -147,7 +148,7 @@ StagedCall stage(const Call& call, int rank, int size, std::byte* base) {
     return view;
   };
   const bool in_place = call.input.data == call.output.data && call.input.count == call.output.count;
-  const bool gives = Movement{call, rank, size}.gives(rank);
+  const bool gives = TransferPlan{call, rank, size}.gives(rank);
   const bool takes = (call.operation != Operation::reduce && call.operation != Operation::gather) || call.peer == rank;
   const auto give = [&](const ConstBuffer& from, ConstBuffer& to) {
     to = place(from);

@@ -23,14 +23,14 @@ ConstBuffer host(std::size_t first, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("a reduction keeps its type and a movement is bytes") {
+TEST_CASE("a reduction keeps its type and a transfer is bytes") {
   const auto reduction = nccl_steps(all_reduce(gpu(0, 8), ReduceOp::average), 0, 2, nullptr);
   REQUIRE(reduction.size() == 1);
   CHECK(reduction[0] ==
         NcclStep{NcclFunction::all_reduce, memory.data(), memory.data(), 8, NcclType::f32, NcclOp::average});
-  const auto movement = nccl_steps(broadcast(gpu(0, 8), 1), 0, 2, nullptr);
-  REQUIRE(movement.size() == 1);
-  CHECK(movement[0] ==
+  const auto transfer = nccl_steps(broadcast(gpu(0, 8), 1), 0, 2, nullptr);
+  REQUIRE(transfer.size() == 1);
+  CHECK(transfer[0] ==
         NcclStep{NcclFunction::broadcast, memory.data(), memory.data(), 32, NcclType::u8, NcclOp::sum, 1});
 }
 

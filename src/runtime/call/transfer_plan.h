@@ -1,4 +1,4 @@
-// Movement: what a collective moves between which ranks; a pure description of a Call.
+// TransferPlan: what a collective moves between which ranks; a pure description of a Call.
 #pragma once
 
 #include "runtime/call/call.h"
@@ -7,7 +7,7 @@ namespace ddp::internal {
 
 // Every collective but barrier: each rank gives something to each rank, and takes something from each. With all_reduce
 // and reduce what is moved are the parts that each rank reduces; see CpuBackend.
-struct Movement {
+struct TransferPlan {
   const Call& call;
   int rank = 0;
   int size = 1;

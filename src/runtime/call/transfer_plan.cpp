@@ -1,15 +1,15 @@
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 
 #include <cstring>
 
 namespace ddp::internal {
 
-bool Movement::shared() const {
+bool TransferPlan::shared() const {
   return call.operation == Operation::broadcast || call.operation == Operation::all_gather ||
          call.operation == Operation::gather;
 }
 
-ConstBuffer Movement::given_to(int other) const {
+ConstBuffer TransferPlan::given_to(int other) const {
   switch (call.operation) {
     case Operation::broadcast:
       return rank == call.peer ? call.input : ConstBuffer();
@@ -27,7 +27,7 @@ ConstBuffer Movement::given_to(int other) const {
   }
 }
 
-Buffer Movement::taken_from(int other) const {
+Buffer TransferPlan::taken_from(int other) const {
   switch (call.operation) {
     case Operation::broadcast:
     case Operation::scatter:
@@ -44,7 +44,7 @@ Buffer Movement::taken_from(int other) const {
   }
 }
 
-void Movement::keep_own() const {
+void TransferPlan::keep_own() const {
   const ConstBuffer given = given_to(rank);
   const Buffer taken = taken_from(rank);
   if (given.count > 0 && given.data != taken.data) std::memmove(taken.data, given.data, given.bytes());

@@ -1,4 +1,4 @@
-#include "runtime/call/movement.h"
+#include "runtime/call/transfer_plan.h"
 
 #include <catch2/catch.hpp>
 
@@ -15,11 +15,11 @@ std::string seen_by_rank_1(Operation operation, int root) {
   std::vector<float> in(6);
   std::vector<float> out(6);
   const Call call = call_of(operation, in, out, root);
-  const Movement movement{call, 1, 3};
+  const TransferPlan plan{call, 1, 3};
   std::string text;
   for (int other = 0; other < 3; ++other) {
-    text += movement.given_to(other).count > 0 ? 'g' : '-';
-    text += movement.taken_from(other).count > 0 ? 't' : '-';
+    text += plan.given_to(other).count > 0 ? 'g' : '-';
+    text += plan.taken_from(other).count > 0 ? 't' : '-';
     text += ' ';
   }
   return text;
