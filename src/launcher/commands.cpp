@@ -22,9 +22,9 @@
 #include "launcher/plan/worker_command.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/process/our_programs.h"
+#include "launcher/remote/controller_facts.h"
+#include "launcher/remote/controller_link.h"
 #include "launcher/remote/host_job.h"
-#include "launcher/remote/starter_facts.h"
-#include "launcher/remote/starter_link.h"
 #include "launcher/store_command/store_command.h"
 
 namespace ddp::launcher {
@@ -75,9 +75,9 @@ bool has_file(Log& log) {
 }
 
 // The launcher on another machine that has started this one, and what it wants.
-struct Starter {
-  StarterLink& link;
-  const HostOrder& order;
+struct Controller {
+  ControllerLink& link;
+  const LaunchRequest& request;
 };
 
 // `what` uses up to `count` processes or connections. False, and a line that says why, if that takes too many.
@@ -90,7 +90,7 @@ bool has_descriptors(std::size_t count, const std::string& what, Log& log) {
 
 int start_on_hosts(const Options& options, const std::vector<std::string>& environment) {
   Log log(with_color(options.log, options.color, environment));
-  const auto plan = make_host_plan(options, gather_starter_facts(options, environment));
+  const auto plan = make_host_plan(options, gather_controller_facts(options, environment));
   hide_auth_token();
   if (!plan) {
     log.write(error(plan.error().message));
@@ -103,7 +103,7 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
   return exit_as(run_host_job(plan.value(), log));
 }
 
-int start_here(Options options, const std::vector<std::string>& environment, const Starter* starter) {
+int start_here(Options options, const std::vector<std::string>& environment, const Controller* controller) {
   if (options.bench) options.command.front() = our_program(options.command.front());
   Log log(with_color(options.log, options.color, environment));
   const auto plan = make_launch_plan(options, gather_host_facts(facts_wanted(options)));
@@ -116,42 +116,42 @@ int start_here(Options options, const std::vector<std::string>& environment, con
     return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
   }
   if (!has_file(log)) return base::kExitOwnFault;
-  if (starter == nullptr) return exit_as(launch(plan.value(), log));
-  answer(starter->order, {true, std::nullopt});
-  if (!starter->link.wait_for_start()) return base::kExitOwnFault;
+  if (controller == nullptr) return exit_as(launch(plan.value(), log));
+  reply(controller->request, {true, std::nullopt});
+  if (!controller->link.wait_for_start()) return base::kExitOwnFault;
   // Its code alone gets through ssh.
-  return launch(plan.value(), log, &starter->link).shell_code();
+  return launch(plan.value(), log, &controller->link).shell_code();
 }
 
-int run(int argc, const char* const* argv, const Starter* starter);
+int run(int argc, const char* const* argv, const Controller* controller);
 
 // Started over ssh by a launcher on another machine, which says what to do.
 int run_on_host() {
   Log log({});
-  auto link = StarterLink::take_over_standard_input();
+  auto link = ControllerLink::take_over_standard_input();
   if (!link) {
     log.write(error(link.error().message));
     return base::kExitUsage;
   }
-  const auto order = link.value()->wait_for_order();
-  if (!order) {
-    log.write(error(order.error().message));
+  const auto request = link.value()->wait_for_request();
+  if (!request) {
+    log.write(error(request.error().message));
     return base::kExitUsage;
   }
   int exit_code = base::kExitUsage;
-  if (const auto failure = carry_out(order.value())) {
+  if (const auto failure = carry_out(request.value())) {
     log.write(error(failure->message));
   } else {
-    const Starter starter{*link.value(), order.value()};
+    const Controller controller{*link.value(), request.value()};
     std::vector<const char*> words;
-    for (const std::string& word : order.value().words) words.push_back(word.c_str());
-    exit_code = run(static_cast<int>(words.size()), words.data(), &starter);
+    for (const std::string& word : request.value().words) words.push_back(word.c_str());
+    exit_code = run(static_cast<int>(words.size()), words.data(), &controller);
   }
-  answer(order.value(), {false, exit_code});
+  reply(request.value(), {false, exit_code});
   return exit_code;
 }
 
-int run(int argc, const char* const* argv, const Starter* starter) {
+int run(int argc, const char* const* argv, const Controller* controller) {
   const std::vector<std::string> environment = environment_lines();
   const auto parsed = parse_command_line(argc, argv, environment);
   if (const auto* information = std::get_if<Information>(&parsed)) {
@@ -168,7 +168,7 @@ int run(int argc, const char* const* argv, const Starter* starter) {
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   const auto& options = std::get<Options>(parsed);
-  return options.over_ssh() ? start_on_hosts(options, environment) : start_here(options, environment, starter);
+  return options.over_ssh() ? start_on_hosts(options, environment) : start_here(options, environment, controller);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace {
 struct Shared {
   const LaunchPlan& plan;
   Log& log;
-  StarterLink* starter;
+  ControllerLink* controller;
   std::vector<int> signals;
   RunDirectory directory;
   WorkerCgroup cgroup;
@@ -81,8 +81,8 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   const UnblockedSignals unblocked;
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
-  if (shared.starter != nullptr) {
-    shared.starter->watch(
+  if (shared.controller != nullptr) {
+    shared.controller->watch(
         loop, {[&](int signal) { deliver(SignalArrived{signal}); }, [&] { deliver(connection_lost(shared.plan)); }});
   }
 
@@ -159,8 +159,8 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 
 }  // namespace
 
-base::ExitStatus launch(const LaunchPlan& plan, Log& log, StarterLink* starter) {
-  Shared shared{plan, log, starter, signals_to_care_for(), RunDirectory(plan.files, plan.run_id), {}};
+base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
+  Shared shared{plan, log, controller, signals_to_care_for(), RunDirectory(plan.files, plan.run_id), {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));

@@ -4,12 +4,12 @@
 #include "base/exit_status.h"
 #include "launcher/log/log.h"
 #include "launcher/plan/launch_plan.h"
-#include "launcher/remote/starter_link.h"
+#include "launcher/remote/controller_link.h"
 
 namespace ddp::launcher {
 
-// Runs the job. The result is how this process should end. `starter`: the launcher on another machine that has started
-// this one; null: none has.
-base::ExitStatus launch(const LaunchPlan& plan, Log& log, StarterLink* starter = nullptr);
+// Runs the job. The result is how this process should end. `controller`: the launcher on another machine that has
+// started this one; null: none has.
+base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* controller = nullptr);
 
 }  // namespace ddp::launcher

@@ -81,10 +81,10 @@ inline constexpr auto kClockDifference = 2s;  // that is told
 // it all.
 inline constexpr auto kNodeShow = 100ms;
 inline constexpr auto kNodeShowShare = 500us;
-// Launchers that are started over ssh: when one says which hosts have not answered, how long their order may be, and
-// how long an ssh may take to end after SIGTERM.
+// Launchers that are started over ssh: when one says which hosts have not answered, how long their launch
+// request may be, and how long an ssh may take to end after SIGTERM.
 inline constexpr auto kHostFirstWord = 10s;
-inline constexpr std::size_t kHostOrderBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kLaunchRequestBytes = std::size_t{8} << 20;
 inline constexpr auto kHelperEnd = 2s;
 inline constexpr int kHostEarlyLines = 200;  // of a host before its launcher is there (banners, errors of ssh) …
 inline constexpr std::size_t kHostEarlyBytes = std::size_t{64} << 10;  // … that are shown

@@ -16,7 +16,7 @@ import time
 from node_rig import BIN, Hosts
 
 LAUNCHER = BIN / "ddplaunch"
-STARTER = 4  # the machine from which jobs are started
+CONTROLLER = 4  # the machine from which jobs are started
 
 
 class Lab:
@@ -65,11 +65,12 @@ PidFile none
                 assert time.monotonic() < end, (folder / "sshd1.log").read_text()
 
     def ssh(self) -> list[str]:
-        return [*self.hosts.inside(STARTER), "ssh", "-F", str(self.config)]
+        return [*self.hosts.inside(CONTROLLER), "ssh", "-F", str(self.config)]
 
     def start(self, hosts: str, *words: object, ssh: str = "", folder: object = "/", **environment: str) -> subprocess.Popen:
         """The launcher here, that starts the others."""
-        command = [*self.hosts.inside(STARTER), LAUNCHER, f"--hosts={hosts}", f"--ssh={ssh or f'ssh -F {self.config}'}", *words]
+        command = [*self.hosts.inside(CONTROLLER), LAUNCHER, f"--hosts={hosts}",
+                   f"--ssh={ssh or f'ssh -F {self.config}'}", *words]
         return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 errors="surrogateescape", cwd=folder, env={**os.environ, "PWD": str(folder), **environment})
 
@@ -102,12 +103,12 @@ PidFile none
 
     def nothing_survives(self, within: float) -> None:
         end = time.monotonic() + within
-        while left := {number: self.commands(number) for number in (1, 2, 3, STARTER) if self.processes(number)}:
+        while left := {number: self.commands(number) for number in (1, 2, 3, CONTROLLER) if self.processes(number)}:
             assert time.monotonic() < end, f"still there after {within} s: {left}"
             time.sleep(0.02)
 
     def close(self) -> None:
-        for number in (1, 2, 3, STARTER):  # what a check that has failed leaves
+        for number in (1, 2, 3, CONTROLLER):  # what a check that has failed leaves
             for pid in self.processes(number):
                 os.kill(pid, signal.SIGKILL)
         for server in self.servers:
@@ -135,8 +136,8 @@ def ranks_and_outputs_of_three_hosts(lab: Lab) -> None:
 def the_hosts_of_a_file_and_an_alias(lab: Lab) -> None:
     hostfile = lab.folder / "hosts file"
     hostfile.write_text(f"# ours\n{lab.addresses[1]} slots=2\nthird:1\n")
-    command = [*lab.hosts.inside(STARTER), LAUNCHER, "--hostfile", hostfile, f"--ssh=ssh -F {lab.config}", "-q", "--no-collapse",
-               "sh", "-c", "echo $RANK $(hostname)"]
+    command = [*lab.hosts.inside(CONTROLLER), LAUNCHER, "--hostfile", hostfile, f"--ssh=ssh -F {lab.config}", "-q",
+               "--no-collapse", "sh", "-c", "echo $RANK $(hostname)"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and sorted(done.stdout.splitlines()) == ["[0] 0 host2", "[1] 1 host2", "[2] 2 host3"], done
 
@@ -148,8 +149,8 @@ def one_host_passes_bytes_on_as_they_are(lab: Lab) -> None:
 
 def the_benchmark_runs_on_hosts(lab: Lab) -> None:
     a, b, _ = lab.addresses
-    command = [*lab.hosts.inside(STARTER), LAUNCHER, "bench", f"--hosts={a}:1,{b}:1", f"--ssh=ssh -F {lab.config}", "all_reduce",
-               "--sizes", "4K", "--seconds", "0.1", "--json"]
+    command = [*lab.hosts.inside(CONTROLLER), LAUNCHER, "bench", f"--hosts={a}:1,{b}:1", f"--ssh=ssh -F {lab.config}",
+               "all_reduce", "--sizes", "4K", "--seconds", "0.1", "--json"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -286,7 +287,7 @@ def the_token_is_on_no_command_line(lab: Lab) -> None:
     token = "0123456789abcdef-secret"
     launcher = lab.start(f"{a},{b}", "--no-collapse", "sh", "-c", "echo begun; exec sleep 1000", DDP_AUTH_TOKEN=token)
     until_lines(launcher, 2)
-    for number in (1, 2, STARTER):
+    for number in (1, 2, CONTROLLER):
         for pid, command in lab.commands(number).items():
             assert token not in command, command
             assert token.encode() not in pathlib.Path(f"/proc/{pid}/environ").read_bytes(), (pid, command)
@@ -303,7 +304,7 @@ def shared_connections_are_left_alone(lab: Lab) -> None:
     launcher = lab.start(lab.addresses[0], "-q", "echo", "through a master", ssh=f"ssh -F {config}")
     out = launcher.stdout.readline()
     assert launcher.wait(timeout=20) == 0 and out == "through a master\n", out
-    stop = [*lab.hosts.inside(STARTER), "ssh", "-F", str(config), "-O", "exit", lab.addresses[0]]
+    stop = [*lab.hosts.inside(CONTROLLER), "ssh", "-F", str(config), "-O", "exit", lab.addresses[0]]
     assert subprocess.run(stop, capture_output=True).returncode == 0, "the master was not there any more"
     launcher.stdout.close()
     launcher.stderr.close()
@@ -360,7 +361,7 @@ def main() -> int:
     if shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", "")) is None or shutil.which("ssh") is None:
         print("skipped: there is no sshd (package openssh-server)")
         return 77
-    hosts = Hosts(STARTER)
+    hosts = Hosts(CONTROLLER)
     try:
         if not hosts.are_apart:
             print("skipped: no network namespaces")

@@ -21,7 +21,7 @@ struct UsageError {
   std::string message;
 };
 
-// Another launcher has started this one: its command line comes over the standard input (remote/host_order.h).
+// Another launcher has started this one: its command line comes over the standard input (remote/launch_request.h).
 struct OnHost {};
 
 // The command line wins over PET_* variables, these over --config, that over the defaults. The name in argv[0] decides

@@ -35,7 +35,7 @@ HostJobOptions state_options(const HostPlan& plan) {
 HostOutputOptions output_options(const HostPlan& plan) {
   HostOutputOptions options;
   for (const HostStart& start : plan.starts) options.hosts.push_back(start.host);
-  options.nonce = plan.starts.front().order.nonce;
+  options.nonce = plan.starts.front().request.nonce;
   options.lossless = plan.lossless;
   return options;
 }
@@ -48,7 +48,7 @@ class HostJob {
   base::ExitStatus run() {
     // Children are waited for by their parent alone.
     std::signal(SIGCHLD, SIG_DFL);
-    output_.on_answer = [this](std::size_t host, const HostAnswer& answer) { answered(host, answer); };
+    output_.on_reply = [this](std::size_t host, const LaunchReply& reply) { replied(host, reply); };
     // Not at once: the console is in the middle of its work.
     output_.on_room = [this] { resume_ = loop_.at(Clock::now(), [this] { resume_all(); }); };
     output_.on_closed = [this] {
@@ -90,7 +90,7 @@ class HostJob {
         return false;
       }
       children_[host] = std::move(child).value();
-      children_[host]->write_line(encode(plan_.starts[host].order));
+      children_[host]->write_line(encode(plan_.starts[host].request));
     }
     return true;
   }
@@ -100,9 +100,9 @@ class HostJob {
     for (const auto& child : children_) child->resume();
   }
 
-  void answered(std::size_t host, const HostAnswer& answer) {
-    if (answer.ready) step(HostReady{host});
-    if (answer.ended) step(HostSaidEnd{host, *answer.ended});
+  void replied(std::size_t host, const LaunchReply& reply) {
+    if (reply.ready) step(HostReady{host});
+    if (reply.ended) step(HostSaidEnd{host, *reply.ended});
   }
 
   // Ctrl-Z stops the workers there, and then us.
@@ -128,10 +128,10 @@ class HostJob {
   }
 
   void carry_out(const LetBegin&) {
-    for (const auto& child : children_) child->write_line(encode(StarterWord{true, 0}));
+    for (const auto& child : children_) child->write_line(encode(ControllerWord{true, 0}));
   }
   void carry_out(const PassSignal& action) {
-    children_[action.host]->write_line(encode(StarterWord{false, action.signal}));
+    children_[action.host]->write_line(encode(ControllerWord{false, action.signal}));
   }
   void carry_out(const EndSsh& action) { children_[action.host]->end(); }
   void carry_out(const TellOfHost& action) {

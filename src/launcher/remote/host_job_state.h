@@ -11,7 +11,7 @@
 
 namespace ddp::launcher {
 
-// Its launcher has read the order and could begin.
+// Its launcher has read the launch request and could begin.
 struct HostReady {
   std::size_t host;
 };

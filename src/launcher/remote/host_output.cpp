@@ -15,7 +15,7 @@ constexpr std::string_view kOwnLine = "ddplaunch: ";
 }  // namespace
 
 HostOutput::HostOutput(net::EventLoop& loop, const HostOutputOptions& options)
-    : mark_(answer_mark(options.nonce)),
+    : mark_(reply_mark(options.nonce)),
       loop_(loop),
       no_tag_("", {}, false),
       named_(static_cast<int>(options.hosts.size()), LineCollapse::Bounds{},
@@ -58,15 +58,15 @@ void HostOutput::finish(std::size_t host) {
   flush();
 }
 
-// An answer is taken out, wherever in a line it stands.
+// A reply is taken out, wherever in a line it stands.
 void HostOutput::show(std::size_t host, int stream, const LinePiece& piece) {
   const std::size_t at = stream == 0 ? piece.text.find(mark_) : std::string_view::npos;
   if (at == std::string_view::npos) return show_piece(host, stream, piece);
   if (at > 0) show_piece(host, stream, {piece.text.substr(0, at), piece.begins, false});
-  const auto answer = decode_answer(piece.text.substr(at + mark_.size()));
-  if (!answer) return;
-  hosts_[host].ready = hosts_[host].ready || answer->ready;
-  if (on_answer) on_answer(host, *answer);
+  const auto reply = decode_reply(piece.text.substr(at + mark_.size()));
+  if (!reply) return;
+  hosts_[host].ready = hosts_[host].ready || reply->ready;
+  if (on_reply) on_reply(host, *reply);
 }
 
 void HostOutput::show_piece(std::size_t host, int stream, const LinePiece& piece) {

@@ -13,7 +13,7 @@
 #include "launcher/output/line_collapse.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/line_tag.h"
-#include "launcher/remote/host_order.h"
+#include "launcher/remote/launch_request.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -30,7 +30,7 @@ class HostOutput {
  public:
   HostOutput(net::EventLoop& loop, const HostOutputOptions& options);
 
-  std::function<void(std::size_t host, const HostAnswer& answer)> on_answer;
+  std::function<void(std::size_t host, const LaunchReply& reply)> on_reply;
   std::function<void()> on_room;    // may_take() may say something else now
   std::function<void()> on_closed;  // nobody reads us any more
 

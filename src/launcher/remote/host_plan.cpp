@@ -16,7 +16,7 @@ namespace {
 using base::Failure;
 using base::Result;
 
-Result<std::vector<HostEntry>> hosts_of(const Options& options, const StarterFacts& facts) {
+Result<std::vector<HostEntry>> hosts_of(const Options& options, const ControllerFacts& facts) {
   if (!options.hosts.empty()) return options.hosts;
   auto hosts = parse_host_file(facts.host_file);
   if (!hosts) return Failure{"--hostfile=" + options.host_file + ": " + hosts.error().message};
@@ -29,7 +29,7 @@ bool has_word(const Options& options, const std::string& start) {
 }
 
 // What cannot be meant together; empty: nothing.
-std::string contradiction(const Options& options, const StarterFacts& facts, int hosts) {
+std::string contradiction(const Options& options, const ControllerFacts& facts, int hosts) {
   const std::string option = options.hosts.empty() ? "--hostfile" : "--hosts";
   const bool several_here = facts.cluster && facts.cluster->node_count.value_or(1) > 1;
   const bool starts_others = several_here && !is_allocation_only(*facts.cluster);
@@ -72,13 +72,13 @@ std::vector<std::string> first_words(const Options& options) {
   return {"ddplaunch"};
 }
 
-bool wants_color(const Options& options, const StarterFacts& facts) {
+bool wants_color(const Options& options, const ControllerFacts& facts) {
   return options.color == Color::automatic && facts.console_is_terminal &&
          find_variable(facts.environment, "TERM").value_or("") != "dumb";
 }
 
 // The command line of one host's launcher. What we add comes last and so wins, but for what the user may have said.
-std::vector<std::string> words_of(const Options& options, const StarterFacts& facts,
+std::vector<std::string> words_of(const Options& options, const ControllerFacts& facts,
                                   const std::vector<HostEntry>& hosts, std::size_t rank) {
   const std::string job = options.run_id.empty() ? facts.job_id : options.run_id;
   std::vector<std::string> words = first_words(options);
@@ -116,7 +116,7 @@ std::vector<std::string> quoted_words(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Result<HostPlan, StartFailure> make_host_plan(const Options& options, const StarterFacts& facts) {
+Result<HostPlan, StartFailure> make_host_plan(const Options& options, const ControllerFacts& facts) {
   const auto mistake = [](const std::string& text) { return StartFailure{base::kExitUsage, text}; };
   if (!facts.failure.empty()) return mistake(facts.failure);
   const auto hosts = hosts_of(options, facts);
@@ -132,20 +132,20 @@ Result<HostPlan, StartFailure> make_host_plan(const Options& options, const Star
   plan.ending_signals = options.ending_signals;
   plan.lossless = options.lossless;
   plan.end_on_closed_console = options.end_on_closed_console;
-  HostOrder order;
-  order.nonce = facts.nonce;
-  order.starter = facts.host_name;
-  order.directory = facts.directory;
-  order.environment = std::move(environment).value();
+  LaunchRequest request;
+  request.nonce = facts.nonce;
+  request.controller = facts.host_name;
+  request.directory = facts.directory;
+  request.environment = std::move(environment).value();
   // Nobody else reaches the store of one node, and everybody an open one.
   const bool needs_token = count > 1 && !options.store_open;
-  order.token = facts.token.empty() && needs_token ? facts.new_token : facts.token;
+  request.token = facts.token.empty() && needs_token ? facts.new_token : facts.token;
   const std::string launcher =
       base::shell_quoted(options.remote_launcher.empty() ? facts.executable : options.remote_launcher);
   for (std::size_t rank = 0; rank < hosts.value().size(); ++rank) {
-    order.host = hosts.value()[rank].name;
-    order.words = words_of(options, facts, hosts.value(), rank);
-    plan.starts.push_back({order.host, ssh_of(options, order.host), launcher, order});
+    request.host = hosts.value()[rank].name;
+    request.words = words_of(options, facts, hosts.value(), rank);
+    plan.starts.push_back({request.host, ssh_of(options, request.host), launcher, request});
   }
   return plan;
 }
@@ -157,18 +157,18 @@ std::vector<std::string> ssh_command(const HostStart& start) {
 }
 
 std::string describe(const HostPlan& plan) {
-  const HostOrder& order = plan.starts.front().order;
+  const LaunchRequest& request = plan.starts.front().request;
   std::vector<std::string> names;
-  for (const std::string& line : order.environment) names.push_back(line.substr(0, line.find('=')));
+  for (const std::string& line : request.environment) names.push_back(line.substr(0, line.find('=')));
   std::string text = "hosts        " + std::to_string(plan.starts.size()) + "\n";
-  text += "directory    " + base::printable(order.directory) + "\n";
+  text += "directory    " + base::printable(request.directory) + "\n";
   text += "environment  " + (names.empty() ? "nothing" : base::join(names, " ")) + "\n";
   text +=
-      "token        " + std::string(order.token.empty() ? "none" : "given over ssh, to these launchers alone") + "\n";
+      "token        " + std::string(request.token.empty() ? "none" : "given over ssh, to these launchers alone") + "\n";
   for (const HostStart& start : plan.starts) {
     text += "\n" + base::printable(start.host) + "\n";
     text += "  ssh        " + base::printable(base::join(quoted_words(ssh_command(start)), " ")) + "\n";
-    text += "  there      " + base::printable(base::join(quoted_words(start.order.words), " ")) + "\n";
+    text += "  there      " + base::printable(base::join(quoted_words(start.request.words), " ")) + "\n";
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// HostPlan: which launchers are started on which hosts, and with which order each. A pure function of the options and
-// of what is known of this machine.
+// HostPlan: which launchers are started on which hosts, and with which launch request each. A pure function of the
+// options and of what is known of this machine.
 #pragma once
 
 #include <chrono>
@@ -11,12 +11,12 @@
 #include "launcher/cli/options.h"
 #include "launcher/facts/cluster_env.h"
 #include "launcher/plan/launch_plan.h"
-#include "launcher/remote/host_order.h"
+#include "launcher/remote/launch_request.h"
 
 namespace ddp::launcher {
 
 // What the plan must know of the machine from which the hosts are reached.
-struct StarterFacts {
+struct ControllerFacts {
   std::string host_name;
   std::string directory;                 // the working directory
   std::string executable;                // of this program
@@ -35,7 +35,7 @@ struct HostStart {
   std::string host;
   std::vector<std::string> ssh;  // program and arguments, which end with the host
   std::string launcher;          // the path there, as a shell takes it
-  HostOrder order;
+  LaunchRequest request;
 };
 
 // What is executed here.
@@ -50,7 +50,7 @@ struct HostPlan {
   bool end_on_closed_console = false;
 };
 
-base::Result<HostPlan, StartFailure> make_host_plan(const Options& options, const StarterFacts& facts);
+base::Result<HostPlan, StartFailure> make_host_plan(const Options& options, const ControllerFacts& facts);
 
 // What --dry-run prints: for each host the ssh command and the command line of its launcher.
 std::string describe(const HostPlan& plan);

@@ -36,11 +36,11 @@ class Pipe {
 
 struct Screen {
   explicit Screen(const std::vector<std::string>& hosts) : output(loop, {hosts, "nonce", false, out.end(), err.end()}) {
-    output.on_answer = [this](std::size_t host, const HostAnswer& answer) {
-      answers.push_back(std::to_string(host) + " " + encode(answer));
+    output.on_reply = [this](std::size_t host, const LaunchReply& reply) {
+      replies.push_back(std::to_string(host) + " " + encode(reply));
     };
   }
-  void say_ready(std::size_t host) { output.take(host, 0, answer_mark("nonce") + "ready\n"); }
+  void say_ready(std::size_t host) { output.take(host, 0, reply_mark("nonce") + "ready\n"); }
   void finish() {
     for (std::size_t host = 0; host < 2; ++host) output.finish(host);
     output.end({});
@@ -49,7 +49,7 @@ struct Screen {
   net::EventLoop loop;
   Pipe out;
   Pipe err;
-  std::vector<std::string> answers;
+  std::vector<std::string> replies;
   HostOutput output;
 };
 
@@ -66,7 +66,7 @@ TEST_CASE("the workers' lines are passed on whole and as they are, each stream t
   screen.finish();
   CHECK(screen.out.text() == "[0] one\n[1] other\n[0] two\n");
   CHECK(screen.err.text() == "[0] error\n");
-  CHECK(screen.answers == std::vector<std::string>{"0 ready", "1 ready"});
+  CHECK(screen.replies == std::vector<std::string>{"0 ready", "1 ready"});
 }
 
 TEST_CASE("lines of the launchers get the name of their host, the same one of several all of their names") {
@@ -88,14 +88,14 @@ TEST_CASE("before its launcher speaks, what comes from a host is that of ssh or 
   CHECK(screen.out.text().empty());
 }
 
-TEST_CASE("an answer is taken out where it stands, and a line that a worker has not ended is not lost") {
+TEST_CASE("a reply is taken out where it stands, and a line that a worker has not ended is not lost") {
   Screen screen({"a"});
   screen.say_ready(0);
-  screen.output.take(0, 0, "no end" + answer_mark("nonce") + "ended 3\n");
-  screen.output.take(0, 0, answer_mark("other") + "ended 4\n");
+  screen.output.take(0, 0, "no end" + reply_mark("nonce") + "ended 3\n");
+  screen.output.take(0, 0, reply_mark("other") + "ended 4\n");
   screen.output.finish(0);
   screen.output.end({});
-  CHECK(screen.answers == std::vector<std::string>{"0 ready", "0 ended 3"});
+  CHECK(screen.replies == std::vector<std::string>{"0 ready", "0 ended 3"});
   CHECK(screen.out.text().starts_with("no end"));
 }
 

@@ -11,8 +11,8 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-StarterFacts facts() {
-  StarterFacts facts;
+ControllerFacts facts() {
+  ControllerFacts facts;
   facts.host_name = "here";
   facts.directory = "/work dir";
   facts.executable = "/opt/my tools/ddplaunch";
@@ -31,13 +31,13 @@ Options parse(const Words& words, const std::string& name = "ddplaunch") {
   return std::get<Options>(result);
 }
 
-HostPlan plan(const Words& words, const StarterFacts& known = facts(), const std::string& name = "ddplaunch") {
+HostPlan plan(const Words& words, const ControllerFacts& known = facts(), const std::string& name = "ddplaunch") {
   auto result = make_host_plan(parse(words, name), known);
   if (!result) FAIL(result.error().message);
   return std::move(result).value();
 }
 
-std::string mistake(const Words& words, const StarterFacts& known = facts()) {
+std::string mistake(const Words& words, const ControllerFacts& known = facts()) {
   const auto result = make_host_plan(parse(words), known);
   REQUIRE_FALSE(result.ok());
   CHECK(result.error().exit_code == 2);
@@ -57,24 +57,24 @@ bool begins(const Words& words, const std::string& start) {
 TEST_CASE("each host gets its number, its workers and where they meet") {
   const HostPlan made = plan({"--hosts=me@a,b:4", "--grace=3", "./train", "x y"});
   REQUIRE(made.starts.size() == 2);
-  const Words& first = made.starts[0].order.words;
+  const Words& first = made.starts[0].request.words;
   REQUIRE(first.size() == 11);
   CHECK(first[7].starts_with("--master-port="));
   CHECK(first == Words{"ddplaunch", "--tag=[${rank}] ", "--grace=3", "--nnodes=2", "--node-rank=0",
                        "--rdzv-id=0011223344556677", "--master-addr=a", first[7], "--", "./train", "x y"});
-  const Words& second = made.starts[1].order.words;
+  const Words& second = made.starts[1].request.words;
   CHECK(has(second, "--nproc-per-node=4"));
   CHECK(has(second, "--node-rank=1"));
   CHECK(has(second, "--master-addr=a"));
   CHECK(has(second, first[7]));
-  CHECK(made.starts[1].order.host == "b");
-  CHECK(made.starts[1].order.directory == "/work dir");
-  CHECK(made.starts[1].order.environment == Words{"PATH=/bin"});
+  CHECK(made.starts[1].request.host == "b");
+  CHECK(made.starts[1].request.directory == "/work dir");
+  CHECK(made.starts[1].request.environment == Words{"PATH=/bin"});
 }
 
 TEST_CASE("what those launchers are told is what they understand") {
   for (const HostStart& start : plan({"--hosts=a,b", "--tag=x y", "--max-restarts=2", "--", "./train"}).starts) {
-    Words words = start.order.words;
+    Words words = start.request.words;
     words.erase(words.begin());
     const Options options = parse(words);
     CHECK(options.max_nodes == 2);
@@ -88,29 +88,29 @@ TEST_CASE("what those launchers are told is what they understand") {
 
 TEST_CASE("what the user says of the meeting place stays") {
   const Words given =
-      plan({"--hosts=a,b", "--master-addr=10.0.0.1", "--master-port=7", "--rdzv-id=mine", "p"}).starts[1].order.words;
+      plan({"--hosts=a,b", "--master-addr=10.0.0.1", "--master-port=7", "--rdzv-id=mine", "p"}).starts[1].request.words;
   CHECK(has(given, "--master-addr=10.0.0.1"));
   CHECK(has(given, "--master-port=7"));
   CHECK(has(given, "--rdzv-id=mine"));
   CHECK_FALSE(has(given, "--master-addr=a"));
   CHECK(std::count_if(given.begin(), given.end(), [](const auto& word) { return word.starts_with("--rdzv-id"); }) == 1);
-  const Words endpoint = plan({"--hosts=a,b", "--rdzv-endpoint=c:5", "p"}).starts[0].order.words;
+  const Words endpoint = plan({"--hosts=a,b", "--rdzv-endpoint=c:5", "p"}).starts[0].request.words;
   CHECK_FALSE(begins(endpoint, "--master"));
 }
 
 TEST_CASE("one host meets nobody") {
   const HostPlan made = plan({"--hosts=a:2", "p"});
-  CHECK_FALSE(begins(made.starts[0].order.words, "--master"));
-  CHECK_FALSE(begins(made.starts[0].order.words, "--tag"));
-  CHECK(made.starts[0].order.token.empty());
+  CHECK_FALSE(begins(made.starts[0].request.words, "--master"));
+  CHECK_FALSE(begins(made.starts[0].request.words, "--tag"));
+  CHECK(made.starts[0].request.token.empty());
 }
 
 TEST_CASE("a job on several hosts has a token, the user's or a fresh one, and none that is open") {
-  CHECK(plan({"--hosts=a,b", "p"}).starts[1].order.token == facts().new_token);
-  StarterFacts with_token = facts();
+  CHECK(plan({"--hosts=a,b", "p"}).starts[1].request.token == facts().new_token);
+  ControllerFacts with_token = facts();
   with_token.token = "the user's own token";
-  CHECK(plan({"--hosts=a,b", "p"}, with_token).starts[0].order.token == "the user's own token");
-  CHECK(plan({"--hosts=a,b", "--store-open", "p"}).starts[0].order.token.empty());
+  CHECK(plan({"--hosts=a,b", "p"}, with_token).starts[0].request.token == "the user's own token");
+  CHECK(plan({"--hosts=a,b", "--store-open", "p"}).starts[0].request.token.empty());
 }
 
 TEST_CASE("ssh gets nothing of ours but that it asks nobody, and the launcher's path") {
@@ -122,31 +122,31 @@ TEST_CASE("ssh gets nothing of ours but that it asks nobody, and the launcher's 
 }
 
 TEST_CASE("the compatibility mode of torchrun or torch.distributed.launch, and the benchmark, are kept") {
-  CHECK(plan({"--hosts=a", "p"}, facts(), "/usr/bin/torchrun").starts[0].order.words.front() == "torchrun");
-  const Words launch = plan({"launch", "--hosts=a,b", "p"}).starts[0].order.words;
+  CHECK(plan({"--hosts=a", "p"}, facts(), "/usr/bin/torchrun").starts[0].request.words.front() == "torchrun");
+  const Words launch = plan({"launch", "--hosts=a,b", "p"}).starts[0].request.words;
   CHECK((launch[0] == "ddplaunch" && launch[1] == "launch"));
   CHECK_FALSE(begins(launch, "--tag"));
-  const Words bench = plan({"bench", "--hosts=a,b", "all_reduce", "--sizes", "4K"}).starts[0].order.words;
+  const Words bench = plan({"bench", "--hosts=a,b", "all_reduce", "--sizes", "4K"}).starts[0].request.words;
   CHECK((bench[1] == "bench" && has(bench, "--quiet") && has(bench, "--tag=")));
   CHECK(Words(bench.end() - 4, bench.end()) == Words{"--", "all_reduce", "--sizes", "4K"});
 }
 
 TEST_CASE("colours follow the console here, which those launchers do not see") {
-  StarterFacts terminal = facts();
+  ControllerFacts terminal = facts();
   terminal.console_is_terminal = true;
-  CHECK(has(plan({"--hosts=a", "p"}, terminal).starts[0].order.words, "--color=always"));
-  CHECK_FALSE(has(plan({"--hosts=a", "--color=never", "p"}, terminal).starts[0].order.words, "--color=always"));
-  CHECK_FALSE(begins(plan({"--hosts=a", "p"}).starts[0].order.words, "--color"));
+  CHECK(has(plan({"--hosts=a", "p"}, terminal).starts[0].request.words, "--color=always"));
+  CHECK_FALSE(has(plan({"--hosts=a", "--color=never", "p"}, terminal).starts[0].request.words, "--color=always"));
+  CHECK_FALSE(begins(plan({"--hosts=a", "p"}).starts[0].request.words, "--color"));
   terminal.environment = {"TERM=dumb"};
-  CHECK_FALSE(begins(plan({"--hosts=a", "p"}, terminal).starts[0].order.words, "--color"));
+  CHECK_FALSE(begins(plan({"--hosts=a", "p"}, terminal).starts[0].request.words, "--color"));
 }
 
 TEST_CASE("a host file's hosts are those of the job") {
-  StarterFacts file = facts();
+  ControllerFacts file = facts();
   file.host_file = "# ours\na slots=2\nb\n";
   const HostPlan made = plan({"--hostfile=f", "p"}, file);
   REQUIRE(made.starts.size() == 2);
-  CHECK(has(made.starts[0].order.words, "--nproc-per-node=2"));
+  CHECK(has(made.starts[0].request.words, "--nproc-per-node=2"));
   file.host_file = "a slots=x\n";
   CHECK(mistake({"--hostfile=f", "p"}, file).starts_with("--hostfile=f: line 1: "));
   file.host_file = "# none\n";
@@ -168,7 +168,7 @@ TEST_CASE("what cannot be meant together is refused with what to do") {
 }
 
 TEST_CASE("within a scheduler that has started launchers there is nothing to start") {
-  StarterFacts step = facts();
+  ControllerFacts step = facts();
   step.cluster = ClusterEnv{};
   step.cluster->scheduler = "Slurm";
   step.cluster->node_count = 2;

@@ -1,4 +1,4 @@
-#include "launcher/remote/starter_link.h"
+#include "launcher/remote/controller_link.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ void unset_option_variables() {
 
 }  // namespace
 
-base::Result<std::unique_ptr<StarterLink>> StarterLink::take_over_standard_input() {
+base::Result<std::unique_ptr<ControllerLink>> ControllerLink::take_over_standard_input() {
   if (::isatty(STDIN_FILENO) == 1) {
     return base::Failure{
         "ddplaunch on-host is started by ddplaunch --hosts over ssh, and not by hand. To start a program of that name, "
@@ -42,21 +42,21 @@ base::Result<std::unique_ptr<StarterLink>> StarterLink::take_over_standard_input
   if (!fd || !nothing || ::dup2(nothing.get(), STDIN_FILENO) < 0) {
     return base::Failure{std::string("cannot take over the standard input: ") + std::strerror(errno)};
   }
-  return std::make_unique<StarterLink>(std::move(fd));
+  return std::make_unique<ControllerLink>(std::move(fd));
 }
 
-bool StarterLink::read_some() {
+bool ControllerLink::read_some() {
   std::array<char, std::size_t{64} << 10> buffer;
   ssize_t got = -1;
   do {
     got = ::read(fd_.get(), buffer.data(), buffer.size());
   } while (got < 0 && errno == EINTR);
-  if (got <= 0 || unread_.size() > limits::kHostOrderBytes) return false;
+  if (got <= 0 || unread_.size() > limits::kLaunchRequestBytes) return false;
   unread_.append(buffer.data(), static_cast<std::size_t>(got));
   return true;
 }
 
-std::optional<std::string> StarterLink::next_line() {
+std::optional<std::string> ControllerLink::next_line() {
   const std::size_t end = unread_.find('\n');
   if (end == std::string::npos) return std::nullopt;
   std::string line = unread_.substr(0, end);
@@ -64,27 +64,27 @@ std::optional<std::string> StarterLink::next_line() {
   return line;
 }
 
-std::optional<std::string> StarterLink::wait_for_line() {
+std::optional<std::string> ControllerLink::wait_for_line() {
   auto line = next_line();
   while (!line && read_some()) line = next_line();
   return line;
 }
 
-base::Result<HostOrder> StarterLink::wait_for_order() {
+base::Result<LaunchRequest> ControllerLink::wait_for_request() {
   const auto line = wait_for_line();
-  if (line) return decode_order(*line);
+  if (line) return decode_request(*line);
   return base::Failure{
-      "the standard input ended before an order of ddplaunch --hosts came. Does the configuration of ssh, or a start "
-      "file of the shell here, read it (StdinNull, ForkAfterAuthentication)?"};
+      "the standard input ended before a launch request of ddplaunch --hosts came. Does the configuration of ssh, or a "
+      "start file of the shell here, read it (StdinNull, ForkAfterAuthentication)?"};
 }
 
-bool StarterLink::wait_for_start() {
+bool ControllerLink::wait_for_start() {
   const auto line = wait_for_line();
   const auto word = line ? decode_word(*line) : std::nullopt;
-  return word && word->go;
+  return word && word->start;
 }
 
-void StarterLink::watch(net::EventLoop& loop, Callbacks callbacks) {
+void ControllerLink::watch(net::EventLoop& loop, Callbacks callbacks) {
   watch_ = loop.keep_watching(fd_.get(), [this, callbacks = std::move(callbacks)] {
     const bool is_open = read_some();
     while (const auto line = next_line()) {
@@ -99,8 +99,8 @@ void StarterLink::watch(net::EventLoop& loop, Callbacks callbacks) {
   });
 }
 
-void answer(const HostOrder& order, const HostAnswer& answer) {
-  std::string text = answer_mark(order.nonce) + encode(answer) + "\n";
+void reply(const LaunchRequest& request, const LaunchReply& reply) {
+  std::string text = reply_mark(request.nonce) + encode(reply) + "\n";
   const auto end = std::chrono::steady_clock::now() + limits::kConsoleGoodbye;
   while (!text.empty() && std::chrono::steady_clock::now() < end) {
     pollfd output{STDOUT_FILENO, POLLOUT, 0};
@@ -111,20 +111,20 @@ void answer(const HostOrder& order, const HostAnswer& answer) {
   }
 }
 
-std::optional<base::Failure> carry_out(const HostOrder& order) {
-  if (::chdir(order.directory.c_str()) != 0) {
-    return base::Failure{"cannot change into the working directory " + order.directory + " on host " + order.host +
+std::optional<base::Failure> carry_out(const LaunchRequest& request) {
+  if (::chdir(request.directory.c_str()) != 0) {
+    return base::Failure{"cannot change into the working directory " + request.directory + " on host " + request.host +
                          ": " + std::strerror(errno) +
                          ". Make it there, or start the job from a directory that all hosts have."};
   }
-  ::setenv("PWD", order.directory.c_str(), 1);
+  ::setenv("PWD", request.directory.c_str(), 1);
   unset_option_variables();
-  for (const std::string& line : order.environment) {
+  for (const std::string& line : request.environment) {
     const std::size_t equals = line.find('=');
     if (equals != std::string::npos) ::setenv(line.substr(0, equals).c_str(), line.substr(equals + 1).c_str(), 1);
   }
   // setenv copies it to where nobody sees it but this process: /proc/PID/environ has what execve got.
-  if (!order.token.empty()) ::setenv(wire::env::kAuthToken, order.token.c_str(), 1);
+  if (!request.token.empty()) ::setenv(wire::env::kAuthToken, request.token.c_str(), 1);
   return std::nullopt;
 }
 

@@ -5,6 +5,6 @@
 
 namespace ddp::launcher {
 
-StarterFacts gather_starter_facts(const Options& options, const std::vector<std::string>& environment);
+ControllerFacts gather_controller_facts(const Options& options, const std::vector<std::string>& environment);
 
 }  // namespace ddp::launcher

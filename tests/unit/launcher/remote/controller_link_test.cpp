@@ -1,4 +1,4 @@
-#include "launcher/remote/starter_link.h"
+#include "launcher/remote/controller_link.h"
 
 #include <catch2/catch.hpp>
 #include <fcntl.h>
@@ -19,33 +19,34 @@ struct Line {
   Line() {
     std::array<int, 2> ends{};
     REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
-    link = std::make_unique<StarterLink>(base::UniqueFd(ends[0]));
+    link = std::make_unique<ControllerLink>(base::UniqueFd(ends[0]));
     writer.reset(ends[1]);
   }
   void say(const std::string& text) {
     REQUIRE(::write(writer.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
   }
 
-  std::unique_ptr<StarterLink> link;
+  std::unique_ptr<ControllerLink> link;
   base::UniqueFd writer;
 };
 
-HostOrder order() {
-  HostOrder order;
-  order.nonce = "n";
-  order.host = "there";
-  order.words = {"ddplaunch", "true"};
-  return order;
+LaunchRequest request() {
+  LaunchRequest request;
+  request.nonce = "n";
+  request.host = "there";
+  request.words = {"ddplaunch", "true"};
+  return request;
 }
 
 }  // namespace
 
-TEST_CASE("an order, the word to go and signals come one after the other, also in one piece") {
+TEST_CASE("a launch request, the word to start and signals come one after the other, also in one piece") {
   Line line;
-  line.say(encode(order()) + "\n" + encode(StarterWord{true, 0}) + "\n" + encode(StarterWord{false, 15}) + "\n");
-  const auto got = line.link->wait_for_order();
+  line.say(encode(request()) + "\n" + encode(ControllerWord{true, 0}) + "\n" + encode(ControllerWord{false, 15}) +
+           "\n");
+  const auto got = line.link->wait_for_request();
   REQUIRE(got.ok());
-  CHECK(got.value() == order());
+  CHECK(got.value() == request());
   CHECK(line.link->wait_for_start());
   net::EventLoop loop;
   std::vector<int> signals;
@@ -55,34 +56,35 @@ TEST_CASE("an order, the word to go and signals come one after the other, also i
                             lost = true;
                             loop.stop();
                           }});
-  line.say(encode(StarterWord{false, 10}) + "\n");
+  line.say(encode(ControllerWord{false, 10}) + "\n");
   line.writer.reset();
   loop.run();
   CHECK(signals == std::vector<int>{15, 10});
   CHECK(lost);
 }
 
-TEST_CASE("no order, and no word to go, are told from one") {
+TEST_CASE("no launch request, and no word to start, are told from one") {
   Line closed;
   closed.say("{\"protocol\":1");
   closed.writer.reset();
-  CHECK_FALSE(closed.link->wait_for_order().ok());
+  CHECK_FALSE(closed.link->wait_for_request().ok());
   Line noise;
   noise.say("hello\n");
-  CHECK_FALSE(noise.link->wait_for_order().ok());
+  CHECK_FALSE(noise.link->wait_for_request().ok());
   Line cut;
   cut.writer.reset();
   CHECK_FALSE(cut.link->wait_for_start());
   Line signal;
-  signal.say(encode(StarterWord{false, 15}) + "\n");
+  signal.say(encode(ControllerWord{false, 15}) + "\n");
   CHECK_FALSE(signal.link->wait_for_start());
 }
 
-TEST_CASE("an order's folder and variables are those of the process from then on, and option variables are gone") {
+TEST_CASE(
+    "a launch request's folder and variables are those of the process from then on, and option variables are gone") {
   const std::string before = std::filesystem::current_path().string();
   const TemporaryDirectory folder;
   ::setenv("PET_GRACE", "3", 1);
-  HostOrder some = order();
+  LaunchRequest some = request();
   some.directory = folder.path();
   some.environment = {"DDP_TEST_A=x=y", "DDP_TEST_B="};
   some.token = "a token of some length";
@@ -97,7 +99,7 @@ TEST_CASE("an order's folder and variables are those of the process from then on
 }
 
 TEST_CASE("a folder that is not there is named, with the host") {
-  HostOrder some = order();
+  LaunchRequest some = request();
   some.directory = "/not here";
   const auto failure = carry_out(some);
   REQUIRE(failure);

@@ -1,5 +1,5 @@
-// StarterLink: on a host, the line to the launcher that started this one. It comes over the standard input, as long as
-// that launcher and the connection to it live.
+// ControllerLink: on a host, the line to the launcher that started this one. It comes over the standard input, as long
+// as that launcher and the connection to it live.
 #pragma once
 
 #include <functional>
@@ -9,19 +9,19 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/remote/host_order.h"
+#include "launcher/remote/launch_request.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
 
-class StarterLink {
+class ControllerLink {
  public:
   // Takes the standard input over: what is started from here reads nothing.
-  static base::Result<std::unique_ptr<StarterLink>> take_over_standard_input();
-  explicit StarterLink(base::UniqueFd fd) : fd_(std::move(fd)) {}
+  static base::Result<std::unique_ptr<ControllerLink>> take_over_standard_input();
+  explicit ControllerLink(base::UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Waits for the order.
-  base::Result<HostOrder> wait_for_order();
+  // Waits for the launch request.
+  base::Result<LaunchRequest> wait_for_request();
   // Waits until all hosts are ready; false: the job does not begin.
   bool wait_for_start();
 
@@ -42,11 +42,11 @@ class StarterLink {
   std::unique_ptr<net::Watch> watch_;  // destroyed before the descriptor
 };
 
-// Answers over the standard output.
-void answer(const HostOrder& order, const HostAnswer& answer);
+// Replies over the standard output.
+void reply(const LaunchRequest& request, const LaunchReply& reply);
 
-// Changes into the order's directory and sets its variables, the token among them. The failure is a sentence for the
-// user.
-std::optional<base::Failure> carry_out(const HostOrder& order);
+// Changes into the launch request's directory and sets its variables, the token among them. The failure is a sentence
+// for the user.
+std::optional<base::Failure> carry_out(const LaunchRequest& request);
 
 }  // namespace ddp::launcher

@@ -1,4 +1,4 @@
-#include "launcher/remote/starter_facts.h"
+#include "launcher/remote/controller_facts.h"
 
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ std::string hexadecimal(const std::string& bytes) {
   return text;
 }
 
-void read_host_file(const std::string& path, StarterFacts& facts) {
+void read_host_file(const std::string& path, ControllerFacts& facts) {
   if (path.empty()) return;
   errno = 0;
   std::ifstream file(path);
@@ -46,7 +46,7 @@ void read_host_file(const std::string& path, StarterFacts& facts) {
   facts.failure = "--hostfile=" + path + ": the file cannot be read (" + std::strerror(errno) + "). Check its name.";
 }
 
-void read_token(const Options& options, StarterFacts& facts) {
+void read_token(const Options& options, ControllerFacts& facts) {
   const auto variable = find_variable(facts.environment, wire::env::kAuthToken);
   if (!options.auth_token_file.empty() && variable) {
     facts.failure = "--auth-token-file=" + options.auth_token_file + " and the variable " + wire::env::kAuthToken +
@@ -67,8 +67,8 @@ void read_token(const Options& options, StarterFacts& facts) {
 
 }  // namespace
 
-StarterFacts gather_starter_facts(const Options& options, const std::vector<std::string>& environment) {
-  StarterFacts facts;
+ControllerFacts gather_controller_facts(const Options& options, const std::vector<std::string>& environment) {
+  ControllerFacts facts;
   std::error_code error;
   facts.host_name = base::host_name();
   facts.environment = environment;
