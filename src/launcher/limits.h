@@ -24,7 +24,7 @@ inline constexpr std::size_t kShownReason = 500;
 inline constexpr std::size_t kRemarks = 8;
 inline constexpr int kLinesPerStranger = 5;
 inline constexpr std::size_t kShownStrangers = 64;
-// Hangs: how often boards are looked at, and processes with them; what of a look after a long pause counts; how many
+// Hangs: how often pages are looked at, and processes with them; what of a look after a long pause counts; how many
 // calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangLook = 50ms;
 inline constexpr auto kHangLookShare = 50us;  // of the coordinator, for each rank of the job

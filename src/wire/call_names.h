@@ -1,4 +1,4 @@
-// The names of what a process group is asked to do, by the numbers that stand on the progress board.
+// The names of what a process group is asked to do, by the numbers that stand on the status page.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ inline constexpr std::array<std::string_view, 10> kTypeNames = {"f16", "bf16", "
 inline constexpr std::array<std::string_view, 9> kReductionNames = {
     "sum", "average", "product", "min", "max", "bit_and", "bit_or", "bit_xor", "premultiplied_sum"};
 
-// "?" for a number that has none: what is read from a board may be anything.
+// "?" for a number that has none: what is read from a page may be anything.
 template <std::size_t N>
 constexpr std::string_view name_of(const std::array<std::string_view, N>& names, std::uint64_t number) {
   return number < N ? names[number] : "?";

@@ -49,7 +49,7 @@ struct NodeHello {
   std::string nodes;                         // --nnodes, as typed
   std::map<std::string, std::string> same;   // what all nodes must have alike, by its name: the program, …
   std::map<std::string, std::string> alike;  // what they should have alike: variables, versions
-  // Its clocks when it said this, nanoseconds: CLOCK_MONOTONIC, which boards show, and the time of day.
+  // Its clocks when it said this, nanoseconds: CLOCK_MONOTONIC, which pages show, and the time of day.
   std::int64_t monotonic = 0;
   std::int64_t time_of_day = 0;
 

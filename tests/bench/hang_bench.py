@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hang_bench.py BIN_DIR [RANKS]: what finding hangs costs: the board a collective, as a share of a step of train_charlm, and
+"""hang_bench.py BIN_DIR [RANKS]: what finding hangs costs: the page a collective, as a share of a step of train_charlm, and
 the launcher's processor time with many workers that do little. Medians; the launcher beside one with --hang-timeout=0."""
 import os
 import pathlib
@@ -47,8 +47,8 @@ def step_milliseconds() -> tuple[float, int]:
 costs = [float(re.search(r"collective ([\d.]+) ns", subprocess.run([BIN / "progress_bench"], capture_output=True, text=True,
                                                                    check=True).stdout)[1]) for _ in range(5)]
 step, collectives = step_milliseconds()
-board = statistics.median(costs)
-print(f"the board: {board:.1f} ns a collective; a step of train_charlm on 4 ranks: {step:.2f} ms, so {100 * collectives * board / 1e6 / step:.4f} % of it")
+page = statistics.median(costs)
+print(f"the page: {page:.1f} ns a collective; a step of train_charlm on 4 ranks: {step:.2f} ms, so {100 * collectives * page / 1e6 / step:.4f} % of it")
 off, on = [], []
 for _ in range(3):
     off.append(launcher_share("--hang-timeout=0"))

@@ -14,7 +14,7 @@
 
 #include "launcher/job/coordinator.h"
 #include "launcher/watchdog/shown_ranks.h"
-#include "wire/progress_board.h"
+#include "wire/status_page_layout.h"
 
 namespace ddp::bench {
 namespace {
@@ -196,19 +196,19 @@ void compute(int nodes, int fan_out, const Costs& costs, const Sizes& sizes) {
               nodes, fan_out, tree.depth(), begin / 1e3, failure / 1e3, end / 1e3, beats, beats * costs.of(30) / 1e6);
 }
 
-// What a node of 8 ranks shows when something is new in all of them: two groups each, with all calls that boards have.
+// What a node of 8 ranks shows when something is new in all of them: two groups each, with all calls that pages have.
 void measure_digest() {
   std::vector<launcher::RankView> ranks(8);
   for (int rank = 0; rank < 8; ++rank) {
     launcher::RankView& view = ranks[static_cast<std::size_t>(rank)];
     view.rank = rank;
     view.pid = 4711 + rank;
-    view.board.is_written = true;
-    view.board.phase = "training";
+    view.page.is_written = true;
+    view.page.phase = "training";
     for (const char* name : {"world", "shard"}) {
-      view.board.groups.push_back({name, rank, 8, 0, 123456, 123456, 123455, 0, 0});
+      view.page.groups.push_back({name, rank, 8, 0, 123456, 123456, 123455, 0, 0});
       view.calls.emplace_back();
-      for (std::uint64_t i = 0; i < wire::kBoardCalls; ++i) {
+      for (std::uint64_t i = 0; i < wire::kPageCalls; ++i) {
         view.calls.back().push_back({123441 + i, 0x9e3779b97f4a7c15 * i, 0, "", "", ""});
       }
     }

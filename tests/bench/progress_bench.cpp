@@ -43,8 +43,8 @@ double nanoseconds(const Deed& deed) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "idle") == 0) idle();
-  static ddp::wire::ProgressBoard board;
-  ddp::internal::GroupProgress shown(ddp::internal::StatusPage(&board), true, "world", 7, 0, 4);
+  static ddp::wire::StatusPageLayout layout;
+  ddp::internal::GroupProgress shown(ddp::internal::StatusPage(&layout), true, "world", 7, 0, 4);
   ddp::internal::GroupProgress not_shown({}, true, "world", 7, 0, 4);
   ddp::internal::Call call;
   std::vector<float> values(1024);

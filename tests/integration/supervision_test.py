@@ -314,7 +314,7 @@ def descriptors(*, via: tuple[str, ...] = ()) -> None:
     assert code == 0 and out == "[0, 1, 2, 197]\n" * 3, (code, out, err)
 
 
-@test("13", "workers inherit no descriptor but the first three and the board, the third worker neither")
+@test("13", "workers inherit no descriptor but the first three and the page, the third worker neither")
 def no_descriptors() -> None:
     descriptors()
     if subprocess.run([HELPER, "close-range", "--", "true"]).returncode == 0:

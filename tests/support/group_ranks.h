@@ -22,14 +22,14 @@ class Ranks {
       view.rank = rank;
       view.pid = 100 + rank;
       view.process = ProcessLook{'S', 0, 0, ""};
-      view.board.is_written = true;
-      view.board.groups.push_back({"world", rank, count, 0, 0, 0, 0, 0, 0});
+      view.page.is_written = true;
+      view.page.groups.push_back({"world", rank, count, 0, 0, 0, 0, 0, 0});
       view.calls.emplace_back();
       views.push_back(view);
     }
   }
   Ranks& at(int rank, std::uint64_t called, std::uint64_t finished) {
-    GroupView& group = views[rank].board.groups[0];
+    GroupView& group = views[rank].page.groups[0];
     group.called = called;
     group.started = called;
     group.finished = finished;
@@ -39,7 +39,7 @@ class Ranks {
     return *this;
   }
   Ranks& gpu(int rank, std::uint64_t queued, std::uint64_t started, std::uint64_t finished) {
-    GroupView& group = views[rank].board.groups[0];
+    GroupView& group = views[rank].page.groups[0];
     group.gpu_queued = queued;
     group.gpu_started = started;
     group.gpu_finished = finished;
@@ -47,7 +47,7 @@ class Ranks {
   }
   Ranks& also_in(const std::string& name, int rank, int group_rank, int size, std::uint64_t called,
                  std::uint64_t finished) {
-    views[rank].board.groups.push_back({name, group_rank, size, 1, called, called, finished, 0, 0});
+    views[rank].page.groups.push_back({name, group_rank, size, 1, called, called, finished, 0, 0});
     views[rank].calls.emplace_back();
     return *this;
   }
@@ -57,7 +57,7 @@ class Ranks {
   Ranks& transfer(int rank, TransferView view) {
     view.is_waited_for = true;
     view.what = "f32[8]";
-    views[static_cast<std::size_t>(rank)].board.groups[0].transfers.push_back(view);
+    views[static_cast<std::size_t>(rank)].page.groups[0].transfers.push_back(view);
     return *this;
   }
   std::optional<Verdict> verdict() const { return find_verdict(views); }

@@ -27,9 +27,9 @@ class HangingJob {
       view.rank = rank;
       view.pid = 100 + rank;
       view.process = ProcessLook{'S', 0, 0, ""};
-      view.board.is_written = true;
-      view.board.phase = "training";
-      view.board.groups.push_back({"world", rank, 2, 0, 0, 0, 0, 0, 0});
+      view.page.is_written = true;
+      view.page.phase = "training";
+      view.page.groups.push_back({"world", rank, 2, 0, 0, 0, 0, 0, 0});
       ranks.push_back(view);
     }
   }
@@ -52,13 +52,13 @@ class HangingJob {
       if (is_measured && view.rank < 2) view.activity = measure(static_cast<std::size_t>(view.rank));
       if (view.rank == waking_rank)
         view.process->waits = static_cast<std::uint64_t>(now_ / std::chrono::milliseconds(100));
-      if (depth == LookDepth::boards) view.process.reset();
+      if (depth == LookDepth::pages) view.process.reset();
       if (depth != LookDepth::all) view.calls.clear();
     }
     // As the driver does it: a look that sees nothing new is none.
-    std::vector<std::pair<bool, BoardView>> shown;
-    for (const RankView& view : seen) shown.emplace_back(view.has_ended, view.board);
-    if (depth == LookDepth::boards && shown == last_shown_) return detector_.nothing_new(elapsed);
+    std::vector<std::pair<bool, PageView>> shown;
+    for (const RankView& view : seen) shown.emplace_back(view.has_ended, view.page);
+    if (depth == LookDepth::pages && shown == last_shown_) return detector_.nothing_new(elapsed);
     last_shown_ = std::move(shown);
     for (HangNews& item : detector_.look(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
       news.push_back({now_, std::move(item)});
@@ -71,27 +71,27 @@ class HangingJob {
       call(0);
       call(1);
       look(ddp::limits::kHangLook);
-      for (RankView& view : ranks) view.board.groups[0].finished = view.board.groups[0].called;
+      for (RankView& view : ranks) view.page.groups[0].finished = view.page.groups[0].called;
       look(ddp::limits::kHangLook);
     }
     return *this;
   }
   HangingJob& call(int rank) {
-    GroupView& group = ranks[static_cast<std::size_t>(rank)].board.groups[0];
+    GroupView& group = ranks[static_cast<std::size_t>(rank)].page.groups[0];
     ++group.called;
     ++group.started;
     return *this;
   }
   HangingJob& finish(int rank) {
-    GroupView& group = ranks[static_cast<std::size_t>(rank)].board.groups[0];
+    GroupView& group = ranks[static_cast<std::size_t>(rank)].page.groups[0];
     group.finished = group.called;
     return *this;
   }
   // Programs that send heartbeats and show nothing else.
   HangingJob& beat(int rank, int times) {
     RankView& view = ranks[static_cast<std::size_t>(rank)];
-    view.board.groups.clear();
-    view.board.steps += static_cast<std::uint64_t>(times);
+    view.page.groups.clear();
+    view.page.steps += static_cast<std::uint64_t>(times);
     return *this;
   }
   HangingJob& warm() { return does_steps(10, std::chrono::milliseconds(100)); }
@@ -149,7 +149,7 @@ class HangingJob {
   std::array<ActivitySample, 2> samples_ = {idle_process(), idle_process()};
   std::array<std::function<void(ActivitySample&)>, 2> work_;
   std::array<ActivityMeter, 2> meters_;
-  std::vector<std::pair<bool, BoardView>> last_shown_;
+  std::vector<std::pair<bool, PageView>> last_shown_;
   std::chrono::nanoseconds now_ = std::chrono::hours(1);
 };
 

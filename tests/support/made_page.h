@@ -13,18 +13,18 @@ namespace ddp::test {
 
 struct MadePage {
   int descriptor = ::memfd_create("page", MFD_CLOEXEC);
-  wire::ProgressBoard* board = nullptr;
+  wire::StatusPageLayout* layout = nullptr;
 
   MadePage() {
-    if (::ftruncate(descriptor, sizeof(wire::ProgressBoard)) != 0) throw std::runtime_error("no memory");
-    board = static_cast<wire::ProgressBoard*>(
-        ::mmap(nullptr, sizeof(wire::ProgressBoard), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
-    board->magic = wire::kBoardMagic;
-    board->version = wire::kBoardVersion;
-    board->lost_rank = wire::kNoRankLost;
+    if (::ftruncate(descriptor, sizeof(wire::StatusPageLayout)) != 0) throw std::runtime_error("no memory");
+    layout = static_cast<wire::StatusPageLayout*>(
+        ::mmap(nullptr, sizeof(wire::StatusPageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
+    layout->magic = wire::kPageMagic;
+    layout->version = wire::kPageVersion;
+    layout->lost_rank = wire::kNoRankLost;
   }
   ~MadePage() {
-    ::munmap(board, sizeof(wire::ProgressBoard));
+    ::munmap(layout, sizeof(wire::StatusPageLayout));
     ::close(descriptor);
   }
   MadePage(const MadePage&) = delete;

@@ -17,14 +17,14 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/hang_detector.cpp",
            "src/launcher/watchdog/verdict.cpp", "src/launcher/process/activity_meter.cpp",
-           "src/launcher/process/board_view.cpp", "src/launcher/watchdog/root_causes.cpp"]
+           "src/launcher/process/page_view.cpp", "src/launcher/watchdog/root_causes.cpp"]
 # What zoo_replay consists of, beside them.
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/hang_trace.cpp", "src/launcher/watchdog/shown_ranks.cpp",
           "src/launcher/watchdog/verdict_text.cpp", "src/launcher/output/log_file.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detector_beats",
          "watchdog/hang_detector_groups", "watchdog/hang_detector_silent",
          "watchdog/hang_detector_gpu", "watchdog/verdict", "watchdog/root_causes",
-         "process/activity_meter", "process/board_view"]
+         "process/activity_meter", "process/page_view"]
 POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 
 # What is broken: the file, what stands there once, what stands there instead.
@@ -59,17 +59,17 @@ MUTATIONS = {
     "data in shared memory does not count": (METER, "done.handed_on > 0", "false"),
     "who waits for others to come is reported late": (POLICY, "facts.kind == VerdictKind::silent && facts.still_for", "false"),
     "where all wait their work counts": (DETECTOR, "waits_for_data ? clock->second.unmoved : clock->second.still", "clock->second.still"),
-    "heartbeats are no sign of life": (DETECTOR, "*this = {.seen = board, .waited = waited, .between = between};", "seen = board, age = Nanoseconds(0);"),
+    "heartbeats are no sign of life": (DETECTOR, "*this = {.seen = page, .waited = waited, .between = between};", "seen = page, age = Nanoseconds(0);"),
     "the ranks that wait are looked at": (DETECTOR, "std::vector<int> concerned = verdict.culprits;", "std::vector<int> concerned = verdict.waiting;"),
     "time runs while a rank is stopped": (DETECTOR, "follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));", "follow(ranks, elapsed);"),
     "time before a rank is waited for counts": (DETECTOR, "facts.still_for = std::min(*still, facts.age)", "facts.still_for = *still"),
     "heartbeats are no progress": (DETECTOR, "if (!is_waited_for) facts.progress_age = facts.age;", "facts.progress_age = facts.age;"),
-    "threads that may help are not counted": (ROOTS, "board.calling_threads <= board.blocked_threads &&", ""),
+    "threads that may help are not counted": (ROOTS, "page.calling_threads <= page.blocked_threads &&", ""),
     "threads that have called nothing are not counted": (ROOTS, "rank.process->threads->free == 0;", "rank.process->threads->free >= 0;"),
     "what was only begun counts as a wait": (ROOTS, "return verdict.is_transfer ? 1 : group->blocked;", "return 1;"),
     "who waits for something that is not shown is blamed": (ROOTS, "std::erase_if(root.culprits, waits_with_all);", ";"),
     "another rank's extension moves the limit": (DETECTOR, "if (!is_waited_for || verdict.blames(rank.rank)) until", "until"),
-    "a rank that ended before init is not seen": (VERDICT, "rank.has_ended && rank.board.worlds_entered < entered", "false"),
+    "a rank that ended before init is not seen": (VERDICT, "rank.has_ended && rank.page.worlds_entered < entered", "false"),
     "a receive that nobody waits for is a stall": (VERDICT, "|| !transfer.is_waited_for) {", ") {"),
     "the first of a chain is blamed": (ROOTS, "is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();",
                                          "is_root[i] = true; root.culprits = verdicts[i].culprits;"),

@@ -46,7 +46,7 @@ class Clock {
     look.elapsed *= static_cast<std::int64_t>(scale_);
     for (RankView& rank : look.ranks) {
       for (std::uint64_t* time :
-           {&rank.seen_at, &rank.board.phase_since, &rank.board.more_time_until, &rank.board.polled_at}) {
+           {&rank.seen_at, &rank.page.phase_since, &rank.page.more_time_until, &rank.page.polled_at}) {
         move(*time);
       }
       for (auto& group : rank.calls) {
@@ -73,8 +73,8 @@ void hold(TracedLook& look, Nanoseconds elapsed) {
   look.elapsed = elapsed;
   look.now += count_of(elapsed);
   for (RankView& rank : look.ranks) {
-    const bool polls = rank.board.polled_at + count_of(ddp::limits::kPollingPause) >= rank.seen_at;
-    if (polls && rank.board.polled_at != 0) rank.board.polled_at += count_of(elapsed);
+    const bool polls = rank.page.polled_at + count_of(ddp::limits::kPollingPause) >= rank.seen_at;
+    if (polls && rank.page.polled_at != 0) rank.page.polled_at += count_of(elapsed);
     rank.seen_at += count_of(elapsed);
     if (!rank.activity) continue;
     if (rank.activity->still_for >= kStillInTrace) rank.activity->still_for += elapsed;

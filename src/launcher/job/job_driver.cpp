@@ -335,7 +335,7 @@ void JobDriver::handle(const AttemptOver&) {
   parts_.observer.attempt_ended(outcome_, what_follows_, /*is_last=*/leave_ && !parts_.plan.nodes.several());
 }
 
-// Ranks that found that they call different things have ended before all of them were seen: their boards remain.
+// Ranks that found that they call different things have ended before all of them were seen: their pages remain.
 void JobDriver::judge_late_difference() {
   const auto difference = watchdog_ ? watchdog_->late_difference() : std::nullopt;
   if (difference) nodes_->failed(cause_of(*difference));

@@ -6,7 +6,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/facts/host_facts.h"
-#include "wire/progress_board.h"
+#include "wire/status_page_layout.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -69,7 +69,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
       {env::kErrorFile, plan.files.kind == RunFiles::Kind::none ? "" : worker.error_file},
       {env::kSignalsToHandle, signal_names(plan.ending_signals)},
       {env::kAttempt, std::to_string(placement.attempt)},
-      {env::kBoard, std::to_string(wire::kBoardDescriptor)},
+      {env::kStatusPage, std::to_string(wire::kPageDescriptor)},
   };
   if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
     variables.emplace(env::kNcclAsyncErrorHandling, "1");

@@ -18,7 +18,7 @@
 #include "launcher/limits.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/spawn.h"
-#include "launcher/process/worker_board.h"
+#include "launcher/process/worker_page.h"
 
 namespace ddp::launcher {
 namespace {
@@ -27,7 +27,7 @@ namespace {
 struct Remains {
   int rank = 0;
   pid_t pid = 0;
-  WorkerBoard board;
+  WorkerPage page;
 };
 
 struct Child {
@@ -35,7 +35,7 @@ struct Child {
   pid_t pid = 0;         // also the number of its process group, which may outlive it
   OwnedProcess process;  // until it is reaped
   base::UniqueFd end;    // see Spawned
-  WorkerBoard board;
+  WorkerPage page;
   std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
   bool asked_to_end = false;
   // Set once the leader is reaped; the worker has ended when its group is empty too.
@@ -70,8 +70,8 @@ class LinuxProcessHost : public ProcessHost {
     if (!spec.reads_stdin) context.in = nothing_.get();
     if (out >= 0) context.out = out;
     if (err >= 0) context.err = err;
-    WorkerBoard board(spec.rank, local_rank, spec.attempt);
-    context.board = board.descriptor();
+    WorkerPage page(spec.rank, local_rank, spec.attempt);
+    context.page = page.descriptor();
     if (cgroup_ != nullptr) {
       context.cgroup_procs = cgroup_->procs_fd();
       context.cgroup = cgroup_->folder_fd();
@@ -81,7 +81,7 @@ class LinuxProcessHost : public ProcessHost {
     auto& [process, end] = spawned.value();
     const pid_t pid = process.id();
     ended_.erase(local_rank);
-    Child child{spec.rank, pid, std::move(process), std::move(end), std::move(board), nullptr, false, {}, {}, 0};
+    Child child{spec.rank, pid, std::move(process), std::move(end), std::move(page), nullptr, false, {}, {}, 0};
     if (child.end)
       child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
@@ -89,7 +89,7 @@ class LinuxProcessHost : public ProcessHost {
   }
 
   void mark_peer_lost(int rank) override {
-    for (const auto& [local_rank, child] : children_) child.board.mark_peer_lost(rank);
+    for (const auto& [local_rank, child] : children_) child.page.mark_peer_lost(rank);
   }
 
   bool look(int local_rank, LookDepth depth, RankView& view) override {
@@ -97,18 +97,18 @@ class LinuxProcessHost : public ProcessHost {
     const bool has_ended = child == children_.end();
     const auto remains = has_ended ? ended_.find(local_rank) : ended_.end();
     if (has_ended && remains == ended_.end()) return false;
-    const WorkerBoard& board = has_ended ? remains->second.board : child->second.board;
+    const WorkerPage& page = has_ended ? remains->second.page : child->second.page;
     const pid_t pid = has_ended ? remains->second.pid : child->second.pid;
-    const std::uint64_t stamp = board.stamp();
-    const bool is_same = view.pid == pid && view.has_ended == has_ended && view.stamp == stamp;
-    if (is_same && depth == LookDepth::boards) {
+    const std::uint64_t version = page.version();
+    const bool is_same = view.pid == pid && view.has_ended == has_ended && view.version == version;
+    if (is_same && depth == LookDepth::pages) {
       view.process.reset();
       view.calls.clear();
       return false;
     }
-    view = view_of(has_ended ? remains->second.rank : child->second.rank, pid, board, depth);
+    view = view_of(has_ended ? remains->second.rank : child->second.rank, pid, page, depth);
     view.has_ended = has_ended;
-    view.stamp = stamp;
+    view.version = version;
     if (!has_ended && (depth == LookDepth::states || depth == LookDepth::all)) look_at_processes(view, depth);
     return true;
   }
@@ -129,28 +129,28 @@ class LinuxProcessHost : public ProcessHost {
   StackRequest ask_for_stacks(int local_rank, StackMeans means) override {
     const auto child = children_.find(local_rank);
     if (child == children_.end()) return {"it has ended", 0, {}, 0};
-    const BoardView board = child->second.board.view();
+    const PageView page = child->second.page.view();
     StackRequest request{"", program_of(child->second.pid), {}, 0};
     if (means == StackMeans::gentle) {
       request.obstacle = "a signal may disturb the program";
       return request;
     }
-    const int signal = child->second.board.stack_signal();
+    const int signal = child->second.page.stack_signal();
     if (signal == 0) {
-      request.obstacle = board.is_written ? "it answers no signal for stacks" : "it does not use the runtime";
+      request.obstacle = page.is_written ? "it answers no signal for stacks" : "it does not use the runtime";
       return request;
     }
-    // What the board says is not to be trusted with a signal.
+    // What the page says is not to be trusted with a signal.
     const std::vector<pid_t> tree = descendants(child->second.pid, {});
     const bool is_ours =
-        board.writer == child->second.pid || std::find(tree.begin(), tree.end(), board.writer) != tree.end();
-    if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(board.writer, signal)) {
+        page.writer == child->second.pid || std::find(tree.begin(), tree.end(), page.writer) != tree.end();
+    if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(page.writer, signal)) {
       request.obstacle = "its handler for stacks is not there any more";
       return request;
     }
-    request.pid = board.writer;
-    child->second.board.request_stacks();
-    for (const ThreadLook& thread : look_at_threads(request.pid, wire::kBoardStacks)) {
+    request.pid = page.writer;
+    child->second.page.request_stacks();
+    for (const ThreadLook& thread : look_at_threads(request.pid, wire::kPageStacks)) {
       if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) != 0) continue;
       request.threads.push_back(thread.tid);
       const bool is_held = thread.state == 'T' || thread.state == 't' || thread.state == 'D';
@@ -161,7 +161,7 @@ class LinuxProcessHost : public ProcessHost {
 
   std::vector<RawStack> stacks(int local_rank) override {
     const auto child = children_.find(local_rank);
-    return child == children_.end() ? std::vector<RawStack>() : child->second.board.stacks();
+    return child == children_.end() ? std::vector<RawStack>() : child->second.page.stacks();
   }
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }
@@ -194,25 +194,25 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
-  static RankView view_of(int rank, pid_t pid, const WorkerBoard& board, LookDepth depth) {
+  static RankView view_of(int rank, pid_t pid, const WorkerPage& page, LookDepth depth) {
     RankView view;
     view.rank = rank;
     view.pid = pid;
-    view.board = board.view();
+    view.page = page.view();
     view.seen_at = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-    for (const GroupView& group : view.board.groups) view.arrivals.push_back(board.arrivals(group.place));
+    for (const GroupView& group : view.page.groups) view.arrivals.push_back(page.arrivals(group.place));
     if (depth != LookDepth::calls && depth != LookDepth::all) return view;
-    for (const GroupView& group : view.board.groups) view.calls.push_back(board.calls(group.place));
+    for (const GroupView& group : view.page.groups) view.calls.push_back(page.calls(group.place));
     return view;
   }
 
-  // The program is whoever writes the board; it may be a shell's child.
+  // The program is whoever writes the page; it may be a shell's child.
   static void look_at_processes(RankView& view, LookDepth depth) {
-    const pid_t program = view.board.is_written ? view.board.writer : program_of(view.pid);
+    const pid_t program = view.page.is_written ? view.page.writer : program_of(view.pid);
     view.process = look_at_process(program, depth == LookDepth::all);
-    if (depth != LookDepth::all || !view.process || view.board.blocked_threads == 0) return;
-    view.process->threads = count_free_threads(program, view.board.blocked_thread, wire::kBoardStacks);
+    if (depth != LookDepth::all || !view.process || view.page.blocked_threads == 0) return;
+    view.process->threads = count_free_threads(program, view.page.blocked_thread, wire::kPageStacks);
   }
 
   // Some child has died: an orphan of a group that is waited for, or, without pidfds, a leader.
@@ -273,7 +273,7 @@ class LinuxProcessHost : public ProcessHost {
       return;
     }
     const WorkerExit exit{*child.status, child.peak_rss_bytes};
-    ended_[local_rank] = {child.rank, child.pid, std::move(child.board)};
+    ended_[local_rank] = {child.rank, child.pid, std::move(child.page)};
     children_.erase(local_rank);
     if (on_exit_) on_exit_(local_rank, exit);
   }

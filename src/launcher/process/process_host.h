@@ -42,11 +42,11 @@ class ProcessHost {
   // Returns false if the worker's first process runs as another user, so that the kernel refuses our signals.
   virtual bool may_signal(int /*local_rank*/) { return true; }
 
-  // Tells all workers by their boards that the failure of this rank ends the job.
+  // Tells all workers by their pages that the failure of this rank ends the job.
   virtual void mark_peer_lost(int /*rank*/) {}
 
   // Brings up to date what the worker is at, or was at its end; no pid if it was never started. False if nothing has
-  // changed since `view` was brought up to date for the last time, and only boards are looked at.
+  // changed since `view` was brought up to date for the last time, and only pages are looked at.
   virtual bool look(int /*local_rank*/, LookDepth /*depth*/, RankView& /*view*/) { return false; }
 
   // The processes of the worker that run, those included whose parents have ended: which worker left them is not known,

@@ -10,28 +10,28 @@
 #include <vector>
 
 #include "launcher/process/activity_meter.h"
-#include "launcher/process/board_view.h"
+#include "launcher/process/page_view.h"
 #include "launcher/process/process_look.h"
 
 namespace ddp::launcher {
 
-// How much is looked at: the boards, which costs next to nothing; their calls, too; the boards, and what state each
+// How much is looked at: the pages, which costs next to nothing; their calls, too; the pages, and what state each
 // process is in, a file a rank; or everything, a file for each thread and its children.
-enum class LookDepth : std::uint8_t { boards, calls, states, all };
+enum class LookDepth : std::uint8_t { pages, calls, states, all };
 
-// Of a rank that has ended the board stays.
+// Of a rank that has ended the page stays.
 struct RankView {
   std::string node;  // where it runs; empty: here
   int rank = 0;
   pid_t pid = 0;
   bool has_ended = false;
-  std::uint64_t stamp = 0;    // of the board; 0: it has not been looked at
+  std::uint64_t version = 0;  // of the page; 0: it has not been looked at
   std::uint64_t seen_at = 0;  // CLOCK_MONOTONIC, nanoseconds
-  BoardView board;
-  std::optional<ProcessLook> process;          // nothing if it is gone, or only boards are looked at
+  PageView page;
+  std::optional<ProcessLook> process;          // nothing if it is gone, or only pages are looked at
   std::optional<RankActivity> activity;        // nothing: it has not been measured
-  std::vector<std::vector<Arrival>> arrivals;  // by group of the board
-  std::vector<std::vector<CallView>> calls;    // by group of the board; `calls` and `all`
+  std::vector<std::vector<Arrival>> arrivals;  // by group of the page
+  std::vector<std::vector<CallView>> calls;    // by group of the page; `calls` and `all`
 };
 
 // How stacks may be taken: by nothing that a program notices, as long as it may go on; or by signals and tools that

@@ -21,7 +21,7 @@
 #include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
 #include "net/event_loop_asio.h"
-#include "wire/progress_board.h"
+#include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
 namespace {
@@ -57,7 +57,7 @@ class WorkerSetup {
     if (binds_memory_) {
       ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, memory_nodes_.data(), memory_nodes_.size() * 64);
     }
-    hand_over_board();
+    hand_over_page();
     return {};
   }
 
@@ -71,12 +71,12 @@ class WorkerSetup {
     return {errno, boost::system::system_category()};
   }
 
-  void hand_over_board() const {
-    if (context_.board < 0) return;
-    if (context_.board != wire::kBoardDescriptor) {
-      ::dup2(context_.board, wire::kBoardDescriptor);
+  void hand_over_page() const {
+    if (context_.page < 0) return;
+    if (context_.page != wire::kPageDescriptor) {
+      ::dup2(context_.page, wire::kPageDescriptor);
     } else {
-      ::fcntl(wire::kBoardDescriptor, F_SETFD, 0);
+      ::fcntl(wire::kPageDescriptor, F_SETFD, 0);
     }
   }
 

@@ -21,12 +21,12 @@ struct SpawnContext {
   int out = 1;
   int err = 2;
   int cgroup_procs = -1;  // cgroup.procs of the cgroup to join, open for writing; -1 means none
-  int board = -1;         // becomes wire::kBoardDescriptor if the worker may have so many; -1 means none
+  int page = -1;          // becomes wire::kPageDescriptor if the worker may have so many; -1 means none
   int cgroup = -1;        // the folder of that cgroup, open; -1 means that it joins by cgroup_procs, which takes longer
 };
 
 // Starts the worker as the leader of a session and process group of its own, with default signal dispositions, an empty
-// signal mask, and no descriptors of the launcher but the first three and the board. It is killed when the calling
+// signal mask, and no descriptors of the launcher but the first three and the page. It is killed when the calling
 // thread ends. Its argv is spec.arguments. Returns when the program runs, or the reason why it does not; then nothing
 // of it is left. The caller reaps it and then calls detach(), without which the destructor would kill and reap it.
 //

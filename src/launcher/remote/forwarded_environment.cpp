@@ -13,7 +13,7 @@ namespace env = wire::env;
 constexpr std::string_view kForwarded[] = {"DDP_*",   "NCCL_*", "GLOO_*",          "UCX_*",      "OMP_*",
                                            "TORCH_*", "PATH",   "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
 // Of the job in which this launcher runs, should there be one, and not of the one that it starts.
-constexpr std::string_view kOfThisJob[] = {env::kAttempt, env::kLastFailure, env::kBoard};
+constexpr std::string_view kOfThisJob[] = {env::kAttempt, env::kLastFailure, env::kStatusPage};
 
 std::string_view name_of(std::string_view line) {
   return line.substr(0, line.find('='));

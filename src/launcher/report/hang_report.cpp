@@ -45,33 +45,33 @@ std::string since(std::uint64_t then, std::uint64_t now) {
 std::string last_call(const RankView& rank) {
   const CallView* last = nullptr;
   bool finished = false;
-  for (std::size_t i = 0; i < rank.calls.size() && i < rank.board.groups.size(); ++i) {
+  for (std::size_t i = 0; i < rank.calls.size() && i < rank.page.groups.size(); ++i) {
     if (rank.calls[i].empty()) continue;
     const CallView& call = rank.calls[i].back();
     if (last != nullptr && last->called_at >= call.called_at) continue;
     last = &call;
-    finished = rank.board.groups[i].finished >= call.sequence;
+    finished = rank.page.groups[i].finished >= call.sequence;
   }
-  for (const GroupView& group : rank.board.groups) {
+  for (const GroupView& group : rank.page.groups) {
     for (const TransferView& transfer : group.transfers) {
       if (transfer.is_done || !transfer.is_waited_for) continue;
       return "waits in " + describe(transfer) + " of " + group.name +
              (transfer.place.empty() ? "" : " at " + transfer.place);
     }
   }
-  if (last == nullptr && rank.board.groups.empty() && rank.board.steps > 0) {
-    return base::counted(static_cast<std::int64_t>(rank.board.steps), "heartbeat");
+  if (last == nullptr && rank.page.groups.empty() && rank.page.steps > 0) {
+    return base::counted(static_cast<std::int64_t>(rank.page.steps), "heartbeat");
   }
-  if (last == nullptr && !rank.board.is_written) return "does not show its collectives";
+  if (last == nullptr && !rank.page.is_written) return "does not show its collectives";
   if (last == nullptr)
-    return rank.board.phase == wire::kPhaseNames.back() ? "has left its process groups" : "no collective called yet";
+    return rank.page.phase == wire::kPhaseNames.back() ? "has left its process groups" : "no collective called yet";
   return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
 }
 
 // How far its GPU is with the collective of the verdict; empty: not known.
 std::string gpu_text(const RankView& rank, const Verdict& verdict) {
-  for (const GroupView& group : rank.board.groups) {
+  for (const GroupView& group : rank.page.groups) {
     const std::uint64_t number = verdict.sequence;
     if (key_of(group) != verdict.key() || verdict.is_transfer || group.gpu_queued < number) continue;
     const std::string what = group.gpu_finished >= number  ? " is done with #"
@@ -97,15 +97,14 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
   std::string text = "  rank " + std::to_string(rank.rank) + " (" +
                      (rank.node.empty() ? "" : "node " + rank.node + ", ") + "pid " + std::to_string(rank.pid) + "): ";
   if (rank.has_ended) return text + "has ended; " + last_call(rank);
-  const bool has_phase = rank.board.phase_since > 0 || rank.board.phase != "starting";
-  if (rank.board.is_written && has_phase) {
-    text += rank.board.phase;
-    if (!rank.board.section.empty()) text += " '" + rank.board.section + "'";
-    if (rank.board.phase == "training" && rank.board.steps > 0 && !rank.board.groups.empty())
-      text += ", " + base::counted(static_cast<std::int64_t>(rank.board.steps), "step") + " done";
-    if (rank.board.phase != "training" && rank.board.phase_since > 0)
-      text += " for " + since(rank.board.phase_since, now);
-    if (!rank.board.section_place.empty()) text += " at " + rank.board.section_place;
+  const bool has_phase = rank.page.phase_since > 0 || rank.page.phase != "starting";
+  if (rank.page.is_written && has_phase) {
+    text += rank.page.phase;
+    if (!rank.page.section.empty()) text += " '" + rank.page.section + "'";
+    if (rank.page.phase == "training" && rank.page.steps > 0 && !rank.page.groups.empty())
+      text += ", " + base::counted(static_cast<std::int64_t>(rank.page.steps), "step") + " done";
+    if (rank.page.phase != "training" && rank.page.phase_since > 0) text += " for " + since(rank.page.phase_since, now);
+    if (!rank.page.section_place.empty()) text += " at " + rank.page.section_place;
     text += "; ";
   }
   text += last_call(rank) + gpu_text(rank, verdict);
@@ -181,7 +180,7 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::silent && news.verdict.kind != VerdictKind::behind) return {};
   std::vector<int> without;
   for (const RankView& rank : news.ranks) {
-    if (!rank.board.is_written && !rank.has_ended) without.push_back(rank.rank);
+    if (!rank.page.is_written && !rank.has_ended) without.push_back(rank.rank);
   }
   std::vector<std::string> lines;
   if (const std::vector<int> odd = find_odd_ranks(news.ranks); !odd.empty()) {

@@ -29,14 +29,14 @@ OrderedJson describe_rank(const RankView& view) {
   }
   if (view.process) json["state"] = std::string(1, view.process->state);
   if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
-  if (!view.board.is_written) return json;
-  json["phase"] = view.board.phase;
-  if (!view.board.section.empty()) json["section"] = view.board.section;
-  if (!view.board.section_place.empty()) json["section_place"] = view.board.section_place;
-  json["steps"] = view.board.steps;
+  if (!view.page.is_written) return json;
+  json["phase"] = view.page.phase;
+  if (!view.page.section.empty()) json["section"] = view.page.section;
+  if (!view.page.section_place.empty()) json["section_place"] = view.page.section_place;
+  json["steps"] = view.page.steps;
   json["groups"] = OrderedJson::array();
-  for (std::size_t i = 0; i < view.board.groups.size(); ++i) {
-    const GroupView& group = view.board.groups[i];
+  for (std::size_t i = 0; i < view.page.groups.size(); ++i) {
+    const GroupView& group = view.page.groups[i];
     OrderedJson calls = OrderedJson::array();
     for (const CallView& call : i < view.calls.size() ? view.calls[i] : std::vector<CallView>()) {
       calls.push_back(describe_call(call));

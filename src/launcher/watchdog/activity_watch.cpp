@@ -25,7 +25,7 @@ void ActivityWatch::measure(std::span<RankView> ranks, std::chrono::nanoseconds 
     if (processes.empty()) continue;
     ActivitySample sample = read_activity(processes, connections, store_port_, until);
     sample.output_bytes = output_bytes_(local_rank);
-    sample.handed_on = rank.board.handed_on;
+    sample.handed_on = rank.page.handed_on;
     gpus_.add(local_rank, processes, sample);
     observe_(rank.rank, sample, now);
     ActivityMeter& meter = meters_[local_rank];

@@ -12,14 +12,14 @@ namespace {
 
 // It shows that it lives, and nothing else.
 bool beats(const RankView& rank) {
-  return rank.board.is_written && rank.board.steps > 0 && rank.board.groups.empty();
+  return rank.page.is_written && rank.page.steps > 0 && rank.page.groups.empty();
 }
 
 // Where no rank waits in a collective: the ranks that may come to where others wait, or begin one.
 std::vector<int> free_ranks(std::span<const RankView> ranks) {
   std::vector<int> result;
   for (const RankView& rank : ranks) {
-    if (!rank.has_ended && rank.board.waiting_threads == 0) result.push_back(rank.rank);
+    if (!rank.has_ended && rank.page.waiting_threads == 0) result.push_back(rank.rank);
   }
   return result;
 }
@@ -38,10 +38,10 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
   const LookDepth depth = this->depth();
   since_seen_ += elapsed;
-  since_evidence_ = depth == LookDepth::boards ? since_evidence_ + elapsed : elapsed;
-  if (depth != LookDepth::boards) follow_stops(ranks, news);
+  since_evidence_ = depth == LookDepth::pages ? since_evidence_ + elapsed : elapsed;
+  if (depth != LookDepth::pages) follow_stops(ranks, news);
   follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));
-  if (depth == LookDepth::boards || !stopped_.empty()) return news;
+  if (depth == LookDepth::pages || !stopped_.empty()) return news;
 
   std::vector<Verdict> verdicts;
   if (depth == LookDepth::all) verdicts = find_verdicts(ranks);
@@ -112,7 +112,7 @@ void HangDetector::remember(const std::vector<Verdict>& verdicts) {
 
 LookDepth HangDetector::depth() const {
   if (!stopped_.empty() && since_evidence_ >= limits::kHangEvidence) return LookDepth::all;
-  if (since_evidence_ < limits::kHangEvidence) return LookDepth::boards;
+  if (since_evidence_ < limits::kHangEvidence) return LookDepth::pages;
   return longest_wait() >= limits::kHangEvidence ? LookDepth::all : LookDepth::states;
 }
 
@@ -145,9 +145,9 @@ void HangDetector::RankClock::advance(Nanoseconds elapsed) {
   waited = goes_on ? waited + elapsed : Nanoseconds(0);
 }
 
-void HangDetector::RankClock::has_changed(const BoardView& board, Nanoseconds elapsed) {
+void HangDetector::RankClock::has_changed(const PageView& page, Nanoseconds elapsed) {
   advance(elapsed);
-  *this = {.seen = board, .waited = waited, .between = between};
+  *this = {.seen = page, .waited = waited, .between = between};
 }
 
 // Programs begin operations long before they wait for them: it counts from the wait. That calls differ is certain
@@ -169,7 +169,7 @@ HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
 
 // Of a group in which somebody waits, of a rank that waits, or of all that shows life.
 HangDetector::Nanoseconds HangDetector::longest_wait() const {
-  Nanoseconds longest = silence_concerns_us_ ? std::max(board_silence_, silence_) : Nanoseconds(0);
+  Nanoseconds longest = silence_concerns_us_ ? std::max(page_silence_, silence_) : Nanoseconds(0);
   for (const auto& [key, clock] : groups_) {
     if (clock.somebody_waits) longest = std::max(longest, clock.age);
   }
@@ -184,15 +184,15 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
   bool any_life = false;
   std::map<GroupKey, std::vector<GroupView>> groups;
   for (const RankView& rank : ranks) {
-    for (const GroupView& group : rank.board.groups) groups[key_of(group)].push_back(group);
+    for (const GroupView& group : rank.page.groups) groups[key_of(group)].push_back(group);
     RankClock& clock = ranks_[rank.rank];
-    if (clock.seen == rank.board) {
+    if (clock.seen == rank.page) {
       clock.advance(elapsed);
     } else {
       any_life = true;
-      clock.has_changed(rank.board, elapsed);
+      clock.has_changed(rank.page, elapsed);
     }
-    clock.waits = !rank.has_ended && rank.board.waiting_threads > 0;
+    clock.waits = !rank.has_ended && rank.page.waiting_threads > 0;
     clock.may_wait = !rank.has_ended && may_wait(rank);
     if (!rank.activity) continue;
     clock.still = std::min(clock.still, rank.activity->still_for);
@@ -200,12 +200,12 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
   }
   // Programs without the runtime may sleep for as long as they like, unless the user gave a limit.
   silence_concerns_us_ = plan_.timeout || std::any_of(ranks.begin(), ranks.end(),
-                                                      [](const RankView& rank) { return rank.board.is_written; });
+                                                      [](const RankView& rank) { return rank.page.is_written; });
   they_beat_ =
       std::all_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return rank.has_ended || beats(rank); }) &&
       std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return !rank.has_ended; });
-  board_silence_ = any_life ? Nanoseconds(0) : board_silence_ + elapsed;
-  silence_ = they_beat_ ? longest_silence(ranks) : std::min(silence_, board_silence_);
+  page_silence_ = any_life ? Nanoseconds(0) : page_silence_ + elapsed;
+  silence_ = they_beat_ ? longest_silence(ranks) : std::min(silence_, page_silence_);
   for (auto& [key, seen] : groups) {
     GroupClock& clock = groups_[key];
     if (clock.seen == seen) {
@@ -255,8 +255,8 @@ void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<Han
 // come for longer than the user wants, whatever those do.
 std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
   if (const auto verdict = waits_for_others_to_come(ranks)) return verdict;
-  if (!silence_concerns_us_ || board_silence_ < limits::kHangFirstWord) return std::nullopt;
-  Nanoseconds still = board_silence_;
+  if (!silence_concerns_us_ || page_silence_ < limits::kHangFirstWord) return std::nullopt;
+  Nanoseconds still = page_silence_;
   const std::vector<int> free = free_ranks(ranks);
   for (const RankView& rank : ranks) {
     if (rank.has_ended) continue;
@@ -265,13 +265,13 @@ std::optional<Verdict> HangDetector::silent(std::span<const RankView> ranks) {
     const RankClock& clock = ranks_.at(rank.rank);
     // What a rank does that waits is no sign of life.
     if (free.empty()) still = std::min(still, clock.unmoved);
-    if (rank.board.waiting_threads == 0) still = std::min(still, clock.still);
+    if (rank.page.waiting_threads == 0) still = std::min(still, clock.still);
   }
   silence_ = still;
   if (silence_.count() == 0) return std::nullopt;
   Verdict verdict;
   for (const RankView& rank : ranks) {
-    if (!rank.has_ended && rank.board.waiting_threads > 0) verdict.waiting.push_back(rank.rank);
+    if (!rank.has_ended && rank.page.waiting_threads > 0) verdict.waiting.push_back(rank.rank);
   }
   return verdict;
 }
@@ -286,7 +286,7 @@ std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const Ra
     const RankClock& clock = ranks_.at(rank.rank);
     // Any of those that do not wait may be waited for, and has made progress then.
     unchanged = std::min(unchanged, clock.age);
-    if (rank.board.waiting_threads == 0) continue;
+    if (rank.page.waiting_threads == 0) continue;
     verdict.waiting.push_back(rank.rank);
     waited = std::max(waited, clock.waited);
   }
@@ -301,7 +301,7 @@ void HangDetector::nothing_new(Nanoseconds elapsed) {
   since_evidence_ += elapsed;
   since_seen_ += elapsed;
   if (!stopped_.empty()) return;
-  board_silence_ += elapsed;
+  page_silence_ += elapsed;
   if (they_beat_) silence_ += elapsed;
   for (auto& [key, clock] : groups_) clock.age += elapsed;
   for (auto& [rank, clock] : ranks_) clock.advance(elapsed);
@@ -330,10 +330,10 @@ std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) con
     if (rank.has_ended) continue;
     // Who was silent a step later than the others does not go on.
     if (ranks_.at(rank.rank).age > silence_ / 2) still.push_back(rank.rank);
-    if (rank.board.steps < fewest) fewest_beats.clear();
-    fewest = std::min(fewest, rank.board.steps);
-    most = std::max(most, rank.board.steps);
-    if (rank.board.steps == fewest) fewest_beats.push_back(rank.rank);
+    if (rank.page.steps < fewest) fewest_beats.clear();
+    fewest = std::min(fewest, rank.page.steps);
+    most = std::max(most, rank.page.steps);
+    if (rank.page.steps == fewest) fewest_beats.push_back(rank.rank);
   }
   const bool others_go_on = std::any_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
     return !rank.has_ended && std::find(still.begin(), still.end(), rank.rank) == still.end();
@@ -366,9 +366,9 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   if (const auto still = still_for(verdict, ranks)) facts.still_for = std::min(*still, facts.age);
   std::uint64_t until = 0;
   for (const RankView& rank : ranks) {
-    if (!is_waited_for || verdict.blames(rank.rank)) until = std::max(until, rank.board.more_time_until);
+    if (!is_waited_for || verdict.blames(rank.rank)) until = std::max(until, rank.page.more_time_until);
   }
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the board may say anything
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;  // the page may say anything
   if (until > now) facts.more_time = Nanoseconds(static_cast<std::int64_t>(std::min(until - now, kMost)));
   return facts;
 }

@@ -54,7 +54,7 @@ class HangDetector {
                         std::chrono::nanoseconds longest_look = limits::kHangLongestLook)
       : plan_(plan), others_judge_(others_judge), longest_look_(longest_look) {}
 
-  // `elapsed`: since the last look. `now`: CLOCK_MONOTONIC in nanoseconds, as on the boards. It should be as deep as
+  // `elapsed`: since the last look. `now`: CLOCK_MONOTONIC in nanoseconds, as on the pages. It should be as deep as
   // depth() says.
   std::vector<HangNews> look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
 
@@ -66,10 +66,10 @@ class HangDetector {
   // little is known.
   std::optional<Verdict> stall_of(int rank) const;
 
-  // As a look at boards in which nothing has changed.
+  // As a look at pages in which nothing has changed.
   void nothing_new(std::chrono::nanoseconds elapsed);
 
-  // How deep the next look should be: once a second deeper than the boards, and all where something seems to wait.
+  // How deep the next look should be: once a second deeper than the pages, and all where something seems to wait.
   LookDepth depth() const;
 
   // Whether the next look should bring what the processes do (RankView::activity).
@@ -86,7 +86,7 @@ class HangDetector {
     bool somebody_waits = false;
   };
   struct RankClock {
-    BoardView seen;
+    PageView seen;
     Nanoseconds age{0};
     // Without a sign of life, and without data that moved: while this clock ran, and as far as was measured.
     Nanoseconds still{0};
@@ -99,7 +99,7 @@ class HangDetector {
     Nanoseconds between{0};
 
     void advance(Nanoseconds elapsed);
-    void has_changed(const BoardView& board, Nanoseconds elapsed);
+    void has_changed(const PageView& page, Nanoseconds elapsed);
   };
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
@@ -122,8 +122,8 @@ class HangDetector {
   std::map<GroupKey, GroupClock> groups_;
   std::map<int, RankClock> ranks_;
   Nanoseconds longest_pause_{0};
-  Nanoseconds board_silence_{0};  // since a board last changed
-  Nanoseconds silence_{0};        // as long without any other sign of life, or a heartbeat of the rank that is late
+  Nanoseconds page_silence_{0};  // since a page last changed
+  Nanoseconds silence_{0};       // as long without any other sign of life, or a heartbeat of the rank that is late
   bool silence_concerns_us_ = false;
   bool they_beat_ = false;  // all ranks that run show heartbeats, and no collectives
   Nanoseconds since_evidence_ = limits::kHangEvidence;

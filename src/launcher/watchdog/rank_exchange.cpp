@@ -17,10 +17,10 @@ void keep_what_is_known(RankView& known, RankView& view) {
     view.process = std::move(known.process);
     view.activity = known.activity;
   }
-  const auto& groups = view.board.groups;
-  const std::size_t both = std::min({view.calls.size(), known.calls.size(), groups.size(), known.board.groups.size()});
+  const auto& groups = view.page.groups;
+  const std::size_t both = std::min({view.calls.size(), known.calls.size(), groups.size(), known.page.groups.size()});
   for (std::size_t i = 0; i < both; ++i) {
-    if (key_of(groups[i]) != key_of(known.board.groups[i])) continue;
+    if (key_of(groups[i]) != key_of(known.page.groups[i])) continue;
     for (CallView& call : view.calls[i]) {
       const auto same = std::find_if(known.calls[i].begin(), known.calls[i].end(), [&](const CallView& other) {
         return other.sequence == call.sequence && other.fingerprint == call.fingerprint;
@@ -44,10 +44,10 @@ void RankExchange::begin(RankChannel& channel, const Placement& place) {
 }
 
 void RankExchange::show(std::span<const RankView> ranks, TimePoint now) {
-  std::vector<std::uint64_t> stamps;
-  for (const RankView& rank : ranks) stamps.push_back(rank.has_ended ? ~rank.stamp : rank.stamp);
-  if (stamps == shown_) return;
-  shown_ = std::move(stamps);
+  std::vector<std::uint64_t> versions;
+  for (const RankView& rank : ranks) versions.push_back(rank.has_ended ? ~rank.version : rank.version);
+  if (versions == shown_) return;
+  shown_ = std::move(versions);
   next_show_ = now + limits::kNodeShow + place_.node_count * limits::kNodeShowShare;
   channel_->show(wire::Subject::ranks, show_ranks(ranks, ShownCalls::digest));
 }

@@ -60,7 +60,7 @@ class RankExchange {
  private:
   RankChannel* channel_ = nullptr;
   Placement place_;
-  std::vector<std::uint64_t> shown_;  // the stamps of what was
+  std::vector<std::uint64_t> shown_;  // the versions of what was
   TimePoint next_show_;
   std::map<int, RankView> far_;
   bool has_news_ = false;

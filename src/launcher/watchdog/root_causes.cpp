@@ -46,8 +46,8 @@ class WaitsFor {
 // Threads of the rank that wait in what the verdict is about, as far as that has no time-out.
 int blocked_in(const RankView& rank, const Verdict& verdict) {
   const auto group =
-      std::ranges::find_if(rank.board.groups, [&](const GroupView& view) { return key_of(view) == verdict.key(); });
-  if (group == rank.board.groups.end()) return 0;
+      std::ranges::find_if(rank.page.groups, [&](const GroupView& view) { return key_of(view) == verdict.key(); });
+  if (group == rank.page.groups.end()) return 0;
   return verdict.is_transfer ? 1 : group->blocked;
 }
 
@@ -58,9 +58,9 @@ bool is_blocked_in(const RankView& rank, const std::vector<Verdict>& verdicts, c
     const std::vector<int>& waiting = verdicts[i].waiting;
     if (std::ranges::find(waiting, rank.rank) != waiting.end()) blocked += blocked_in(rank, verdicts[i]);
   }
-  const BoardView& board = rank.board;
-  return board.blocked_threads > 0 && blocked >= board.blocked_threads && board.continuations == 0 &&
-         board.calling_threads <= board.blocked_threads && rank.process && rank.process->threads &&
+  const PageView& page = rank.page;
+  return page.blocked_threads > 0 && blocked >= page.blocked_threads && page.continuations == 0 &&
+         page.calling_threads <= page.blocked_threads && rank.process && rank.process->threads &&
          rank.process->threads->free == 0;
 }
 
@@ -88,9 +88,9 @@ Verdict circle_of(const std::vector<Verdict>& verdicts, const std::set<std::size
 // Whether a thread that has called operations, and waits for none, does something: helpers of the rank that wait do not
 // excuse it. A thread that waits for another one of the process, or for its end, does nothing.
 bool has_acting_thread(const RankView& rank) {
-  const BoardView& board = rank.board;
-  return board.calling_threads > board.waiting_threads && board.waiting_threads > 0 && rank.process &&
-         rank.process->threads && rank.process->threads->acting >= board.waiting_threads;
+  const PageView& page = rank.page;
+  return page.calling_threads > page.waiting_threads && page.waiting_threads > 0 && rank.process &&
+         rank.process->threads && rank.process->threads->acting >= page.waiting_threads;
 }
 
 }  // namespace
@@ -109,8 +109,8 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
   std::vector<bool> is_root(verdicts.size());
   const auto waits_with_all = [&](int number) {
     const auto rank = std::ranges::find(ranks, number, &RankView::rank);
-    return rank != ranks.end() && rank->board.calling_threads > 0 &&
-           rank->board.waiting_threads >= rank->board.calling_threads;
+    return rank != ranks.end() && rank->page.calling_threads > 0 &&
+           rank->page.waiting_threads >= rank->page.calling_threads;
   };
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     Verdict root = verdicts[i];
@@ -148,7 +148,7 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
 bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
   if (told.is_transfer || told.kind == VerdictKind::each_other) return true;
   return std::ranges::none_of(ranks, [&](const RankView& rank) {
-    return !rank.has_ended && std::ranges::any_of(rank.board.groups, [&](const GroupView& group) {
+    return !rank.has_ended && std::ranges::any_of(rank.page.groups, [&](const GroupView& group) {
       return !group.is_left && told.is_under_way_in(group);
     });
   });

@@ -46,7 +46,7 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 // Older traces do not have all of them.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BoardView, is_written, writer, phase, section, section_place,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, phase, section, section_place,
                                                 phase_since, steps, more_time_until, calling_threads, waiting_threads,
                                                 worlds_entered, awaited_world, other_progress, blocked_threads,
                                                 continuations, polled_at, groups)
@@ -99,7 +99,7 @@ RankView rank_of(const Json& json) {
   view.rank = json.at("rank");
   view.pid = json.at("pid");
   view.has_ended = json.at("has_ended");
-  view.board = json.at("board");
+  view.page = json.at("board");
   view.seen_at = json.at("seen_at");
   for (const Json& group : json.at("calls")) {
     view.calls.emplace_back();
@@ -123,8 +123,8 @@ void shift(std::uint64_t& time, std::chrono::nanoseconds ahead) {
 std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
   Json all = Json::array();
   for (const RankView& rank : ranks) {
-    Json json = {{"rank", rank.rank},   {"pid", rank.pid},         {"has_ended", rank.has_ended},
-                 {"board", rank.board}, {"seen_at", rank.seen_at}, {"calls", Json::array()}};
+    Json json = {{"rank", rank.rank},  {"pid", rank.pid},         {"has_ended", rank.has_ended},
+                 {"board", rank.page}, {"seen_at", rank.seen_at}, {"calls", Json::array()}};
     for (const auto& group : rank.calls) {
       json["calls"].push_back(calls == ShownCalls::all ? Json(group) : digest(group));
     }
@@ -152,9 +152,9 @@ std::vector<RankView> read_ranks(const std::string& text, const std::string& nod
     for (const Json& json : Json::parse(text)) {
       RankView view = rank_of(json);
       view.node = node;
-      shift(view.board.phase_since, clock_ahead);
-      shift(view.board.more_time_until, clock_ahead);
-      shift(view.board.polled_at, clock_ahead);
+      shift(view.page.phase_since, clock_ahead);
+      shift(view.page.more_time_until, clock_ahead);
+      shift(view.page.polled_at, clock_ahead);
       shift(view.seen_at, clock_ahead);
       for (auto& group : view.calls) {
         for (CallView& call : group) shift(call.called_at, clock_ahead);

@@ -6,10 +6,10 @@
 namespace ddp::launcher {
 namespace {
 
-using Members = std::vector<std::pair<const RankView*, std::size_t>>;  // a rank, and the group's index on its board
+using Members = std::vector<std::pair<const RankView*, std::size_t>>;  // a rank, and the group's index on its page
 
 const GroupView& group_of(const std::pair<const RankView*, std::size_t>& member) {
-  return member.first->board.groups[member.second];
+  return member.first->page.groups[member.second];
 }
 
 }  // namespace
@@ -17,8 +17,8 @@ const GroupView& group_of(const std::pair<const RankView*, std::size_t>& member)
 void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed) {
   std::map<GroupKey, Members> groups;
   for (const RankView& rank : ranks) {
-    for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
-      const GroupView& group = rank.board.groups[i];
+    for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
+      const GroupView& group = rank.page.groups[i];
       if (!group.is_left && !rank.has_ended) groups[key_of(group)].emplace_back(&rank, i);
     }
   }

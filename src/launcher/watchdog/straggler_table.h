@@ -1,4 +1,4 @@
-// StragglerTable: for whom the other ranks wait, from what the boards show anyway. Pure: looks in, a table out.
+// StragglerTable: for whom the other ranks wait, from what the pages show anyway. Pure: looks in, a table out.
 #pragma once
 
 #include <chrono>

@@ -9,7 +9,7 @@
 
 #include "launcher/limits.h"
 #include "launcher/watchdog/root_causes.h"
-#include "wire/progress_board.h"
+#include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
 namespace {
@@ -35,7 +35,7 @@ constexpr std::array<Text, 10> kTexts = {
 struct Member {
   const RankView* rank = nullptr;
   const GroupView* group = nullptr;
-  std::size_t index = 0;  // of the group, on the rank's board
+  std::size_t index = 0;  // of the group, on the rank's page
 };
 
 using Groups = std::map<GroupKey, std::vector<Member>>;
@@ -44,8 +44,8 @@ using Groups = std::map<GroupKey, std::vector<Member>>;
 Groups members_by_group(std::span<const RankView> ranks) {
   Groups result;
   for (const RankView& rank : ranks) {
-    for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
-      result[key_of(rank.board.groups[i])].push_back({&rank, &rank.board.groups[i], i});
+    for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
+      result[key_of(rank.page.groups[i])].push_back({&rank, &rank.page.groups[i], i});
     }
   }
   std::erase_if(result, [](const auto& entry) {
@@ -140,7 +140,7 @@ bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequ
   return true;
 }
 
-// The first number, of which boards still tell, at which calls differ: what follows differs too.
+// The first number, of which pages still tell, at which calls differ: what follows differs too.
 bool find_first_difference(const std::vector<Member>& members, Verdict& verdict) {
   std::set<std::uint64_t> sequences;
   for (const Member& member : members) {
@@ -264,7 +264,7 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   // Then what it sent may be on its way.
   const bool has_done_its_part = has_called && counterpart->is_done;
   // More that are not done than a status page has places for: this may be one of those.
-  const bool all_are_shown = theirs.size() < wire::kBoardTransfers || theirs.back().is_done;
+  const bool all_are_shown = theirs.size() < wire::kPageTransfers || theirs.back().is_done;
   if (has_called && !has_done_its_part && counterpart->what != transfer.what && !peer->rank->has_ended) {
     verdict.kind = VerdictKind::different_arguments;
     verdict.culprits = {member.rank->rank, peer->rank->rank};
@@ -332,12 +332,12 @@ std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
   verdict.call = "init()";
   int entered = 0;
   for (const RankView& rank : ranks) {
-    if (rank.has_ended || rank.board.awaited_world != static_cast<int>(ranks.size())) continue;
-    entered = std::max(entered, rank.board.worlds_entered);
+    if (rank.has_ended || rank.page.awaited_world != static_cast<int>(ranks.size())) continue;
+    entered = std::max(entered, rank.page.worlds_entered);
     verdict.waiting.push_back(rank.rank);
   }
   for (const RankView& rank : ranks) {
-    if (rank.has_ended && rank.board.worlds_entered < entered) verdict.culprits.push_back(rank.rank);
+    if (rank.has_ended && rank.page.worlds_entered < entered) verdict.culprits.push_back(rank.rank);
   }
   return verdict.culprits.empty() ? std::nullopt : std::optional(verdict);
 }
@@ -345,8 +345,8 @@ std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
 }  // namespace
 
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
-  for (std::size_t i = 0; i < rank.board.groups.size(); ++i) {
-    const GroupView& group = rank.board.groups[i];
+  for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
+    const GroupView& group = rank.page.groups[i];
     if ((group.is_left && !failed_too) || group.called <= group.finished) continue;
     Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);
     verdict.kind = VerdictKind::ended;
@@ -358,15 +358,15 @@ std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
 }
 
 bool uses_gpu(const RankView& rank) {
-  return std::any_of(rank.board.groups.begin(), rank.board.groups.end(),
+  return std::any_of(rank.page.groups.begin(), rank.page.groups.end(),
                      [](const GroupView& group) { return group.gpu_queued > 0; });
 }
 
 bool may_wait(const RankView& rank) {
-  const BoardView& board = rank.board;
+  const PageView& page = rank.page;
   const auto kept_asking = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kPollingPause).count());
-  const bool polls = board.polled_at != 0 && board.polled_at + kept_asking >= rank.seen_at;
-  return board.waiting_threads > 0 || polls || uses_gpu(rank) || board.calling_threads == 0;
+  const bool polls = page.polled_at != 0 && page.polled_at + kept_asking >= rank.seen_at;
+  return page.waiting_threads > 0 || polls || uses_gpu(rank) || page.calling_threads == 0;
 }
 
 VerdictKind compare_calls(const CallView& one, const CallView& other) {

@@ -69,8 +69,8 @@ class RankWatchdog : public Watchdog {
     has_ended_ = true;
     evidence_.reset();
     WatchReport report{stragglers_.report()};
-    for (const RankView& rank : look_at_own(LookDepth::boards)) {
-      report.progress = std::max(report.progress, progress_of(rank.board));
+    for (const RankView& rank : look_at_own(LookDepth::pages)) {
+      report.progress = std::max(report.progress, progress_of(rank.page));
     }
     return report;
   }
@@ -154,7 +154,7 @@ class RankWatchdog : public Watchdog {
       return;
     }
     stragglers_.look(ranks_, counted);
-    // What is deeper than the boards will be there when it is looked at the next time.
+    // What is deeper than the pages will be there when it is looked at the next time.
     if (sees_others() && depth == LookDepth::all) parts_.exchange.ask_for_ranks();
     const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
     const std::vector<RankView> all = with_others(ranks_);
@@ -197,7 +197,7 @@ class RankWatchdog : public Watchdog {
 
   // The ranks that were started in this attempt. False if nothing is new in them.
   bool look_at_own(LookDepth depth, std::vector<RankView>& ranks) {
-    bool is_new = depth != LookDepth::boards;
+    bool is_new = depth != LookDepth::pages;
     ranks.resize(static_cast<std::size_t>(parts_.plan.workers));
     for (int i = 0; i < parts_.plan.workers; ++i) {
       RankView& view = ranks[static_cast<std::size_t>(i)];
@@ -226,9 +226,9 @@ class RankWatchdog : public Watchdog {
   // The ranks that wait for this collective, as far as it is seen.
   std::vector<int> waiting_in(const Verdict& verdict) {
     std::vector<int> waiting;
-    for (const RankView& rank : with_others(look_at_own(LookDepth::boards))) {
-      const bool is_in = std::ranges::any_of(rank.board.groups,
-                                             [&](const GroupView& group) { return verdict.is_under_way_in(group); });
+    for (const RankView& rank : with_others(look_at_own(LookDepth::pages))) {
+      const bool is_in =
+          std::ranges::any_of(rank.page.groups, [&](const GroupView& group) { return verdict.is_under_way_in(group); });
       if (is_in && !rank.has_ended && !verdict.blames(rank.rank) && may_wait(rank)) waiting.push_back(rank.rank);
     }
     return waiting;

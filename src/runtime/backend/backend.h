@@ -16,8 +16,8 @@
 #include "runtime/call/call.h"
 
 namespace ddp::wire {
-struct BoardGroup;
-struct ProgressBoard;
+struct PageGroup;
+struct StatusPageLayout;
 }  // namespace ddp::wire
 
 namespace ddp::internal {
@@ -85,9 +85,9 @@ class Backend {
   // Blocks until the operation is complete on this rank.
   virtual void run(const Call& call) = 0;
 
-  // The GPU itself is to write into the group's place, on this process's board, how far its collectives are. Before the
+  // The GPU itself is to write into the group's place, on this process's page, how far its collectives are. Before the
   // first of them; where it cannot nothing is written.
-  virtual void mark_on(wire::ProgressBoard& /*board*/, wire::BoardGroup& /*place*/) {}
+  virtual void mark_on(wire::StatusPageLayout& /*page*/, wire::PageGroup& /*place*/) {}
 
   // What is put on the call's stream from now on waits for the operation, which has begun. Does not block.
   virtual void join_stream(const Call& /*call*/) {}

@@ -9,20 +9,20 @@ namespace ddp::internal {
 GroupProgress::GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank,
                              int size)
     : page_(page), is_shown_(is_shown) {
-  wire::ProgressBoard* board = page.memory();
-  if (board == nullptr || !is_shown) return;
-  for (const std::uint32_t wanted : {wire::kBoardFree, wire::kBoardLeft}) {
-    for (wire::BoardGroup& group : board->groups) {
+  wire::StatusPageLayout* layout = page.memory();
+  if (layout == nullptr || !is_shown) return;
+  for (const std::uint32_t wanted : {wire::kPageFree, wire::kPageLeft}) {
+    for (wire::PageGroup& group : layout->groups) {
       std::uint32_t found = wanted;
-      if (!group.in_use.compare_exchange_strong(found, wire::kBoardInUse)) continue;
+      if (!group.in_use.compare_exchange_strong(found, wire::kPageInUse)) continue;
       take(group, name, identity, rank, size);
       return;
     }
   }
-  ++board->groups_not_shown;
+  ++layout->groups_not_shown;
 }
 
-void GroupProgress::take(wire::BoardGroup& group, const std::string& name, std::uint64_t identity, int rank, int size) {
+void GroupProgress::take(wire::PageGroup& group, const std::string& name, std::uint64_t identity, int rank, int size) {
   group_ = &group;
   const auto place = static_cast<std::uint32_t>(&group - page_.memory()->groups.data());
   std::atomic<std::uint32_t>& used = page_.memory()->places;
@@ -39,8 +39,8 @@ void GroupProgress::take(wire::BoardGroup& group, const std::string& name, std::
                        &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
     number->store(0, wire::kRelaxed);
   }
-  for (wire::BoardCall& call : group.calls) call.sequence.store(0, wire::kRelaxed);
-  for (wire::BoardTransfer& transfer : group.transfers) {
+  for (wire::PageCall& call : group.calls) call.sequence.store(0, wire::kRelaxed);
+  for (wire::PageTransfer& transfer : group.transfers) {
     transfer.number.store(0, wire::kRelaxed);
     transfer.is_done.store(1, wire::kRelaxed);
     transfer.waiters.store(0, wire::kRelaxed);
@@ -48,7 +48,7 @@ void GroupProgress::take(wire::BoardGroup& group, const std::string& name, std::
 }
 
 GroupProgress::~GroupProgress() {
-  if (group_ != nullptr) group_->in_use = has_failed_ ? wire::kBoardLeft : wire::kBoardFree;
+  if (group_ != nullptr) group_->in_use = has_failed_ ? wire::kPageLeft : wire::kPageFree;
 }
 
 void GroupProgress::called(const Call& call) {
@@ -57,7 +57,7 @@ void GroupProgress::called(const Call& call) {
   if (is_transfer(call.operation)) return show_transfer(call);
   fingerprint_ = base::mix(fingerprint_, call.fingerprint);
 
-  wire::BoardCall& entry = group_->calls[(call.sequence - 1) % wire::kBoardCalls];
+  wire::PageCall& entry = group_->calls[(call.sequence - 1) % wire::kPageCalls];
   entry.sequence.store(0, wire::kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
   const ConstBuffer subject = subject_of(call);
@@ -83,7 +83,7 @@ void GroupProgress::finished(const Call& call) {
   if (group_ == nullptr) return page_.count_other_progress();
   if (!is_transfer(call.operation)) return group_->finished.store(call.sequence, std::memory_order_release);
   const std::lock_guard lock(transfers_);
-  if (wire::BoardTransfer* transfer = transfer_of(call)) transfer->is_done.store(1, std::memory_order_release);
+  if (wire::PageTransfer* transfer = transfer_of(call)) transfer->is_done.store(1, std::memory_order_release);
   group_->transfers_finished.fetch_add(1, wire::kRelaxed);
 }
 
@@ -94,7 +94,7 @@ void GroupProgress::waits(const Call& call, bool begins) {
   const bool blocks = !call.is_programs_timeout;
   if (is_transfer(call.operation)) {
     const std::lock_guard lock(transfers_);
-    wire::BoardTransfer* transfer = transfer_of(call);
+    wire::PageTransfer* transfer = transfer_of(call);
     if (transfer == nullptr) return;
     transfer->waiters.fetch_add(begins ? 1U : ~0U, wire::kRelaxed);
   } else if (blocks) {
@@ -112,8 +112,8 @@ void GroupProgress::polls() {
 void GroupProgress::show_transfer(const Call& call) {
   const std::lock_guard lock(transfers_);
   group_->transfers_called.fetch_add(1, wire::kRelaxed);
-  wire::BoardTransfer* entry = nullptr;
-  for (wire::BoardTransfer& transfer : group_->transfers) {
+  wire::PageTransfer* entry = nullptr;
+  for (wire::PageTransfer& transfer : group_->transfers) {
     const bool is_free = transfer.is_done.load(wire::kRelaxed) != 0 && transfer.waiters.load(wire::kRelaxed) == 0;
     if (is_free && (entry == nullptr || transfer.called_at < entry->called_at)) entry = &transfer;
   }
@@ -132,9 +132,9 @@ void GroupProgress::show_transfer(const Call& call) {
   entry->number.store(call.sequence, std::memory_order_release);
 }
 
-wire::BoardTransfer* GroupProgress::transfer_of(const Call& call) {
+wire::PageTransfer* GroupProgress::transfer_of(const Call& call) {
   const auto operation = static_cast<std::uint8_t>(call.operation);
-  for (wire::BoardTransfer& transfer : group_->transfers) {
+  for (wire::PageTransfer& transfer : group_->transfers) {
     const bool is_it = transfer.number.load(wire::kRelaxed) == call.sequence && transfer.operation == operation &&
                        transfer.peer == call.peer;
     if (is_it) return &transfer;

@@ -35,16 +35,16 @@ class GroupProgress {
   void failed() { has_failed_ = true; }
 
   // Null: the group has no place.
-  wire::BoardGroup* place() { return group_; }
+  wire::PageGroup* place() { return group_; }
 
  private:
-  void take(wire::BoardGroup& group, const std::string& name, std::uint64_t identity, int rank, int size);
+  void take(wire::PageGroup& group, const std::string& name, std::uint64_t identity, int rank, int size);
   void show_transfer(const Call& call);
-  wire::BoardTransfer* transfer_of(const Call& call);
+  wire::PageTransfer* transfer_of(const Call& call);
 
   const StatusPage page_;
   const bool is_shown_;
-  wire::BoardGroup* group_ = nullptr;
+  wire::PageGroup* group_ = nullptr;
   std::mutex transfers_;
   std::uint64_t fingerprint_ = 0;
   std::atomic<bool> has_failed_ = false;

@@ -22,7 +22,7 @@ namespace ddp::internal {
 namespace {
 
 // A signal handler finds nothing that is not process-wide.
-std::atomic<wire::ProgressBoard*> answering_board = nullptr;
+std::atomic<wire::StatusPageLayout*> answering_page = nullptr;
 
 // What the thread executed when the signal came; 0: not known on this processor.
 std::uintptr_t interrupted_at([[maybe_unused]] const void* context) {
@@ -37,15 +37,15 @@ std::uintptr_t interrupted_at([[maybe_unused]] const void* context) {
 
 void write_stack(int /*signal*/, siginfo_t* /*info*/, void* context) {
   const int error = errno;
-  wire::ProgressBoard* board = answering_board.load();
-  if (board != nullptr && board->writer.load(std::memory_order_relaxed) == ::getpid()) {
-    wire::BoardStacks& all = board->stacks;
+  wire::StatusPageLayout* page = answering_page.load();
+  if (page != nullptr && page->writer.load(std::memory_order_relaxed) == ::getpid()) {
+    wire::PageStacks& all = page->stacks;
     const std::uint32_t request = all.request.load(std::memory_order_acquire);
     const std::uint32_t place = all.taken.fetch_add(1);
-    if (place < wire::kBoardStacks) {
-      wire::BoardStack& stack = all.stacks[place];
+    if (place < wire::kPageStacks) {
+      wire::PageStack& stack = all.stacks[place];
       stack.thread = static_cast<std::int32_t>(::syscall(SYS_gettid));
-      std::array<void*, wire::kBoardFrames + 8> frames;
+      std::array<void*, wire::kPageFrames + 8> frames;
       const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
       // Without the handler's own frames.
       const auto* end = frames.data() + std::max(count, 0);
@@ -53,7 +53,7 @@ void write_stack(int /*signal*/, siginfo_t* /*info*/, void* context) {
           std::find(frames.data(), const_cast<void**>(end), reinterpret_cast<void*>(interrupted_at(context)));
       if (first == end) first = frames.data();
       std::uint32_t depth = 0;
-      for (; first != end && depth < wire::kBoardFrames; ++first) {
+      for (; first != end && depth < wire::kPageFrames; ++first) {
         stack.addresses[depth++] = reinterpret_cast<std::uintptr_t>(*first);
       }
       stack.depth = depth;
@@ -72,9 +72,9 @@ int stack_signal() {
   return static_cast<int>(base::parse_integer(text, 0, SIGRTMAX).value_or(0));
 }
 
-void answer_stack_requests(wire::ProgressBoard* board) {
+void answer_stack_requests(wire::StatusPageLayout* page) {
   const int signal = stack_signal();
-  if (board == nullptr || signal == 0 || answering_board.load() != nullptr) return;
+  if (page == nullptr || signal == 0 || answering_page.load() != nullptr) return;
   struct sigaction action {};
   if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
   // Loads what it needs, now.
@@ -84,8 +84,8 @@ void answer_stack_requests(wire::ProgressBoard* board) {
   action.sa_sigaction = write_stack;
   action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   ::sigemptyset(&action.sa_mask);
-  answering_board = board;
-  if (::sigaction(signal, &action, nullptr) == 0) board->stacks.signal = signal;
+  answering_page = page;
+  if (::sigaction(signal, &action, nullptr) == 0) page->stacks.signal = signal;
 }
 
 }  // namespace ddp::internal

@@ -1,13 +1,13 @@
-// Where the threads of this process are, for the launcher: a signal's handler writes it onto the board.
+// Where the threads of this process are, for the launcher: a signal's handler writes it onto the page.
 #pragma once
 
-#include "wire/progress_board.h"
+#include "wire/status_page_layout.h"
 
 namespace ddp::internal {
 
-// Installs the handler and says so on the board, unless there is no board, DDP_STACK_SIGNAL is 0, or the program uses
+// Installs the handler and says so on the page, unless there is no page, DDP_STACK_SIGNAL is 0, or the program uses
 // that signal itself. A second call does nothing.
-void answer_stack_requests(wire::ProgressBoard* board);
+void answer_stack_requests(wire::StatusPageLayout* page);
 
 // The signal: DDP_STACK_SIGNAL, or one of those for programs (SIGRTMIN+10). 0: none is wanted.
 int stack_signal();

@@ -13,25 +13,25 @@ namespace {
 
 // A thread that has called an operation may make the call that others wait for, until it ends.
 struct CallingThread {
-  explicit CallingThread(wire::ProgressBoard& of) : board(of) {
-    board.worker.calling_threads.fetch_add(1, wire::kRelaxed);
+  explicit CallingThread(wire::StatusPageLayout& of) : layout(of) {
+    layout.worker.calling_threads.fetch_add(1, wire::kRelaxed);
   }
   // A child that was forked has the page as well.
   ~CallingThread() {
-    if (board.writer.load(wire::kRelaxed) == ::getpid()) board.worker.calling_threads.fetch_sub(1, wire::kRelaxed);
+    if (layout.writer.load(wire::kRelaxed) == ::getpid()) layout.worker.calling_threads.fetch_sub(1, wire::kRelaxed);
   }
   CallingThread(const CallingThread&) = delete;
   CallingThread& operator=(const CallingThread&) = delete;
 
-  wire::ProgressBoard& board;
+  wire::StatusPageLayout& layout;
 };
 
 // The waits of this thread that are shown, and where. The state is the thread's, whichever group it waits for.
 struct ShownWaits {
   int depth = 0;
-  wire::ProgressBoard* board = nullptr;
+  wire::StatusPageLayout* layout = nullptr;
 
-  void show(bool begins) const { board->worker.waiting_threads.fetch_add(begins ? 1U : ~0U, wire::kRelaxed); }
+  void show(bool begins) const { layout->worker.waiting_threads.fetch_add(begins ? 1U : ~0U, wire::kRelaxed); }
 };
 thread_local ShownWaits waits_of_this_thread;
 
@@ -42,22 +42,22 @@ StatusPage StatusPage::map(const char* descriptor) {
   const auto fd = base::parse_integer(descriptor, 0, 1 << 30);
   struct stat status {};
   if (!fd || ::fstat(static_cast<int>(*fd), &status) != 0) return {};
-  if (status.st_size != static_cast<off_t>(sizeof(wire::ProgressBoard))) return {};
+  if (status.st_size != static_cast<off_t>(sizeof(wire::StatusPageLayout))) return {};
   void* memory =
-      ::mmap(nullptr, sizeof(wire::ProgressBoard), PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(*fd), 0);
+      ::mmap(nullptr, sizeof(wire::StatusPageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(*fd), 0);
   if (memory == MAP_FAILED) return {};
-  auto* board = static_cast<wire::ProgressBoard*>(memory);
+  auto* layout = static_cast<wire::StatusPageLayout*>(memory);
   std::int32_t writer = 0;
-  const bool is_ours = board->magic == wire::kBoardMagic && board->version == wire::kBoardVersion &&
-                       (board->writer.compare_exchange_strong(writer, ::getpid()) || writer == ::getpid());
-  if (is_ours) return StatusPage(board);
-  ::munmap(memory, sizeof(wire::ProgressBoard));
+  const bool is_ours = layout->magic == wire::kPageMagic && layout->version == wire::kPageVersion &&
+                       (layout->writer.compare_exchange_strong(writer, ::getpid()) || writer == ::getpid());
+  if (is_ours) return StatusPage(layout);
+  ::munmap(memory, sizeof(wire::StatusPageLayout));
   return {};
 }
 
 void StatusPage::forget_former_program() const {
   if (memory_ == nullptr) return;
-  for (wire::BoardGroup& group : memory_->groups) group.in_use.store(wire::kBoardFree, wire::kRelaxed);
+  for (wire::PageGroup& group : memory_->groups) group.in_use.store(wire::kPageFree, wire::kRelaxed);
   for (auto* number : {&memory_->awaited_world, &memory_->continuations, &memory_->blocked_threads,
                        &memory_->worker.calling_threads, &memory_->worker.waiting_threads}) {
     number->store(0, wire::kRelaxed);
@@ -72,7 +72,7 @@ void StatusPage::thread_waits(bool begins) const {
   if (memory_ == nullptr) return;
   count_calling_thread();
   ShownWaits& waits = waits_of_this_thread;
-  waits.board = memory_;
+  waits.layout = memory_;
   if (begins ? waits.depth++ == 0 : --waits.depth == 0) waits.show(begins);
 }
 

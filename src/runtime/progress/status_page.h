@@ -1,4 +1,4 @@
-// StatusPage: what this process shows of itself to the launcher, which made the memory (wire/progress_board.h).
+// StatusPage: what this process shows of itself to the launcher, which made the memory (wire/status_page_layout.h).
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "wire/progress_board.h"
+#include "wire/status_page_layout.h"
 
 namespace ddp::internal {
 
@@ -18,7 +18,7 @@ namespace ddp::internal {
 class StatusPage {
  public:
   StatusPage() = default;  // none
-  explicit StatusPage(wire::ProgressBoard* memory) : memory_(memory) {}
+  explicit StatusPage(wire::StatusPageLayout* memory) : memory_(memory) {}
 
   // `descriptor` is the text of DDP_BOARD_FD. Returns no page if it names none, or if the parent of this process writes
   // the page.
@@ -28,7 +28,7 @@ class StatusPage {
   void forget_former_program() const;
 
   // Null if there is no page.
-  wire::ProgressBoard* memory() const { return memory_; }
+  wire::StatusPageLayout* memory() const { return memory_; }
 
   // A piece of data has been handed on to a rank of this machine, or taken from one.
   void count_handed_on() const {
@@ -56,7 +56,7 @@ class StatusPage {
   int lost_rank() const { return memory_ == nullptr ? wire::kNoRankLost : memory_->lost_rank.load(wire::kRelaxed); }
 
  private:
-  wire::ProgressBoard* memory_ = nullptr;
+  wire::StatusPageLayout* memory_ = nullptr;
 };
 
 // While it lives, this thread waits for other ranks outside of any operation: for them to come to a new group.

@@ -28,9 +28,9 @@ PhasePlace place_now;
 PhasePlace enter(const PhasePlace& place) {
   const std::lock_guard lock(place_mutex);
   const PhasePlace before = std::exchange(place_now, place);
-  wire::ProgressBoard* board = process_page().memory();
-  if (board == nullptr) return before;
-  wire::BoardWorker& worker = board->worker;
+  wire::StatusPageLayout* layout = process_page().memory();
+  if (layout == nullptr) return before;
+  wire::PageWorker& worker = layout->worker;
   const std::uint32_t changes = worker.changes.load(wire::kRelaxed) | 1;
   worker.changes.store(changes, wire::kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -76,7 +76,7 @@ StatusPage page_of_ancestor(const std::string& descriptor) {
 
 StatusPage internal::process_page() {
   static const StatusPage page = [] {
-    const char* descriptor = std::getenv(wire::env::kBoard);  // NOLINT(concurrency-mt-unsafe)
+    const char* descriptor = std::getenv(wire::env::kStatusPage);  // NOLINT(concurrency-mt-unsafe)
     StatusPage mapped = StatusPage::map(descriptor);
     if (descriptor != nullptr && mapped.memory() == nullptr) mapped = page_of_ancestor(descriptor);
     mapped.forget_former_program();
@@ -100,8 +100,8 @@ void heartbeat() {
 }
 
 void extend(std::chrono::seconds time) {
-  wire::ProgressBoard* board = process_page().memory();
-  if (board != nullptr) raise_to(board->worker.more_time_until, monotonic(std::chrono::steady_clock::now() + time));
+  wire::StatusPageLayout* layout = process_page().memory();
+  if (layout != nullptr) raise_to(layout->worker.more_time_until, monotonic(std::chrono::steady_clock::now() + time));
 }
 
 }  // namespace ddp

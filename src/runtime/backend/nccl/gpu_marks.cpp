@@ -3,11 +3,11 @@
 #include "runtime/call/call.h"
 
 namespace ddp::internal {
-GpuMarks::GpuMarks(const CudaApi& cuda, wire::ProgressBoard& board, wire::BoardGroup& place)
+GpuMarks::GpuMarks(const CudaApi& cuda, wire::StatusPageLayout& page, wire::PageGroup& place)
     : cuda_(cuda), place_(place) {
   void* seen_at = nullptr;
-  if (!cuda_.write_number || cuda_.map_host(&board, sizeof board, seen_at) != kCudaSuccess) return;
-  const auto offset = reinterpret_cast<const std::byte*>(&place) - reinterpret_cast<const std::byte*>(&board);
+  if (!cuda_.write_number || cuda_.map_host(&page, sizeof page, seen_at) != kCudaSuccess) return;
+  const auto offset = reinterpret_cast<const std::byte*>(&place) - reinterpret_cast<const std::byte*>(&page);
   seen_at_ = static_cast<std::byte*>(seen_at) + offset;
 }
 
@@ -18,12 +18,12 @@ bool GpuMarks::marks(std::uint64_t last) const {
 void GpuMarks::before(std::uint64_t last, CudaStreamHandle stream) {
   if (!marks(last)) return;
   place_.gpu_queued.store(last, wire::kRelaxed);
-  write(offsetof(wire::BoardGroup, gpu_started), last, stream);
+  write(offsetof(wire::PageGroup, gpu_started), last, stream);
 }
 
 void GpuMarks::after(std::uint64_t last, CudaStreamHandle stream) {
   if (!marks(last)) return;
-  write(offsetof(wire::BoardGroup, gpu_finished), last, stream);
+  write(offsetof(wire::PageGroup, gpu_finished), last, stream);
 }
 
 // A stream that does not take a mark leaves the collective alone: what is wrong with it shows there.

@@ -138,11 +138,11 @@ void NcclBackend::join_stream(const Call& call) {
   if (NcclLane* lane = lane_of(call); lane != nullptr) lane->join_stream(call);
 }
 
-void NcclBackend::mark_on(wire::ProgressBoard& board, wire::BoardGroup& place) {
+void NcclBackend::mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) {
   const char* wanted = std::getenv(wire::env::kGpuMarks);  // NOLINT(concurrency-mt-unsafe)
   if (wanted != nullptr && std::string_view(wanted) == "0") return;
   use_gpu(cuda_, device_);
-  collectives_->mark_with(std::make_unique<GpuMarks>(cuda_, board, place));
+  collectives_->mark_with(std::make_unique<GpuMarks>(cuda_, page, place));
 }
 
 void NcclBackend::try_out(std::chrono::milliseconds timeout) {

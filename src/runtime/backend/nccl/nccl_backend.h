@@ -44,7 +44,7 @@ class NcclBackend : public Backend {
   bool begin(std::span<const Call* const> calls) override;
   void run(const Call& call) override;
   void join_stream(const Call& call) override;
-  void mark_on(wire::ProgressBoard& board, wire::BoardGroup& place) override;
+  void mark_on(wire::StatusPageLayout& page, wire::PageGroup& place) override;
   void abort() override;
   std::shared_ptr<void> allocate_on_gpu(std::size_t bytes) override;
   std::shared_ptr<void> allocate_pinned(std::size_t bytes) override;

@@ -20,9 +20,9 @@ RankView rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
   view.rank = rank;
   view.pid = 4000 + rank;
   view.process = ProcessLook{'S', 0, 0, "futex_wait"};
-  view.board.is_written = true;
-  view.board.phase = "training";
-  view.board.groups.push_back({"world", rank, 2, 0, called, called, finished, 0, 0});
+  view.page.is_written = true;
+  view.page.phase = "training";
+  view.page.groups.push_back({"world", rank, 2, 0, called, called, finished, 0, 0});
   view.calls = {{{called, 7, 5, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
   return view;
 }
@@ -42,10 +42,10 @@ HangNews stall(HangNews::Kind kind) {
 
 TEST_CASE("a stall is told with its culprit and what will follow") {
   HangNews news = stall(HangNews::Kind::stalled);
-  news.ranks[1].board.phase = "evaluation";
-  news.ranks[1].board.section = "validation";
-  news.ranks[1].board.section_place = "train.cpp:171";
-  news.ranks[1].board.phase_since = 4'000'000'000;
+  news.ranks[1].page.phase = "evaluation";
+  news.ranks[1].page.section = "validation";
+  news.ranks[1].page.section_place = "train.cpp:171";
+  news.ranks[1].page.phase_since = 4'000'000'000;
   news.ranks[1].activity->cpu_share = 0.031;
   CHECK(
       hang_report(news, 15'000'000'000) ==
@@ -141,16 +141,16 @@ TEST_CASE("stops and what goes on again are one line each") {
 TEST_CASE("ranks of which little is known are told as they are") {
   HangNews news = stall(HangNews::Kind::hung);
   news.ranks[0].process.reset();
-  news.ranks[1].board = {};
+  news.ranks[1].page = {};
   news.ranks[1].calls.clear();
   const auto lines = hang_report(news, 0);
   CHECK(lines[1] == "  rank 1 (pid 4001): does not show its collectives; sleeping in futex_wait, CPU 0 %");
   CHECK(lines[2].find("its process cannot be looked at") != std::string::npos);
   news.ranks[1].has_ended = true;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; does not show its collectives");
-  news.ranks[1].board.is_written = true;
+  news.ranks[1].page.is_written = true;
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; no collective called yet");
-  news.ranks[1].board.phase = "done";
+  news.ranks[1].page.phase = "done";
   CHECK(hang_report(news, 0)[1] == "  rank 1 (pid 4001): has ended; has left its process groups");
 }
 
@@ -225,15 +225,15 @@ TEST_CASE("a rank's gpu is told where it says how far it is") {
   };
   CHECK(has("the GPU of rank 1 has not begun all_reduce"));
   CHECK_FALSE(has("its GPU"));
-  for (RankView& rank : news.ranks) rank.board.groups[0].gpu_queued = 7;
+  for (RankView& rank : news.ranks) rank.page.groups[0].gpu_queued = 7;
   CHECK(has("its GPU has not begun #7"));
-  news.ranks[0].board.groups[0].gpu_started = 7;
+  news.ranks[0].page.groups[0].gpu_started = 7;
   CHECK(
       has("rank 0 (pid 4000): training; waits in all_reduce sum f32[8] ('bucket 0') #7 at train.cpp:88; its GPU is at "
           "#7; sleeping"));
-  news.ranks[0].board.groups[0].gpu_finished = 7;
+  news.ranks[0].page.groups[0].gpu_finished = 7;
   CHECK(has("its GPU is done with #7"));
-  news.ranks[0].board.steps = 3;
+  news.ranks[0].page.steps = 3;
   CHECK(has("rank 0 (pid 4000): training, 3 steps done; waits"));
 }
 
@@ -248,7 +248,7 @@ TEST_CASE("where all ranks have called what to try is told") {
   CHECK_FALSE(has("  try"));
   news.verdict.kind = VerdictKind::transport;
   CHECK(has("  try: GLOO_SOCKET_IFNAME"));
-  news.ranks[0].board.groups[0].gpu_queued = 7;
+  news.ranks[0].page.groups[0].gpu_queued = 7;
   CHECK(has("  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU"));
 }
 
@@ -271,7 +271,7 @@ TEST_CASE("what is told of several ranks is in the plural") {
   };
   CHECK(has("no stack of ranks 0, 1: they have ended"));
   news.verdict.kind = VerdictKind::silent;
-  for (RankView& rank : news.ranks) rank.board.is_written = rank.has_ended = false;
+  for (RankView& rank : news.ranks) rank.page.is_written = rank.has_ended = false;
   CHECK(has(" show nothing of what they do: "));
   news.ranks.resize(1);
   CHECK(has(" shows nothing of what it does: "));

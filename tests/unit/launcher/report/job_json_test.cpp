@@ -217,10 +217,10 @@ TEST_CASE("a hang is told with what every rank is at") {
   rank.activity = RankActivity{10s, 5s, true, Sign::none, 0.5};
   rank.rank = 1;
   rank.process = ProcessLook{'D', 0, 0, "nfs_wait"};
-  rank.board.is_written = true;
-  rank.board.phase = "checkpoint";
-  rank.board.section = "run1";
-  rank.board.groups.push_back({"world", 1, 2, 0, 20, 20, 20, 0, 0});
+  rank.page.is_written = true;
+  rank.page.phase = "checkpoint";
+  rank.page.section = "run1";
+  rank.page.groups.push_back({"world", 1, 2, 0, 20, 20, 20, 0, 0});
   rank.calls = {{{20, 1, 1, "barrier", "end", "train.cpp:7"}}};
   const Json stall = cause_in_json(outcome).at("stall");
   CHECK(stall.at("code") == "DDP-H03");

@@ -18,7 +18,7 @@ TEST_CASE("a gpu that has not begun a collective is named") {
     Job job(hang_plan(600s));
     job.warm().call(0).call(1);
     for (RankView& view : job.ranks) {
-      GroupView& group = view.board.groups[0];
+      GroupView& group = view.page.groups[0];
       group.gpu_queued = group.called;
       group.gpu_started = computes && view.rank == 1 ? group.finished : group.called;
       group.gpu_finished = group.finished;
@@ -37,8 +37,8 @@ TEST_CASE("where all ranks wait for their GPUs the job is given up if no data mo
     Job job;
     job.warm().call(0).call(1);
     for (RankView& view : job.ranks) {
-      view.board.groups[0].gpu_queued = view.board.groups[0].gpu_started = view.board.groups[0].called;
-      view.board.groups[0].gpu_finished = view.board.groups[0].finished;
+      view.page.groups[0].gpu_queued = view.page.groups[0].gpu_started = view.page.groups[0].called;
+      view.page.groups[0].gpu_finished = view.page.groups[0].finished;
       job.does(view.rank, [=, moved = std::uint64_t{0}](ActivitySample& sample) mutable {
         sample.gpu = {100, std::nullopt};  // it spins
         if (data == Data::moves) moved += std::uint64_t{1} << 20;

@@ -17,21 +17,21 @@ TEST_CASE("a stall of two ranks is told though two others go on in a group of th
   Job job(hang_plan(20s));
   job.warm();
   for (RankView& view : job.ranks) {
-    view.board.groups[0].identity = 9;
-    view.board.groups[0].size = 2;
+    view.page.groups[0].identity = 9;
+    view.page.groups[0].size = 2;
   }
   for (int rank = 0; rank < 2; ++rank) {
     RankView view = job.ranks[static_cast<std::size_t>(rank)];
     view.rank = rank + 2;
-    view.board.groups[0].identity = 1;  // comes first
-    view.board.groups[0].rank = rank;
+    view.page.groups[0].identity = 1;  // comes first
+    view.page.groups[0].rank = rank;
     job.others.push_back(view);
   }
   job.call(0);
   // The others are seen in the middle of a collective each time.
   job.before_look = [](Job& of) {
-    GroupView& waits = of.others[0].board.groups[0];
-    GroupView& late = of.others[1].board.groups[0];
+    GroupView& waits = of.others[0].page.groups[0];
+    GroupView& late = of.others[1].page.groups[0];
     late.called = late.finished = waits.finished = waits.called;
     ++waits.called;
   };
@@ -44,19 +44,19 @@ TEST_CASE("a stall of two ranks is told though two others go on in a group of th
 TEST_CASE("a receive that stalls is told though others exchange data in the same group") {
   Job job(hang_plan(20s));
   job.warm();
-  for (RankView& view : job.ranks) view.board.groups[0].size = 3;
+  for (RankView& view : job.ranks) view.page.groups[0].size = 3;
   RankView third = job.ranks[1];
   third.rank = 2;
-  third.board.groups[0].rank = 2;
+  third.page.groups[0].rank = 2;
   job.others.push_back(third);
   TransferView receive;
   receive.peer = 1;
   receive.number = 1;
   receive.is_waited_for = true;
   receive.what = "f32[8]";
-  job.ranks[0].board.groups[0].transfers.push_back(receive);
-  job.ranks[0].board.waiting_threads = job.ranks[0].board.calling_threads = 1;
-  job.before_look = [](Job& of) { ++of.others[0].board.groups[0].transfers_finished; };
+  job.ranks[0].page.groups[0].transfers.push_back(receive);
+  job.ranks[0].page.waiting_threads = job.ranks[0].page.calling_threads = 1;
+  job.before_look = [](Job& of) { ++of.others[0].page.groups[0].transfers_finished; };
   job.passes(30s);
   REQUIRE(job.last(Kind::hung));
   CHECK(job.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
@@ -70,14 +70,14 @@ TEST_CASE("a receive that was begun long before counts from when it is waited fo
     receive.peer = 1;
     receive.number = 1;
     receive.what = "f32[8]";
-    job.ranks[0].board.groups[0].transfers.push_back(receive);
-    job.ranks[0].board.calling_threads = 1;
+    job.ranks[0].page.groups[0].transfers.push_back(receive);
+    job.ranks[0].page.calling_threads = 1;
     job.passes(40min);  // all sleep
     return job;
   };
   const auto waits = [](Job& job, bool is_so) {
-    job.ranks[0].board.groups[0].transfers[0].is_waited_for = is_so;
-    job.ranks[0].board.waiting_threads = is_so ? 1 : 0;
+    job.ranks[0].page.groups[0].transfers[0].is_waited_for = is_so;
+    job.ranks[0].page.waiting_threads = is_so ? 1 : 0;
   };
   Job late = begins_early();
   waits(late, true);
@@ -101,11 +101,11 @@ TEST_CASE("a receive that was begun long before counts from when it is waited fo
 TEST_CASE("a collective that was begun long before counts from when it is waited for") {
   const auto begins_early = [](const HangPlan& plan = {}) {
     Job job(plan);
-    for (RankView& rank : job.ranks) rank.board.calling_threads = 1;
+    for (RankView& rank : job.ranks) rank.page.calling_threads = 1;
     job.warm().call(0).passes(40min);  // all sleep
     return job;
   };
-  const auto waits = [](Job& job, bool is_so) { job.ranks[0].board.waiting_threads = is_so ? 1 : 0; };
+  const auto waits = [](Job& job, bool is_so) { job.ranks[0].page.waiting_threads = is_so ? 1 : 0; };
   Job late = begins_early();
   waits(late, true);
   late.passes(29min);
@@ -117,9 +117,9 @@ TEST_CASE("a collective that was begun long before counts from when it is waited
   // A thread that waits goes on waiting while another one of its rank works.
   Job busy = begins_early();
   waits(busy, true);
-  for (RankView& rank : busy.ranks) rank.board.groups.push_back({"other", rank.rank, 2, 1, 0, 0, 0, 0, 0});
+  for (RankView& rank : busy.ranks) rank.page.groups.push_back({"other", rank.rank, 2, 1, 0, 0, 0, 0, 0});
   busy.before_look = [](Job& of) {
-    GroupView& other = of.ranks[0].board.groups[1];
+    GroupView& other = of.ranks[0].page.groups[1];
     other.called = ++other.finished;
   };
   busy.passes(31min);
@@ -141,15 +141,15 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
     Job job;
     job.warm();
     for (RankView& view : job.ranks) {
-      view.board.groups.push_back({"pair", view.rank, 2, 1, 3, 3, 3, 0, 0});
-      view.board.calling_threads = 1;
-      view.board.waiting_threads = 1;
-      view.board.blocked_threads = 1;
-      view.board.groups[static_cast<std::size_t>(view.rank)].blocked = 1;
+      view.page.groups.push_back({"pair", view.rank, 2, 1, 3, 3, 3, 0, 0});
+      view.page.calling_threads = 1;
+      view.page.waiting_threads = 1;
+      view.page.blocked_threads = 1;
+      view.page.groups[static_cast<std::size_t>(view.rank)].blocked = 1;
       view.process = ProcessLook{'S', 0, 0, "", FreeThreads{}};
     }
     job.call(0);
-    job.ranks[1].board.groups[1].called = 4;
+    job.ranks[1].page.groups[1].called = 4;
     change(job.ranks[1]);
     return job;
   };
@@ -162,15 +162,15 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
   CHECK(blocked.last_news_after(began) <= 6.2);
   const std::vector<std::function<void(RankView & view)>> ways_out = {
       // Another thread, which has called before.
-      [](RankView& view) { view.board.calling_threads = 2; },
+      [](RankView& view) { view.page.calling_threads = 2; },
       // One that has called nothing so far, or of which nothing is known.
       [](RankView& view) { view.process->threads->free = 1; }, [](RankView& view) { view.process->threads.reset(); },
       // A continuation.
-      [](RankView& view) { view.board.continuations = 1; },
+      [](RankView& view) { view.page.continuations = 1; },
       // The wait has a time-out of the program's, or is for other ranks to come.
-      [](RankView& view) { view.board.blocked_threads = view.board.groups[1].blocked = 0; },
+      [](RankView& view) { view.page.blocked_threads = view.page.groups[1].blocked = 0; },
       // What the group waits for was only begun; the thread waits for something else.
-      [](RankView& view) { view.board.groups[1].blocked = 0; }};
+      [](RankView& view) { view.page.groups[1].blocked = 0; }};
   for (std::size_t i = 0; i < ways_out.size(); ++i) {
     CAPTURE(i);
     Job may_go_on = circle(ways_out[i]);
@@ -186,7 +186,7 @@ TEST_CASE("for whom a rank waited is remembered for a moment after it has given 
   REQUIRE(stall());
   CHECK(stall()->kind == VerdictKind::not_called);
   CHECK(stall()->culprits == std::vector<int>{1});
-  job.ranks[0].board.groups[0].is_left = true;
+  job.ranks[0].page.groups[0].is_left = true;
   job.passes(1s);
   CHECK(stall());
   job.passes(10s);

@@ -29,7 +29,7 @@ TEST_CASE("where nobody waits and nobody works only a time that somebody asked f
 TEST_CASE("ranks that wait for others to come to a new group wait in vain if no rank does anything") {
   Job job;
   job.warm();
-  job.ranks[0].board.waiting_threads = 1;
+  job.ranks[0].page.waiting_threads = 1;
   const auto began = job.now();
   job.passes(32min);
   REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::warned, Kind::hung});
@@ -40,17 +40,17 @@ TEST_CASE("ranks that wait for others to come to a new group wait in vain if no 
   CHECK(job.last_news_after(began) == Approx(1806).margin(10));
   Job looks_again;
   looks_again.warm().computes(0);  // what the rank does that waits is no sign of life
-  looks_again.ranks[0].board.waiting_threads = 1;
+  looks_again.ranks[0].page.waiting_threads = 1;
   looks_again.passes(32min);
   CHECK(looks_again.last(Kind::hung));
   Job all_wait;
   all_wait.warm().computes(0);
-  for (RankView& view : all_wait.ranks) view.board.waiting_threads = 1;
+  for (RankView& view : all_wait.ranks) view.page.waiting_threads = 1;
   all_wait.passes(32min);
   CHECK(all_wait.last(Kind::hung));
   Job works;
   works.warm().computes(1);
-  works.ranks[0].board.waiting_threads = 1;
+  works.ranks[0].page.waiting_threads = 1;
   works.passes(45min);
   CHECK_FALSE(works.last(Kind::hung));
 }

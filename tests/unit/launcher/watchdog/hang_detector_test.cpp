@@ -89,7 +89,7 @@ TEST_CASE("heartbeats and phases of the rank that is waited for are life, and pr
     Job job(plan);
     job.warm().call(0);
     for (int i = 0; i < 1000; ++i) {
-      ++job.ranks[1].board.steps;
+      ++job.ranks[1].page.steps;
       job.passes(10s);
     }
     CHECK_FALSE(job.last(Kind::hung));
@@ -191,7 +191,7 @@ TEST_CASE("a rank that worked alone for long is reported before its limit ends t
 
 TEST_CASE("ranks of other nodes of which nothing is known are never given up") {
   Job job;
-  for (RankView& view : job.ranks) view.board.groups[0].size = 4;
+  for (RankView& view : job.ranks) view.page.groups[0].size = 4;
   job.warm().call(0).call(1).passes(45min);
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::warned});
 }
@@ -237,7 +237,7 @@ TEST_CASE("a tracer that stops a rank again and again does not stop the clocks")
 TEST_CASE("programs without the runtime that sleep are left alone unless somebody asked") {
   for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
     Job job(plan);
-    for (RankView& view : job.ranks) view.board = {};
+    for (RankView& view : job.ranks) view.page = {};
     job.passes(45min);
     CHECK(job.news.empty() == !plan.timeout);
   }
@@ -259,7 +259,7 @@ TEST_CASE("what can never go on is not waited for") {
   job.warm();
   for (int rank = 0; rank < 2; ++rank) {
     job.call(rank);
-    const std::uint64_t called = job.ranks[0].board.groups[0].called;
+    const std::uint64_t called = job.ranks[0].page.groups[0].called;
     job.ranks[static_cast<std::size_t>(rank)].calls = {
         {{called, 7U + static_cast<std::uint64_t>(rank), 1, "barrier", "", ""}}};
   }
@@ -272,7 +272,7 @@ TEST_CASE("what can never go on is not waited for") {
 TEST_CASE("a worker may ask for more time") {
   Job job(hang_plan(60s));
   job.warm().call(0);
-  job.ranks[1].board.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
+  job.ranks[1].page.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
   const auto began = job.now();
   job.passes(890s);
   CHECK_FALSE(job.last(Kind::hung));
@@ -284,7 +284,7 @@ TEST_CASE("a worker may ask for more time") {
 TEST_CASE("more time for a rank that waits is none for the rank that it waits for") {
   Job job(hang_plan(60s));
   job.warm().call(0);
-  job.ranks[0].board.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
+  job.ranks[0].page.more_time_until = static_cast<std::uint64_t>((job.now() + 900s).count());
   const auto began = job.now();
   job.passes(70s);
   REQUIRE(job.last(Kind::hung));
@@ -318,9 +318,9 @@ TEST_CASE("an old group that nobody uses is no reason for deep looks") {
   for (int i = 0; i < 2000; ++i) {
     // A second group goes on, the first one rests.
     for (RankView& view : ranks) {
-      if (view.board.groups.size() == 1) view.board.groups.push_back({"other", view.rank, 2, 1, 0, 0, 0, 0, 0});
-      ++view.board.groups[1].called;
-      ++view.board.groups[1].finished;
+      if (view.page.groups.size() == 1) view.page.groups.push_back({"other", view.rank, 2, 1, 0, 0, 0, 0, 0});
+      ++view.page.groups[1].called;
+      ++view.page.groups[1].finished;
     }
     deep += detector.depth() == LookDepth::all ? 1 : 0;
     detector.look(ranks, limits::kHangLook, 0);
@@ -362,7 +362,7 @@ TEST_CASE("who asks is told what all are at, whatever the timeout") {
 TEST_CASE("a rank may ask for more time than there is") {
   Job job(hang_plan(60s));
   job.warm().call(0);
-  job.ranks[1].board.more_time_until = ~std::uint64_t{0};
+  job.ranks[1].page.more_time_until = ~std::uint64_t{0};
   job.passes(10min);
   CHECK_FALSE(job.last(Kind::hung));
 }

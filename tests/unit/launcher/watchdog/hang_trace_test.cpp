@@ -21,9 +21,9 @@ RankView some_rank() {
   view.rank = 3;
   view.pid = 17;
   view.seen_at = 5;
-  view.board.is_written = true;
-  view.board.phase = "training";
-  view.board.groups.push_back({"world", 3, 4, 0, 7, 6, 6, 0, 0});
+  view.page.is_written = true;
+  view.page.phase = "training";
+  view.page.groups.push_back({"world", 3, 4, 0, 7, 6, 6, 0, 0});
   view.process = ProcessLook{'S', 4, 2, "futex_do_wait"};
   view.activity = RankActivity{};
   view.activity->still_for = 3s;
@@ -71,7 +71,7 @@ TEST_CASE("what was seen can be read again, in the same order") {
   CHECK(looks[1].now == 1'000);
   REQUIRE(looks[2].ranks.size() == 1);
   const RankView& seen = looks[2].ranks[0];
-  CHECK(seen.board == ranks[0].board);
+  CHECK(seen.page == ranks[0].page);
   CHECK(seen.process == ranks[0].process);
   CHECK(seen.activity == ranks[0].activity);
   CHECK(seen.calls == ranks[0].calls);

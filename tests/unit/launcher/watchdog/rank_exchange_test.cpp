@@ -32,11 +32,11 @@ Placement two_nodes() {
   return place;
 }
 
-RankView rank(int number, std::uint64_t stamp) {
+RankView rank(int number, std::uint64_t version) {
   RankView view;
   view.rank = number;
   view.pid = 100 + number;
-  view.stamp = stamp;
+  view.version = version;
   return view;
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("what a call is stays known when only its fingerprint is shown again")
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
   RankView view = rank(2, 1);
-  view.board.groups.push_back({"world", 2, 4, 0, 7, 7, 6, 0, 0});
+  view.page.groups.push_back({"world", 2, 4, 0, 7, 7, 6, 0, 0});
   view.calls = {{{6, 60, 1, "barrier", "", ""}, {7, 70, 2, "all_reduce sum f32[8]", "bucket 0", "train.cpp:8"}}};
   const auto shows = [&](ShownCalls calls) {
     exchange.shown({7, "b", 0s, wire::Subject::ranks, show_ranks(std::vector{view}, calls)});
@@ -91,7 +91,7 @@ TEST_CASE("what a call is stays known when only its fingerprint is shown again")
   view.calls[0][1].fingerprint = 71;
   CHECK(shows(ShownCalls::digest).at(1).what.empty());
   CHECK(shows(ShownCalls::digest).at(0).what == "barrier");
-  view.board.groups[0].name = "pair";
+  view.page.groups[0].name = "pair";
   CHECK(shows(ShownCalls::digest).at(0).what.empty());
   shows(ShownCalls::all);
   ++view.pid;

@@ -13,7 +13,7 @@ TEST_CASE("groups of one name and size are told apart by their identities") {
   Ranks ranks(4);
   const auto join = [&](std::uint64_t identity, int rank, int group_rank, std::uint64_t called) {
     ranks.also_in("pair", rank, group_rank, 2, called, 2);
-    ranks.views[static_cast<std::size_t>(rank)].board.groups.back().identity = identity;
+    ranks.views[static_cast<std::size_t>(rank)].page.groups.back().identity = identity;
   };
   join(1, 0, 0, 2);
   join(1, 1, 1, 2);
@@ -52,24 +52,24 @@ TEST_CASE("a rank with a collective under way that does something else is no vic
   // Rank 1 has called in the pair, and sleeps; rank 2 waits in the world and has not called in the pair.
   ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);
   for (RankView& view : ranks.views) {
-    view.board.calling_threads = 1;
-    view.board.waiting_threads = view.rank == 1 ? 0 : 1;
+    view.page.calling_threads = 1;
+    view.page.waiting_threads = view.rank == 1 ? 0 : 1;
   }
   const auto verdict = ranks.verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
   CHECK(verdict->culprits == std::vector<int>{1});
-  ranks.views[1].board.waiting_threads = 1;
+  ranks.views[1].page.waiting_threads = 1;
   CHECK(ranks.verdict()->kind == VerdictKind::each_other);
 }
 
 TEST_CASE("of the ranks that have not called, one that waits in what is not shown is no culprit") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 6, 6);
-  ranks.views[1].board.calling_threads = ranks.views[1].board.waiting_threads = 1;
+  ranks.views[1].page.calling_threads = ranks.views[1].page.waiting_threads = 1;
   REQUIRE(ranks.verdict());
   CHECK(ranks.verdict()->culprits == std::vector<int>{2});
-  ranks.views[2].board.calling_threads = ranks.views[2].board.waiting_threads = 1;
+  ranks.views[2].page.calling_threads = ranks.views[2].page.waiting_threads = 1;
   CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});  // one of them is
 }
 
@@ -77,18 +77,18 @@ TEST_CASE("a rank that computes while its collective is under way is waited for"
   Ranks ranks(2);
   // Rank 0 has done #6 and waits in #7; rank 1 has called #6 and computes.
   ranks.at(0, 7, 6).at(1, 6, 5);
-  for (RankView& view : ranks.views) view.board.calling_threads = 1;
-  ranks.views[0].board.waiting_threads = 1;
+  for (RankView& view : ranks.views) view.page.calling_threads = 1;
+  ranks.views[0].page.waiting_threads = 1;
   const auto verdict = ranks.verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
   CHECK(verdict->culprits == std::vector<int>{1});
   // One that asks for it again and again waits.
   ranks.views[1].seen_at = 10'000'000'000;
-  ranks.views[1].board.polled_at = 9'000'000'000;
+  ranks.views[1].page.polled_at = 9'000'000'000;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
-  ranks.views[0].board.waiting_threads = 0;
-  ranks.views[1].board.polled_at = 1'000'000'000;
+  ranks.views[0].page.waiting_threads = 0;
+  ranks.views[1].page.polled_at = 1'000'000'000;
   CHECK_FALSE(ranks.verdict());
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("of groups that cannot be told apart nothing is said") {
 TEST_CASE("a rank that has sent its part and ended is not to blame") {
   Ranks ranks(2);
   ranks.recv(0, 1, 3).send(1, 0, 3);
-  ranks.views[1].board.groups[0].transfers[0].is_done = true;
+  ranks.views[1].page.groups[0].transfers[0].is_done = true;
   ranks.views[1].has_ended = true;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
@@ -144,11 +144,11 @@ TEST_CASE(
   ranks.recv(0, 1, 3).send(1, 0, 3);
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
   CHECK(ranks.verdict()->culprits.empty());
-  ranks.views[1].board.groups[0].transfers[0].is_done = true;  // it was sent, and has not come
+  ranks.views[1].page.groups[0].transfers[0].is_done = true;  // it was sent, and has not come
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
-  ranks.views[1].board.groups[0].transfers[0].number = 2;
+  ranks.views[1].page.groups[0].transfers[0].number = 2;
   CHECK(ranks.verdict()->kind == VerdictKind::not_called);
-  ranks.views[0].board.groups[0].transfers[0].is_waited_for = false;
+  ranks.views[0].page.groups[0].transfers[0].is_waited_for = false;
   CHECK_FALSE(ranks.verdict());
   // A rank of another node is not seen.
   Ranks alone(2);

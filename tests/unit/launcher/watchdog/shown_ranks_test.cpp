@@ -11,17 +11,17 @@ RankView rank_four() {
   RankView view;
   view.rank = 4;
   view.pid = 4711;
-  view.board.is_written = true;
-  view.board.writer = 4712;
-  view.board.phase = "evaluation";
-  view.board.section = "validation set";
-  view.board.section_place = "train.cpp:7";
-  view.board.phase_since = 9'000'000'000;
-  view.board.steps = 12;
-  view.board.groups.push_back({"world", 4, 8, 1, 21, 21, 20, 3, 2, true, 5, 4, 3});
-  view.board.groups[0].identity = ~std::uint64_t{0};
-  view.board.groups[0].transfers = {{true, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"}};
-  view.board.waiting_threads = 1;
+  view.page.is_written = true;
+  view.page.writer = 4712;
+  view.page.phase = "evaluation";
+  view.page.section = "validation set";
+  view.page.section_place = "train.cpp:7";
+  view.page.phase_since = 9'000'000'000;
+  view.page.steps = 12;
+  view.page.groups.push_back({"world", 4, 8, 1, 21, 21, 20, 3, 2, true, 5, 4, 3});
+  view.page.groups[0].identity = ~std::uint64_t{0};
+  view.page.groups[0].transfers = {{true, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"}};
+  view.page.waiting_threads = 1;
   view.calls = {{{21, ~std::uint64_t{0}, 8'000'000'000, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
   view.process = ProcessLook{'S', 17, 3, "futex_wait"};
   view.activity = RankActivity{70s, 80s, true, Sign::io, 0.25};
@@ -35,24 +35,24 @@ TEST_CASE("what a node shows of a rank is seen on another with that one's clock"
   const auto seen = read_ranks(show_ranks(ranks, ShownCalls::all), "b", 2s);
   REQUIRE(seen.size() == 1);
   RankView expected = rank_four();
-  expected.board.phase_since = 7'000'000'000;
+  expected.page.phase_since = 7'000'000'000;
   CHECK(seen[0].node == "b");
   CHECK(seen[0].rank == 4);
   CHECK(seen[0].pid == 4711);
-  CHECK(seen[0].board == expected.board);
+  CHECK(seen[0].page == expected.page);
   CHECK(seen[0].process == expected.process);
   CHECK(seen[0].activity == expected.activity);
   REQUIRE(seen[0].calls.size() == 1);
   REQUIRE(seen[0].calls[0].size() == 1);
   CHECK(seen[0].calls[0][0].called_at == 6'000'000'000);
   CHECK(seen[0].calls[0][0].what == "all_reduce sum f32[8]");
-  CHECK(seen[0].board.more_time_until == 0);  // never stays never
+  CHECK(seen[0].page.more_time_until == 0);  // never stays never
 }
 
 TEST_CASE("a clock that is behind moves times on") {
   const auto seen = read_ranks(show_ranks(std::vector{rank_four()}, ShownCalls::all), "b", -3s);
   REQUIRE(seen.size() == 1);
-  CHECK(seen[0].board.phase_since == 12'000'000'000);
+  CHECK(seen[0].page.phase_since == 12'000'000'000);
 }
 
 TEST_CASE("a digest has the numbers and the fingerprints of the calls") {

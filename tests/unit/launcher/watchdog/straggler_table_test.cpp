@@ -17,7 +17,7 @@ std::vector<RankView> ranks_at(std::uint64_t sequence, const std::vector<std::ui
   for (std::size_t i = 0; i < times.size(); ++i) {
     RankView view;
     view.rank = static_cast<int>(i);
-    view.board.groups.push_back({"world", view.rank, static_cast<int>(times.size()), 0, sequence, sequence, sequence});
+    view.page.groups.push_back({"world", view.rank, static_cast<int>(times.size()), 0, sequence, sequence, sequence});
     view.arrivals = {{{sequence, times[i] * kMillisecond}}};
     ranks.push_back(view);
   }
@@ -53,12 +53,12 @@ TEST_CASE("who comes last is counted once a collective, and how late it is") {
 TEST_CASE("time for which others had called what a rank had not") {
   StragglerTable table;
   std::vector<RankView> ranks = ranks_at(5, {1, 2, 3});
-  ranks[1].board.groups[0].called = 4;
+  ranks[1].page.groups[0].called = 4;
   for (int i = 0; i < 5; ++i) table.look(ranks, 50ms);
   for (int i = 0; i < 5; ++i) table.nothing_new(50ms);
-  ranks[1].board.groups[0].called = 5;
+  ranks[1].page.groups[0].called = 5;
   table.look(ranks, 50ms);
-  ranks[1].board.groups[0].called = 4;
+  ranks[1].page.groups[0].called = 4;
   table.look(ranks, 50ms);
   const StragglerReport report = table.report();
   CHECK(report.ranks.front().rank == 1);
@@ -71,11 +71,11 @@ TEST_CASE("a rank that two groups wait for is waited for once") {
   StragglerTable table;
   std::vector<RankView> ranks = ranks_at(5, {1, 2});
   for (RankView& view : ranks) {
-    view.board.groups.push_back(view.board.groups[0]);
-    view.board.groups[1].name = "second";
-    view.board.groups[1].identity = 2;
+    view.page.groups.push_back(view.page.groups[0]);
+    view.page.groups[1].name = "second";
+    view.page.groups[1].identity = 2;
   }
-  for (GroupView& group : ranks[1].board.groups) group.called = 4;
+  for (GroupView& group : ranks[1].page.groups) group.called = 4;
   for (int i = 0; i < 4; ++i) table.look(ranks, 50ms);
   CHECK(of(table.report(), 1).waited_for == 200ms);
   CHECK(of(table.report(), 1).longest_wait == 200ms);
@@ -87,14 +87,14 @@ TEST_CASE("groups that are not whole here tell nothing") {
   ranks[2].has_ended = true;
   table.look(ranks, 50ms);
   ranks = ranks_at(1, {1, 2});
-  for (RankView& view : ranks) view.board.groups[0].size = 3;
+  for (RankView& view : ranks) view.page.groups[0].size = 3;
   table.look(ranks, 50ms);
   table.look(ranks_at(1, {1}), 50ms);
   CHECK(table.report().ranks.empty());
   CHECK(table.report().collectives == 0);
 }
 
-TEST_CASE("arrivals that the board has lost are not counted") {
+TEST_CASE("arrivals that the page has lost are not counted") {
   StragglerTable table;
   std::vector<RankView> ranks = ranks_at(40, {1, 2});
   ranks[1].arrivals = {{{56, 90 * kMillisecond}}};

@@ -49,7 +49,7 @@ TEST_CASE("all ranks have called and it does not go on") {
 TEST_CASE("a rank that holds back what it has called is the culprit") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 6);
-  ranks.views[1].board.groups[0].started = 6;
+  ranks.views[1].page.groups[0].started = 6;
   const auto verdict = ranks.verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
@@ -57,7 +57,7 @@ TEST_CASE("a rank that holds back what it has called is the culprit") {
   CHECK(verdict->culprits == std::vector<int>{1});
   CHECK(verdict->waiting == std::vector<int>{0, 2});
   // Before any backend has begun it nobody is to blame.
-  for (RankView& view : ranks.views) view.board.groups[0].started = 6;
+  for (RankView& view : ranks.views) view.page.groups[0].started = 6;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("of a group with ranks on other nodes it is said that not all is known
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 7, 6).at(2, 7, 7);
   CHECK_FALSE(ranks.verdict()->is_partial);
-  for (RankView& view : ranks.views) view.board.groups[0].size = 6;
+  for (RankView& view : ranks.views) view.page.groups[0].size = 6;
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
   CHECK(ranks.verdict()->is_partial);
 }
@@ -91,8 +91,8 @@ TEST_CASE("gpus that have not begun what all ranks are in are the culprits") {
 TEST_CASE("a rank that has ended without having come to init is the culprit of those that wait there") {
   Ranks ranks(3);
   const auto awaits = [&](std::size_t rank, int entered, int world) {
-    ranks.views[rank].board.worlds_entered = entered;
-    ranks.views[rank].board.awaited_world = world;
+    ranks.views[rank].page.worlds_entered = entered;
+    ranks.views[rank].page.awaited_world = world;
   };
   awaits(0, 2, 3);
   awaits(1, 1, 0);
@@ -136,7 +136,7 @@ TEST_CASE("a rank stopped within a collective is the culprit though it has calle
 TEST_CASE("a rank that has left the world or not entered it is missed") {
   Ranks ranks(3);
   ranks.at(0, 1, 0).at(1, 1, 0);
-  ranks.views[2].board.groups.clear();
+  ranks.views[2].page.groups.clear();
   ranks.views[2].calls.clear();
   CHECK(ranks.verdict()->kind == VerdictKind::not_called);
   CHECK(ranks.verdict()->culprits == std::vector<int>{2});
@@ -144,7 +144,7 @@ TEST_CASE("a rank that has left the world or not entered it is missed") {
   CHECK(ranks.verdict()->kind == VerdictKind::ended);
   // Of a group over several machines the others may be anywhere.
   for (RankView& view : ranks.views) {
-    if (!view.board.groups.empty()) view.board.groups[0].size = 4;
+    if (!view.page.groups.empty()) view.page.groups[0].size = 4;
   }
   CHECK(ranks.verdict()->kind == VerdictKind::transport);
 }
@@ -180,7 +180,7 @@ TEST_CASE("a culprit that waits in another group is that group's victim") {
   Ranks chain(4);
   chain.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6).at(3, 7, 6);
   chain.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 3, 1, 2, 2, 2);
-  chain.views[3].board.groups[0].finished = 7;  // 3 does not wait in the world
+  chain.views[3].page.groups[0].finished = 7;  // 3 does not wait in the world
   verdict = chain.verdict();
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::not_called);
@@ -188,7 +188,7 @@ TEST_CASE("a culprit that waits in another group is that group's victim") {
   CHECK(verdict->culprits == std::vector<int>{3});
 }
 
-TEST_CASE("boards without calls give a verdict without words") {
+TEST_CASE("pages without calls give a verdict without words") {
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 6, 6);
   for (RankView& view : ranks.views) view.calls.clear();
@@ -225,7 +225,7 @@ TEST_CASE("a difference is found after the end of those that called too") {
   for (std::uint64_t number : {8, 9}) ranks.views[2].calls[0][number - 6] = call_number(number, number + 5);
   for (RankView& view : ranks.views) {
     view.has_ended = true;
-    view.board.groups[0].is_left = true;
+    view.page.groups[0].is_left = true;
   }
   CHECK_FALSE(ranks.verdict());
   const auto verdict = find_difference(ranks.views);
@@ -249,7 +249,7 @@ TEST_CASE("a rank that has ended has not finished what it called last") {
   CHECK(verdict->kind == VerdictKind::ended);
   CHECK(verdict->sequence == 7);
   CHECK(verdict->culprits == std::vector<int>{0});
-  ranks.views[0].board.groups[0].is_left = true;  // it failed, and says so in another way
+  ranks.views[0].page.groups[0].is_left = true;  // it failed, and says so in another way
   CHECK_FALSE(find_unfinished(ranks.views[0], false));
   CHECK(find_unfinished(ranks.views[0], true)->sequence == 7);
 }

@@ -15,11 +15,11 @@ using Kind = HangNews::Kind;
 
 namespace {
 
-// Two workers whose boards the test writes.
-class Boards : public NoProcesses {
+// Two workers whose pages the test writes.
+class Pages : public NoProcesses {
  public:
   bool look(int local_rank, LookDepth, RankView& view) override {
-    const bool is_new = view.stamp != ranks[static_cast<std::size_t>(local_rank)].stamp;
+    const bool is_new = view.version != ranks[static_cast<std::size_t>(local_rank)].version;
     view = ranks[static_cast<std::size_t>(local_rank)];
     return is_new;
   }
@@ -46,9 +46,9 @@ RankView rank(int number, std::uint64_t fingerprint, int size) {
   RankView view;
   view.rank = number;
   view.pid = 100 + number;
-  view.stamp = 1;
-  view.board.is_written = true;
-  view.board.groups.push_back({"world", number, size, 0, 7, 7, 6, 0, 0});
+  view.version = 1;
+  view.page.is_written = true;
+  view.page.groups.push_back({"world", number, size, 0, 7, 7, 6, 0, 0});
   view.calls = {{{7, fingerprint, 1, "barrier", "", "train.cpp:" + std::to_string(fingerprint)}}};
   return view;
 }
@@ -80,7 +80,7 @@ struct Rig {
   }
 
   net::EventLoop loop;
-  Boards processes;
+  Pages processes;
   LaunchPlan plan;
   Placement place;
   OutputPump output{loop, {}, {}};
@@ -154,13 +154,13 @@ TEST_CASE("what was seen of the ranks says whether they finished a step") {
   Rig rig(1);
   CHECK(rig.watchdog->finish().progress == wire::Progress::none);
   Rig other(1);
-  other.processes.ranks[1].board.steps = 3;
+  other.processes.ranks[1].page.steps = 3;
   CHECK(other.watchdog->finish().progress == wire::Progress::some);
 }
 
 TEST_CASE("a worker that was not started in this attempt has made no progress in it") {
   Rig rig(1);
-  rig.processes.ranks[1].board.steps = 3;  // of the attempt before
+  rig.processes.ranks[1].page.steps = 3;  // of the attempt before
   const auto next = make_watchdog({rig.loop, rig.processes, rig.output, rig.plan, rig.exchange, {}, {}}, rig.place);
   next->started(0, {});
   CHECK(next->finish().progress == wire::Progress::none);

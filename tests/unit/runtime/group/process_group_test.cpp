@@ -315,9 +315,9 @@ TEST_CASE("groups that are made of a group share its page and its faults") {
   });
   CHECK(faults.due(1, Operation::all_reduce).has_value());
   int shown = 0;
-  for (const wire::BoardGroup& group : made.board->groups) shown += group.finished > 0 ? 1 : 0;
+  for (const wire::PageGroup& group : made.layout->groups) shown += group.finished > 0 ? 1 : 0;
   CHECK(shown == 6);
-  CHECK(made.board->worker.handed_on > 0);
+  CHECK(made.layout->worker.handed_on > 0);
 }
 
 TEST_CASE("several threads may call one group") {

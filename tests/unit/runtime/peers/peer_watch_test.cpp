@@ -55,7 +55,7 @@ TEST_CASE("a rank of another machine is lost when the launcher says so") {
   const MadePage made;
   const auto groups = meet_on_hosts(
       2, [](int rank) { return std::to_string(rank); }, made.map());
-  made.board->lost_rank = 1;
+  made.layout->lost_rank = 1;
   expect_error(ErrorKind::peer_lost, {"ddplaunch says that rank 1 of the job has failed"}, [&] {
     PeerWatch watch(groups[0]);
     for (const auto end = soon(); std::chrono::steady_clock::now() < end;) watch.look();

@@ -34,7 +34,7 @@ Call call_number(std::uint64_t sequence, std::uint64_t fingerprint, const std::s
 TEST_CASE("the page tells what was called how far it is and from where") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "ranks 0,2", 7, 1, 2);
-  const wire::BoardGroup& group = made.board->groups[0];
+  const wire::PageGroup& group = made.layout->groups[0];
   CHECK(group.in_use == 1);
   CHECK(std::string(group.name.data()) == "ranks 0,2");
   CHECK(group.rank == 1);
@@ -47,7 +47,7 @@ TEST_CASE("the page tells what was called how far it is and from where") {
   CHECK(group.finished == 0);
   progress.finished(call_number(1, 7));
   CHECK(group.finished == 1);
-  const wire::BoardCall& call = group.calls[1];
+  const wire::PageCall& call = group.calls[1];
   CHECK(call.sequence == 2);
   CHECK(call.count == 20);
   CHECK(call.line == 88);
@@ -61,7 +61,7 @@ TEST_CASE("ranks that call the same have the same fingerprints and never again a
   GroupProgress a(made.map(), true, "a", 7, 0, 2);
   GroupProgress b(made.map(), true, "b", 7, 1, 2);
   const auto fingerprint = [&](int group, int place) {
-    return made.board->groups.at(group).calls.at(place).fingerprint;
+    return made.layout->groups.at(group).calls.at(place).fingerprint;
   };
   a.called(call_number(1, 7));
   b.called(call_number(1, 7));
@@ -77,14 +77,14 @@ TEST_CASE("ranks that call the same have the same fingerprints and never again a
 TEST_CASE("old calls make room and a long path keeps its end") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 1);
-  for (std::uint64_t i = 1; i <= wire::kBoardCalls + 1; ++i) {
+  for (std::uint64_t i = 1; i <= wire::kPageCalls + 1; ++i) {
     Call call = call_number(i, i);
     const std::string path = std::string(200, 'x') + "/train.cpp";
     call.site.file = path.c_str();
     progress.called(call);
   }
-  const wire::BoardGroup& group = made.board->groups[0];
-  CHECK(group.calls[0].sequence == wire::kBoardCalls + 1);
+  const wire::PageGroup& group = made.layout->groups[0];
+  CHECK(group.calls[0].sequence == wire::kPageCalls + 1);
   CHECK(group.calls[1].sequence == 2);
   const std::string file = group.calls[0].file.data();
   CHECK(file.size() == 79);
@@ -95,13 +95,13 @@ TEST_CASE("a group that ends makes room for another and those without room are c
   const MadePage made;
   const StatusPage page = made.map();
   std::vector<std::unique_ptr<GroupProgress>> groups;
-  for (std::size_t i = 0; i <= wire::kBoardGroups; ++i) {
+  for (std::size_t i = 0; i <= wire::kPageGroups; ++i) {
     groups.push_back(std::make_unique<GroupProgress>(page, true, "g" + std::to_string(i), 7, 0, 1));
   }
-  CHECK(made.board->groups_not_shown == 1);
+  CHECK(made.layout->groups_not_shown == 1);
   groups[3].reset();
   const GroupProgress next(page, true, "next", 7, 0, 1);
-  CHECK(std::string(made.board->groups[3].name.data()) == "next");
+  CHECK(std::string(made.layout->groups[3].name.data()) == "next");
 }
 
 TEST_CASE("sends and receives are counted apart from collectives") {
@@ -113,7 +113,7 @@ TEST_CASE("sends and receives are counted apart from collectives") {
   progress.called(call);
   progress.started(call);
   progress.finished(call);
-  const wire::BoardGroup& group = made.board->groups[0];
+  const wire::PageGroup& group = made.layout->groups[0];
   CHECK(group.called == 0);
   CHECK(group.started == 0);
   CHECK(group.transfers_called == 1);
@@ -129,9 +129,9 @@ Call transfer(Operation operation, int peer, std::uint64_t number) {
   return call;
 }
 
-std::vector<std::uint64_t> numbers_not_done(const wire::BoardGroup& group) {
+std::vector<std::uint64_t> numbers_not_done(const wire::PageGroup& group) {
   std::vector<std::uint64_t> numbers;
-  for (const wire::BoardTransfer& shown : group.transfers) {
+  for (const wire::PageTransfer& shown : group.transfers) {
     if (shown.number != 0 && shown.is_done == 0) numbers.push_back(shown.number);
   }
   std::sort(numbers.begin(), numbers.end());
@@ -145,7 +145,7 @@ TEST_CASE("a transfer is shown with its other side and who waits for it") {
   GroupProgress progress(made.map(), true, "world", 7, 0, 4);
   const Call call = transfer(Operation::recv, 3, 5);
   progress.called(call);
-  const wire::BoardTransfer& shown = made.board->groups[0].transfers[0];
+  const wire::PageTransfer& shown = made.layout->groups[0].transfers[0];
   CHECK(shown.number == 5);
   CHECK(shown.peer == 3);
   CHECK(shown.operation == static_cast<int>(Operation::recv));
@@ -153,31 +153,31 @@ TEST_CASE("a transfer is shown with its other side and who waits for it") {
   CHECK(shown.is_done == 0);
   progress.waits(call, true);
   CHECK(shown.waiters == 1);
-  CHECK(made.board->worker.waiting_threads == 1);
+  CHECK(made.layout->worker.waiting_threads == 1);
   progress.finished(call);
   progress.waits(call, false);
   CHECK(shown.is_done == 1);
   CHECK(shown.waiters == 0);
-  CHECK(made.board->worker.waiting_threads == 0);
+  CHECK(made.layout->worker.waiting_threads == 0);
 }
 
 TEST_CASE("a thread is blocked if no time-out of the program's ends its wait") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 4);
-  const wire::BoardGroup& group = made.board->groups[0];
+  const wire::PageGroup& group = made.layout->groups[0];
   for (Call call : {call_number(1, 1), transfer(Operation::recv, 3, 5)}) {
     progress.called(call);
     progress.waits(call, true);
-    CHECK(made.board->blocked_threads == 1);
-    CHECK(made.board->worker.blocked_thread == ::gettid());
+    CHECK(made.layout->blocked_threads == 1);
+    CHECK(made.layout->worker.blocked_thread == ::gettid());
     CHECK(group.blocked == (is_transfer(call.operation) ? 0 : 1));
     progress.waits(call, false);
-    CHECK(made.board->blocked_threads == 0);
+    CHECK(made.layout->blocked_threads == 0);
     CHECK(group.blocked == 0);
     call.is_programs_timeout = true;
     progress.waits(call, true);
-    CHECK(made.board->worker.waiting_threads == 1);
-    CHECK(made.board->blocked_threads == 0);
+    CHECK(made.layout->worker.waiting_threads == 1);
+    CHECK(made.layout->blocked_threads == 0);
     progress.waits(call, false);
   }
 }
@@ -186,28 +186,28 @@ TEST_CASE("of a group without a place it is counted that it goes on and that a t
   const MadePage made;
   const StatusPage page = made.map();
   std::vector<std::unique_ptr<GroupProgress>> groups;
-  for (std::size_t i = 0; i <= wire::kBoardGroups; ++i) {
+  for (std::size_t i = 0; i <= wire::kPageGroups; ++i) {
     groups.push_back(std::make_unique<GroupProgress>(page, true, "g" + std::to_string(i), 7, 0, 1));
   }
   const Call call = call_number(1, 1);
   groups.back()->called(call);
   groups.back()->waits(call, true);
-  CHECK(made.board->worker.waiting_threads == 1);
-  CHECK(made.board->blocked_threads == 0);
+  CHECK(made.layout->worker.waiting_threads == 1);
+  CHECK(made.layout->blocked_threads == 0);
   groups.back()->finished(call);
   groups.back()->waits(call, false);
-  CHECK(made.board->worker.waiting_threads == 0);
-  CHECK(made.board->other_progress == 1);
+  CHECK(made.layout->worker.waiting_threads == 0);
+  CHECK(made.layout->other_progress == 1);
 }
 
 TEST_CASE("transfers that are done make room and those that are not stay") {
   const MadePage made;
   GroupProgress progress(made.map(), true, "world", 7, 0, 2);
-  for (std::uint64_t i = 1; i <= wire::kBoardTransfers + 1; ++i) progress.called(transfer(Operation::send, 1, i));
-  CHECK(numbers_not_done(made.board->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7, 8});
+  for (std::uint64_t i = 1; i <= wire::kPageTransfers + 1; ++i) progress.called(transfer(Operation::send, 1, i));
+  CHECK(numbers_not_done(made.layout->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7, 8});
   progress.finished(transfer(Operation::send, 1, 4));
   progress.called(transfer(Operation::send, 1, 10));
-  CHECK(numbers_not_done(made.board->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 5, 6, 7, 8, 10});
+  CHECK(numbers_not_done(made.layout->groups[0]) == std::vector<std::uint64_t>{1, 2, 3, 5, 6, 7, 8, 10});
   progress.finished(transfer(Operation::send, 1, 9));  // which is not shown
-  CHECK(made.board->groups[0].transfers_finished == 2);
+  CHECK(made.layout->groups[0].transfers_finished == 2);
 }

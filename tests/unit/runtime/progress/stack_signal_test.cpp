@@ -19,19 +19,19 @@ using namespace ddp::internal;
 
 namespace {
 
-// The process has one handler, and it has one board.
-wire::ProgressBoard& board() {
-  static const auto the_board = [] {
-    auto made = std::make_unique<wire::ProgressBoard>();
+// The process has one handler, and it has one page.
+wire::StatusPageLayout& page() {
+  static const auto the_page = [] {
+    auto made = std::make_unique<wire::StatusPageLayout>();
     made->writer = ::getpid();
     return made;
   }();
-  return *the_board;
+  return *the_page;
 }
 
-const wire::BoardStack* stack_of(pid_t thread) {
-  for (const wire::BoardStack& stack : board().stacks.stacks) {
-    if (stack.answers == board().stacks.request && stack.thread == thread) return &stack;
+const wire::PageStack* stack_of(pid_t thread) {
+  for (const wire::PageStack& stack : page().stacks.stacks) {
+    if (stack.answers == page().stacks.request && stack.thread == thread) return &stack;
   }
   return nullptr;
 }
@@ -46,10 +46,10 @@ std::atomic<std::uint64_t> rounds = 0;
 }  // namespace
 
 TEST_CASE("every thread that is asked says where it is") {
-  answer_stack_requests(&board());
-  const int signal = board().stacks.signal;
+  answer_stack_requests(&page());
+  const int signal = page().stacks.signal;
   REQUIRE(signal == stack_signal());
-  answer_stack_requests(&board());  // changes nothing
+  answer_stack_requests(&page());  // changes nothing
 
   std::atomic<pid_t> tid = 0;
   std::thread other([&] {
@@ -58,14 +58,14 @@ TEST_CASE("every thread that is asked says where it is") {
   });
   while (rounds == 0) std::this_thread::yield();
   for (std::uint32_t request = 1; request <= 3; ++request) {
-    board().stacks.taken = 0;
-    board().stacks.request = request;
+    page().stacks.taken = 0;
+    page().stacks.request = request;
     CHECK(stack_of(::getpid()) == nullptr);  // the answers before are none to this
     ::pthread_kill(other.native_handle(), signal);
     ::pthread_kill(::pthread_self(), signal);
     test::eventually([&] { return stack_of(tid) != nullptr; });
-    const wire::BoardStack* theirs = stack_of(tid);
-    const wire::BoardStack* ours = stack_of(static_cast<pid_t>(::syscall(SYS_gettid)));
+    const wire::PageStack* theirs = stack_of(tid);
+    const wire::PageStack* ours = stack_of(static_cast<pid_t>(::syscall(SYS_gettid)));
     REQUIRE(theirs != nullptr);
     REQUIRE(ours != nullptr);
     CHECK(ours->depth > 2);
@@ -74,18 +74,18 @@ TEST_CASE("every thread that is asked says where it is") {
     const bool in_function = theirs->addresses[0] >= begin && theirs->addresses[0] < begin + 256;
     const bool in_caller = theirs->addresses[0] != 0;  // inlined all the same
     CHECK((in_function || in_caller));
-    CHECK(board().stacks.taken == 2);
+    CHECK(page().stacks.taken == 2);
   }
   is_over = true;
   other.join();
 }
 
 TEST_CASE("more threads than places are counted and write nowhere") {
-  answer_stack_requests(&board());
-  board().stacks.request = 9;
-  board().stacks.taken = wire::kBoardStacks;
-  ::raise(board().stacks.signal);
-  CHECK(board().stacks.taken == wire::kBoardStacks + 1);
+  answer_stack_requests(&page());
+  page().stacks.request = 9;
+  page().stacks.taken = wire::kPageStacks;
+  ::raise(page().stacks.signal);
+  CHECK(page().stacks.taken == wire::kPageStacks + 1);
   CHECK(stack_of(::getpid()) == nullptr);
 }
 

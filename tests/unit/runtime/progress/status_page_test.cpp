@@ -17,7 +17,7 @@ TEST_CASE("without a page or with something else in its place nothing is shown")
     CHECK(StatusPage::map(descriptor).memory() == nullptr);
   }
   const MadePage other;
-  other.board->version = wire::kBoardVersion + 1;
+  other.layout->version = wire::kPageVersion + 1;
   CHECK(other.map().memory() == nullptr);
   const StatusPage none;
   none.count_handed_on();
@@ -30,26 +30,26 @@ TEST_CASE("without a page or with something else in its place nothing is shown")
 
 TEST_CASE("a page that another process writes is left alone") {
   const MadePage made;
-  made.board->writer = ::getpid() + 1;
+  made.layout->writer = ::getpid() + 1;
   CHECK(made.map().memory() == nullptr);
-  made.board->writer = 0;
+  made.layout->writer = 0;
   CHECK(made.map().memory() != nullptr);
-  CHECK(made.board->writer == ::getpid());
+  CHECK(made.layout->writer == ::getpid());
 }
 
 TEST_CASE("what a process showed before exec() is forgotten except its steps") {
   const MadePage made;
-  made.board->groups[0].in_use = wire::kBoardInUse;
-  made.board->blocked_threads = 1;
-  made.board->worker.calling_threads = 2;
-  made.board->worker.waiting_threads = 1;
-  made.board->worker.steps = 7;
+  made.layout->groups[0].in_use = wire::kPageInUse;
+  made.layout->blocked_threads = 1;
+  made.layout->worker.calling_threads = 2;
+  made.layout->worker.waiting_threads = 1;
+  made.layout->worker.steps = 7;
   made.map().forget_former_program();
-  CHECK(made.board->groups[0].in_use == wire::kBoardFree);
-  CHECK(made.board->blocked_threads == 0);
-  CHECK(made.board->worker.calling_threads == 0);
-  CHECK(made.board->worker.waiting_threads == 0);
-  CHECK(made.board->worker.steps == 7);
+  CHECK(made.layout->groups[0].in_use == wire::kPageFree);
+  CHECK(made.layout->blocked_threads == 0);
+  CHECK(made.layout->worker.calling_threads == 0);
+  CHECK(made.layout->worker.waiting_threads == 0);
+  CHECK(made.layout->worker.steps == 7);
 }
 
 TEST_CASE("the page counts what is handed on and steps and says which rank is lost") {
@@ -58,21 +58,21 @@ TEST_CASE("the page counts what is handed on and steps and says which rank is lo
   page.count_handed_on();
   page.count_step();
   page.count_step();
-  CHECK(made.board->worker.handed_on == 1);
-  CHECK(made.board->worker.steps == 2);
+  CHECK(made.layout->worker.handed_on == 1);
+  CHECK(made.layout->worker.steps == 2);
   CHECK(page.lost_rank() == -1);
-  made.board->lost_rank = 3;
+  made.layout->lost_rank = 3;
   CHECK(page.lost_rank() == 3);
 }
 
 TEST_CASE("a thread that waits is counted once and not while it runs the program's code") {
   const MadePage made;
   const StatusPage page = made.map();
-  const auto& waiting = made.board->worker.waiting_threads;
+  const auto& waiting = made.layout->worker.waiting_threads;
   std::thread([&] {
     {
       const ThreadWaits waits(page);
-      CHECK(made.board->worker.calling_threads == 1);
+      CHECK(made.layout->worker.calling_threads == 1);
       const ThreadWaits nested(page);
       CHECK(waiting == 1);
       const ProgramRuns program;
@@ -82,5 +82,5 @@ TEST_CASE("a thread that waits is counted once and not while it runs the program
     }
     CHECK(waiting == 0);
   }).join();
-  CHECK(made.board->worker.calling_threads == 0);
+  CHECK(made.layout->worker.calling_threads == 0);
 }

@@ -7,7 +7,7 @@
 using namespace ddp;
 using namespace ddp::internal;
 
-// What the page shows is tested with a launcher: integration/board_test.py.
+// What the page shows is tested with a launcher: integration/status_page_test.py.
 TEST_CASE("without a launcher phases cost nothing and break nothing") {
   const Section outer(Phase::evaluation, "validation set with a name that is longer than there is room for on a page");
   {

@@ -15,11 +15,11 @@ using namespace ddp::test;
 
 namespace {
 
-// A board, and a stream of GPU 0.
+// A page, and a stream of GPU 0.
 struct Marked {
   CudaApi cuda = gpu_libraries()->cuda;
-  std::unique_ptr<wire::ProgressBoard> board = std::make_unique<wire::ProgressBoard>();
-  wire::BoardGroup& place = board->groups[3];
+  std::unique_ptr<wire::StatusPageLayout> page = std::make_unique<wire::StatusPageLayout>();
+  wire::PageGroup& place = page->groups[3];
   std::optional<CudaStream> stream;
 
   Marked() {
@@ -37,7 +37,7 @@ struct Marked {
 
 TEST_CASE("the stream itself writes which collectives it has begun and done") {
   Marked on;
-  GpuMarks marks(on.cuda, *on.board, on.place);
+  GpuMarks marks(on.cuda, *on.page, on.place);
   marks.before(7, on.stream->handle());
   CudaEvents(on.cuda).finish(on.stream->handle(), kPatience);
   CHECK(on.place.gpu_queued == 7);
@@ -47,30 +47,30 @@ TEST_CASE("the stream itself writes which collectives it has begun and done") {
   CudaEvents(on.cuda).finish(on.stream->handle(), kPatience);
   CHECK(on.place.gpu_finished == 7);
   CHECK(on.place.called == 0);
-  // Another group of the process, on the same board.
-  GpuMarks others(on.cuda, *on.board, on.board->groups[4]);
+  // Another group of the process, on the same page.
+  GpuMarks others(on.cuda, *on.page, on.page->groups[4]);
   on.mark(others, 2);
-  CHECK(on.board->groups[4].gpu_finished == 2);
+  CHECK(on.page->groups[4].gpu_finished == 2);
 }
 
 TEST_CASE("what is no collective of the program's is not marked") {
   Marked on;
-  GpuMarks marks(on.cuda, *on.board, on.place);
+  GpuMarks marks(on.cuda, *on.page, on.place);
   on.mark(marks, 0);
   on.mark(marks, 5 | kOwnCalls);
   CHECK(on.place.gpu_queued == 0);
   CHECK(on.place.gpu_finished == 0);
 }
 
-TEST_CASE("a gpu that cannot see the board or a driver that cannot write marks nothing") {
+TEST_CASE("a gpu that cannot see the page or a driver that cannot write marks nothing") {
   Marked on;
   CudaApi blind = on.cuda;
   blind.map_host = [](void*, std::size_t, void*&) { return 801; };
-  GpuMarks not_mapped(blind, *on.board, on.place);
+  GpuMarks not_mapped(blind, *on.page, on.place);
   on.mark(not_mapped, 7);
   CudaApi old = on.cuda;
   old.write_number = nullptr;
-  GpuMarks not_written(old, *on.board, on.place);
+  GpuMarks not_written(old, *on.page, on.place);
   on.mark(not_written, 7);
   CHECK(on.place.gpu_queued == 0);
   CHECK(on.place.gpu_started == 0);
@@ -83,7 +83,7 @@ TEST_CASE("a stream that takes no mark is not asked again and nothing is said of
   failing.write_number = [&](CudaStreamHandle stream, void* place, std::uint64_t number) {
     return ++asked > 2 ? 801 : on.cuda.write_number(stream, place, number);
   };
-  GpuMarks marks(failing, *on.board, on.place);
+  GpuMarks marks(failing, *on.page, on.place);
   on.mark(marks, 1);
   CHECK(on.place.gpu_queued == 1);
   on.mark(marks, 2);
@@ -93,15 +93,15 @@ TEST_CASE("a stream that takes no mark is not asked again and nothing is said of
 }
 
 TEST_CASE("a collective that waits for a rank is begun on the gpus of the others and not done") {
-  const auto board = std::make_unique<wire::ProgressBoard>();
+  const auto page = std::make_unique<wire::StatusPageLayout>();
   const Libraries libraries = gpu_libraries();
   const auto make = [&](const BackendOptions& options,
                         const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
     auto backend = std::make_unique<NcclBackend>(options, store, libraries);
-    backend->mark_on(*board, board->groups[static_cast<std::size_t>(options.rank)]);
+    backend->mark_on(*page, page->groups[static_cast<std::size_t>(options.rank)]);
     return backend;
   };
-  const wire::BoardGroup& place_0 = board->groups[0];
+  const wire::PageGroup& place_0 = page->groups[0];
   const auto until = [](const auto& condition) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!condition() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -115,7 +115,7 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
     CudaStream stream(values.cuda);
     Work work = self.group().all_reduce(values.memory, ReduceOp::max, {.stream = stream.handle()});
     CHECK(work.wait_for(kPatience));
-    const wire::BoardGroup& own = board->groups[static_cast<std::size_t>(self.rank())];
+    const wire::PageGroup& own = page->groups[static_cast<std::size_t>(self.rank())];
     CHECK(own.gpu_queued == 2);
     CHECK(own.gpu_finished == 2);
   });

@@ -1,4 +1,4 @@
-// ProgressBoard: what a worker's process groups are at, in memory that the launcher made and the worker writes. It
+// StatusPageLayout: what a worker's process groups are at, in memory that the launcher made and the worker writes. It
 // stays readable when the worker is stopped, hangs or is dead. docs/protocol.md, section 6, describes it; its reader
 // trusts nothing in it but its size.
 #pragma once
@@ -11,17 +11,17 @@
 
 namespace ddp::wire {
 
-inline constexpr std::uint32_t kBoardMagic = 0x42504444;  // "DDPB"
-inline constexpr std::uint32_t kBoardVersion = 5;
-inline constexpr std::size_t kBoardGroups = 32;
-inline constexpr std::size_t kBoardCalls = 16;
-inline constexpr std::size_t kBoardTransfers = 8;
-inline constexpr std::size_t kBoardStacks = 32;
-inline constexpr std::size_t kBoardFrames = 62;
-// The worker inherits the board as this descriptor: far from those that programs and shells take.
-inline constexpr int kBoardDescriptor = 197;
+inline constexpr std::uint32_t kPageMagic = 0x42504444;  // "DDPB"
+inline constexpr std::uint32_t kPageVersion = 5;
+inline constexpr std::size_t kPageGroups = 32;
+inline constexpr std::size_t kPageCalls = 16;
+inline constexpr std::size_t kPageTransfers = 8;
+inline constexpr std::size_t kPageStacks = 32;
+inline constexpr std::size_t kPageFrames = 62;
+// The worker inherits the page as this descriptor: far from those that programs and shells take.
+inline constexpr int kPageDescriptor = 197;
 inline constexpr std::int32_t kNoRankLost = -1;
-// How each number of the board is read and written: it stands for itself, and the reader copes with any order.
+// How each number of the page is read and written: it stands for itself, and the reader copes with any order.
 inline constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // What the worker is at, whatever its groups are at.
@@ -32,12 +32,12 @@ inline constexpr std::uint32_t kTraining = 4;
 static_assert(kPhaseNames[kTraining] == "training");
 
 // `changes` is odd while the rest but the numbers below it is written.
-struct BoardWorker {
+struct PageWorker {
   std::atomic<std::uint32_t> changes;
   std::uint32_t phase;                         // enum Phase of ddp/progress.h
   std::uint64_t since;                         // CLOCK_MONOTONIC, nanoseconds
   std::int32_t line;                           // of the program, in `file`; 0: unknown
-  std::atomic<std::int32_t> blocked_thread;    // the last thread that was added to ProgressBoard::blocked_threads
+  std::atomic<std::int32_t> blocked_thread;    // the last thread that was added to StatusPageLayout::blocked_threads
   std::atomic<std::uint64_t> steps;            // synchronised ones, and heartbeats
   std::atomic<std::uint64_t> more_time_until;  // CLOCK_MONOTONIC, nanoseconds: no stall before
   // Threads that have called operations of any group and have not ended, and those of them that wait for one now.
@@ -49,10 +49,10 @@ struct BoardWorker {
   std::array<char, 48> name;             // of the phase, where the program gave one; text is cut, and ends with 0
   std::array<char, 80> file;
 };
-static_assert(sizeof(BoardWorker) == 192);
+static_assert(sizeof(PageWorker) == 192);
 
 // One collective call. `sequence` is 0 while the rest is written, and is written last.
-struct BoardCall {
+struct PageCall {
   std::atomic<std::uint64_t> sequence;  // from 1, in the order of the calls on the group
   std::uint64_t fingerprint;            // of all calls of the group up to this one: two ranks that agree have the same
   std::uint64_t called_at;              // CLOCK_MONOTONIC, nanoseconds
@@ -66,10 +66,10 @@ struct BoardCall {
   std::array<char, 64> name;  // text is cut, and ends with 0
   std::array<char, 80> file;
 };
-static_assert(sizeof(BoardCall) == 192);
+static_assert(sizeof(PageCall) == 192);
 
 // A send or a receive. `number` is 0 while the rest is written, and is written last.
-struct BoardTransfer {
+struct PageTransfer {
   std::atomic<std::uint64_t> number;   // from 1, among those of its kind with its peer
   std::atomic<std::uint32_t> is_done;  // then the place may be used again
   std::atomic<std::uint32_t> waiters;  // threads that wait for it
@@ -82,17 +82,17 @@ struct BoardTransfer {
   std::array<std::uint8_t, 6> unused;
   std::array<char, 80> file;
 };
-static_assert(sizeof(BoardTransfer) == 128);
+static_assert(sizeof(PageTransfer) == 128);
 
 // Whether a place for a group is taken. What a group that failed leaves behind stays to be seen until another group
 // needs the place.
-inline constexpr std::uint32_t kBoardFree = 0;
-inline constexpr std::uint32_t kBoardInUse = 1;
-inline constexpr std::uint32_t kBoardLeft = 2;
+inline constexpr std::uint32_t kPageFree = 0;
+inline constexpr std::uint32_t kPageInUse = 1;
+inline constexpr std::uint32_t kPageLeft = 2;
 
 // One process group of the worker. Numbers only grow.
-struct alignas(64) BoardGroup {
-  std::atomic<std::uint32_t> in_use;  // kBoardFree, …
+struct alignas(64) PageGroup {
+  std::atomic<std::uint32_t> in_use;  // kPageFree, …
   std::int32_t rank;
   std::int32_t size;
   std::atomic<std::uint32_t> blocked;  // threads that wait for a collective of it without a time-out of the program's
@@ -114,33 +114,33 @@ struct alignas(64) BoardGroup {
   std::atomic<std::uint64_t> gpu_started;
   std::atomic<std::uint64_t> gpu_finished;
   std::array<std::uint64_t, 6> more;
-  std::array<BoardCall, kBoardCalls> calls;              // call n lies at (n - 1) % kBoardCalls
-  std::array<BoardTransfer, kBoardTransfers> transfers;  // in no order; those that find no place are not shown
+  std::array<PageCall, kPageCalls> calls;              // call n lies at (n - 1) % kPageCalls
+  std::array<PageTransfer, kPageTransfers> transfers;  // in no order; those that find no place are not shown
 };
-static_assert(sizeof(BoardGroup) == 192 + kBoardCalls * 192 + kBoardTransfers * 128);
+static_assert(sizeof(PageGroup) == 192 + kPageCalls * 192 + kPageTransfers * 128);
 
 // Where one thread of the worker is.
-struct BoardStack {
+struct PageStack {
   std::atomic<std::uint32_t> answers;  // the request to which the rest belongs; written last
   std::int32_t thread;                 // as gettid() says it
   std::uint32_t depth;                 // frames that follow, the innermost first
   std::uint32_t unused;
-  std::array<std::uint64_t, kBoardFrames> addresses;  // the first: what it executes; the others: where it returns to
+  std::array<std::uint64_t, kPageFrames> addresses;  // the first: what it executes; the others: where it returns to
 };
-static_assert(sizeof(BoardStack) == 16 + kBoardFrames * 8);
+static_assert(sizeof(PageStack) == 16 + kPageFrames * 8);
 
 // The launcher clears `taken`, raises `request` and sends `signal` to the worker's threads, each of which takes the
 // next place.
-struct alignas(64) BoardStacks {
+struct alignas(64) PageStacks {
   std::atomic<std::int32_t> signal;    // by the worker: its handler writes stacks here; 0: it has none
   std::atomic<std::uint32_t> request;  // by the launcher
   std::atomic<std::uint32_t> taken;    // places, of this request; may exceed their number
   std::array<std::uint32_t, 13> unused;
-  std::array<BoardStack, kBoardStacks> stacks;
+  std::array<PageStack, kPageStacks> stacks;
 };
-static_assert(sizeof(BoardStacks) == 64 + kBoardStacks * sizeof(BoardStack));
+static_assert(sizeof(PageStacks) == 64 + kPageStacks * sizeof(PageStack));
 
-struct alignas(64) ProgressBoard {
+struct alignas(64) StatusPageLayout {
   // By the launcher, before the worker starts.
   std::uint32_t magic;
   std::uint32_t version;
@@ -164,10 +164,10 @@ struct alignas(64) ProgressBoard {
   // operation on the page, without a time-out of the program's.
   std::atomic<std::uint32_t> continuations;
   std::atomic<std::uint32_t> blocked_threads;
-  BoardWorker worker;
-  std::array<BoardGroup, kBoardGroups> groups;
-  BoardStacks stacks;
+  PageWorker worker;
+  std::array<PageGroup, kPageGroups> groups;
+  PageStacks stacks;
 };
-static_assert(sizeof(ProgressBoard) == 256 + kBoardGroups * sizeof(BoardGroup) + sizeof(BoardStacks));
+static_assert(sizeof(StatusPageLayout) == 256 + kPageGroups * sizeof(PageGroup) + sizeof(PageStacks));
 
 }  // namespace ddp::wire

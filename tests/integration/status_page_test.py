@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""board_test.py BIN_DIR: the progress board of living, stopped and waiting workers, read as docs/protocol.md says."""
+"""status_page_test.py BIN_DIR: the status page of living, stopped and waiting workers, read as docs/protocol.md says."""
 import collections
 import os
 import pathlib
@@ -19,13 +19,13 @@ GROUP = struct.Struct("=IiiiQQ48sQQQQQ")
 CALL = struct.Struct("=QQQQiiBBB5x64s80s")
 HEADER_BYTES, GROUP_HEAD, GROUPS, CALLS, TRANSFERS, TRANSFER_BYTES = 256, 192, 32, 16, 8, 128
 GROUP_BYTES = GROUP_HEAD + CALLS * CALL.size + TRANSFERS * TRANSFER_BYTES
-Board = collections.namedtuple("Board", "magic version bytes rank local_rank attempt lost_rank writer unshown groups")
+Page = collections.namedtuple("Page", "magic version bytes rank local_rank attempt lost_rank writer unshown groups")
 Group = collections.namedtuple("Group", "in_use rank size unused identity reserved name called started finished transfers_called "
                                         "transfers_finished calls")
 Call = collections.namedtuple("Call", "sequence fingerprint called_at count peer line operation type op name file")
 
 
-def read(pid: int) -> Board:
+def read(pid: int) -> Page:
     with open(f"/proc/{pid}/fd/197", "rb") as file:
         data = file.read()
     groups = []
@@ -33,7 +33,7 @@ def read(pid: int) -> Board:
         at = HEADER_BYTES + i * GROUP_BYTES
         calls = [Call(*CALL.unpack_from(data, at + GROUP_HEAD + n * CALL.size)) for n in range(CALLS)]
         groups.append(Group(*GROUP.unpack_from(data, at), calls))
-    return Board(*HEADER.unpack_from(data), groups)
+    return Page(*HEADER.unpack_from(data), groups)
 
 
 def until(condition) -> None:
@@ -44,7 +44,7 @@ def until(condition) -> None:
 
 
 def workers(log: pathlib.Path, count: int) -> dict[int, int]:
-    """Pids by rank, as the launcher says them: a worker's children have its environment and its board, too."""
+    """Pids by rank, as the launcher says them: a worker's children have its environment and its page, too."""
     found: dict[int, int] = {}
 
     def all_there() -> bool:
@@ -63,19 +63,19 @@ def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
         pids = workers(log, 2)
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
         for rank, pid in pids.items():
-            board = read(pid)
-            assert board.magic == 0x42504444 and board.version == 5, board[:9]
-            assert board.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, board[:9]
-            assert board.writer == pid and board.lost_rank == -1 and board.attempt == 0, board[:9]
-            world = board.groups[0]
+            page = read(pid)
+            assert page.magic == 0x42504444 and page.version == 5, page[:9]
+            assert page.bytes == os.stat(f"/proc/{pid}/fd/197").st_size, page[:9]
+            assert page.writer == pid and page.lost_rank == -1 and page.attempt == 0, page[:9]
+            world = page.groups[0]
             assert world.in_use == 1 and world.rank == rank and world.size == 2, world
             assert world.identity == read(pids[0]).groups[0].identity != 0, world
-            assert world.name.rstrip(b"\0") == b"world" and not board.groups[1].in_use, world
+            assert world.name.rstrip(b"\0") == b"world" and not page.groups[1].in_use, world
             until(lambda: read(pid).groups[0].finished > world.finished)
             calls = [call for call in world.calls if call.sequence]
             assert any(call.operation == 0 and call.type == 2 and call.count == 1024 for call in calls), calls
             assert all(b"collective_bench.cpp" in call.file and call.line > 0 for call in calls), calls
-        # A stopped worker's board can be read; the other one waits for it.
+        # A stopped worker's page can be read; the other one waits for it.
         os.kill(pids[1], signal.SIGSTOP)
 
         def rank_0_waits() -> bool:
@@ -116,7 +116,7 @@ def the_launcher_says_which_rank_is_lost_to_any_program(folder: pathlib.Path) ->
         assert job.wait(timeout=30) == 7
 
 
-def a_worker_without_descriptors_to_spare_runs_without_a_board(_: pathlib.Path) -> None:
+def a_worker_without_descriptors_to_spare_runs_without_a_page(_: pathlib.Path) -> None:
     done = subprocess.run(["/bin/sh", "-c", f"ulimit -n 60; exec {BIN}/ddplaunch --nproc_per_node=2 {BIN}/ddp_bench "
                                             "all_reduce --sizes 4K --iterations 2"], capture_output=True, text=True,
                           timeout=60)
@@ -125,7 +125,7 @@ def a_worker_without_descriptors_to_spare_runs_without_a_board(_: pathlib.Path) 
 
 if __name__ == "__main__":
     for check in [collectives_are_seen_from_outside, the_launcher_says_which_rank_is_lost_to_any_program,
-                  a_worker_without_descriptors_to_spare_runs_without_a_board]:
+                  a_worker_without_descriptors_to_spare_runs_without_a_page]:
         with tempfile.TemporaryDirectory() as place:
             check(pathlib.Path(place))
         print(f"ok: {check.__name__.replace('_', ' ')}")

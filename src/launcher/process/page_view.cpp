@@ -1,4 +1,4 @@
-#include "launcher/process/board_view.h"
+#include "launcher/process/page_view.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,7 +25,7 @@ std::string place_of(const std::array<char, N>& file, std::int32_t line) {
   return path.substr(path.rfind('/') + 1) + ":" + std::to_string(line);
 }
 
-std::string what_of(const wire::BoardCall& call) {
+std::string what_of(const wire::PageCall& call) {
   const std::string_view operation = wire::name_of(wire::kOperationNames, call.operation);
   std::string text(operation);
   const bool reduces = operation == "all_reduce" || operation == "reduce" || operation == "reduce_scatter";
@@ -35,9 +35,9 @@ std::string what_of(const wire::BoardCall& call) {
   return text + " " + std::string(wire::name_of(wire::kTypeNames, call.type)) + "[" + std::to_string(call.count) + "]";
 }
 
-std::vector<TransferView> read_transfers(const wire::BoardGroup& group) {
+std::vector<TransferView> read_transfers(const wire::PageGroup& group) {
   std::vector<TransferView> transfers;
-  for (const wire::BoardTransfer& transfer : group.transfers) {
+  for (const wire::PageTransfer& transfer : group.transfers) {
     const std::uint64_t before = transfer.number.load(std::memory_order_acquire);
     if (before == 0 || transfer.peer < 0 || transfer.peer >= group.size) continue;
     const TransferView view{
@@ -59,11 +59,11 @@ std::vector<TransferView> read_transfers(const wire::BoardGroup& group) {
 }
 
 // Those that may be in use: the memory of the others need not be touched.
-std::size_t places_of(const wire::ProgressBoard& board) {
-  return std::min<std::size_t>(board.places.load(std::memory_order_acquire), wire::kBoardGroups);
+std::size_t places_of(const wire::StatusPageLayout& page) {
+  return std::min<std::size_t>(page.places.load(std::memory_order_acquire), wire::kPageGroups);
 }
 
-void read_worker(const wire::BoardWorker& worker, BoardView& view) {
+void read_worker(const wire::PageWorker& worker, PageView& view) {
   view.steps = worker.steps.load(wire::kRelaxed);
   view.more_time_until = worker.more_time_until.load(wire::kRelaxed);
   // Written in a few nanoseconds: a place that is never whole has a dead writer, or a broken one.
@@ -80,7 +80,7 @@ void read_worker(const wire::BoardWorker& worker, BoardView& view) {
 }
 
 // Before its first steps are done a rank may compile, allocate, and connect.
-bool is_at_first_step(const BoardView& view) {
+bool is_at_first_step(const PageView& view) {
   const bool has_worked = std::any_of(view.groups.begin(), view.groups.end(),
                                       [](const GroupView& group) { return group.finished >= limits::kHangWarmCalls; });
   return view.is_training && view.steps == 0 && !has_worked;
@@ -101,38 +101,38 @@ GroupKey key_of(std::uint64_t identity, const std::string& name, int size) {
   return identity != 0 ? GroupKey{identity, "", 0} : GroupKey{0, name, size};
 }
 
-wire::Progress progress_of(const BoardView& board) {
-  if (!board.is_written) return wire::Progress::unknown;
-  const bool has_worked = std::ranges::any_of(board.groups, [](const GroupView& group) {
+wire::Progress progress_of(const PageView& page) {
+  if (!page.is_written) return wire::Progress::unknown;
+  const bool has_worked = std::ranges::any_of(page.groups, [](const GroupView& group) {
     return group.finished + group.transfers_finished >= limits::kOperationsOfProgress;
   });
-  return board.steps > 0 || has_worked ? wire::Progress::some : wire::Progress::none;
+  return page.steps > 0 || has_worked ? wire::Progress::some : wire::Progress::none;
 }
 
-BoardView read_board(const wire::ProgressBoard& board) {
-  BoardView view;
-  view.writer = board.writer.load(wire::kRelaxed);
+PageView read_page(const wire::StatusPageLayout& page) {
+  PageView view;
+  view.writer = page.writer.load(wire::kRelaxed);
   view.is_written = view.writer != 0;
   if (!view.is_written) return view;
-  read_worker(board.worker, view);
+  read_worker(page.worker, view);
   // More than a process can have: the memory is damaged.
   constexpr std::uint32_t kMostThreads = 1U << 22;
-  view.calling_threads = static_cast<int>(std::min(board.worker.calling_threads.load(wire::kRelaxed), kMostThreads));
-  view.waiting_threads = static_cast<int>(std::min(board.worker.waiting_threads.load(wire::kRelaxed), kMostThreads));
+  view.calling_threads = static_cast<int>(std::min(page.worker.calling_threads.load(wire::kRelaxed), kMostThreads));
+  view.waiting_threads = static_cast<int>(std::min(page.worker.waiting_threads.load(wire::kRelaxed), kMostThreads));
   constexpr std::uint32_t kMostInts = 1U << 30;
-  view.worlds_entered = static_cast<int>(std::min(board.worlds_entered.load(wire::kRelaxed), kMostInts));
-  view.awaited_world = static_cast<int>(std::min(board.awaited_world.load(wire::kRelaxed), kMostInts));
-  view.other_progress = board.other_progress.load(wire::kRelaxed);
-  view.blocked_threads = static_cast<int>(std::min(board.blocked_threads.load(wire::kRelaxed), kMostThreads));
-  view.blocked_thread = board.worker.blocked_thread.load(wire::kRelaxed);
-  view.continuations = static_cast<int>(std::min(board.continuations.load(wire::kRelaxed), kMostThreads));
-  view.polled_at = board.worker.polled_at.load(wire::kRelaxed);
-  view.handed_on = board.worker.handed_on.load(wire::kRelaxed);
-  const auto places = static_cast<int>(places_of(board));
+  view.worlds_entered = static_cast<int>(std::min(page.worlds_entered.load(wire::kRelaxed), kMostInts));
+  view.awaited_world = static_cast<int>(std::min(page.awaited_world.load(wire::kRelaxed), kMostInts));
+  view.other_progress = page.other_progress.load(wire::kRelaxed);
+  view.blocked_threads = static_cast<int>(std::min(page.blocked_threads.load(wire::kRelaxed), kMostThreads));
+  view.blocked_thread = page.worker.blocked_thread.load(wire::kRelaxed);
+  view.continuations = static_cast<int>(std::min(page.continuations.load(wire::kRelaxed), kMostThreads));
+  view.polled_at = page.worker.polled_at.load(wire::kRelaxed);
+  view.handed_on = page.worker.handed_on.load(wire::kRelaxed);
+  const auto places = static_cast<int>(places_of(page));
   for (int place = 0; place < places; ++place) {
-    const wire::BoardGroup& group = board.groups[static_cast<std::size_t>(place)];
+    const wire::PageGroup& group = page.groups[static_cast<std::size_t>(place)];
     const std::uint32_t use = group.in_use.load(std::memory_order_acquire);
-    if (use != wire::kBoardInUse && use != wire::kBoardLeft) continue;
+    if (use != wire::kPageInUse && use != wire::kPageLeft) continue;
     const int size = group.size;
     const int rank = group.rank;
     if (size < 1 || rank < 0 || rank >= size) continue;
@@ -146,7 +146,7 @@ BoardView read_board(const wire::ProgressBoard& board) {
     const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
     const std::uint64_t transfers_called = group.transfers_called.load(wire::kRelaxed);
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished, transfers_called,
-                           transfers_finished, use == wire::kBoardLeft});
+                           transfers_finished, use == wire::kPageLeft});
     view.groups.back().identity = group.identity;
     view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
@@ -161,36 +161,36 @@ BoardView read_board(const wire::ProgressBoard& board) {
   return view;
 }
 
-std::uint64_t board_stamp(const wire::ProgressBoard& board) {
-  std::uint64_t stamp = 1;  // 0 is nobody's
-  const auto add = [&](std::uint64_t value) { stamp = base::mix(stamp, value); };
-  add(static_cast<std::uint64_t>(board.writer.load(wire::kRelaxed)));
-  add(board.worker.changes.load(wire::kRelaxed));
-  add(board.worker.steps.load(wire::kRelaxed));
-  add(board.worker.more_time_until.load(wire::kRelaxed));
-  add(board.worker.waiting_threads.load(wire::kRelaxed));
-  add(board.worlds_entered.load(wire::kRelaxed));
-  add(board.awaited_world.load(wire::kRelaxed));
-  add(board.other_progress.load(wire::kRelaxed));
-  add(board.blocked_threads.load(wire::kRelaxed));
-  const std::size_t places = places_of(board);
+std::uint64_t page_version(const wire::StatusPageLayout& page) {
+  std::uint64_t version = 1;  // 0 is nobody's
+  const auto add = [&](std::uint64_t value) { version = base::mix(version, value); };
+  add(static_cast<std::uint64_t>(page.writer.load(wire::kRelaxed)));
+  add(page.worker.changes.load(wire::kRelaxed));
+  add(page.worker.steps.load(wire::kRelaxed));
+  add(page.worker.more_time_until.load(wire::kRelaxed));
+  add(page.worker.waiting_threads.load(wire::kRelaxed));
+  add(page.worlds_entered.load(wire::kRelaxed));
+  add(page.awaited_world.load(wire::kRelaxed));
+  add(page.other_progress.load(wire::kRelaxed));
+  add(page.blocked_threads.load(wire::kRelaxed));
+  const std::size_t places = places_of(page);
   for (std::size_t place = 0; place < places; ++place) {
-    const wire::BoardGroup& group = board.groups[place];
+    const wire::PageGroup& group = page.groups[place];
     const std::uint32_t use = group.in_use.load(wire::kRelaxed);
     add(use);
-    if (use == wire::kBoardFree) continue;
+    if (use == wire::kPageFree) continue;
     for (const auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
                                &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
       add(number->load(wire::kRelaxed));
     }
   }
-  return stamp;
+  return version;
 }
 
-std::vector<Arrival> read_arrivals(const wire::ProgressBoard& board, int place) {
+std::vector<Arrival> read_arrivals(const wire::StatusPageLayout& page, int place) {
   std::vector<Arrival> arrivals;
-  arrivals.reserve(wire::kBoardCalls);
-  for (const wire::BoardCall& call : board.groups.at(static_cast<std::size_t>(place)).calls) {
+  arrivals.reserve(wire::kPageCalls);
+  for (const wire::PageCall& call : page.groups.at(static_cast<std::size_t>(place)).calls) {
     const std::uint64_t sequence = call.sequence.load(std::memory_order_acquire);
     const std::uint64_t called_at = call.called_at;
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -199,10 +199,10 @@ std::vector<Arrival> read_arrivals(const wire::ProgressBoard& board, int place) 
   return arrivals;
 }
 
-std::vector<RawStack> read_stacks(const wire::ProgressBoard& board) {
+std::vector<RawStack> read_stacks(const wire::StatusPageLayout& page) {
   std::vector<RawStack> stacks;
-  const std::uint32_t request = board.stacks.request.load();
-  for (const wire::BoardStack& stack : board.stacks.stacks) {
+  const std::uint32_t request = page.stacks.request.load();
+  for (const wire::PageStack& stack : page.stacks.stacks) {
     if (request == 0 || stack.answers.load(std::memory_order_acquire) != request) continue;
     const std::size_t depth = std::min<std::size_t>(stack.depth, stack.addresses.size());
     stacks.push_back({stack.thread, {stack.addresses.begin(), stack.addresses.begin() + static_cast<long>(depth)}});
@@ -210,9 +210,9 @@ std::vector<RawStack> read_stacks(const wire::ProgressBoard& board) {
   return stacks;
 }
 
-std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place) {
+std::vector<CallView> read_calls(const wire::StatusPageLayout& page, int place) {
   std::vector<CallView> calls;
-  for (const wire::BoardCall& call : board.groups.at(static_cast<std::size_t>(place)).calls) {
+  for (const wire::PageCall& call : page.groups.at(static_cast<std::size_t>(place)).calls) {
     const std::uint64_t before = call.sequence.load(std::memory_order_acquire);
     const CallView view{before,        call.fingerprint,   call.called_at,
                         what_of(call), text_of(call.name), place_of(call.file, call.line)};

@@ -1,4 +1,4 @@
-// What a worker's board says, as a value: a copy that is whole, whatever the worker does to the memory meanwhile.
+// What a worker's page says, as a value: a copy that is whole, whatever the worker does to the memory meanwhile.
 #pragma once
 
 #include <compare>
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "wire/control_message.h"
-#include "wire/progress_board.h"
+#include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
 
 // A collective call of a group. Text is printable.
 struct CallView {
-  std::uint64_t sequence = 0;  // 0: the board does not have it (any more)
+  std::uint64_t sequence = 0;  // 0: the page does not have it (any more)
   std::uint64_t fingerprint = 0;
   std::uint64_t called_at = 0;  // CLOCK_MONOTONIC, nanoseconds
   std::string what;             // "all_reduce sum f32[1024]"
@@ -52,7 +52,7 @@ struct GroupView {
   std::string name;
   int rank = 0;
   int size = 0;
-  int place = 0;  // on the board
+  int place = 0;  // on the page
   std::uint64_t called = 0;
   std::uint64_t started = 0;
   std::uint64_t finished = 0;
@@ -91,7 +91,7 @@ inline GroupKey key_of(const GroupView& group) {
   return key_of(group.identity, group.name, group.size);
 }
 
-struct BoardView {
+struct PageView {
   bool is_written = false;        // the worker has the runtime, or another writer
   int writer = 0;                 // the pid that it gives itself: for reading only
   bool is_training = false;       // its phase
@@ -117,8 +117,8 @@ struct BoardView {
 
   // But for who waits, and for data under way: a thread that waits again and again makes no progress, and an operation
   // makes it when it is done.
-  friend bool operator==(const BoardView& a, const BoardView& b) {
-    const auto all = [](const BoardView& view) {
+  friend bool operator==(const PageView& a, const PageView& b) {
+    const auto all = [](const PageView& view) {
       return std::tie(view.is_written, view.writer, view.phase, view.section, view.section_place, view.phase_since,
                       view.steps, view.other_progress, view.more_time_until, view.groups);
     };
@@ -128,16 +128,16 @@ struct BoardView {
 
 // Whether the worker has finished a step, sent a heartbeat, or done so many operations (limits::kOperationsOfProgress)
 // that it counts as one.
-wire::Progress progress_of(const BoardView& board);
+wire::Progress progress_of(const PageView& page);
 
 // The memory is untrusted: numbers out of range and text without an end make nothing worse than a strange view.
-BoardView read_board(const wire::ProgressBoard& board);
+PageView read_page(const wire::StatusPageLayout& page);
 
 // A number that is another one whenever the view would be, as good as surely: for those who look often.
-std::uint64_t board_stamp(const wire::ProgressBoard& board);
+std::uint64_t page_version(const wire::StatusPageLayout& page);
 
-// The calls that the board still has of the group at `place`, oldest first.
-std::vector<CallView> read_calls(const wire::ProgressBoard& board, int place);
+// The calls that the page still has of the group at `place`, oldest first.
+std::vector<CallView> read_calls(const wire::StatusPageLayout& page, int place);
 
 // When the rank called a collective.
 struct Arrival {
@@ -145,8 +145,8 @@ struct Arrival {
   std::uint64_t called_at = 0;  // CLOCK_MONOTONIC, nanoseconds
 };
 
-// Of the calls that the board still has of the group at `place`, in no order: much cheaper than the calls.
-std::vector<Arrival> read_arrivals(const wire::ProgressBoard& board, int place);
+// Of the calls that the page still has of the group at `place`, in no order: much cheaper than the calls.
+std::vector<Arrival> read_arrivals(const wire::StatusPageLayout& page, int place);
 
 // Where a thread of the worker is, as it says itself: addresses in its memory, the innermost first.
 struct RawStack {
@@ -155,6 +155,6 @@ struct RawStack {
 };
 
 // The answers to the latest request.
-std::vector<RawStack> read_stacks(const wire::ProgressBoard& board);
+std::vector<RawStack> read_stacks(const wire::StatusPageLayout& page);
 
 }  // namespace ddp::launcher

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""board_writers_test.py BIN_DIR: what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a progress
-board, byte by byte, and what they leave alone. With CC and CXX as compilers of C and C++ (cc, c++)."""
+"""page_writers_test.py BIN_DIR: what bindings/c/ddp_board.h and bindings/python/ddp_board.py write on a status
+page, byte by byte, and what they leave alone. With CC and CXX as compilers of C and C++ (cc, c++)."""
 import json
 import os
 import pathlib
@@ -39,28 +39,28 @@ static void meet(void) {
 }
 
 int main(int count, char **words) {
-  ddp_board *board = ddp_board_open();
+  ddp_board *page = ddp_board_open();
   for (int i = 1; i < count; ++i) {
     const char *word = words[i];
-    if (strcmp(word, "heartbeat") == 0) ddp_heartbeat(board);
+    if (strcmp(word, "heartbeat") == 0) ddp_heartbeat(page);
     if (strcmp(word, "meet") == 0) meet();
     if (strcmp(word, "beat-slowly") == 0) {
       for (int n = 0; n < 20; ++n) {
-        ddp_heartbeat(board);
+        ddp_heartbeat(page);
         poll(NULL, 0, 200);
       }
     }
-    if (strcmp(word, "train") == 0) DDP_PHASE(board, DDP_PHASE_TRAINING, "epoch 1"); /* the place */
-    if (strcmp(word, "long-name") == 0) ddp_phase(board, DDP_PHASE_DONE, LONG_NAME, LONG_NAME, 7);
-    if (strcmp(word, "extend") == 0) ddp_extend(board, 100.5);
-    if (strcmp(word, "extend-less") == 0) ddp_extend(board, 1);
-    if (strcmp(word, "extend-for-ever") == 0) ddp_extend(board, 1e300);
+    if (strcmp(word, "train") == 0) DDP_PHASE(page, DDP_PHASE_TRAINING, "epoch 1"); /* the place */
+    if (strcmp(word, "long-name") == 0) ddp_phase(page, DDP_PHASE_DONE, LONG_NAME, LONG_NAME, 7);
+    if (strcmp(word, "extend") == 0) ddp_extend(page, 100.5);
+    if (strcmp(word, "extend-less") == 0) ddp_extend(page, 1);
+    if (strcmp(word, "extend-for-ever") == 0) ddp_extend(page, 1e300);
     if (strcmp(word, "fork") == 0) {
       const pid_t child = fork();
       if (child == 0) {
-        ddp_heartbeat(board);
-        ddp_extend(board, 1000);
-        DDP_PHASE(board, DDP_PHASE_DONE, "child");
+        ddp_heartbeat(page);
+        ddp_extend(page, 1000);
+        DDP_PHASE(page, DDP_PHASE_DONE, "child");
         _exit(ddp_board_open() == NULL ? 0 : 1);
       }
       int status = 0;
@@ -111,11 +111,11 @@ for word in sys.argv[1:]:
 LONG_NAME = "".join(chr(ord("a") + i % 26) for i in range(200))
 
 
-class Board:
+class Page:
     """As the launcher makes it, or with a fault."""
 
     def __init__(self, magic: int = MAGIC, version: int = VERSION, size: int = BYTES, writer: int = 0):
-        self.fd = os.memfd_create("board")
+        self.fd = os.memfd_create("page")
         os.truncate(self.fd, size)
         os.pwrite(self.fd, struct.pack("=IIIiiiii", magic, version, size, 0, 0, 0, -1, writer), 0)
 
@@ -133,7 +133,7 @@ class Board:
 
 
 class Writer:
-    """A program that writes on boards."""
+    """A program that writes on pages."""
 
     def __init__(self, name: str, command: list, source: pathlib.Path):
         self.name, self.command, self.source = name, command, source
@@ -193,47 +193,47 @@ def python(code: str, variable: str = "", **options) -> str:
 
 
 def what_is_written_is_where_the_protocol_says(writer: Writer) -> None:
-    board = Board()
+    page = Page()
     before = time.monotonic_ns()
-    pid = writer.runs(board.fd, "heartbeat", "train", "heartbeat", "extend", "extend-less", "heartbeat")
+    pid = writer.runs(page.fd, "heartbeat", "train", "heartbeat", "extend", "extend-less", "heartbeat")
     after = time.monotonic_ns()
-    changes, phase, since, line, steps, until, name, file = board.worker()
-    assert board.writer() == pid, (board.writer(), pid)
-    assert (changes, phase, line, steps) == (2, 4, writer.place, 3), board.worker()
-    assert before <= since <= after and before <= until - 100_500_000_000 <= after, (board.worker(), before, after)
-    assert name == "epoch 1" and file == str(writer.source)[-79:], board.worker()
+    changes, phase, since, line, steps, until, name, file = page.worker()
+    assert page.writer() == pid, (page.writer(), pid)
+    assert (changes, phase, line, steps) == (2, 4, writer.place, 3), page.worker()
+    assert before <= since <= after and before <= until - 100_500_000_000 <= after, (page.worker(), before, after)
+    assert name == "epoch 1" and file == str(writer.source)[-79:], page.worker()
     # And nowhere else.
-    fresh = Board(writer=pid).bytes()
-    data = board.bytes()
+    fresh = Page(writer=pid).bytes()
+    data = page.bytes()
     assert data[:WORKER_AT] == fresh[:WORKER_AT] and data[WORKER_END:] == fresh[WORKER_END:]
     assert data[WORKER_AT + 20:WORKER_AT + 24] == bytes(4) and data[WORKER_AT + 40:WORKER_AT + 64] == bytes(24)
 
 
 def a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start(writer: Writer) -> None:
-    board = Board()
-    writer.runs(board.fd, "train", "long-name")
-    changes, phase, _, _, _, _, name, file = board.worker()
-    assert (changes, phase, name, file) == (4, 9, LONG_NAME[:47], LONG_NAME[-79:]), board.worker()
+    page = Page()
+    writer.runs(page.fd, "train", "long-name")
+    changes, phase, _, _, _, _, name, file = page.worker()
+    assert (changes, phase, name, file) == (4, 9, LONG_NAME[:47], LONG_NAME[-79:]), page.worker()
 
 
 def a_request_for_ever_has_an_end(writer: Writer) -> None:
-    board = Board()
-    writer.runs(board.fd, "extend-for-ever")
-    assert 0 < board.worker()[5] - time.monotonic_ns() <= 1e18, board.worker()
+    page = Page()
+    writer.runs(page.fd, "extend-for-ever")
+    assert 0 < page.worker()[5] - time.monotonic_ns() <= 1e18, page.worker()
 
 
 def a_forked_child_does_not_write(writer: Writer) -> None:
-    board = Board()
-    pid = writer.runs(board.fd, "heartbeat", "train", "fork", "heartbeat")
-    changes, phase, _, _, steps, until, name, _ = board.worker()
-    assert (changes, phase, steps, until, name) == (2, 4, 2, 0, "epoch 1"), board.worker()
-    assert board.writer() == pid
+    page = Page()
+    pid = writer.runs(page.fd, "heartbeat", "train", "fork", "heartbeat")
+    changes, phase, _, _, steps, until, name, _ = page.worker()
+    assert (changes, phase, steps, until, name) == (2, 4, 2, 0, "epoch 1"), page.worker()
+    assert page.writer() == pid
 
 
-def what_is_not_its_board_is_left_alone(writer: Writer) -> None:
+def what_is_not_its_page_is_left_alone(writer: Writer) -> None:
     words = ["heartbeat", "train", "extend", "fork"]
-    for fault in [Board(magic=MAGIC + 1), Board(version=VERSION - 1), Board(version=VERSION + 1), Board(size=BYTES - 1),
-                  Board(size=BYTES + 1), Board(size=2 * BYTES), Board(size=32), Board(writer=os.getpid())]:
+    for fault in [Page(magic=MAGIC + 1), Page(version=VERSION - 1), Page(version=VERSION + 1), Page(size=BYTES - 1),
+                  Page(size=BYTES + 1), Page(size=2 * BYTES), Page(size=32), Page(writer=os.getpid())]:
         before = fault.bytes()
         writer.runs(fault.fd, *words)
         assert fault.bytes() == before, (writer.name, before[:64])
@@ -242,7 +242,7 @@ def what_is_not_its_board_is_left_alone(writer: Writer) -> None:
         writer.runs(fd, *words)
     folder = os.open("/", os.O_RDONLY)
     writer.runs(folder, *words)
-    good = Board()
+    good = Page()
     read_only = os.open(f"/proc/self/fd/{good.fd}", os.O_RDONLY)
     writer.runs(read_only, *words)
     closed = str(good.fd)  # not passed on
@@ -254,32 +254,32 @@ def what_is_not_its_board_is_left_alone(writer: Writer) -> None:
 
 
 def of_two_processes_the_second_is_refused(first: Writer, second: Writer) -> None:
-    board = Board()
-    holder = first.starts(board.fd, "heartbeat", "wait", "heartbeat")
+    page = Page()
+    holder = first.starts(page.fd, "heartbeat", "wait", "heartbeat")
     assert holder.stdout.readline() == "waits\n"
-    second.runs(board.fd, "heartbeat", "train", "extend", "fork")
-    assert board.writer() == holder.pid and board.worker()[:6] == (0, 0, 0, 0, 1, 0), board.worker()
+    second.runs(page.fd, "heartbeat", "train", "extend", "fork")
+    assert page.writer() == holder.pid and page.worker()[:6] == (0, 0, 0, 0, 1, 0), page.worker()
     holder.communicate("go\n", timeout=60)
-    assert holder.returncode == 0 and board.worker()[4] == 2, board.worker()
+    assert holder.returncode == 0 and page.worker()[4] == 2, page.worker()
 
 
-def a_process_may_open_its_board_again_after_exec(writer: Writer) -> None:
-    board = Board()
+def a_process_may_open_its_page_again_after_exec(writer: Writer) -> None:
+    page = Page()
     code = "import ddp_board, os, sys; ddp_board.heartbeat(); os.execv(sys.argv[1], sys.argv[1:])"
-    subprocess.run([sys.executable, "-c", code, *map(str, writer.command), "heartbeat"], pass_fds=[board.fd],
-                   env=environment(str(board.fd)), check=True, timeout=60)
-    assert board.worker()[4] == 2, board.worker()
+    subprocess.run([sys.executable, "-c", code, *map(str, writer.command), "heartbeat"], pass_fds=[page.fd],
+                   env=environment(str(page.fd)), check=True, timeout=60)
+    assert page.worker()[4] == 2, page.worker()
 
 
 def in_python_the_phase_before_comes_back() -> None:
-    board = Board()
+    page = Page()
     # As if a runtime in C++ of the same process had been at work.
-    os.pwrite(board.fd, WORKER.pack(8, 4, 1, 55, 10, 0, b"epoch 3", b"train.cpp"), WORKER_AT)
+    os.pwrite(page.fd, WORKER.pack(8, 4, 1, 55, 10, 0, b"epoch 3", b"train.cpp"), WORKER_AT)
     code = f"""
 import os, struct, ddp_board
-os.pwrite({board.fd}, struct.pack("=i", os.getpid()), {WRITER_AT})
+os.pwrite({page.fd}, struct.pack("=i", os.getpid()), {WRITER_AT})
 def show():
-    fields = struct.unpack("{WORKER.format}", os.pread({board.fd}, {WORKER.size}, {WORKER_AT}))
+    fields = struct.unpack("{WORKER.format}", os.pread({page.fd}, {WORKER.size}, {WORKER_AT}))
     texts = [text.rstrip(b"\\0").decode() for text in fields[6:]]
     print(fields[0], fields[1], fields[3], *texts, sep=",")
 with ddp_board.phase("evaluation", "validation"):
@@ -293,14 +293,14 @@ with ddp_board.phase("evaluation", "validation"):
 show()
 ddp_board.heartbeat()
 """
-    lines = python(code, str(board.fd), pass_fds=[board.fd]).splitlines()
+    lines = python(code, str(page.fd), pass_fds=[page.fd]).splitlines()
     assert lines == ["10,5,8,validation,<string>", "12,7,11,,<string>", "14,5,8,validation,<string>",
                      "16,4,55,epoch 3,train.cpp"], lines
-    assert board.worker()[4] == 11, board.worker()
+    assert page.worker()[4] == 11, page.worker()
 
 
 def in_python_no_beat_of_any_thread_is_lost() -> None:
-    board = Board()
+    page = Page()
     python("""
 import ddp_board, signal, sys, threading
 sys.setswitchinterval(1e-6)
@@ -314,9 +314,9 @@ for thread in threads: thread.join()
 for _ in range(1000):
     with ddp_board.phase("evaluation"): pass
 signal.setitimer(signal.ITIMER_REAL, 0)
-""", str(board.fd), pass_fds=[board.fd])
-    changes, _, _, _, steps, *_ = board.worker()
-    assert steps == 20000 and changes % 2 == 0, board.worker()
+""", str(page.fd), pass_fds=[page.fd])
+    changes, _, _, _, steps, *_ = page.worker()
+    assert steps == 20000 and changes % 2 == 0, page.worker()
 
 
 def in_python_children_of_multiprocessing_do_not_write(folder: pathlib.Path) -> None:
@@ -331,21 +331,21 @@ def load(_):
     with ddp_board.phase("data_loading"): pass
 
 if __name__ == "__main__":
-    # The children are first: the board is the main program's even before it has used it.
+    # The children are first: the page is the main program's even before it has used it.
     for method in ["fork", "spawn", "forkserver"]:
         with multiprocessing.get_context(method).Pool(2) as pool: pool.map(load, range(4))
     ddp_board.heartbeat()
     for method in ["fork", "spawn", "forkserver"]:
         with multiprocessing.get_context(method).Pool(2) as pool: pool.map(load, range(4))
 """)
-    board = Board()
-    subprocess.run([sys.executable, script], pass_fds=[board.fd], env=environment(str(board.fd)), check=True,
+    page = Page()
+    subprocess.run([sys.executable, script], pass_fds=[page.fd], env=environment(str(page.fd)), check=True,
                    timeout=120)
-    assert board.worker()[:6] == (0, 0, 0, 0, 1, 0) and board.writer() != 0, board.worker()
+    assert page.worker()[:6] == (0, 0, 0, 0, 1, 0) and page.writer() != 0, page.worker()
 
 
 def in_python_a_child_does_not_wait_for_a_lock_of_its_parent() -> None:
-    board = Board()
+    page = Page()
     python("""
 import ddp_board, os, signal, threading
 ddp_board.heartbeat()
@@ -362,12 +362,12 @@ if child == 0:
     ddp_board.heartbeat(); ddp_board.phase("done"); ddp_board.extend(1)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-""", str(board.fd), pass_fds=[board.fd])
-    assert board.worker()[:6] == (0, 0, 0, 0, 1, 0), board.worker()
+""", str(page.fd), pass_fds=[page.fd])
+    assert page.worker()[:6] == (0, 0, 0, 0, 1, 0), page.worker()
 
 
-def in_python_wrong_words_are_told_with_and_without_a_board() -> None:
-    board = Board()
+def in_python_wrong_words_are_told_with_and_without_a_page() -> None:
+    page = Page()
     code = """
 import ddp_board
 def refuses(action, *words):
@@ -383,8 +383,8 @@ ddp_board.extend(0)
 ddp_board.phase("done", "\\udcff\\ud800" + 30 * "\\u4e2d")
 """
     python(code)
-    python(code, str(board.fd), pass_fds=[board.fd])
-    assert board.worker()[1] == 9 and board.worker()[6] == "??" + 15 * "\u4e2d", board.bytes()[:256]
+    python(code, str(page.fd), pass_fds=[page.fd])
+    assert page.worker()[1] == 9 and page.worker()[6] == "??" + 15 * "\u4e2d", page.bytes()[:256]
 
 
 def ddplaunch_understands_them(writers: list, folder: pathlib.Path) -> None:
@@ -411,8 +411,8 @@ def main() -> None:
         writers = writers_in(folder)
         for check in [what_is_written_is_where_the_protocol_says,
                       a_long_name_is_cut_at_its_end_and_a_long_file_at_its_start, a_request_for_ever_has_an_end,
-                      a_forked_child_does_not_write, what_is_not_its_board_is_left_alone,
-                      a_process_may_open_its_board_again_after_exec]:
+                      a_forked_child_does_not_write, what_is_not_its_page_is_left_alone,
+                      a_process_may_open_its_page_again_after_exec]:
             for writer in writers:
                 check(writer)
             print(f"ok: {check.__name__.replace('_', ' ')}", flush=True)
@@ -423,7 +423,7 @@ def main() -> None:
         in_python_no_beat_of_any_thread_is_lost()
         in_python_children_of_multiprocessing_do_not_write(folder)
         in_python_a_child_does_not_wait_for_a_lock_of_its_parent()
-        in_python_wrong_words_are_told_with_and_without_a_board()
+        in_python_wrong_words_are_told_with_and_without_a_page()
         print("ok: Python", flush=True)
         ddplaunch_understands_them(writers, folder)
         print("ok: ddplaunch understands them")
