@@ -24,21 +24,21 @@ inline constexpr std::size_t kShownReason = 500;
 inline constexpr std::size_t kRemarks = 8;
 inline constexpr int kLinesPerStranger = 5;
 inline constexpr std::size_t kShownStrangers = 64;
-// Hangs: how often pages are looked at, and processes with them; what of a look after a long pause counts; how many
+// Hangs: how often pages are looked at, and processes with them; what of a sample after a long pause counts; how many
 // calls of a group must be done before its pauses are learnt from.
-inline constexpr auto kHangLook = 50ms;
-inline constexpr auto kHangLookShare = 50us;  // of the coordinator, for each rank of the job
-inline constexpr auto kHangRemembered = 5s;   // what was seen of ranks that have given up since
+inline constexpr auto kHangSampleInterval = 50ms;
+inline constexpr auto kHangSampleShare = 50us;  // of the coordinator, for each rank of the job
+inline constexpr auto kHangRemembered = 5s;     // what was seen of ranks that have given up since
 inline constexpr auto kHangEvidence = 1s;
-inline constexpr auto kHangLongestLook = 250ms;
-inline constexpr auto kActivityTime = 50ms;  // of a look at what processes do
+inline constexpr auto kHangLongestInterval = 250ms;
+inline constexpr auto kActivityTime = 50ms;  // of a sample of what processes do
 inline constexpr auto kHangActivity = 2s;    // of a wait, after which it is measured what processes do
 inline constexpr std::uint64_t kHangWarmCalls = 8;
 // When a job is terminated: for calls that differ; without any sign of life of the rank that is waited for; with
 // --hang-limit=learnt at least after so long, and after so many times the longest pause of the job.
 inline constexpr auto kHangConclusive = 1s;
 inline constexpr auto kPollingPause = 5s;  // between two questions whether an operation is done
-inline constexpr int kHangProof = 4;       // looks in a row, a second apart, at ranks that wait for each other
+inline constexpr int kHangProof = 4;       // samples in a row, a second apart, of ranks that wait for each other
 inline constexpr auto kHangFloor = 30s;
 inline constexpr int kHangFactor = 20;
 // When a stall is reported: at least after so long, and at most, if pauses were learnt; if not; if nobody waits in a

@@ -21,7 +21,7 @@ class Ranks {
       RankView view;
       view.rank = rank;
       view.pid = 100 + rank;
-      view.process = ProcessLook{'S', 0, 0, ""};
+      view.process = ProcessSample{'S', 0, 0, ""};
       view.page.is_written = true;
       view.page.groups.push_back({"world", rank, count, 0, 0, 0, 0, 0, 0});
       view.calls.emplace_back();

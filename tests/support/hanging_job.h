@@ -26,7 +26,7 @@ class HangingJob {
       RankView view;
       view.rank = rank;
       view.pid = 100 + rank;
-      view.process = ProcessLook{'S', 0, 0, ""};
+      view.process = ProcessSample{'S', 0, 0, ""};
       view.page.is_written = true;
       view.page.phase = "training";
       view.page.groups.push_back({"world", rank, 2, 0, 0, 0, 0, 0, 0});
@@ -38,29 +38,29 @@ class HangingJob {
 
   // Looks on for so long; news are kept with their times.
   HangingJob& passes(std::chrono::nanoseconds time) {
-    for (const auto end = now_ + time; now_ < end;) look(ddp::limits::kHangLook);
+    for (const auto end = now_ + time; now_ < end;) sample(ddp::limits::kHangSampleInterval);
     return *this;
   }
-  void look(std::chrono::nanoseconds elapsed) {
+  void sample(std::chrono::nanoseconds elapsed) {
     now_ += elapsed;
-    const LookDepth depth = detector_.depth();
+    const SampleDepth depth = detector_.depth();
     const bool is_measured = detector_.wants_activity();
-    if (before_look) before_look(*this);
+    if (before_sample) before_sample(*this);
     std::vector<RankView> seen = ranks;
     seen.insert(seen.end(), others.begin(), others.end());
     for (RankView& view : seen) {
       if (is_measured && view.rank < 2) view.activity = measure(static_cast<std::size_t>(view.rank));
       if (view.rank == waking_rank)
         view.process->waits = static_cast<std::uint64_t>(now_ / std::chrono::milliseconds(100));
-      if (depth == LookDepth::pages) view.process.reset();
-      if (depth != LookDepth::all) view.calls.clear();
+      if (depth == SampleDepth::pages) view.process.reset();
+      if (depth != SampleDepth::all) view.calls.clear();
     }
-    // As the driver does it: a look that sees nothing new is none.
+    // As the driver does it: a sample that sees nothing new is none.
     std::vector<std::pair<bool, PageView>> shown;
     for (const RankView& view : seen) shown.emplace_back(view.has_ended, view.page);
-    if (depth == LookDepth::pages && shown == last_shown_) return detector_.nothing_new(elapsed);
+    if (depth == SampleDepth::pages && shown == last_shown_) return detector_.nothing_new(elapsed);
     last_shown_ = std::move(shown);
-    for (HangNews& item : detector_.look(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
+    for (HangNews& item : detector_.add_sample(seen, elapsed, static_cast<std::uint64_t>(now_.count()))) {
       news.push_back({now_, std::move(item)});
     }
   }
@@ -70,9 +70,9 @@ class HangingJob {
       passes(pause);
       call(0);
       call(1);
-      look(ddp::limits::kHangLook);
+      sample(ddp::limits::kHangSampleInterval);
       for (RankView& view : ranks) view.page.groups[0].finished = view.page.groups[0].called;
-      look(ddp::limits::kHangLook);
+      sample(ddp::limits::kHangSampleInterval);
     }
     return *this;
   }
@@ -126,7 +126,7 @@ class HangingJob {
 
   std::vector<RankView> ranks;
   std::vector<RankView> others;  // more of them, of whose processes nothing is known
-  std::function<void(HangingJob& job)> before_look;
+  std::function<void(HangingJob& job)> before_sample;
   int waking_rank = -1;  // its first thread goes to sleep ten times a second
   std::vector<std::pair<std::chrono::nanoseconds, HangNews>> news;
 

@@ -29,22 +29,22 @@ using namespace std::chrono_literals;
 using Nanoseconds = std::chrono::nanoseconds;
 
 constexpr auto kStillInTrace = 8s;
-constexpr auto kHoldLook = 1s;
+constexpr auto kHoldInterval = 1s;
 
 std::uint64_t count_of(Nanoseconds time) {
   return static_cast<std::uint64_t>(time.count());
 }
 
-// Time that passes `scale` times as fast from the first look on.
+// Time that passes `scale` times as fast from the first sample on.
 class Clock {
  public:
   explicit Clock(int scale) : scale_(static_cast<std::uint64_t>(scale)) {}
 
-  void stretch(TracedLook& look) {
-    if (origin_ == 0) origin_ = look.now;
-    move(look.now);
-    look.elapsed *= static_cast<std::int64_t>(scale_);
-    for (RankView& rank : look.ranks) {
+  void stretch(TracedRanks& sample) {
+    if (origin_ == 0) origin_ = sample.now;
+    move(sample.now);
+    sample.elapsed *= static_cast<std::int64_t>(scale_);
+    for (RankView& rank : sample.ranks) {
       for (std::uint64_t* time :
            {&rank.seen_at, &rank.page.phase_since, &rank.page.more_time_until, &rank.page.polled_at}) {
         move(*time);
@@ -69,10 +69,10 @@ class Clock {
 };
 
 // Ranks that do for `elapsed` longer what they did.
-void hold(TracedLook& look, Nanoseconds elapsed) {
-  look.elapsed = elapsed;
-  look.now += count_of(elapsed);
-  for (RankView& rank : look.ranks) {
+void hold(TracedRanks& sample, Nanoseconds elapsed) {
+  sample.elapsed = elapsed;
+  sample.now += count_of(elapsed);
+  for (RankView& rank : sample.ranks) {
     const bool polls = rank.page.polled_at + count_of(ddp::limits::kPollingPause) >= rank.seen_at;
     if (polls && rank.page.polled_at != 0) rank.page.polled_at += count_of(elapsed);
     rank.seen_at += count_of(elapsed);
@@ -118,10 +118,11 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  HangDetector detector(plan, others_judge, ddp::limits::kHangLongestLook * std::max(scale, held.count() > 0 ? 4 : 1));
+  HangDetector detector(plan, others_judge,
+                        ddp::limits::kHangLongestInterval * std::max(scale, held.count() > 0 ? 4 : 1));
   Clock clock(scale);
   Nanoseconds age{0};
-  TracedLook last;
+  TracedRanks last;
   std::map<int, ActivityMeter> meters;
   for (std::string line; std::getline(std::cin, line);) {
     auto parsed = parse_traced_line(line);
@@ -133,21 +134,21 @@ int main(int argc, char** argv) {
       meters[sample->rank].add(sample->sample, sample->now);
       continue;
     }
-    auto* look = &std::get<TracedLook>(*parsed);
+    auto* sample = &std::get<TracedRanks>(*parsed);
     // What was measured then is measured anew.
-    for (RankView& rank : look->ranks) {
+    for (RankView& rank : sample->ranks) {
       if (rank.activity) rank.activity = meters[rank.rank].activity();
     }
-    clock.stretch(*look);
-    age += look->elapsed;
-    if (look->has_news()) {
-      print(detector.look(look->ranks, look->elapsed, look->now), age);
+    clock.stretch(*sample);
+    age += sample->elapsed;
+    if (sample->has_news()) {
+      print(detector.add_sample(sample->ranks, sample->elapsed, sample->now), age);
       // The last one that shows what the processes do.
       const bool is_deep =
-          std::ranges::any_of(look->ranks, [](const RankView& rank) { return rank.activity.has_value(); });
-      if (is_deep || last.ranks.empty()) last = *look;
+          std::ranges::any_of(sample->ranks, [](const RankView& rank) { return rank.activity.has_value(); });
+      if (is_deep || last.ranks.empty()) last = *sample;
     } else {
-      for (int i = 0; i < look->looks; ++i) detector.nothing_new(look->elapsed / look->looks);
+      for (int i = 0; i < sample->samples; ++i) detector.nothing_new(sample->elapsed / sample->samples);
     }
   }
   if (age.count() == 0) {
@@ -155,8 +156,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   for (RankView& rank : last.ranks) rank.has_ended = rank.has_ended || rank.rank == dead;
-  for (Nanoseconds done{0}; done < held; done += kHoldLook) {
-    hold(last, kHoldLook);
-    print(detector.look(last.ranks, last.elapsed, last.now), age += kHoldLook);
+  for (Nanoseconds done{0}; done < held; done += kHoldInterval) {
+    hold(last, kHoldInterval);
+    print(detector.add_sample(last.ranks, last.elapsed, last.now), age += kHoldInterval);
   }
 }

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "launcher/process/process_look.h"
+#include "launcher/process/process_sample.h"
 #include "launcher/process/process_sockets.h"
 #include "launcher/process/process_tree.h"
 
@@ -77,10 +77,10 @@ ActivitySample read_activity(std::span<const pid_t> processes,
     const auto io_bytes = io_bytes_of(folder);
     const bool is_known = io_bytes && is_in_our_network(folder);
     // One that is dead does nothing, and of it not all can be read. Its other threads may outlive the first one.
-    if (!is_known && is_dead(pid) && look_at_threads(pid, 2).size() < 2) continue;
+    if (!is_known && is_dead(pid) && sample_threads(pid, 2).size() < 2) continue;
     counters->pid = pid;
     counters->io_bytes = io_bytes.value_or(0);
-    const RunQueueLook queue = look_at_run_queue(pid, kMostThreads);
+    const RunQueueSample queue = sample_run_queue(pid, kMostThreads);
     counters->is_runnable = queue.is_runnable;
     counters->waited = queue.waited;
     sample.processes.push_back(*counters);

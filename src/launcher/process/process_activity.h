@@ -24,7 +24,7 @@ struct ProcessCounters {
   std::uint64_t major_faults = 0;
   std::uint64_t io_bytes = 0;  // that went through read, write and their kind
   bool is_runnable = false;    // a thread runs, or wants to and gets no processor
-  // So long its threads have wanted to run and got no processor: see RunQueueLook.
+  // So long its threads have wanted to run and got no processor: see RunQueueSample.
   std::optional<std::chrono::nanoseconds> waited = std::nullopt;
 
   friend bool operator==(const ProcessCounters&, const ProcessCounters&) = default;

@@ -92,7 +92,7 @@ class LinuxProcessHost : public ProcessHost {
     for (const auto& [local_rank, child] : children_) child.page.mark_peer_lost(rank);
   }
 
-  bool look(int local_rank, LookDepth depth, RankView& view) override {
+  bool sample(int local_rank, SampleDepth depth, RankView& view) override {
     const auto child = children_.find(local_rank);
     const bool has_ended = child == children_.end();
     const auto remains = has_ended ? ended_.find(local_rank) : ended_.end();
@@ -101,7 +101,7 @@ class LinuxProcessHost : public ProcessHost {
     const pid_t pid = has_ended ? remains->second.pid : child->second.pid;
     const std::uint64_t version = page.version();
     const bool is_same = view.pid == pid && view.has_ended == has_ended && view.version == version;
-    if (is_same && depth == LookDepth::pages) {
+    if (is_same && depth == SampleDepth::pages) {
       view.process.reset();
       view.calls.clear();
       return false;
@@ -109,7 +109,7 @@ class LinuxProcessHost : public ProcessHost {
     view = view_of(has_ended ? remains->second.rank : child->second.rank, pid, page, depth);
     view.has_ended = has_ended;
     view.version = version;
-    if (!has_ended && (depth == LookDepth::states || depth == LookDepth::all)) look_at_processes(view, depth);
+    if (!has_ended && (depth == SampleDepth::states || depth == SampleDepth::all)) sample_processes(view, depth);
     return true;
   }
 
@@ -150,7 +150,7 @@ class LinuxProcessHost : public ProcessHost {
     }
     request.pid = page.writer;
     child->second.page.request_stacks();
-    for (const ThreadLook& thread : look_at_threads(request.pid, wire::kPageStacks)) {
+    for (const ThreadSample& thread : sample_threads(request.pid, wire::kPageStacks)) {
       if (::syscall(SYS_tgkill, request.pid, thread.tid, signal) != 0) continue;
       request.threads.push_back(thread.tid);
       const bool is_held = thread.state == 'T' || thread.state == 't' || thread.state == 'D';
@@ -194,7 +194,7 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
-  static RankView view_of(int rank, pid_t pid, const WorkerPage& page, LookDepth depth) {
+  static RankView view_of(int rank, pid_t pid, const WorkerPage& page, SampleDepth depth) {
     RankView view;
     view.rank = rank;
     view.pid = pid;
@@ -202,16 +202,16 @@ class LinuxProcessHost : public ProcessHost {
     view.seen_at = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
     for (const GroupView& group : view.page.groups) view.arrivals.push_back(page.arrivals(group.place));
-    if (depth != LookDepth::calls && depth != LookDepth::all) return view;
+    if (depth != SampleDepth::calls && depth != SampleDepth::all) return view;
     for (const GroupView& group : view.page.groups) view.calls.push_back(page.calls(group.place));
     return view;
   }
 
   // The program is whoever writes the page; it may be a shell's child.
-  static void look_at_processes(RankView& view, LookDepth depth) {
+  static void sample_processes(RankView& view, SampleDepth depth) {
     const pid_t program = view.page.is_written ? view.page.writer : program_of(view.pid);
-    view.process = look_at_process(program, depth == LookDepth::all);
-    if (depth != LookDepth::all || !view.process || view.page.blocked_threads == 0) return;
+    view.process = sample_process(program, depth == SampleDepth::all);
+    if (depth != SampleDepth::all || !view.process || view.page.blocked_threads == 0) return;
     view.process->threads = count_free_threads(program, view.page.blocked_thread, wire::kPageStacks);
   }
 

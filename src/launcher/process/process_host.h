@@ -47,7 +47,7 @@ class ProcessHost {
 
   // Brings up to date what the worker is at, or was at its end; no pid if it was never started. False if nothing has
   // changed since `view` was brought up to date for the last time, and only pages are looked at.
-  virtual bool look(int /*local_rank*/, LookDepth /*depth*/, RankView& /*view*/) { return false; }
+  virtual bool sample(int /*local_rank*/, SampleDepth /*depth*/, RankView& /*view*/) { return false; }
 
   // The processes of the worker that run, those included whose parents have ended: which worker left them is not known,
   // so that they are every worker's. Empty if it has ended.

@@ -11,13 +11,13 @@
 
 #include "launcher/process/activity_meter.h"
 #include "launcher/process/page_view.h"
-#include "launcher/process/process_look.h"
+#include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
 
 // How much is looked at: the pages, which costs next to nothing; their calls, too; the pages, and what state each
 // process is in, a file a rank; or everything, a file for each thread and its children.
-enum class LookDepth : std::uint8_t { pages, calls, states, all };
+enum class SampleDepth : std::uint8_t { pages, calls, states, all };
 
 // Of a rank that has ended the page stays.
 struct RankView {
@@ -28,7 +28,7 @@ struct RankView {
   std::uint64_t version = 0;  // of the page; 0: it has not been looked at
   std::uint64_t seen_at = 0;  // CLOCK_MONOTONIC, nanoseconds
   PageView page;
-  std::optional<ProcessLook> process;          // nothing if it is gone, or only pages are looked at
+  std::optional<ProcessSample> process;        // nothing if it is gone, or only pages are looked at
   std::optional<RankActivity> activity;        // nothing: it has not been measured
   std::vector<std::vector<Arrival>> arrivals;  // by group of the page
   std::vector<std::vector<CallView>> calls;    // by group of the page; `calls` and `all`

@@ -32,22 +32,23 @@ std::string_view name_of(HangNews::Kind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanoseconds elapsed, std::uint64_t now) {
+std::vector<HangNews> HangDetector::add_sample(std::span<const RankView> ranks, Nanoseconds elapsed,
+                                               std::uint64_t now) {
   std::vector<HangNews> news;
   if (plan_.is_off() || is_over_) return news;
-  elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
-  const LookDepth depth = this->depth();
+  elapsed = std::min<Nanoseconds>(elapsed, longest_interval_);
+  const SampleDepth depth = this->depth();
   since_seen_ += elapsed;
-  since_evidence_ = depth == LookDepth::pages ? since_evidence_ + elapsed : elapsed;
-  if (depth != LookDepth::pages) follow_stops(ranks, news);
+  since_evidence_ = depth == SampleDepth::pages ? since_evidence_ + elapsed : elapsed;
+  if (depth != SampleDepth::pages) follow_stops(ranks, news);
   follow(ranks, stopped_.empty() ? elapsed : Nanoseconds(0));
-  if (depth == LookDepth::pages || !stopped_.empty()) return news;
+  if (depth == SampleDepth::pages || !stopped_.empty()) return news;
 
   std::vector<Verdict> verdicts;
-  if (depth == LookDepth::all) verdicts = find_verdicts(ranks);
+  if (depth == SampleDepth::all) verdicts = find_verdicts(ranks);
   if (!verdicts.empty()) remember(verdicts);
   std::optional<Verdict> verdict = most_pressing(verdicts);
-  if (depth == LookDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
+  if (depth == SampleDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const StallJudgement& judgement) {
     const bool ends_job = plan_.action == HangAction::kill && judgement.ends_in;
     news.push_back({kind, of, age, judgement, ends_job, {ranks.begin(), ranks.end()}, {}, {}});
@@ -62,10 +63,9 @@ std::vector<HangNews> HangDetector::look(std::span<const RankView> ranks, Nanose
   }
   const bool is_blocked = verdict && verdict->is_proven_circle();
   const bool is_same = is_blocked && proven_ && verdict->is_of(*proven_) && verdict->culprits == proven_->culprits;
-  proven_looks_ = is_same ? proven_looks_ + 1 : is_blocked ? 1 : 0;
+  proven_samples_ = is_same ? proven_samples_ + 1 : is_blocked ? 1 : 0;
   proven_ = is_blocked ? verdict : std::nullopt;
-  // Of a difference that is not described RankWatchdog::look_for_differences() tells, as soon as the nodes have
-  // answered.
+  // RankWatchdog::look_for_differences() reports a difference that is not described, once the nodes have answered.
   if (!verdict || !verdict->is_described()) return news;
   const StallFacts facts = facts_of(*verdict, ranks, now);
   const StallJudgement judgement = judge_stall(facts, plan_);
@@ -110,10 +110,10 @@ void HangDetector::remember(const std::vector<Verdict>& verdicts) {
   since_seen_ = Nanoseconds(0);
 }
 
-LookDepth HangDetector::depth() const {
-  if (!stopped_.empty() && since_evidence_ >= limits::kHangEvidence) return LookDepth::all;
-  if (since_evidence_ < limits::kHangEvidence) return LookDepth::pages;
-  return longest_wait() >= limits::kHangEvidence ? LookDepth::all : LookDepth::states;
+SampleDepth HangDetector::depth() const {
+  if (!stopped_.empty() && since_evidence_ >= limits::kHangEvidence) return SampleDepth::all;
+  if (since_evidence_ < limits::kHangEvidence) return SampleDepth::pages;
+  return longest_wait() >= limits::kHangEvidence ? SampleDepth::all : SampleDepth::states;
 }
 
 // Whether a rank that is waited for does something, so that it may come.
@@ -226,7 +226,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
 
 void HangDetector::follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news) {
   std::set<int> now_stopped;
-  std::map<int, ProcessLook> traced;
+  std::map<int, ProcessSample> traced;
   for (const RankView& rank : ranks) {
     if (rank.has_ended || !rank.process || !rank.process->is_stopped()) continue;
     // A tracer (strace) stops it for a moment, again and again; a debugger for long.
@@ -297,7 +297,7 @@ std::optional<Verdict> HangDetector::waits_for_others_to_come(std::span<const Ra
 
 void HangDetector::nothing_new(Nanoseconds elapsed) {
   if (plan_.is_off() || is_over_) return;
-  elapsed = std::min<Nanoseconds>(elapsed, longest_look_);
+  elapsed = std::min<Nanoseconds>(elapsed, longest_interval_);
   since_evidence_ += elapsed;
   since_seen_ += elapsed;
   if (!stopped_.empty()) return;
@@ -350,7 +350,7 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   StallFacts facts;
   facts.kind = verdict.kind;
   facts.is_partial = verdict.is_partial;
-  facts.is_proven = proven_looks_ >= limits::kHangProof;
+  facts.is_proven = proven_samples_ >= limits::kHangProof;
   facts.others_judge = others_judge_;
   facts.longest_pause = longest_pause_;
   const auto group = groups_.find(verdict.key());

@@ -1,5 +1,5 @@
-// HangDetector: follows what the ranks are at, and tells what is new about those that do not go on. Looks and times in,
-// news out; no clock. What follows from a stall is stall_policy.h's business.
+// HangDetector: follows what the ranks are at, and tells what is new about those that do not go on. Samples and times
+// in, news out; no clock. What follows from a stall is stall_policy.h's business.
 #pragma once
 
 #include <chrono>
@@ -48,15 +48,16 @@ std::string_view name_of(HangNews::Kind kind);
 class HangDetector {
  public:
   // `others_judge`: somebody sees more ranks than this, and is to be the first to name one.
-  // `longest_look`: of the time between two looks no more counts. A suspended machine and a stopped launcher have seen
-  // nothing.
+  // `longest_interval`: of the time between two samples no more counts. A suspended machine and a stopped launcher have
+  // seen nothing.
   explicit HangDetector(const HangPlan& plan, bool others_judge = false,
-                        std::chrono::nanoseconds longest_look = limits::kHangLongestLook)
-      : plan_(plan), others_judge_(others_judge), longest_look_(longest_look) {}
+                        std::chrono::nanoseconds longest_interval = limits::kHangLongestInterval)
+      : plan_(plan), others_judge_(others_judge), longest_interval_(longest_interval) {}
 
-  // `elapsed`: since the last look. `now`: CLOCK_MONOTONIC in nanoseconds, as on the pages. It should be as deep as
+  // `elapsed`: since the last sample. `now`: CLOCK_MONOTONIC in nanoseconds, as on the pages. It should be as deep as
   // depth() says.
-  std::vector<HangNews> look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
+  std::vector<HangNews> add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed,
+                                   std::uint64_t now);
 
   // What all ranks are at now, for somebody who asks.
   HangNews describe(std::span<const RankView> ranks) const;
@@ -66,15 +67,15 @@ class HangDetector {
   // little is known.
   std::optional<Verdict> stall_of(int rank) const;
 
-  // As a look at pages in which nothing has changed.
+  // As a sample of pages in which nothing has changed.
   void nothing_new(std::chrono::nanoseconds elapsed);
 
-  // How deep the next look should be: once a second deeper than the pages, and all where something seems to wait.
-  LookDepth depth() const;
+  // How deep the next sample should be: once a second deeper than the pages, and all where something seems to wait.
+  SampleDepth depth() const;
 
-  // Whether the next look should bring what the processes do (RankView::activity).
+  // Whether the next sample should bring what the processes do (RankView::activity).
   bool wants_activity() const {
-    return depth() == LookDepth::all && stopped_.empty() && longest_wait() >= limits::kHangActivity;
+    return depth() == SampleDepth::all && stopped_.empty() && longest_wait() >= limits::kHangActivity;
   }
 
  private:
@@ -118,7 +119,7 @@ class HangDetector {
 
   const HangPlan plan_;
   const bool others_judge_;
-  const Nanoseconds longest_look_;
+  const Nanoseconds longest_interval_;
   std::map<GroupKey, GroupClock> groups_;
   std::map<int, RankClock> ranks_;
   Nanoseconds longest_pause_{0};
@@ -127,14 +128,14 @@ class HangDetector {
   bool silence_concerns_us_ = false;
   bool they_beat_ = false;  // all ranks that run show heartbeats, and no collectives
   Nanoseconds since_evidence_ = limits::kHangEvidence;
-  std::vector<Verdict> seen_;  // at the last look that found some
+  std::vector<Verdict> seen_;  // at the last sample that found some
   Nanoseconds since_seen_{0};
   std::set<int> stopped_;
-  std::map<int, ProcessLook> traced_;  // at the last look at processes
+  std::map<int, ProcessSample> traced_;  // at the last sample of processes
   std::optional<Verdict> told_;
   bool has_warned_ = false;
-  // Looks in a row at the same ranks, which wait for each other and cannot stop to.
-  int proven_looks_ = 0;
+  // Samples in a row of the same ranks, which wait for each other and cannot stop to.
+  int proven_samples_ = 0;
   std::optional<Verdict> proven_;
   int times_over_ = 0;  // that the limit of this stall was told to be over
   bool is_over_ = false;

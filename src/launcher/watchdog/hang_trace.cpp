@@ -50,13 +50,13 @@ TracedSample sample_of(const Json& json) {
   return traced;
 }
 
-TracedLook look_of(const Json& json) {
-  TracedLook look;
-  look.elapsed = std::chrono::nanoseconds(json.at("elapsed").get<std::int64_t>());
-  look.looks = json.value("looks", 1);
-  look.now = json.value("now", std::uint64_t{0});
-  if (look.has_news()) look.ranks = read_ranks(json.at("ranks").dump(), "", std::chrono::nanoseconds(0));
-  return look;
+TracedRanks ranks_of(const Json& json) {
+  TracedRanks sample;
+  sample.elapsed = std::chrono::nanoseconds(json.at("elapsed").get<std::int64_t>());
+  sample.samples = json.value("looks", 1);
+  sample.now = json.value("now", std::uint64_t{0});
+  if (sample.has_news()) sample.ranks = read_ranks(json.at("ranks").dump(), "", std::chrono::nanoseconds(0));
+  return sample;
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ TracedLook look_of(const Json& json) {
 std::optional<TracedLine> parse_traced_line(std::string_view line) try {
   const Json json = Json::parse(line);
   if (json.contains("sample")) return sample_of(json);
-  return look_of(json);
+  return ranks_of(json);
 } catch (const Json::exception&) {
   return std::nullopt;
 }
@@ -79,7 +79,7 @@ HangTrace::HangTrace(const std::string& path, Failed failed) : failed_(std::move
   }
 }
 
-void HangTrace::look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
+void HangTrace::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now) {
   if (!file_) return;
   write_quiet();
   file_.write(R"({"elapsed":)" + std::to_string(elapsed.count()) + R"(,"now":)" + std::to_string(now) + R"(,"ranks":)" +
@@ -99,14 +99,14 @@ void HangTrace::sample(int rank, const ActivitySample& sample, std::chrono::nano
 
 void HangTrace::nothing_new(std::chrono::nanoseconds elapsed) {
   quiet_ += elapsed;
-  ++quiet_looks_;
+  ++quiet_samples_;
 }
 
 void HangTrace::write_quiet() {
   const auto elapsed = std::exchange(quiet_, std::chrono::nanoseconds(0));
-  const int looks = std::exchange(quiet_looks_, 0);
-  if (looks == 0) return;
-  file_.write(R"({"elapsed":)" + std::to_string(elapsed.count()) + R"(,"looks":)" + std::to_string(looks) + "}\n",
+  const int samples = std::exchange(quiet_samples_, 0);
+  if (samples == 0) return;
+  file_.write(R"({"elapsed":)" + std::to_string(elapsed.count()) + R"(,"looks":)" + std::to_string(samples) + "}\n",
               failed_);
 }
 

@@ -1,5 +1,6 @@
-// A hang trace: what the hang detector was shown, look by look, as lines of JSON (DDP_HANG_TRACE=FILE). The judgement
-// can be repeated from it later, in no time: to find out why a job was terminated or was not, and to test the policy.
+// A hang trace: what the hang detector was shown, sample by sample, as lines of JSON (DDP_HANG_TRACE=FILE). The
+// judgement can be repeated from it later, in no time: to find out why a job was terminated or was not, and to test the
+// policy.
 #pragma once
 
 #include <chrono>
@@ -17,23 +18,23 @@
 
 namespace ddp::launcher {
 
-// What the processes of a rank had done; it goes into its activity at the next look.
+// What the processes of a rank had done; it goes into its activity at the next sample.
 struct TracedSample {
   int rank = 0;
   std::chrono::nanoseconds now{0};
   ActivitySample sample;
 };
 
-struct TracedLook {
-  std::chrono::nanoseconds elapsed{0};  // since the last look
-  int looks = 1;                        // so many, if nothing was new in them
+struct TracedRanks {
+  std::chrono::nanoseconds elapsed{0};  // since the last sample
+  int samples = 1;                      // so many, if nothing was new in them
   std::uint64_t now = 0;                // CLOCK_MONOTONIC, nanoseconds; 0: nothing was new
   std::vector<RankView> ranks;
 
   bool has_news() const { return now != 0; }
 };
 
-using TracedLine = std::variant<TracedLook, TracedSample>;
+using TracedLine = std::variant<TracedRanks, TracedSample>;
 
 // Nothing if it is none.
 std::optional<TracedLine> parse_traced_line(std::string_view line);
@@ -45,7 +46,7 @@ class HangTrace {
   // Appends to the file. An empty path: nothing is written.
   HangTrace(const std::string& path, Failed failed);
 
-  void look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
+  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed, std::uint64_t now);
   void nothing_new(std::chrono::nanoseconds elapsed);
   void sample(int rank, const ActivitySample& sample, std::chrono::nanoseconds now);
 
@@ -54,8 +55,8 @@ class HangTrace {
 
   Failed failed_;
   LogFile file_;
-  std::chrono::nanoseconds quiet_{0};  // looks without news, which become one line
-  int quiet_looks_ = 0;
+  std::chrono::nanoseconds quiet_{0};  // samples without news, which become one line
+  int quiet_samples_ = 0;
 };
 
 }  // namespace ddp::launcher

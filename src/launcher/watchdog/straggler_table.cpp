@@ -14,7 +14,7 @@ const GroupView& group_of(const std::pair<const RankView*, std::size_t>& member)
 
 }  // namespace
 
-void StragglerTable::look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed) {
+void StragglerTable::add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed) {
   std::map<GroupKey, Members> groups;
   for (const RankView& rank : ranks) {
     for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {

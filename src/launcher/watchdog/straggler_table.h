@@ -1,4 +1,4 @@
-// StragglerTable: for whom the other ranks wait, from what the pages show anyway. Pure: looks in, a table out.
+// StragglerTable: for whom the other ranks wait, from what the pages show anyway. Pure: samples in, a table out.
 #pragma once
 
 #include <chrono>
@@ -31,10 +31,10 @@ struct StragglerReport {
 
 class StragglerTable {
  public:
-  // All ranks of a group must be among them for it to count. `elapsed`: since the last look.
-  void look(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed);
+  // All ranks of a group must be among them for it to count. `elapsed`: since the last sample.
+  void add_sample(std::span<const RankView> ranks, std::chrono::nanoseconds elapsed);
 
-  // As a look in which nothing has changed.
+  // As a sample in which nothing has changed.
   void nothing_new(std::chrono::nanoseconds elapsed) { add_waits(elapsed); }
 
   StragglerReport report() const;

@@ -22,7 +22,7 @@ class RankWatchdog : public Watchdog {
   RankWatchdog(const WatchdogParts& parts, const Placement& placement)
       : parts_(parts),
         placement_(placement),
-        hangs_(parts.plan.hang, is_judged_elsewhere(), longest_look()),
+        hangs_(parts.plan.hang, is_judged_elsewhere(), longest_interval()),
         trace_(parts.plan.hang.trace_file,
                [this](const std::string& why) {
                  parts_.log({LogLevel::warning, LogSource::hangs, why});
@@ -50,7 +50,7 @@ class RankWatchdog : public Watchdog {
   void begin() override {
     parts_.exchange.on_asked = [this](wire::Subject what) { show(what); };
     parts_.exchange.on_evidence = [this] { evidence_->tell_if_complete(); };
-    if (!parts_.plan.hang.is_off()) look_later();
+    if (!parts_.plan.hang.is_off()) sample_later();
   }
 
   void set_paused(bool is_paused) override { is_paused_ = is_paused; }
@@ -58,18 +58,18 @@ class RankWatchdog : public Watchdog {
 
   // Who has asked what they are at is told now: nobody will answer any more.
   void end() override {
-    look_.reset();
+    sample_timer_.reset();
     has_ended_ = true;
     evidence_->end();
   }
 
   WatchReport finish() override {
     leave_exchange();
-    look_.reset();
+    sample_timer_.reset();
     has_ended_ = true;
     evidence_.reset();
     WatchReport report{stragglers_.report()};
-    for (const RankView& rank : look_at_own(LookDepth::pages)) {
+    for (const RankView& rank : sample_own(SampleDepth::pages)) {
       report.progress = std::max(report.progress, progress_of(rank.page));
     }
     return report;
@@ -79,7 +79,7 @@ class RankWatchdog : public Watchdog {
 
   std::optional<Verdict> unfinished(int local_rank, bool failed_too) override {
     RankView view;
-    parts_.processes.look(local_rank, LookDepth::calls, view);
+    parts_.processes.sample(local_rank, SampleDepth::calls, view);
     auto verdict = find_unfinished(view, failed_too);
     // What no other rank waits for need not be finished.
     if (verdict && !failed_too) verdict->waiting = waiting_in(*verdict);
@@ -88,13 +88,13 @@ class RankWatchdog : public Watchdog {
 
   std::optional<Verdict> stall_of(int rank) override { return hangs_.stall_of(rank); }
 
-  std::optional<Verdict> difference() override { return find_difference(with_others(look_at_own(LookDepth::calls))); }
+  std::optional<Verdict> difference() override { return find_difference(with_others(sample_own(SampleDepth::calls))); }
 
   std::optional<HangNews> late_difference() override {
     const HangPlan& hang = parts_.plan.hang;
     if (!sees_others() || hang.is_off() || hang.action != HangAction::kill) return std::nullopt;
     HangNews news;
-    news.ranks = with_others(look_at_own(LookDepth::calls));
+    news.ranks = with_others(sample_own(SampleDepth::calls));
     const auto verdict = find_difference(news.ranks);
     if (!verdict || verdict->is_open) return std::nullopt;
     news.verdict = *verdict;
@@ -102,7 +102,7 @@ class RankWatchdog : public Watchdog {
   }
 
   void show_calls() override {
-    if (is_judged_elsewhere()) parts_.exchange.show_in_full(look_at_own(LookDepth::calls));
+    if (is_judged_elsewhere()) parts_.exchange.show_in_full(sample_own(SampleDepth::calls));
   }
 
  private:
@@ -111,12 +111,12 @@ class RankWatchdog : public Watchdog {
   bool sees_others() const { return parts_.exchange.has_others() && parts_.exchange.is_coordinator(); }
 
   // The coordinator looks the more rarely the more ranks there are.
-  Clock::duration time_between_looks() const {
-    const auto share = sees_others() ? placement_.world_size * limits::kHangLookShare : Clock::duration(0);
-    return std::max<Clock::duration>(limits::kHangLook, share);
+  Clock::duration time_between_samples() const {
+    const auto share = sees_others() ? placement_.world_size * limits::kHangSampleShare : Clock::duration(0);
+    return std::max<Clock::duration>(limits::kHangSampleInterval, share);
   }
-  Clock::duration longest_look() const {
-    return std::max<Clock::duration>(limits::kHangLongestLook, 2 * time_between_looks());
+  Clock::duration longest_interval() const {
+    return std::max<Clock::duration>(limits::kHangLongestInterval, 2 * time_between_samples());
   }
 
   void leave_exchange() {
@@ -124,49 +124,50 @@ class RankWatchdog : public Watchdog {
     parts_.exchange.on_evidence = nullptr;
   }
 
-  void look_later() {
-    if (!has_ended_) look_ = parts_.loop.at(Clock::now() + time_between_looks(), [this] { look(); });
+  void sample_later() {
+    if (!has_ended_) sample_timer_ = parts_.loop.at(Clock::now() + time_between_samples(), [this] { sample(); });
   }
 
   // What all ranks are at.
-  void look() {
+  void sample() {
     const auto begun = Clock::now();
     const auto elapsed = begun - std::exchange(looked_at_, begun);
     if (!is_paused_) judge(elapsed);
-    look_later();
+    sample_later();
   }
 
   void judge(std::chrono::nanoseconds elapsed) {
-    const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_look());
-    const LookDepth depth = hangs_.depth();
+    const auto counted = std::min<std::chrono::nanoseconds>(elapsed, longest_interval());
+    const SampleDepth depth = hangs_.depth();
     const bool is_measured = hangs_.wants_activity();
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
-    const bool ours_are_new = look_at_own(depth, ranks_);
+    const bool ours_are_new = sample_own(depth, ranks_);
     if (is_measured) activity_.measure(ranks_, Clock::now().time_since_epoch());
     is_to_show_ = is_to_show_ || ours_are_new;
     show_ranks();
     if (sees_others() && (ours_are_new || others_are_new || difference_since_)) look_for_differences();
-    // Most looks see nothing new, and are to cost nothing.
+    // Most samples see nothing new, and are to cost nothing.
     if (!ours_are_new && !others_are_new) {
       hangs_.nothing_new(counted);
       trace_.nothing_new(counted);
       stragglers_.nothing_new(counted);
       return;
     }
-    stragglers_.look(ranks_, counted);
+    stragglers_.add_sample(ranks_, counted);
     // What is deeper than the pages will be there when it is looked at the next time.
-    if (sees_others() && depth == LookDepth::all) parts_.exchange.ask_for_ranks();
+    if (sees_others() && depth == SampleDepth::all) parts_.exchange.ask_for_ranks();
     const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
     const std::vector<RankView> all = with_others(ranks_);
-    trace_.look(all, elapsed, static_cast<std::uint64_t>(now));
-    for (const HangNews& news : hangs_.look(all, elapsed, static_cast<std::uint64_t>(now))) evidence_->consider(news);
+    trace_.add_sample(all, elapsed, static_cast<std::uint64_t>(now));
+    for (const HangNews& news : hangs_.add_sample(all, elapsed, static_cast<std::uint64_t>(now)))
+      evidence_->consider(news);
   }
 
   // Of another node: the coordinator is shown what is new here.
   void show_ranks() {
     if (!is_to_show_ || !parts_.exchange.may_show(Clock::now())) return;
     is_to_show_ = false;
-    parts_.exchange.show(look_at_own(LookDepth::calls), Clock::now());
+    parts_.exchange.show(sample_own(SampleDepth::calls), Clock::now());
   }
   void show(wire::Subject what) {
     if (what == wire::Subject::ranks) parts_.exchange.show_in_full(measure_own());
@@ -186,7 +187,7 @@ class RankWatchdog : public Watchdog {
     if (!verdict->is_described() && passed < limits::kShownEvidenceTime) return;
     if (verdict->is_open && passed < limits::kSettleTime) return;
     told_difference_ = true;
-    HangNews news = hangs_.describe(with_others(look_at_own(LookDepth::all)));
+    HangNews news = hangs_.describe(with_others(sample_own(SampleDepth::all)));
     news.kind = HangNews::Kind::hung;
     news.verdict = *verdict;
     news.judgement.hang_class = HangClass::certain;
@@ -196,23 +197,23 @@ class RankWatchdog : public Watchdog {
   }
 
   // The ranks that were started in this attempt. False if nothing is new in them.
-  bool look_at_own(LookDepth depth, std::vector<RankView>& ranks) {
-    bool is_new = depth != LookDepth::pages;
+  bool sample_own(SampleDepth depth, std::vector<RankView>& ranks) {
+    bool is_new = depth != SampleDepth::pages;
     ranks.resize(static_cast<std::size_t>(parts_.plan.workers));
     for (int i = 0; i < parts_.plan.workers; ++i) {
       RankView& view = ranks[static_cast<std::size_t>(i)];
-      if (started_.contains(i)) is_new = parts_.processes.look(i, depth, view) || is_new;
+      if (started_.contains(i)) is_new = parts_.processes.sample(i, depth, view) || is_new;
     }
     std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });
     return is_new;
   }
-  std::vector<RankView> look_at_own(LookDepth depth) {
+  std::vector<RankView> sample_own(SampleDepth depth) {
     std::vector<RankView> ranks;
-    look_at_own(depth, ranks);
+    sample_own(depth, ranks);
     return ranks;
   }
   std::vector<RankView> measure_own() {
-    std::vector<RankView> ranks = look_at_own(LookDepth::all);
+    std::vector<RankView> ranks = sample_own(SampleDepth::all);
     activity_.measure(ranks, Clock::now().time_since_epoch());
     return ranks;
   }
@@ -226,7 +227,7 @@ class RankWatchdog : public Watchdog {
   // The ranks that wait for this collective, as far as it is seen.
   std::vector<int> waiting_in(const Verdict& verdict) {
     std::vector<int> waiting;
-    for (const RankView& rank : with_others(look_at_own(LookDepth::pages))) {
+    for (const RankView& rank : with_others(sample_own(SampleDepth::pages))) {
       const bool is_in =
           std::ranges::any_of(rank.page.groups, [&](const GroupView& group) { return verdict.is_under_way_in(group); });
       if (is_in && !rank.has_ended && !verdict.blames(rank.rank) && may_wait(rank)) waiting.push_back(rank.rank);
@@ -257,7 +258,7 @@ class RankWatchdog : public Watchdog {
   bool asked_of_difference_ = false;
   bool told_difference_ = false;
   Clock::time_point looked_at_ = Clock::now();
-  std::unique_ptr<net::Watch> look_;
+  std::unique_ptr<net::Watch> sample_timer_;
 };
 
 }  // namespace

@@ -10,21 +10,21 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "launcher/process/process_look.h"
+#include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr int kLooks = 4;  // at a thread that runs, which may come to wait meanwhile
-constexpr std::chrono::milliseconds kBetweenLooks{3};
+constexpr int kSamples = 4;  // of a thread that runs, which may come to wait meanwhile
+constexpr std::chrono::milliseconds kBetweenSamples{3};
 constexpr int kTries = 3;  // to find a thread at the same place before and after its stack was copied
 
 std::optional<std::uint64_t> parse_address(std::string_view text) {
   return text.starts_with("0x") ? base::parse_hex(text.substr(2)) : std::nullopt;
 }
 
-std::optional<ThreadCapture> look_at_place(pid_t pid, pid_t tid) {
+std::optional<ThreadCapture> sample_place(pid_t pid, pid_t tid) {
   auto place =
       parse_thread_place(base::read_file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/syscall"));
   if (place) place->tid = tid;
@@ -34,10 +34,10 @@ std::optional<ThreadCapture> look_at_place(pid_t pid, pid_t tid) {
 // Nothing if it is gone, or never stays where it is.
 std::optional<ThreadCapture> capture_thread(pid_t pid, pid_t tid) {
   for (int i = 0; i < kTries; ++i) {
-    auto place = look_at_place(pid, tid);
+    auto place = sample_place(pid, tid);
     if (!place || place->runs) return place;
     std::string stack = copy_stack(pid, place->registers[kStackPointer], kMostStack);
-    if (look_at_place(pid, tid) != place) continue;
+    if (sample_place(pid, tid) != place) continue;
     place->stack = std::move(stack);
     return place;
   }
@@ -76,14 +76,14 @@ StackCapture capture_stacks(pid_t pid, std::size_t most_threads) {
   StackCapture capture{pid, "", {}, ""};
 #ifdef __x86_64__
   capture.maps = base::read_file("/proc/" + std::to_string(pid) + "/maps");
-  const std::vector<ThreadLook> threads = look_at_threads(pid, most_threads);
-  for (const ThreadLook& thread : threads) {
+  const std::vector<ThreadSample> threads = sample_threads(pid, most_threads);
+  for (const ThreadSample& thread : threads) {
     auto captured = capture_thread(pid, thread.tid);
     if (captured) capture.threads.push_back(std::move(*captured));
   }
-  for (int look = 1; look < kLooks; ++look) {
+  for (int sample = 1; sample < kSamples; ++sample) {
     if (std::ranges::none_of(capture.threads, &ThreadCapture::runs)) break;
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kBetweenSamples);
     for (ThreadCapture& thread : capture.threads) {
       if (!thread.runs) continue;
       if (auto again = capture_thread(pid, thread.tid)) thread = std::move(*again);

@@ -26,7 +26,7 @@ inline constexpr std::size_t kMostStack = std::size_t{128} << 10;
 
 struct ThreadCapture {
   pid_t tid = 0;
-  bool runs = false;                       // at each of several looks: the kernel tells no more of it
+  bool runs = false;                       // at each of several samples: the kernel tells no more of it
   std::map<int, std::uint64_t> registers;  // those that are known
   std::string stack;                       // the bytes from the stack pointer on, as far as they are there
   // Innermost first, as the program itself has told them. If there are any, nothing is to be unwound.

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "launcher/limits.h"
 #include "launcher/process/our_programs.h"
-#include "launcher/process/process_look.h"
+#include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
 
@@ -58,7 +58,7 @@ namespace {
 // Where in the kernel each thread waits: all that there is without a tool.
 std::vector<ThreadStack> kernel_stacks(pid_t pid) {
   std::vector<ThreadStack> stacks;
-  for (const ThreadLook& thread : look_at_threads(pid, kStackThreads)) {
+  for (const ThreadSample& thread : sample_threads(pid, kStackThreads)) {
     const std::string place = thread.waits_in.empty() ? thread.state == 'R' ? "running" : "??" : thread.waits_in;
     stacks.push_back({thread.tid, thread.name, {place + " (kernel)"}});
   }
@@ -271,11 +271,12 @@ void StackTaker::finish() {
         asked.result.missing.emplace_back("the names of its functions could not be read in time");
       asked.result.threads = names == names_.end() ? addresses_of(asked.raw) : names->second;
     }
-    const std::vector<ThreadLook> looks = look_at_threads(asked.request.pid, kStackThreads);
+    const std::vector<ThreadSample> samples = sample_threads(asked.request.pid, kStackThreads);
     std::vector<ThreadStack>& threads = asked.result.threads;
     for (ThreadStack& thread : threads) {
-      const auto look = std::find_if(looks.begin(), looks.end(), [&](const auto& l) { return l.tid == thread.tid; });
-      if (thread.name.empty() && look != looks.end()) thread.name = look->name;
+      const auto sample =
+          std::find_if(samples.begin(), samples.end(), [&](const auto& l) { return l.tid == thread.tid; });
+      if (thread.name.empty() && sample != samples.end()) thread.name = sample->name;
     }
     std::stable_sort(threads.begin(), threads.end(), [&](const ThreadStack& a, const ThreadStack& b) {
       return (a.tid == asked.request.pid) > (b.tid == asked.request.pid);
@@ -290,7 +291,8 @@ void StackTaker::finish() {
     // Another thread is not to stand for the first one, which has not answered.
     const bool is_first = threads.empty() || threads.front().tid == asked.request.pid;
     if (!is_first && asked.result.source == "signal handler") {
-      threads.insert(threads.begin(), {asked.request.pid, looks.empty() ? "" : looks.front().name, {"?? (no answer)"}});
+      threads.insert(threads.begin(),
+                     {asked.request.pid, samples.empty() ? "" : samples.front().name, {"?? (no answer)"}});
     }
     if (threads.empty() && has_signal(asked) && asked.raw.empty() && asked.result.missing.empty()) {
       asked.result.missing.emplace_back("signal handler: no answer (stopped, in the kernel, or the signal is blocked)");

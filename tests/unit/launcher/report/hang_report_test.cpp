@@ -19,7 +19,7 @@ RankView rank_at(int rank, std::uint64_t called, std::uint64_t finished) {
   view.activity.emplace();
   view.rank = rank;
   view.pid = 4000 + rank;
-  view.process = ProcessLook{'S', 0, 0, "futex_wait"};
+  view.process = ProcessSample{'S', 0, 0, "futex_wait"};
   view.page.is_written = true;
   view.page.phase = "training";
   view.page.groups.push_back({"world", rank, 2, 0, called, called, finished, 0, 0});

@@ -216,7 +216,7 @@ TEST_CASE("a hang is told with what every rank is at") {
   RankView& rank = news.ranks.emplace_back();
   rank.activity = RankActivity{10s, 5s, true, Sign::none, 0.5};
   rank.rank = 1;
-  rank.process = ProcessLook{'D', 0, 0, "nfs_wait"};
+  rank.process = ProcessSample{'D', 0, 0, "nfs_wait"};
   rank.page.is_written = true;
   rank.page.phase = "checkpoint";
   rank.page.section = "run1";

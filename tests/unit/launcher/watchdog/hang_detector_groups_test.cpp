@@ -29,7 +29,7 @@ TEST_CASE("a stall of two ranks is told though two others go on in a group of th
   }
   job.call(0);
   // The others are seen in the middle of a collective each time.
-  job.before_look = [](Job& of) {
+  job.before_sample = [](Job& of) {
     GroupView& waits = of.others[0].page.groups[0];
     GroupView& late = of.others[1].page.groups[0];
     late.called = late.finished = waits.finished = waits.called;
@@ -56,7 +56,7 @@ TEST_CASE("a receive that stalls is told though others exchange data in the same
   receive.what = "f32[8]";
   job.ranks[0].page.groups[0].transfers.push_back(receive);
   job.ranks[0].page.waiting_threads = job.ranks[0].page.calling_threads = 1;
-  job.before_look = [](Job& of) { ++of.others[0].page.groups[0].transfers_finished; };
+  job.before_sample = [](Job& of) { ++of.others[0].page.groups[0].transfers_finished; };
   job.passes(30s);
   REQUIRE(job.last(Kind::hung));
   CHECK(job.last(Kind::hung)->verdict.culprits == std::vector<int>{1});
@@ -118,7 +118,7 @@ TEST_CASE("a collective that was begun long before counts from when it is waited
   Job busy = begins_early();
   waits(busy, true);
   for (RankView& rank : busy.ranks) rank.page.groups.push_back({"other", rank.rank, 2, 1, 0, 0, 0, 0, 0});
-  busy.before_look = [](Job& of) {
+  busy.before_sample = [](Job& of) {
     GroupView& other = of.ranks[0].page.groups[1];
     other.called = ++other.finished;
   };
@@ -146,7 +146,7 @@ TEST_CASE("ranks that wait for each other end the job once no thread is left tha
       view.page.waiting_threads = 1;
       view.page.blocked_threads = 1;
       view.page.groups[static_cast<std::size_t>(view.rank)].blocked = 1;
-      view.process = ProcessLook{'S', 0, 0, "", FreeThreads{}};
+      view.process = ProcessSample{'S', 0, 0, "", FreeThreads{}};
     }
     job.call(0);
     job.ranks[1].page.groups[1].called = 4;

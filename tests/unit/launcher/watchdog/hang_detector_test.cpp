@@ -120,8 +120,8 @@ TEST_CASE("pauses are learnt, and a longer one is reported later") {
   job.passes(5s);
   REQUIRE(job.kinds() == std::vector{Kind::stalled});
   CHECK(job.last_news_after(began) == Approx(20).margin(1.1));
-  job.call(1).look(limits::kHangLook);
-  job.finish(0).finish(1).look(limits::kHangLook);
+  job.call(1).sample(limits::kHangSampleInterval);
+  job.finish(0).finish(1).sample(limits::kHangSampleInterval);
   job.passes(2s);
   CHECK(job.kinds() == std::vector{Kind::stalled, Kind::goes_on});
 }
@@ -199,7 +199,7 @@ TEST_CASE("ranks of other nodes of which nothing is known are never given up") {
 TEST_CASE("time in which nobody looked does not count") {
   Job job;
   job.warm().call(0).passes(2s);
-  job.look(8h);
+  job.sample(8h);
   job.passes(2s);
   CHECK(job.news.empty());
 }
@@ -310,7 +310,7 @@ TEST_CASE("without a timeout nothing is looked for") {
   CHECK(job.news.empty());
 }
 
-TEST_CASE("an old group that nobody uses is no reason for deep looks") {
+TEST_CASE("an old group that nobody uses is no reason for deep samples") {
   HangDetector detector{HangPlan()};
   Job job;
   std::vector<RankView> ranks = job.ranks;
@@ -322,8 +322,8 @@ TEST_CASE("an old group that nobody uses is no reason for deep looks") {
       ++view.page.groups[1].called;
       ++view.page.groups[1].finished;
     }
-    deep += detector.depth() == LookDepth::all ? 1 : 0;
-    detector.look(ranks, limits::kHangLook, 0);
+    deep += detector.depth() == SampleDepth::all ? 1 : 0;
+    detector.add_sample(ranks, limits::kHangSampleInterval, 0);
   }
   CHECK(deep == 0);
 }

@@ -24,7 +24,7 @@ RankView some_rank() {
   view.page.is_written = true;
   view.page.phase = "training";
   view.page.groups.push_back({"world", 3, 4, 0, 7, 6, 6, 0, 0});
-  view.process = ProcessLook{'S', 4, 2, "futex_do_wait"};
+  view.process = ProcessSample{'S', 4, 2, "futex_do_wait"};
   view.activity = RankActivity{};
   view.activity->still_for = 3s;
   view.calls = {{CallView{7, 99, 4, "barrier", "", "train.cpp:3"}}};
@@ -42,15 +42,15 @@ TEST_CASE("what was seen can be read again, in the same order") {
   trace.nothing_new(60ms);
   trace.sample(3, ActivitySample{{{17, 3, 4, 5, 6, 7, true}}, {{8, 0, 0, 9}}, 10, GpuSample{11, 12}, true, 13}, 1s);
   trace.sample(3, ActivitySample{{}, {}, 10, GpuSample{11, {}}, true}, 2s);
-  trace.look(ranks, 55ms, 1'000);
-  trace.look(ranks, 5ms, 2'000);
-  std::vector<TracedLook> looks;
+  trace.add_sample(ranks, 55ms, 1'000);
+  trace.add_sample(ranks, 5ms, 2'000);
+  std::vector<TracedRanks> shown;
   std::vector<TracedSample> samples;
   for (const std::string& line : base::split(base::read_file(path), '\n')) {
     if (line.empty()) continue;
     const auto parsed = parse_traced_line(line);
     REQUIRE(parsed);
-    if (const auto* look = std::get_if<TracedLook>(&*parsed)) looks.push_back(*look);
+    if (const auto* sample = std::get_if<TracedRanks>(&*parsed)) shown.push_back(*sample);
     if (const auto* sample = std::get_if<TracedSample>(&*parsed)) samples.push_back(*sample);
   }
   REQUIRE(samples.size() == 2);
@@ -63,14 +63,14 @@ TEST_CASE("what was seen can be read again, in the same order") {
   CHECK(samples[0].sample.gpu == GpuSample{11, 12});
   CHECK(samples[0].sample.handed_on == 13);
   CHECK(samples[1].sample.gpu == GpuSample{11, std::nullopt});
-  REQUIRE(looks.size() == 3);
-  CHECK_FALSE(looks[0].has_news());
-  CHECK(looks[0].looks == 2);
-  CHECK(looks[0].elapsed == 110ms);
-  CHECK(looks[1].elapsed == 55ms);
-  CHECK(looks[1].now == 1'000);
-  REQUIRE(looks[2].ranks.size() == 1);
-  const RankView& seen = looks[2].ranks[0];
+  REQUIRE(shown.size() == 3);
+  CHECK_FALSE(shown[0].has_news());
+  CHECK(shown[0].samples == 2);
+  CHECK(shown[0].elapsed == 110ms);
+  CHECK(shown[1].elapsed == 55ms);
+  CHECK(shown[1].now == 1'000);
+  REQUIRE(shown[2].ranks.size() == 1);
+  const RankView& seen = shown[2].ranks[0];
   CHECK(seen.page == ranks[0].page);
   CHECK(seen.process == ranks[0].process);
   CHECK(seen.activity == ranks[0].activity);
@@ -81,15 +81,15 @@ TEST_CASE("a trace that cannot be written is told once, and no trace is none") {
   std::vector<std::string> told;
   const auto tell = [&](const std::string& sentence) { told.push_back(sentence); };
   HangTrace unwanted("", tell);
-  unwanted.look({}, 1s, 1);
+  unwanted.add_sample({}, 1s, 1);
   CHECK(told.empty());
   HangTrace nowhere("/no/such/folder/trace", tell);
-  nowhere.look({}, 1s, 1);
+  nowhere.add_sample({}, 1s, 1);
   REQUIRE(told.size() == 1);
   CHECK(told[0].find("DDP_HANG_TRACE=/no/such/folder/trace: No such file or directory") != std::string::npos);
   HangTrace full("/dev/full", tell);
-  full.look({}, 1s, 1);
-  full.look({}, 1s, 1);
+  full.add_sample({}, 1s, 1);
+  full.add_sample({}, 1s, 1);
   CHECK(told.size() == 2);
 }
 

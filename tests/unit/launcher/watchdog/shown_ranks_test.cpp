@@ -23,7 +23,7 @@ RankView rank_four() {
   view.page.groups[0].transfers = {{true, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"}};
   view.page.waiting_threads = 1;
   view.calls = {{{21, ~std::uint64_t{0}, 8'000'000'000, "all_reduce sum f32[8]", "bucket 0", "train.cpp:88"}}};
-  view.process = ProcessLook{'S', 17, 3, "futex_wait"};
+  view.process = ProcessSample{'S', 17, 3, "futex_wait"};
   view.activity = RankActivity{70s, 80s, true, Sign::io, 0.25};
   return view;
 }

@@ -36,10 +36,10 @@ const Straggler& of(const StragglerReport& report, int rank) {
 
 TEST_CASE("who comes last is counted once a collective, and how late it is") {
   StragglerTable table;
-  table.look(ranks_at(1, {10, 11, 30, 12}), 50ms);
-  table.look(ranks_at(1, {10, 11, 30, 12}), 50ms);  // seen already
-  table.look(ranks_at(2, {50, 51, 61, 52}), 50ms);
-  table.look(ranks_at(3, {70, 99, 71, 72}), 50ms);
+  table.add_sample(ranks_at(1, {10, 11, 30, 12}), 50ms);
+  table.add_sample(ranks_at(1, {10, 11, 30, 12}), 50ms);  // seen already
+  table.add_sample(ranks_at(2, {50, 51, 61, 52}), 50ms);
+  table.add_sample(ranks_at(3, {70, 99, 71, 72}), 50ms);
   const StragglerReport report = table.report();
   CHECK(report.collectives == 3);
   CHECK(report.time == 200ms);
@@ -54,12 +54,12 @@ TEST_CASE("time for which others had called what a rank had not") {
   StragglerTable table;
   std::vector<RankView> ranks = ranks_at(5, {1, 2, 3});
   ranks[1].page.groups[0].called = 4;
-  for (int i = 0; i < 5; ++i) table.look(ranks, 50ms);
+  for (int i = 0; i < 5; ++i) table.add_sample(ranks, 50ms);
   for (int i = 0; i < 5; ++i) table.nothing_new(50ms);
   ranks[1].page.groups[0].called = 5;
-  table.look(ranks, 50ms);
+  table.add_sample(ranks, 50ms);
   ranks[1].page.groups[0].called = 4;
-  table.look(ranks, 50ms);
+  table.add_sample(ranks, 50ms);
   const StragglerReport report = table.report();
   CHECK(report.ranks.front().rank == 1);
   CHECK(report.ranks.front().waited_for == 550ms);
@@ -76,7 +76,7 @@ TEST_CASE("a rank that two groups wait for is waited for once") {
     view.page.groups[1].identity = 2;
   }
   for (GroupView& group : ranks[1].page.groups) group.called = 4;
-  for (int i = 0; i < 4; ++i) table.look(ranks, 50ms);
+  for (int i = 0; i < 4; ++i) table.add_sample(ranks, 50ms);
   CHECK(of(table.report(), 1).waited_for == 200ms);
   CHECK(of(table.report(), 1).longest_wait == 200ms);
 }
@@ -85,11 +85,11 @@ TEST_CASE("groups that are not whole here tell nothing") {
   StragglerTable table;
   std::vector<RankView> ranks = ranks_at(1, {1, 2, 3});
   ranks[2].has_ended = true;
-  table.look(ranks, 50ms);
+  table.add_sample(ranks, 50ms);
   ranks = ranks_at(1, {1, 2});
   for (RankView& view : ranks) view.page.groups[0].size = 3;
-  table.look(ranks, 50ms);
-  table.look(ranks_at(1, {1}), 50ms);
+  table.add_sample(ranks, 50ms);
+  table.add_sample(ranks_at(1, {1}), 50ms);
   CHECK(table.report().ranks.empty());
   CHECK(table.report().collectives == 0);
 }
@@ -98,8 +98,8 @@ TEST_CASE("arrivals that the page has lost are not counted") {
   StragglerTable table;
   std::vector<RankView> ranks = ranks_at(40, {1, 2});
   ranks[1].arrivals = {{{56, 90 * kMillisecond}}};
-  table.look(ranks, 50ms);
+  table.add_sample(ranks, 50ms);
   ranks[1].arrivals.clear();
-  table.look(ranks, 50ms);
+  table.add_sample(ranks, 50ms);
   CHECK(table.report().collectives == 0);
 }

@@ -18,7 +18,7 @@ namespace {
 // Two workers whose pages the test writes.
 class Pages : public NoProcesses {
  public:
-  bool look(int local_rank, LookDepth, RankView& view) override {
+  bool sample(int local_rank, SampleDepth, RankView& view) override {
     const bool is_new = view.version != ranks[static_cast<std::size_t>(local_rank)].version;
     view = ranks[static_cast<std::size_t>(local_rank)];
     return is_new;
@@ -109,7 +109,8 @@ TEST_CASE("when the workers are being ended nothing is judged any more") {
   rig.watchdog->begin();
   rig.watchdog->end();
   rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
-  const auto timer = rig.loop.at(std::chrono::steady_clock::now() + 4 * limits::kHangLook, [&] { rig.loop.stop(); });
+  const auto timer =
+      rig.loop.at(std::chrono::steady_clock::now() + 4 * limits::kHangSampleInterval, [&] { rig.loop.stop(); });
   rig.loop.run();
   CHECK(rig.told.empty());
 }

@@ -22,7 +22,7 @@ struct FreeThreads {
   friend bool operator==(const FreeThreads&, const FreeThreads&) = default;
 };
 
-struct ProcessLook {
+struct ProcessSample {
   char state = '?';             // of its first thread, as in proc(5): R, S, D, T (stopped), t (traced), Z, …
   std::uint64_t cpu_ticks = 0;  // of all threads, user and system; sysconf(_SC_CLK_TCK) a second
   std::uint64_t waits = 0;      // how often its first thread has gone to sleep
@@ -32,7 +32,7 @@ struct ProcessLook {
 
   bool is_stopped() const { return state == 'T' || state == 't'; }
 
-  friend bool operator==(const ProcessLook&, const ProcessLook&) = default;
+  friend bool operator==(const ProcessSample&, const ProcessSample&) = default;
 };
 
 // The fields of /proc/PID/stat behind the name, which may hold anything, spaces and brackets too: "S", "4711", …; empty
@@ -40,22 +40,22 @@ struct ProcessLook {
 std::vector<std::string> fields_of_stat(std::string_view stat);
 
 // The text of /proc/PID/stat.
-std::optional<ProcessLook> parse_process_stat(std::string_view stat);
+std::optional<ProcessSample> parse_process_stat(std::string_view stat);
 
 // Nothing if there is no such process. `with_waits`: `waits` and `waits_in`, too, each of which is a file of its own.
-std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits);
+std::optional<ProcessSample> sample_process(pid_t pid, bool with_waits);
 
-struct ThreadLook {
+struct ThreadSample {
   pid_t tid = 0;
   std::string name;
   char state = '?';
   std::string waits_in;
 
-  friend bool operator==(const ThreadLook&, const ThreadLook&) = default;
+  friend bool operator==(const ThreadSample&, const ThreadSample&) = default;
 };
 
 // The threads of a process, the first one first; at most `most`.
-std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most);
+std::vector<ThreadSample> sample_threads(pid_t pid, std::size_t most);
 
 // Of a process, except the thread `but` and those of the runtime's own (base/thread_name.h). Nothing if there are more
 // than `most`, or there is no such process.
@@ -66,13 +66,13 @@ std::optional<FreeThreads> count_free_threads(pid_t pid, pid_t but, std::size_t 
 std::optional<base::ExitStatus> status_of_zombie(pid_t pid);
 
 // How the threads of a process, at most `most`, share the processors with others.
-struct RunQueueLook {
+struct RunQueueSample {
   bool is_runnable = false;  // one runs now, or wants to and gets no processor
   // So long all of them together have wanted to run and got no processor. That of a thread which has got none since is
   // not in it. Nothing if the kernel does not count it (CONFIG_SCHED_INFO).
   std::optional<std::chrono::nanoseconds> waited;
 };
-RunQueueLook look_at_run_queue(pid_t pid, std::size_t most);
+RunQueueSample sample_run_queue(pid_t pid, std::size_t most);
 
 // Whether the process has a handler of its own for this signal.
 bool catches_signal(pid_t pid, int signal);

@@ -1,4 +1,4 @@
-#include "launcher/process/process_look.h"
+#include "launcher/process/process_sample.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -37,31 +37,31 @@ std::vector<std::string> fields_of_stat(std::string_view stat) {
   return base::split(fields, ' ');
 }
 
-std::optional<ProcessLook> parse_process_stat(std::string_view stat) {
+std::optional<ProcessSample> parse_process_stat(std::string_view stat) {
   const std::vector<std::string> fields = fields_of_stat(stat);
   constexpr std::size_t kUserTicks = 11;  // of those after the name
   if (fields.size() <= kUserTicks + 1 || fields[0].size() != 1) return std::nullopt;
-  ProcessLook look;
-  look.state = fields[0][0];
+  ProcessSample sample;
+  sample.state = fields[0][0];
   for (const std::size_t field : {kUserTicks, kUserTicks + 1}) {
     const auto ticks = base::parse_integer(fields[field], 0, std::int64_t{1} << 62);
     if (!ticks) return std::nullopt;
-    look.cpu_ticks += static_cast<std::uint64_t>(*ticks);
+    sample.cpu_ticks += static_cast<std::uint64_t>(*ticks);
   }
-  return look;
+  return sample;
 }
 
-std::optional<ProcessLook> look_at_process(pid_t pid, bool with_waits) {
+std::optional<ProcessSample> sample_process(pid_t pid, bool with_waits) {
   const std::string folder = "/proc/" + std::to_string(pid);
-  auto look = parse_process_stat(base::read_file(folder + "/stat"));
-  if (!look || !with_waits) return look;
+  auto sample = parse_process_stat(base::read_file(folder + "/stat"));
+  if (!sample || !with_waits) return sample;
   constexpr std::string_view kWaits = "\nvoluntary_ctxt_switches:\t";
   const std::string status = base::read_file(folder + "/status");
   if (const std::size_t at = status.find(kWaits); at != std::string::npos) {
-    look->waits = std::strtoull(status.c_str() + at + kWaits.size(), nullptr, 10);
+    sample->waits = std::strtoull(status.c_str() + at + kWaits.size(), nullptr, 10);
   }
-  look->waits_in = kernel_function(folder);
-  return look;
+  sample->waits_in = kernel_function(folder);
+  return sample;
 }
 
 namespace {
@@ -84,16 +84,16 @@ std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
 
 }  // namespace
 
-std::vector<ThreadLook> look_at_threads(pid_t pid, std::size_t most) {
+std::vector<ThreadSample> sample_threads(pid_t pid, std::size_t most) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/task";
-  std::vector<ThreadLook> threads;
+  std::vector<ThreadSample> threads;
   for (const pid_t tid : threads_of(pid, most)) {
     const std::string thread = folder + "/" + std::to_string(tid);
-    const auto look = parse_process_stat(base::read_file(thread + "/stat"));
-    if (!look) continue;
+    const auto sample = parse_process_stat(base::read_file(thread + "/stat"));
+    if (!sample) continue;
     std::string name = base::read_file(thread + "/comm");
     if (name.ends_with('\n')) name.pop_back();
-    threads.push_back({tid, std::move(name), look->state, kernel_function(thread)});
+    threads.push_back({tid, std::move(name), sample->state, kernel_function(thread)});
   }
   return threads;
 }
@@ -146,21 +146,21 @@ std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
   return base::ExitStatus::from_wait(static_cast<int>(*status));
 }
 
-RunQueueLook look_at_run_queue(pid_t pid, std::size_t most) {
-  RunQueueLook look{false, std::chrono::nanoseconds(0)};
+RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
+  RunQueueSample sample{false, std::chrono::nanoseconds(0)};
   for (const pid_t tid : threads_of(pid, most)) {
     const std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
     const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + "/stat"));
     if (fields.empty()) continue;  // it has ended
-    look.is_runnable = look.is_runnable || fields.front() == "R";
+    sample.is_runnable = sample.is_runnable || fields.front() == "R";
     // "TIME_ON_CPU TIME_ON_RUN_QUEUE TIMESLICES", in nanoseconds. All are 0 if the kernel does not count them.
     const std::vector<std::string> times = base::split(base::read_file(folder + "/schedstat"), ' ');
     const bool is_counted = times.size() == 3 && !times[2].starts_with('0');
     const auto waited = is_counted ? base::parse_integer(times[1], 0, INT64_MAX) : std::nullopt;
-    if (!waited) look.waited.reset();
-    if (look.waited) *look.waited += std::chrono::nanoseconds(*waited);
+    if (!waited) sample.waited.reset();
+    if (sample.waited) *sample.waited += std::chrono::nanoseconds(*waited);
   }
-  return look;
+  return sample;
 }
 
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/process/process_look.h"
+#include "launcher/process/process_sample.h"
 
 #include <catch2/catch.hpp>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): real-time signals are POSIX
@@ -18,11 +18,11 @@ using namespace ddp::launcher;
 TEST_CASE("the state and the processor time of a process whatever its name is") {
   const std::string rest = " 1 4711 4711 0 -1 4194304 90 0 0 0 250 17 0 0 20 0 3 0 1234 0 0";
   for (const std::string name : {"train", "a b", "x) R 1", ") ", ""}) {
-    const auto look = parse_process_stat("4711 (" + name + ") D" + rest);
-    REQUIRE(look);
-    CHECK(look->state == 'D');
-    CHECK(look->cpu_ticks == 267);
-    CHECK_FALSE(look->is_stopped());
+    const auto sample = parse_process_stat("4711 (" + name + ") D" + rest);
+    REQUIRE(sample);
+    CHECK(sample->state == 'D');
+    CHECK(sample->cpu_ticks == 267);
+    CHECK_FALSE(sample->is_stopped());
   }
   CHECK(parse_process_stat("4711 (train) T" + rest)->is_stopped());
   CHECK(parse_process_stat("4711 (train) t" + rest)->is_stopped());
@@ -36,10 +36,10 @@ TEST_CASE("what is no stat is nothing") {
 }
 
 TEST_CASE("a process can be looked at while it is there") {
-  const auto self = look_at_process(::getpid(), true);
+  const auto self = sample_process(::getpid(), true);
   REQUIRE(self);
   CHECK(self->state == 'R');
-  CHECK_FALSE(look_at_process(1 << 30, false));
+  CHECK_FALSE(sample_process(1 << 30, false));
 }
 
 TEST_CASE("the threads of a process, the first one first") {
@@ -48,18 +48,18 @@ TEST_CASE("the threads of a process, the first one first") {
     ::prctl(PR_SET_NAME, "a (thread)");
     while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
-  std::vector<ThreadLook> threads;
+  std::vector<ThreadSample> threads;
   const auto is_named = [&] {
-    threads = look_at_threads(::getpid(), 64);
+    threads = sample_threads(::getpid(), 64);
     return threads.size() > 1 && std::any_of(threads.begin(), threads.end(),
-                                             [](const ThreadLook& thread) { return thread.name == "a (thread)"; });
+                                             [](const ThreadSample& thread) { return thread.name == "a (thread)"; });
   };
   CHECK(ddp::test::eventually(is_named));
   CHECK(threads.front().tid == ::getpid());
-  CHECK(look_at_threads(::getpid(), 1).size() == 1);
+  CHECK(sample_threads(::getpid(), 1).size() == 1);
   is_over = true;
   other.join();
-  CHECK(look_at_threads(-1, 64).empty());
+  CHECK(sample_threads(-1, 64).empty());
 }
 
 TEST_CASE("whether a process has a handler for a signal") {
