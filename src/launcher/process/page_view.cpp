@@ -71,8 +71,8 @@ void read_worker(const wire::PageWorker& worker, PageView& view) {
     const std::uint32_t before = worker.changes.load(std::memory_order_acquire);
     view.is_training = worker.phase == wire::kTraining;
     view.phase = wire::name_of(wire::kPhaseNames, worker.phase);
-    view.section = text_of(worker.name);
-    view.section_place = place_of(worker.file, worker.line);
+    view.phase_name = text_of(worker.name);
+    view.phase_place = place_of(worker.file, worker.line);
     view.phase_since = worker.since;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 == 0 && worker.changes.load(wire::kRelaxed) == before) return;

@@ -96,8 +96,8 @@ struct PageView {
   int writer = 0;                 // the pid that it gives itself: for reading only
   bool is_training = false;       // its phase
   std::string phase;              // for people: of wire::kPhaseNames, or "first step": training before it has shown any
-  std::string section;            // what the program says of the phase; may be empty
-  std::string section_place;      // "train.cpp:171"; may be empty
+  std::string phase_name;         // what the program says of the phase; may be empty
+  std::string phase_place;        // "train.cpp:171"; may be empty
   std::uint64_t phase_since = 0;  // CLOCK_MONOTONIC, nanoseconds
   std::uint64_t steps = 0;
   std::uint64_t more_time_until = 0;
@@ -119,7 +119,7 @@ struct PageView {
   // makes it when it is done.
   friend bool operator==(const PageView& a, const PageView& b) {
     const auto all = [](const PageView& view) {
-      return std::tie(view.is_written, view.writer, view.phase, view.section, view.section_place, view.phase_since,
+      return std::tie(view.is_written, view.writer, view.phase, view.phase_name, view.phase_place, view.phase_since,
                       view.steps, view.other_progress, view.more_time_until, view.groups);
     };
     return all(a) == all(b);

@@ -100,11 +100,11 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
   const bool has_phase = rank.page.phase_since > 0 || rank.page.phase != "starting";
   if (rank.page.is_written && has_phase) {
     text += rank.page.phase;
-    if (!rank.page.section.empty()) text += " '" + rank.page.section + "'";
+    if (!rank.page.phase_name.empty()) text += " '" + rank.page.phase_name + "'";
     if (rank.page.phase == "training" && rank.page.steps > 0 && !rank.page.groups.empty())
       text += ", " + base::counted(static_cast<std::int64_t>(rank.page.steps), "step") + " done";
     if (rank.page.phase != "training" && rank.page.phase_since > 0) text += " for " + since(rank.page.phase_since, now);
-    if (!rank.page.section_place.empty()) text += " at " + rank.page.section_place;
+    if (!rank.page.phase_place.empty()) text += " at " + rank.page.phase_place;
     text += "; ";
   }
   text += last_call(rank) + gpu_text(rank, verdict);

@@ -31,8 +31,8 @@ OrderedJson describe_rank(const RankView& view) {
   if (view.process && !view.process->waits_in.empty()) json["waits_in"] = view.process->waits_in;
   if (!view.page.is_written) return json;
   json["phase"] = view.page.phase;
-  if (!view.page.section.empty()) json["section"] = view.page.section;
-  if (!view.page.section_place.empty()) json["section_place"] = view.page.section_place;
+  if (!view.page.phase_name.empty()) json["section"] = view.page.phase_name;
+  if (!view.page.phase_place.empty()) json["section_place"] = view.page.phase_place;
   json["steps"] = view.page.steps;
   json["groups"] = OrderedJson::array();
   for (std::size_t i = 0; i < view.page.groups.size(); ++i) {

@@ -46,10 +46,10 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 // Each field once, for both directions.
 #define DDP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE
 // Older traces do not have all of them.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, phase, section, section_place,
-                                                phase_since, steps, more_time_until, calling_threads, waiting_threads,
-                                                worlds_entered, awaited_world, other_progress, blocked_threads,
-                                                continuations, polled_at, groups)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, phase, phase_since, steps,
+                                                more_time_until, calling_threads, waiting_threads, worlds_entered,
+                                                awaited_world, other_progress, blocked_threads, continuations,
+                                                polled_at, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)
@@ -94,12 +94,27 @@ RankActivity activity_of(const Json& json) {
   return activity;
 }
 
+// The keys of a phase's name and place are those of older traces.
+Json json_of(const PageView& page) {
+  Json json = page;
+  json["section"] = page.phase_name;
+  json["section_place"] = page.phase_place;
+  return json;
+}
+
+PageView page_of(const Json& json) {
+  PageView page = json;
+  page.phase_name = json.value("section", "");
+  page.phase_place = json.value("section_place", "");
+  return page;
+}
+
 RankView rank_of(const Json& json) {
   RankView view;
   view.rank = json.at("rank");
   view.pid = json.at("pid");
   view.has_ended = json.at("has_ended");
-  view.page = json.at("board");
+  view.page = page_of(json.at("board"));
   view.seen_at = json.at("seen_at");
   for (const Json& group : json.at("calls")) {
     view.calls.emplace_back();
@@ -123,8 +138,8 @@ void shift(std::uint64_t& time, std::chrono::nanoseconds ahead) {
 std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
   Json all = Json::array();
   for (const RankView& rank : ranks) {
-    Json json = {{"rank", rank.rank},  {"pid", rank.pid},         {"has_ended", rank.has_ended},
-                 {"board", rank.page}, {"seen_at", rank.seen_at}, {"calls", Json::array()}};
+    Json json = {{"rank", rank.rank},           {"pid", rank.pid},         {"has_ended", rank.has_ended},
+                 {"board", json_of(rank.page)}, {"seen_at", rank.seen_at}, {"calls", Json::array()}};
     for (const auto& group : rank.calls) {
       json["calls"].push_back(calls == ShownCalls::all ? Json(group) : digest(group));
     }

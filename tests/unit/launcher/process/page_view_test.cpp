@@ -76,8 +76,8 @@ TEST_CASE("a page is read as it is written") {
   CHECK(view.writer == 4711);
   CHECK(view.phase == "checkpoint");
   CHECK(view.phase_since == 99);
-  CHECK(view.section == "run1");
-  CHECK(view.section_place == "train.cpp:171");
+  CHECK(view.phase_name == "run1");
+  CHECK(view.phase_place == "train.cpp:171");
   CHECK(view.steps == 12);
   CHECK(view.more_time_until == 1000);
   CHECK(view.calling_threads == 2);
@@ -140,7 +140,7 @@ TEST_CASE("whatever the memory holds the view is harmless") {
       }
       return true;
     };
-    CHECK(is_printable(view.section + view.section_place + view.phase));
+    CHECK(is_printable(view.phase_name + view.phase_place + view.phase));
     for (const GroupView& group : view.groups) {
       CHECK((group.rank >= 0 && group.rank < group.size && is_printable(group.name)));
       for (const CallView& call : read_calls(*page, group.place)) {

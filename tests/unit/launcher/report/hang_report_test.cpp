@@ -43,8 +43,8 @@ HangNews stall(HangNews::Kind kind) {
 TEST_CASE("a stall is told with its culprit and what will follow") {
   HangNews news = stall(HangNews::Kind::stalled);
   news.ranks[1].page.phase = "evaluation";
-  news.ranks[1].page.section = "validation";
-  news.ranks[1].page.section_place = "train.cpp:171";
+  news.ranks[1].page.phase_name = "validation";
+  news.ranks[1].page.phase_place = "train.cpp:171";
   news.ranks[1].page.phase_since = 4'000'000'000;
   news.ranks[1].activity->cpu_share = 0.031;
   CHECK(

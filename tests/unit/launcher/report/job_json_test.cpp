@@ -219,7 +219,7 @@ TEST_CASE("a hang is told with what every rank is at") {
   rank.process = ProcessSample{'D', 0, 0, "nfs_wait"};
   rank.page.is_written = true;
   rank.page.phase = "checkpoint";
-  rank.page.section = "run1";
+  rank.page.phase_name = "run1";
   rank.page.groups.push_back({"world", 1, 2, 0, 20, 20, 20, 0, 0});
   rank.calls = {{{20, 1, 1, "barrier", "end", "train.cpp:7"}}};
   const Json stall = cause_in_json(outcome).at("stall");

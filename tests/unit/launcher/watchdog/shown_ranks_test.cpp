@@ -14,8 +14,8 @@ RankView rank_four() {
   view.page.is_written = true;
   view.page.writer = 4712;
   view.page.phase = "evaluation";
-  view.page.section = "validation set";
-  view.page.section_place = "train.cpp:7";
+  view.page.phase_name = "validation set";
+  view.page.phase_place = "train.cpp:7";
   view.page.phase_since = 9'000'000'000;
   view.page.steps = 12;
   view.page.groups.push_back({"world", 4, 8, 1, 21, 21, 20, 3, 2, true, 5, 4, 3});
