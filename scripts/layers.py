@@ -131,7 +131,7 @@ TESTED_ELSEWHERE = {
     "bench/bench_options.cpp": "unit/launcher/cli/bench_options_test.cpp",
     "runtime/group/group_runner.cpp": "unit/runtime/group/process_group_test.cpp",
     "runtime/backend/cpu/cpu_backend.cpp": "unit/runtime/group/collectives_test.cpp",
-    "runtime/peers/contract.cpp": "unit/runtime/group/process_group_test.cpp",
+    "runtime/peers/mismatch_check.cpp": "unit/runtime/group/process_group_test.cpp",
     "runtime/peers/host_links.cpp": "unit/runtime/peers/host_group_test.cpp",
     "runtime/peers/segments.cpp": "unit/runtime/peers/host_group_test.cpp",
     "runtime/backend/cpu/channels.cpp": "unit/runtime/group/collectives_test.cpp",

@@ -20,7 +20,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
 // What another version may know is certain.
 NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},
                                          {Knowledge::disputed, "disputed"},
-                                         {Knowledge::victim, "victim"}})
+                                         {Knowledge::secondary, "victim"}})
 
 NLOHMANN_JSON_SERIALIZE_ENUM(Progress,
                              {{Progress::unknown, "unknown"}, {Progress::none, "none"}, {Progress::some, "some"}})

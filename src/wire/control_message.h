@@ -17,9 +17,9 @@ inline constexpr int kNoPeer = -1;
 
 // How much is known of a cause: the one of which more is known is told.
 enum class Knowledge : std::uint8_t {
-  victim,    // a rank lost a peer, which may say why
-  disputed,  // ranks called different things, and others may know better whose are wrong; or a signal that ended a
-             // rank may be one to all
+  secondary,  // a rank lost a peer, which may say why
+  disputed,   // ranks called different things, and others may know better whose are wrong; or a signal that ended a
+              // rank may be one to all
   certain,
 };
 
@@ -30,7 +30,7 @@ struct Cause {
   int exit_code = 0;
   int signal = 0;  // the job is ended by it; 0: by none
   Knowledge knowledge = Knowledge::certain;
-  int lost_peer = kNoPeer;         // of a victim: the rank that it lost
+  int lost_peer = kNoPeer;         // of a secondary failure: the rank that it lost
   bool may_restart = false;        // worth another attempt
   std::string not_restarted = {};  // "given up after 2 restarts": why none follows; empty: none is expected
   bool exit_timed_out = false;     // ranks did not end after others had, with 0

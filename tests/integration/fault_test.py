@@ -105,7 +105,7 @@ def one_run(number: int) -> tuple[str, float]:
         assert culprits == [rank], f"{what}: culprits {culprits}\n{text}"
         if code is not None:
             assert verdict["code"] == code and f"[{code} " in text, f"{what}: {verdict['code']}\n{text}"
-        # Its collective and the place of the call: in the verdict, or in the victims' words.
+        # Its collective and the place of the call: in the verdict, or in the secondary failures' words.
         if code not in (None, "DDP-H01"):
             assert "all_reduce" in verdict["call"] and verdict["number"] > 0, f"{what}: {verdict}"
         if kind not in ("kill",):

@@ -157,7 +157,7 @@ TEST_CASE("a program that no launcher started is a world of one") {
   CHECK(result.err.find("1 rank (") != std::string::npos);
 }
 
-TEST_CASE("a rank that dies in the middle is named and not its victims") {
+TEST_CASE("a rank that dies in the middle is named and not the secondary failures") {
   const Training training;
   // Rank 1 is killed from outside the program when the training has begun, or is about to.
   for (int round = 0; round < 5; ++round) {

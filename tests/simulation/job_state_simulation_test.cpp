@@ -78,7 +78,7 @@ class RandomJob {
       case 4:
         if (!alive_[index]) break;
         alive_[index] = false;
-        job_.exits_as_victim(i, 1);
+        job_.exits_as_secondary(i, 1);
         break;
       default:
         job_.passes(std::chrono::milliseconds(pick(3000)));

@@ -17,8 +17,8 @@ constexpr auto kHarmless = 4s;
 // What is said between the nodes meanwhile.
 constexpr auto kPatience = 10s;
 
-bool is_victim(const wire::Cause& cause) {
-  return cause.knowledge == wire::Knowledge::victim;
+bool is_secondary(const wire::Cause& cause) {
+  return cause.knowledge == wire::Knowledge::secondary;
 }
 
 std::string name(std::size_t machine) {
@@ -61,8 +61,9 @@ void NodesRules::coordinator_says(std::size_t machine, const wire::ControlMessag
     ended_ = std::max(ended_, ends->attempt);
     if (reason_told_ != ends->attempt) violate(8, "an attempt is ended for no reason: " + ends->cause.text);
     const bool is_settled = running_.empty() || now_ >= reason_told_at_ + launcher::wait_for_more(ends->cause);
-    if (is_victim(ends->cause) && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
-    if (is_victim(ends->cause) && culprit_told_ == ends->attempt) violate(8, "a victim is blamed: " + ends->cause.text);
+    if (is_secondary(ends->cause) && !is_settled) violate(8, "no better cause is waited for than " + ends->cause.text);
+    if (is_secondary(ends->cause) && culprit_told_ == ends->attempt)
+      violate(8, "a secondary failure is blamed: " + ends->cause.text);
   }
   const auto* done = std::get_if<wire::CoordinatorIsDone>(&message);
   if (done == nullptr) return;
@@ -116,7 +117,7 @@ void NodesRules::coordinator_hears_failure(std::size_t machine, const wire::Node
   const bool is_of_attempt = at(machine).is_known && failed.attempt == attempts_ - 1;
   const bool counts = ended_ < attempts_ - 1 && (is_of_attempt || asks);
   if (counts) sees_reason();
-  if (counts && !is_victim(failed.cause)) culprit_told_ = attempts_ - 1;
+  if (counts && !is_secondary(failed.cause)) culprit_told_ = attempts_ - 1;
 }
 
 void NodesRules::workers_start(std::size_t machine, const wire::CoordinatorBegins& place) {

@@ -11,7 +11,8 @@
 //  6 The ranks of an attempt are 0 to the world's size without gap or overlap, of not more nodes than the job has, in
 //    the order of their numbers; the coordinator's own come first.
 //  7 The store is emptied once before each attempt, and there are not more attempts than restarts allow.
-//  8 Success is success of all; an attempt is ended for something that has happened in it, and a victim is the cause
+//  8 Success is success of all; an attempt is ended for something that has happened in it, and a secondary failure is
+//  the cause
 //    only where nobody else is and has been given the time of wait_for_more().
 //  9 When the coordinator has heard that somebody asks for the end, no other attempt begins.
 // 10 A launcher that leaves ends, and with the exit code of its cause. It ends no attempt before its workers have
@@ -140,7 +141,7 @@ class NodesRules {
   std::vector<std::pair<std::size_t, wire::CoordinatorBegins>> begins_;
   int attempts_ = 0;  // begun
   std::vector<bool> broken_;
-  int culprit_told_ = -1;  // the last attempt of which the coordinator has heard a cause that is no victim's
+  int culprit_told_ = -1;  // the last attempt of which the coordinator has heard a cause that is no secondary failure
   int reason_told_ = -1;   // … has heard, or seen, any cause
   TimePoint reason_told_at_;
   int ended_ = -1;  // the last attempt that the coordinator has ended

@@ -92,12 +92,12 @@ class NodesWorld {
     ~Machine();
     wire::NodeHello hello;
     launcher::NodeAgent agent;
-    std::vector<bool> is_alive;     // workers
-    std::vector<bool> is_victim;    // as its error record says
-    wire::CoordinatorBegins place;  // of the last attempt
-    int attempt = -1;               // whose workers were started last
-    bool has_workers = false;       // an attempt runs here
-    std::vector<Exit> is_unheard;   // of a frozen launcher
+    std::vector<bool> is_alive;      // workers
+    std::vector<bool> is_secondary;  // as its error record says
+    wire::CoordinatorBegins place;   // of the last attempt
+    int attempt = -1;                // whose workers were started last
+    bool has_workers = false;        // an attempt runs here
+    std::vector<Exit> is_unheard;    // of a frozen launcher
     std::optional<Alarm> alarm;
     bool is_awake = false;  // it is to work
     launcher::NodeId connection = 0;

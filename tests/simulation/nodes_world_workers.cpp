@@ -13,7 +13,7 @@ using namespace launcher;
 namespace {
 
 constexpr auto kGrace = 5s;
-constexpr int kVictims = 3;
+constexpr int kSecondaryFailures = 3;
 constexpr int kLateInOneOf = 100;
 
 base::ExitStatus status_of(char how) {
@@ -86,10 +86,10 @@ class NodesWorld::Workers : public NoWorkers {
     world_.worker_is_signalled(id_, local_rank, signal);
   }
   std::optional<ErrorRecord> error_of(int local_rank) override {
-    if (!world_.machines_[id_]->is_victim[static_cast<std::size_t>(local_rank)]) return std::nullopt;
+    if (!world_.machines_[id_]->is_secondary[static_cast<std::size_t>(local_rank)]) return std::nullopt;
     // Some name the rank that they lost: then it is waited for longer.
     return ErrorRecord{
-        .message = "lost a peer", .is_victim = true, .peer = id_ % 2 == 0 ? std::optional(0) : std::nullopt};
+        .message = "lost a peer", .is_secondary = true, .peer = id_ % 2 == 0 ? std::optional(0) : std::nullopt};
   }
   // A console that takes its time: whoever asks meanwhile is heard.
   Remains end(const std::function<bool()>& interrupted) override {
@@ -266,7 +266,7 @@ void NodesWorld::workers_begin(std::size_t id) {
   machine.attempt = machine.place.attempt;
   machine.has_workers = true;
   machine.is_alive.assign(static_cast<std::size_t>(machine.hello.workers), false);
-  machine.is_victim.assign(machine.is_alive.size(), false);
+  machine.is_secondary.assign(machine.is_alive.size(), false);
   while (run_times_.size() <= static_cast<std::size_t>(machine.attempt)) {
     run_times_.push_back(1s + milliseconds_below(longest_run_ms_));
   }
@@ -296,7 +296,7 @@ void NodesWorld::worker_ends(const Event& event) {
   // Where a rank is missing, the others wait for it until somebody ends them.
   if (event.how == 's' && rules_.is_broken(event.attempt)) return;
   machine.is_alive[event.local_rank] = false;
-  machine.is_victim[event.local_rank] = event.how == 'v';
+  machine.is_secondary[event.local_rank] = event.how == 'v';
   if (event.how != 's') rules_.breaks(event.attempt);
   if (event.how == 'f') lost_by_peers(event.machine, event.attempt);
   const Exit exit{static_cast<int>(event.local_rank), status_of(event.how)};
@@ -337,7 +337,7 @@ void NodesWorld::lose_workers(std::size_t id) {
 }
 
 void NodesWorld::lost_by_peers(std::size_t id, int attempt) {
-  for (int i = 0; i < kVictims; ++i) {
+  for (int i = 0; i < kSecondaryFailures; ++i) {
     const auto peer = static_cast<std::size_t>(below(static_cast<int>(machines_.size())));
     if (peer == id || machines_[peer]->attempt != attempt) continue;
     at(milliseconds_below(700),

@@ -22,11 +22,11 @@ inline ddp::wire::NodeHello node(const std::string& host, int rank = ddp::wire::
   return hello;
 }
 
-inline ddp::wire::Cause failure(const std::string& text = "rank 5: exited with code 3", bool is_victim = false) {
+inline ddp::wire::Cause failure(const std::string& text = "rank 5: exited with code 3", bool is_secondary = false) {
   using ddp::wire::Knowledge;
   return {.text = text,
           .exit_code = 3,
-          .knowledge = is_victim ? Knowledge::victim : Knowledge::certain,
+          .knowledge = is_secondary ? Knowledge::secondary : Knowledge::certain,
           .may_restart = true};
 }
 

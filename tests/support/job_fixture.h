@@ -36,7 +36,7 @@ class JobFixture {
   JobFixture& spawn_fails(int i, int code) { return step(SpawnFailed{i, {code, "cannot start"}}); }
   JobFixture& exits(int i, int code) { return step(WorkerEnded{i, base::ExitStatus::exited(code), std::nullopt}); }
   JobFixture& killed(int i, int signal) { return step(WorkerEnded{i, base::ExitStatus::killed(signal), std::nullopt}); }
-  JobFixture& exits_as_victim(int i, int code) {
+  JobFixture& exits_as_secondary(int i, int code) {
     return step(WorkerEnded{i, base::ExitStatus::exited(code), ErrorRecord{"lost a peer", true}});
   }
   JobFixture& refuses_signals(int i) { return step(SignalRefused{i}); }

@@ -24,7 +24,7 @@ const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
 }
 
 bool has_lost(const WorkerEnd& end, int rank) {
-  return end.is_victim() && end.error->peer == rank;
+  return end.is_secondary() && end.error->peer == rank;
 }
 
 // The one that said before `known`, and before all others, why it fails; `known` itself if none did.
@@ -32,7 +32,7 @@ const WorkerEnd& first_to_say_why(const WorkerEnd& known, std::span<const Worker
   if (!known.error || !known.error->written_at) return known;
   const WorkerEnd* earliest = &known;
   for (const WorkerEnd& end : ends) {
-    const bool says_why = end.error && !end.is_victim() && end.error->written_at;
+    const bool says_why = end.error && !end.is_secondary() && end.error->written_at;
     if (says_why && end.error->written_at < earliest->error->written_at) earliest = &end;
   }
   return *earliest;
@@ -50,7 +50,7 @@ bool failed_by_itself(const WorkerEnd& end) {
 }
 
 bool others_know_more(const WorkerEnd& end, bool another_failed_before) {
-  if (another_failed_before || end.is_victim()) return true;
+  if (another_failed_before || end.is_secondary()) return true;
   return is_difference(end.verdict) && (end.verdict->is_open || !end.verdict->blames(end.rank));
 }
 
@@ -72,16 +72,16 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
         find([&](const WorkerEnd& end) { return failed_by_itself(end) && difference->blames(end.rank); });
     return differs == nullptr ? first : differs;
   }
-  const bool names_peer = first->is_victim() && first->error->peer;
+  const bool names_peer = first->is_secondary() && first->error->peer;
   const WorkerEnd* cause = find([&](const WorkerEnd& end) {
     const std::chrono::milliseconds wait =
-        names_peer && !end.after_signal ? limits::kNamedPeerWait : limits::kVictimWait;
-    return failed_by_itself(end) && !end.is_victim() && end.when - first->when <= wait;
+        names_peer && !end.after_signal ? limits::kNamedPeerWait : limits::kSecondaryWait;
+    return failed_by_itself(end) && !end.is_secondary() && end.when - first->when <= wait;
   });
   const WorkerEnd& known = cause == nullptr ? *first : *cause;
   const WorkerEnd& earlier = first_to_say_why(known, ends);
   if (&earlier != &known || cause != nullptr) return &earlier;
-  // Its victims may be seen to end before it is, and one of them may have lost another one of them.
+  // Ranks that lost it may be seen to end before it is, and one of them may have lost another one of them.
   const auto was_lost = [&](int rank) {
     return std::ranges::any_of(ends,
                                [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank); });
@@ -108,7 +108,7 @@ std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const Work
 }
 
 wire::Knowledge knowledge_of(const WorkerEnd& culprit) {
-  if (culprit.is_victim()) return Knowledge::victim;
+  if (culprit.is_secondary()) return Knowledge::secondary;
   return culprit.error && culprit.error->is_mismatch ? Knowledge::disputed : Knowledge::certain;
 }
 
@@ -118,13 +118,14 @@ bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known
 
 std::chrono::milliseconds wait_for_more(const wire::Cause& cause) {
   if (cause.knowledge == Knowledge::certain) return {};
-  if (cause.knowledge != Knowledge::victim) return limits::kSettleTime;
-  return cause.lost_peer == wire::kNoPeer ? limits::kVictimWait : limits::kNamedPeerWait;
+  if (cause.knowledge != Knowledge::secondary) return limits::kSettleTime;
+  return cause.lost_peer == wire::kNoPeer ? limits::kSecondaryWait : limits::kNamedPeerWait;
 }
 
-wire::Cause left_early(const wire::Cause& victim, const std::string& node) {
-  return {.text = "rank " + std::to_string(victim.lost_peer) +
-                  ": exit code 0 before its collectives were done (told by " + victim.node + ": " + victim.text + ")",
+wire::Cause left_early(const wire::Cause& secondary, const std::string& node) {
+  return {.text = "rank " + std::to_string(secondary.lost_peer) +
+                  ": exit code 0 before its collectives were done (told by " + secondary.node + ": " + secondary.text +
+                  ")",
           .node = node,
           .exit_code = base::kExitHung,
           .may_restart = true};

@@ -37,7 +37,7 @@ struct WorkerEnd {
   // Whether the end is what our SIGTERM or SIGKILL leads to.
   bool is_our_doing() const;
   // It failed because it lost another rank.
-  bool is_victim() const { return error && error->is_victim; }
+  bool is_secondary() const { return error && error->is_secondary; }
   // A time-out of its own passed while it waited for another rank.
   bool gave_up() const { return error && error->is_timeout; }
 };
@@ -55,11 +55,11 @@ const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 
 // The cause of the end; a null pointer if none failed. In this order:
 // - Where ranks called different things, those that differ from most.
-// - Of workers with error records that are no victims, the one with the oldest record, even if its end took so long
-//   that we asked it to end.
-// - The first that failed by itself and is no victim, within limits::kVictimWait of the first failure, or
+// - Of workers with error records that are no secondary failures, the one with the oldest record, even if its end took
+//   so long that we asked it to end.
+// - The first that failed by itself and is no secondary failure, within limits::kSecondaryWait of the first failure, or
 //   limits::kNamedPeerWait if that one names the rank that it lost.
-// - One that had ended with 0 and is named by a victim, or had not finished its collectives.
+// - One that had ended with 0 and is named by a secondary failure, or had not finished its collectives.
 // - The first that failed.
 const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
 
@@ -75,10 +75,10 @@ wire::Knowledge knowledge_of(const WorkerEnd& culprit);
 bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known);
 
 // How long a cause that says more is waited for; 0: not at all. A rank whose end takes its time (Python, a core dump)
-// is waited for longer if its victim names it.
+// is waited for longer if a secondary failure names it.
 std::chrono::milliseconds wait_for_more(const wire::Cause& cause);
 
-// The cause, if the rank that a victim lost had ended with 0 in the middle of the job, on `node`.
-wire::Cause left_early(const wire::Cause& victim, const std::string& node);
+// The cause, if the rank that a secondary failure lost had ended with 0 in the middle of the job, on `node`.
+wire::Cause left_early(const wire::Cause& secondary, const std::string& node);
 
 }  // namespace ddp::launcher

@@ -67,7 +67,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
   }
   if (const auto* left = std::get_if<wire::NodeLeft>(&message); left != nullptr && left->attempt == attempt_) {
     left_.insert(left->rank);
-    if (settle_at_ && cause_ && cause_->lost_peer == left->rank) settle_within(limits::kVictimWait, now);
+    if (settle_at_ && cause_ && cause_->lost_peer == left->rank) settle_within(limits::kSecondaryWait, now);
     if (phase_ == Phase::running && options_.exit_timeout.count() > 0) left_alone_at_ = now + options_.exit_timeout;
   }
   if (const auto* shows = std::get_if<wire::NodeShows>(&message)) {
@@ -203,14 +203,15 @@ void Coordinator::blame(const Node& node, Cause cause, TimePoint now) {
   cause_ = std::move(cause);
   const auto wait = wait_for_more(*cause_);
   if (wait.count() == 0) return end_attempt(now);
-  settle_within(left_.contains(cause_->lost_peer) ? limits::kVictimWait : wait, now);
+  settle_within(left_.contains(cause_->lost_peer) ? limits::kSecondaryWait : wait, now);
 }
 
 void Coordinator::settle_within(std::chrono::milliseconds wait, TimePoint now) {
   settle_at_ = std::min(settle_at_.value_or(TimePoint::max()), now + wait);
 }
 
-// No better cause than a victim's has come. Whom it lost may have ended with 0 in the middle of the job.
+// No better cause than a secondary failure has come. The rank that it lost may have ended with 0 in the middle of the
+// job.
 void Coordinator::settle(TimePoint now) {
   if (left_.contains(cause_->lost_peer)) cause_ = left_early(*cause_, roster_.node_of(cause_->lost_peer));
   end_attempt(now);
@@ -231,7 +232,7 @@ void Coordinator::end_attempt(TimePoint now) {
 void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (phase_ != Phase::running && phase_ != Phase::ending) return;
   if (still_run_ > 0) return;
-  // All workers of all nodes are gone. A victim whose culprit nobody knows is all that there is.
+  // All workers of all nodes are gone. A secondary failure whose culprit nobody knows is all that there is.
   if (!cause_) return finish({}, now);
   if (phase_ == Phase::running) return settle(now);
   if (!cause_->may_restart) return finish(*cause_, now);
@@ -279,7 +280,7 @@ void Coordinator::lose(NodeId who, const std::string& why, TimePoint now) {
   if (was_needed && phase_ == Phase::running) {
     const Cause cause{.text = "lost: " + why, .exit_code = base::kExitOwnFault, .may_restart = true};
     quarantined_.was_lost(node.hello.host, now);
-    // Its ranks' peers may have told before, as victims.
+    // Its ranks' peers may have told before, as secondary failures.
     blame(node, cause, now);
   } else {
     const std::string line = "node " + node.name + " has left: " + why;

@@ -59,8 +59,8 @@ struct CoordinatorIsThrough {};
 using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, PassOn, TellUser, CoordinatorIsThrough>;
 
 // Gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have ended──▶ pausing ──▶
-// gathering, or over. A cause that is a victim's waits for a better one: see wait_for_more(). A node that is lost
-// while it takes part is a cause. What comes from an earlier attempt is not listened to.
+// gathering, or over. A cause that is a secondary failure waits for a better one: see wait_for_more(). A node that is
+// lost while it takes part is a cause. What comes from an earlier attempt is not listened to.
 class Coordinator {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;

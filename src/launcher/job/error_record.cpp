@@ -51,7 +51,7 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
   if (message.contains("extraInfo") && message["extraInfo"].is_object()) {
     const Json& extra = message["extraInfo"];
     if (const auto kind = extra.find(wire::kErrorKind); kind != extra.end()) {
-      record.is_victim = *kind == wire::kPeerLost;
+      record.is_secondary = *kind == wire::kPeerLost;
       record.is_mismatch = *kind == wire::kMismatch;
       record.is_timeout = *kind == wire::kTimeout;
     }

@@ -10,7 +10,7 @@ namespace ddp::launcher {
 
 struct ErrorRecord {
   std::string message;                     // "ValueError: bad batch"
-  bool is_victim = false;                  // it failed because it lost another rank
+  bool is_secondary = false;               // it failed because it lost another rank
   bool is_mismatch = false;                // it found that ranks call different things
   std::optional<int> peer = std::nullopt;  // the rank that it lost, or that differs, if it knows
   // When the worker wrote it, by the file's time of modification; that of its end may be much later.

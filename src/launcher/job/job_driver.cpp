@@ -249,7 +249,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   event.error = parts_.workers.error_of(local_rank);
   if (event.error) {
     event.another_failed_before = another_failed_before(*event.error);
-    if (event.error->is_victim) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);
+    if (event.error->is_secondary) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);
     if (event.error->is_timeout) event.verdict = watchdog_->stall_of(rank);
     if (event.error->is_mismatch) {
       watchdog_->show_calls();
@@ -267,7 +267,7 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
 bool JobDriver::another_failed_before(const ErrorRecord& record) const {
   for (const int local_rank : state_->alive_local_ranks()) {
     const auto other = parts_.workers.error_of(local_rank);
-    if (other && !other->is_victim && other->written_at < record.written_at) return true;
+    if (other && !other->is_secondary && other->written_at < record.written_at) return true;
   }
   return false;
 }

@@ -60,8 +60,8 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
     if (!others_know_more(ends_.back(), event.another_failed_before) && !may_be_asked) {
       begin_ending(now, actions);
     } else if (!doubt_) {
-      const bool has_lost_another = ends_.back().is_victim() || event.another_failed_before;
-      doubt_ = has_lost_another ? wire::Knowledge::victim : wire::Knowledge::disputed;
+      const bool has_lost_another = ends_.back().is_secondary() || event.another_failed_before;
+      doubt_ = has_lost_another ? wire::Knowledge::secondary : wire::Knowledge::disputed;
       expects_signal_ = may_be_asked;
       actions.emplace_back(ReportCause{});
     }
@@ -104,7 +104,7 @@ void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>&
   begin_ending(event, now, actions);
 }
 
-// What happened here meanwhile may be a victim's; what is told is the same on all nodes.
+// What happened here meanwhile may be a secondary failure; what is told is the same on all nodes.
 void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running) return;
   begin_ending(event, now, actions);
@@ -293,7 +293,7 @@ void JobState::add_cause(JobOutcome& outcome) const {
     outcome.knowledge = std::min(knowledge_of(*culprit), doubt_.value_or(wire::Knowledge::certain));
     // What it would have ended with, and when, is not known.
     const WorkerEnd& known = culprit->is_our_doing() ? *find_first_failure(ends_) : *culprit;
-    outcome.run_time = known.when - start_;  // not the end of a victim's wait
+    outcome.run_time = known.when - start_;  // not the end of a secondary failure's wait
     outcome.status = ExitStatus::exited(known.status.success() ? base::kExitHung : known.status.shell_code());
   }
 }

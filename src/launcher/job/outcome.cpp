@@ -64,7 +64,7 @@ wire::Cause cause_of(const JobOutcome& outcome) {
   cause.knowledge = outcome.knowledge;
   cause.may_restart = is_worth_another(outcome);
   const WorkerEnd* culprit = outcome.culprit();
-  if (culprit != nullptr && culprit->is_victim()) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
+  if (culprit != nullptr && culprit->is_secondary()) cause.lost_peer = culprit->error->peer.value_or(wire::kNoPeer);
   cause.gave_up = culprit != nullptr && culprit->gave_up();
   return cause;
 }

@@ -114,7 +114,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
                   (plan.what.empty() ? plan.program : plan.what));
   if (const std::string hint = why_killed_hint(end); !hint.empty()) lines.push_back(hint);
   if (!evidence.core.empty()) lines.push_back("  core: " + evidence.core);
-  if (end.error && end.error->is_victim) {
+  if (end.error && end.error->is_secondary) {
     lines.push_back("  " + whom_it_lost(end, outcome));
   }
   // A worker that has printed its error as well need not say it twice.
@@ -144,8 +144,8 @@ std::string when_killed(const JobOutcome& outcome, const LaunchPlan& plan) {
 void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,
                      std::vector<std::string>& lines) {
   for (const WorkerEnd& end : outcome.also_failed) {
-    const bool victim = end.error && end.error->is_victim;
-    lines.push_back("  rank " + std::to_string(end.rank) + (victim ? " failed because of it: " : " failed too: ") +
+    const bool secondary = end.error && end.error->is_secondary;
+    lines.push_back("  rank " + std::to_string(end.rank) + (secondary ? " failed because of it: " : " failed too: ") +
                     end.status.describe());
   }
   if (!outcome.ended_ranks.empty()) {

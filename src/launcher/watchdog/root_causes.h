@@ -9,7 +9,7 @@
 namespace ddp::launcher {
 
 // `verdicts`: each on its own. Those whose culprits do not wait themselves, and one for each circle of ranks that wait
-// for each other. Ranks that merely wait for these are left out. What moves nothing may be a victim of what is not
+// for each other. Ranks that merely wait for these are left out. What moves nothing may be a consequence of what is not
 // seen, so it comes last.
 std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks);
 

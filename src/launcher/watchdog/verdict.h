@@ -98,8 +98,8 @@ struct Verdict {
 };
 
 // What is wrong, one for each cause: independent groups of ranks may wait for different ones. A rank that waits itself
-// is no culprit but the victim of another one; ranks that wait for each other in a circle are one cause together.
-// Empty: no rank waits. Never `silent`, which takes time to know.
+// is no culprit, but waits for one; ranks that wait for each other in a circle are one cause
+// together. Empty: no rank waits. Never `silent`, which takes time to know.
 std::vector<Verdict> find_verdicts(std::span<const RankView> ranks);
 // The first of these.
 std::optional<Verdict> find_verdict(std::span<const RankView> ranks);

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/peers/contract.h"
+#include "runtime/peers/mismatch_check.h"
 #include "wire/call_names.h"
 #include "wire/worker_env.h"
 

@@ -6,9 +6,9 @@
 
 #include "runtime/backend/late.h"
 #include "runtime/group/group_core.h"
-#include "runtime/peers/contract.h"
 #include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
+#include "runtime/peers/mismatch_check.h"
 #include "runtime/progress/error_file.h"
 #include "runtime/progress/group_progress.h"
 
@@ -191,8 +191,8 @@ void GroupRunner::fail(const Call& call, const Error& error) {
   const std::string whose = is_programs_doing ? " (a time-out that the program has set)" : "";
   const OperationError failure(told.kind(), describe(call) + ": " + told.what() + whose + place, told.peer(),
                                identify(call));
-  // So that the launcher can tell a victim from the rank that failed first. What was aborted was so because of
-  // something else.
+  // So that the launcher can tell a secondary failure from the rank that failed first. What was aborted was so because
+  // of something else.
   if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what(), world_rank_of(told.peer()));
   throw failure;
 }

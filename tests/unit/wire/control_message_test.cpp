@@ -7,7 +7,7 @@
 using namespace ddp::wire;
 
 TEST_CASE("what launchers say arrives as it was said") {
-  const Cause cause{"rank 5: exited with code 3", "b", 3, 15, Knowledge::victim, 2, true, "asked to end", true};
+  const Cause cause{"rank 5: exited with code 3", "b", 3, 15, Knowledge::secondary, 2, true, "asked to end", true};
   const std::vector<ControlMessage> messages = {
       NodeHello{2, "exp7", "b", 1, 4, "2:4", {{"program", "train"}}, {{"NCCL_DEBUG", "INFO"}}, 17, -3},
       NodeFailed{2, cause},

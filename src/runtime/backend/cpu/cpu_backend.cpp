@@ -22,7 +22,7 @@
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/backend/cpu/staged.h"
 #include "runtime/call/transfer_plan.h"
-#include "runtime/peers/contract.h"
+#include "runtime/peers/mismatch_check.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {

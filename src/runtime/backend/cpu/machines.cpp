@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "runtime/backend/gloo/gloo_backend.h"
-#include "runtime/peers/contract.h"
 #include "runtime/peers/host_group.h"
+#include "runtime/peers/mismatch_check.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {

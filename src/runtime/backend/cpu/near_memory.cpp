@@ -1,6 +1,6 @@
 #include "runtime/backend/cpu/near_memory.h"
 
-#include "runtime/peers/contract.h"
+#include "runtime/peers/mismatch_check.h"
 
 namespace ddp::internal {
 

@@ -8,8 +8,8 @@
 
 #include "runtime/backend/late.h"
 #include "runtime/limits.h"
-#include "runtime/peers/contract.h"
 #include "runtime/peers/futex.h"
+#include "runtime/peers/mismatch_check.h"
 
 namespace ddp::internal {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "runtime/limits.h"
-#include "runtime/peers/contract.h"
+#include "runtime/peers/mismatch_check.h"
 
 namespace ddp::internal {
 namespace {

@@ -86,17 +86,17 @@ TEST_CASE("a rank whose own time-out passed gives the exit code and the verdict 
   CHECK(cause_of(outcome).gave_up);
 }
 
-TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
+TEST_CASE("a rank that ended with 0 and is missed by a secondary failure is the cause") {
   JobState state = three_ranks();
   state.step(ended(1, 0), kBegin);
-  WorkerEnded victim = ended(0, 1);
-  victim.error = ErrorRecord{"lost", true, false, 1};
-  victim.verdict.emplace();
-  victim.verdict->group = "world";
-  victim.verdict->sequence = 7;
-  state.step(victim, kBegin + 1s);
-  victim.local_rank = 2;
-  state.step(victim, kBegin + 1s);
+  WorkerEnded secondary = ended(0, 1);
+  secondary.error = ErrorRecord{"lost", true, false, 1};
+  secondary.verdict.emplace();
+  secondary.verdict->group = "world";
+  secondary.verdict->sequence = 7;
+  state.step(secondary, kBegin + 1s);
+  secondary.local_rank = 2;
+  state.step(secondary, kBegin + 1s);
   const JobOutcome outcome = state.outcome();
   CHECK(outcome.status.shell_code() == 124);
   REQUIRE(outcome.culprit());
@@ -110,15 +110,15 @@ TEST_CASE("a rank that ended with 0 and is missed by a victim is the cause") {
   CHECK(describe_failure(outcome) == "rank 1: exit code 0 before its collectives were done");
 }
 
-TEST_CASE("a rank that ended with 0 is the cause also if a victim of its victim failed first") {
+TEST_CASE("a rank that ended with 0 is the cause also if another secondary failure came first") {
   JobState state = three_ranks();
   state.step(ended(1, 0), kBegin);
-  WorkerEnded victim = ended(2, 1);
-  victim.error = ErrorRecord{"lost", true, false, 0};
-  state.step(victim, kBegin + 10ms);
-  victim.local_rank = 0;
-  victim.error->peer = 1;
-  state.step(victim, kBegin + 20ms);
+  WorkerEnded secondary = ended(2, 1);
+  secondary.error = ErrorRecord{"lost", true, false, 0};
+  state.step(secondary, kBegin + 10ms);
+  secondary.local_rank = 0;
+  secondary.error->peer = 1;
+  state.step(secondary, kBegin + 20ms);
   const JobOutcome outcome = state.outcome();
   REQUIRE(outcome.culprit());
   CHECK(outcome.culprit()->rank == 1);
@@ -127,15 +127,15 @@ TEST_CASE("a rank that ended with 0 is the cause also if a victim of its victim 
   CHECK(verdict_in(outcome)->waiting == Ranks{0});
 }
 
-TEST_CASE("a rank that ended with 0 is the cause also if its victims were seen to end before it") {
+TEST_CASE("a rank that ended with 0 is the cause also if secondary failures were seen to end before it") {
   JobState state = three_ranks();
-  WorkerEnded victim = ended(0, 1);
-  victim.error = ErrorRecord{"lost", true, false, 1};
-  state.step(victim, kBegin);
+  WorkerEnded secondary = ended(0, 1);
+  secondary.error = ErrorRecord{"lost", true, false, 1};
+  state.step(secondary, kBegin);
   state.step(ended(1, 0), kBegin + 10ms);
   CHECK_FALSE(state.ending());
-  victim.local_rank = 2;
-  state.step(victim, kBegin + 20ms);
+  secondary.local_rank = 2;
+  state.step(secondary, kBegin + 20ms);
   REQUIRE(state.finished());
   const JobOutcome outcome = state.outcome();
   CHECK(outcome.status.shell_code() == 124);
@@ -162,9 +162,9 @@ TEST_CASE("a rank that ends with 0 within a collective has failed") {
 
 TEST_CASE("a rank that was asked to end may end with 0 within a collective") {
   JobState state = three_ranks();
-  WorkerEnded victim = ended(0, 1);
-  victim.error = ErrorRecord{"lost", true};
-  state.step(victim, kBegin);
+  WorkerEnded secondary = ended(0, 1);
+  secondary.error = ErrorRecord{"lost", true};
+  state.step(secondary, kBegin);
   state.step(Settled{}, kBegin + 2s);
   REQUIRE(state.ending());
   WorkerEnded event = ended(1, 0);
@@ -238,36 +238,36 @@ TEST_CASE("of ranks with error records the one that wrote first is the cause, ho
     CHECK(outcome.also_failed[0].rank == 0);
     CHECK(describe_failure(outcome) == "rank 1: failed with an error");
   }
-  SECTION("a victim's record does not count, and neither does that of a rank that ended without one") {
+  SECTION("a secondary failure's record does not count, and neither does that of a rank that ended without one") {
     JobState state = three_ranks();
     state.step(ended(0, 3), kBegin + 30ms);
     CHECK(state.ending());
-    WorkerEnded victim = failed_at(1, 10ms, ddp::base::ExitStatus::exited(1));
-    victim.error->is_victim = true;
-    state.step(victim, kBegin + 40ms);
+    WorkerEnded secondary = failed_at(1, 10ms, ddp::base::ExitStatus::exited(1));
+    secondary.error->is_secondary = true;
+    state.step(secondary, kBegin + 40ms);
     state.step(failed_at(2, 5ms, ddp::base::ExitStatus::killed(SIGTERM)), kBegin + 40ms);
     CHECK(state.outcome().culprit()->rank == 0);
   }
 }
 
-TEST_CASE("a rank whose end takes its time is the cause if its victim names it") {
-  WorkerEnded victim = ended(0, 1);
-  victim.error = ErrorRecord{.message = "lost", .is_victim = true, .peer = 2};
+TEST_CASE("a rank whose end takes its time is the cause if a secondary failure names it") {
+  WorkerEnded secondary = ended(0, 1);
+  secondary.error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 2};
   for (const bool is_named : {true, false}) {
-    if (!is_named) victim.error->peer.reset();
+    if (!is_named) secondary.error->peer.reset();
     JobState state = three_ranks();
-    state.step(victim, kBegin);
+    state.step(secondary, kBegin);
     state.step(ended(2, 9), kBegin + 6s);
     state.step(WorkerEnded{1, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 6s);
     CHECK(state.outcome().culprit()->rank == (is_named ? 2 : 0));
   }
 }
 
-TEST_CASE("a rank that is asked to end is no cause long after a victim") {
-  WorkerEnded victim = ended(0, 1);
-  victim.error = ErrorRecord{.message = "lost", .is_victim = true, .peer = 2};
+TEST_CASE("a rank that is asked to end is no cause long after a secondary failure") {
+  WorkerEnded secondary = ended(0, 1);
+  secondary.error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 2};
   JobState state = three_ranks();
-  state.step(victim, kBegin);
+  state.step(secondary, kBegin);
   state.step(Settled{}, kBegin + 4s);
   state.step(ended(1, 9), kBegin + 5s);
   state.step(WorkerEnded{2, ddp::base::ExitStatus::killed(SIGTERM)}, kBegin + 5s);

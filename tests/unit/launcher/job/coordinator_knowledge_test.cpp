@@ -34,29 +34,31 @@ TEST_CASE("nodes that take part are asked to show something") {
   CHECK(job.to<wire::CoordinatorAsks>(kOwnNode).empty());
 }
 
-TEST_CASE("ranks that found a difference know more than victims and less than whoever sees all") {
+TEST_CASE("ranks that found a difference know more than secondary failures and less than whoever sees all") {
   wire::Cause disputed = failure("rank 2: exit code 1");
   disputed.knowledge = wire::Knowledge::disputed;
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 3: lost a peer", true)});
-  job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, disputed}).says(7, wire::NodeFailed{0, failure("victim", true)});
+  job.passes(100ms)
+      .says(kOwnNode, wire::NodeFailed{0, disputed})
+      .says(7, wire::NodeFailed{0, failure("secondary failure", true)});
   CHECK(job.to<wire::CoordinatorEnds>(7).empty());
   job.passes(100ms).says(kOwnNode, wire::NodeFailed{0, failure("rank 1 called something else")});
   REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
   CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 1 called something else");
   Job alone;
-  alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("victim", true)});
+  alone.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("secondary failure", true)});
   alone.says(kOwnNode, wire::NodeFailed{0, disputed}).passes(3s);
   REQUIRE(alone.to<wire::CoordinatorEnds>(7).size() == 1);
   CHECK(alone.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 2: exit code 1");
 }
 
-TEST_CASE("a rank that has ended with 0 and whose victims fail is the cause") {
-  wire::Cause victim = failure("rank 0: exit code 1", true);
-  victim.lost_peer = 3;
+TEST_CASE("a rank that has ended with 0 and is missed by secondary failures is the cause") {
+  wire::Cause secondary = failure("rank 0: exit code 1", true);
+  secondary.lost_peer = 3;
   for (const bool all_have_ended : {false, true}) {
     Job job;
-    job.comes(7, node("b")).says(7, wire::NodeLeft{0, 3}).says(kOwnNode, wire::NodeFailed{0, victim});
+    job.comes(7, node("b")).says(7, wire::NodeLeft{0, 3}).says(kOwnNode, wire::NodeFailed{0, secondary});
     if (all_have_ended) job.says(7, wire::NodeEnded{0}).says(kOwnNode, wire::NodeEnded{0});
     job.passes(3s);
     REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
@@ -105,17 +107,17 @@ TEST_CASE("a clock that is wrong is told once") {
   CHECK(told(8, 1000h - 20s) == "the clock of b is 30.0 s behind that of a: the times of their logs do not fit");
 }
 
-TEST_CASE("the rank that a victim names is given more time, unless it is known to have left") {
-  wire::Cause victim = failure("rank 0: exit code 1", true);
-  victim.lost_peer = 3;
+TEST_CASE("the rank that a secondary failure names is given more time, unless it is known to have left") {
+  wire::Cause secondary = failure("rank 0: exit code 1", true);
+  secondary.lost_peer = 3;
   Job job;
-  job.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, victim}).passes(8s, {7});
+  job.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, secondary}).passes(8s, {7});
   CHECK(job.to<wire::CoordinatorEnds>(7).empty());
   job.says(7, wire::NodeFailed{0, failure("rank 3: exit code 9")});
   REQUIRE(job.to<wire::CoordinatorEnds>(7).size() == 1);
   CHECK(job.to<wire::CoordinatorEnds>(7)[0].cause.text == "rank 3: exit code 9");
   Job left;
-  left.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, victim}).passes(1s, {7});
+  left.comes(7, node("b")).says(kOwnNode, wire::NodeFailed{0, secondary}).passes(1s, {7});
   left.says(7, wire::NodeLeft{0, 3}).passes(3s, {7});
   REQUIRE(left.to<wire::CoordinatorEnds>(7).size() == 1);
   CHECK(left.to<wire::CoordinatorEnds>(7)[0].cause.node == "b");

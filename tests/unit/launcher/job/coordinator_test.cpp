@@ -234,7 +234,7 @@ TEST_CASE("the first cause ends all nodes and the job with it") {
   CHECK(job.count<CoordinatorIsThrough>() == 1);
 }
 
-TEST_CASE("a victim's cause waits for a better one") {
+TEST_CASE("a secondary failure waits for a better cause") {
   Job job;
   job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure("rank 5: exited with code 1", true)});
   CHECK(job.to<wire::CoordinatorEnds>(7).empty());

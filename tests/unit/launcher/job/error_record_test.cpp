@@ -23,32 +23,32 @@ TEST_CASE("both forms of torchelastic are read") {
         ErrorRecord{"ValueError: bad", false});
 }
 
-TEST_CASE("a record of a lost peer is that of a victim") {
+TEST_CASE("a record of a lost peer is that of a secondary failure") {
   CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "peer_lost"}}})") ==
         ErrorRecord{"m", true});
   CHECK(parse_error_record(R"({"message": {"message": "m", "extraInfo": {"ddp_kind": "timeout"}}})") ==
         ErrorRecord{.message = "m", .is_timeout = true});
 }
 
-TEST_CASE("what PyTorch says of a lost connection between ranks is that of a victim") {
-  const auto is_victim = [](const std::string& message) {
+TEST_CASE("what PyTorch says of a lost connection between ranks is that of a secondary failure") {
+  const auto is_secondary = [](const std::string& message) {
     const auto wrapped = parse_error_record(R"({"message": {"message": ")" + message + R"(", "extraInfo": {}}})");
     const auto plain = parse_error_record(R"({"message": ")" + message + R"("})");
     REQUIRE(wrapped);
-    CHECK(wrapped->is_victim == plain->is_victim);
-    return wrapped->is_victim;
+    CHECK(wrapped->is_secondary == plain->is_secondary);
+    return wrapped->is_secondary;
   };
-  CHECK(is_victim("RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:5842"));
+  CHECK(is_secondary("RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:5842"));
   CHECK(
-      is_victim("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [::1]:9: Connection "
-                "reset by peer"));
-  CHECK(is_victim("[./gloo/transport/tcp/pair.cc:223] writev [127.0.0.1]:9: Broken pipe"));
+      is_secondary("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [::1]:9: Connection "
+                   "reset by peer"));
+  CHECK(is_secondary("[./gloo/transport/tcp/pair.cc:223] writev [127.0.0.1]:9: Broken pipe"));
   CHECK(
-      is_victim("DistBackendError: NCCL error: remote process exited or there was a network error, NCCL version "
-                "2.18.1 ncclRemoteError: A call failed possibly due to a network error"));
-  CHECK_FALSE(is_victim("ConnectionResetError: [Errno 104] Connection reset by peer"));
-  CHECK_FALSE(is_victim("RuntimeError: [./gloo/transport/tcp/pair.cc:9] Timed out waiting 1000ms for send"));
-  CHECK_FALSE(is_victim("ValueError: bad shard"));
+      is_secondary("DistBackendError: NCCL error: remote process exited or there was a network error, NCCL version "
+                   "2.18.1 ncclRemoteError: A call failed possibly due to a network error"));
+  CHECK_FALSE(is_secondary("ConnectionResetError: [Errno 104] Connection reset by peer"));
+  CHECK_FALSE(is_secondary("RuntimeError: [./gloo/transport/tcp/pair.cc:9] Timed out waiting 1000ms for send"));
+  CHECK_FALSE(is_secondary("ValueError: bad shard"));
 }
 
 TEST_CASE("a record may name the rank that was lost or differs") {

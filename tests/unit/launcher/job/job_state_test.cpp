@@ -105,23 +105,23 @@ TEST_CASE("the first rank that fails is the culprit") {
   CHECK(job.outcome().ended_ranks == Ranks{0, 2});
 }
 
-TEST_CASE("a victim that is seen first does not become the culprit") {
+TEST_CASE("a secondary failure that is seen first does not become the culprit") {
   JobFixture job(3);
-  job.start().exits_as_victim(0, 1).passes(20ms).exits(2, 42).killed(1, SIGTERM);
+  job.start().exits_as_secondary(0, 1).passes(20ms).exits(2, 42).killed(1, SIGTERM);
   CHECK(job.outcome().culprit()->rank == 2);
   CHECK(job.outcome().status.shell_code() == 42);
 }
 
-TEST_CASE("a victim without anybody else to blame is the culprit") {
+TEST_CASE("a secondary failure without anybody else to blame is the culprit") {
   JobFixture job(2);
-  job.start().exits(1, 0).exits_as_victim(0, 1);
+  job.start().exits(1, 0).exits_as_secondary(0, 1);
   CHECK(job.outcome().culprit()->rank == 0);
   CHECK(job.outcome().status.shell_code() == 1);
 }
 
-TEST_CASE("a rank that turns SIGTERM into a code long after the victim is not the culprit") {
+TEST_CASE("a rank that turns SIGTERM into a code long after the secondary failure is not the culprit") {
   JobFixture job(3);
-  job.start().exits_as_victim(0, 1).passes(3s).exits(1, 9).exits(2, 9);
+  job.start().exits_as_secondary(0, 1).passes(3s).exits(1, 9).exits(2, 9);
   CHECK(job.outcome().culprit()->rank == 0);
 }
 
@@ -175,17 +175,17 @@ TEST_CASE("a rank that crashes while it is being ended is told and one that obey
   CHECK(outcome.ended_ranks == Ranks{2, 3});
 }
 
-TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a victim") {
+TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a secondary failure") {
   JobFixture job(3);
-  job.start().exits(0, 0).exits_as_victim(1, 1).passes(3s).exits(2, 143);
+  job.start().exits(0, 0).exits_as_secondary(1, 1).passes(3s).exits(2, 143);
   CHECK(job.outcome().culprit()->rank == 1);
   CHECK(job.outcome().status.shell_code() == 1);
   CHECK(job.outcome().left_early == Ranks{0});
 }
 
-TEST_CASE("after a victim the others have a moment to say what happened") {
+TEST_CASE("after a secondary failure the others have a moment to say what happened") {
   JobFixture job(3);
-  job.start().exits_as_victim(0, 1);
+  job.start().exits_as_secondary(0, 1);
   CHECK(job.signals_to(1).empty());
   CHECK(job.signals_to(2).empty());
   SECTION("the one that it lost fails by itself") {

@@ -112,7 +112,7 @@ TEST_CASE("a rank that did not follow the others is named") {
   CHECK_THAT(summary(outcome), Catch::Contains("rank 1 had not ended 5 min after ranks 0, 2 had, with exit code 0"));
 }
 
-TEST_CASE("victims and ranks that need SIGKILL and ranks that survive it are told apart") {
+TEST_CASE("secondary failures and ranks that need SIGKILL and ranks that survive it are told apart") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.also_failed = {end_of(1, ExitStatus::exited(1))};
@@ -152,7 +152,7 @@ TEST_CASE("a rank that --inject killed is told as such") {
   CHECK_THAT(summary(outcome), Catch::Contains("  --inject killed it") && !Catch::Contains("came from outside"));
 }
 
-TEST_CASE("a victim without a culprit names the ranks that had left") {
+TEST_CASE("a secondary failure without a culprit names the ranks that had left") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
   culprit_of(outcome).error = ErrorRecord{"lost", true};
@@ -213,10 +213,10 @@ TEST_CASE("a SIGTERM from outside and a file that is too large are explained") {
   CHECK_THAT(summary(outcome), Catch::Contains("larger than its limit (ulimit -f)"));
 }
 
-TEST_CASE("a victim names the rank that it lost") {
+TEST_CASE("a secondary failure names the rank that it lost") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
-  culprit_of(outcome).error = ErrorRecord{.message = "lost", .is_victim = true, .peer = 1};
+  culprit_of(outcome).error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 1};
   CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, but no rank has failed by itself"));
   outcome.ended_ranks = {1, 2};
   CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which had not ended"));

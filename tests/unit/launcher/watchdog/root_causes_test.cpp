@@ -46,7 +46,7 @@ TEST_CASE("of a chain of sends and receives the rank that waits for nobody is th
   CHECK(pipeline.verdict()->kind == VerdictKind::ended);
 }
 
-TEST_CASE("a rank with a collective under way that does something else is no victim") {
+TEST_CASE("a rank with a collective under way that does something else does not merely wait") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);
   // Rank 1 has called in the pair, and sleeps; rank 2 waits in the world and has not called in the pair.

@@ -170,7 +170,7 @@ TEST_CASE("different calls are told by the first that differs and the fewer are 
   CHECK(ranks.verdict()->kind == VerdictKind::different_call);
 }
 
-TEST_CASE("a culprit that waits in another group is that group's victim") {
+TEST_CASE("a culprit that waits in another group waits for that group's culprit") {
   Ranks ranks(3);
   ranks.at(0, 7, 6).at(1, 6, 6).at(2, 7, 6);                            // 0 and 2 wait for 1 …
   ranks.also_in("pair", 1, 0, 2, 3, 2).also_in("pair", 2, 1, 2, 2, 2);  // … which waits for 2

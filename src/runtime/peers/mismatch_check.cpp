@@ -1,4 +1,4 @@
-#include "runtime/peers/contract.h"
+#include "runtime/peers/mismatch_check.h"
 
 #include <ddp/error.h>
 

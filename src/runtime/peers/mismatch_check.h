@@ -1,5 +1,5 @@
-// What the ranks of one machine call, shown to each other and compared: a difference is found by whoever comes later,
-// before he enters a collective that would hang or corrupt.
+// The collective mismatch check: what the ranks of one machine call, shown to each other and compared: a difference is
+// found by whoever comes later, before he enters a collective that would hang or corrupt.
 #pragma once
 
 #include <optional>
