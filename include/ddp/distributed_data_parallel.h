@@ -138,7 +138,7 @@ class DDP_EXPORT DistributedDataParallel {
   // Gives up a step in the middle (an exception in backward): what is under way is waited for, the step does not count,
   // and gradients are whatever they are; zero them. Collective if the step is synchronised: all ranks give it up. Where
   // the others end the step as usual, or another one has more of it under way, they and this rank throw mismatch, or
-  // time out between machines. Outside a step nothing.
+  // time out between nodes. Outside a step nothing.
   void abandon_step(CallSite site = CallSite::current());
 
   // Steps that are not synchronised while the result lives; the gradients of each add up on this rank. Take it before

@@ -21,7 +21,7 @@ struct Environment {
   std::uint16_t master_port = 0;
   std::string backend;           // DDP_BACKEND; empty: the best that works
   bool quiet = false;            // DDP_QUIET: no line about the backend
-  bool detail = false;           // DDP_DEBUG=detail: ranks of several machines compare their calls, too
+  bool detail = false;           // DDP_DEBUG=detail: ranks of several nodes compare their calls, too
   bool under_mpirun = false;     // ranks come from Open MPI's variables
   bool has_ranks = false;        // rank and world size were given, by whomever
   bool lacks_rank = false;       // WORLD_SIZE says that there are others, and RANK is not set

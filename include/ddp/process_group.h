@@ -34,9 +34,9 @@ struct CallOptions {
   std::optional<void*> stream;
 };
 
-// All ranks call the same collectives in the same order, with the same counts and types. Ranks of one machine compare
+// All ranks call the same collectives in the same order, with the same counts and types. Ranks of one node compare
 // what they call, always; a difference throws `mismatch`, naming both ranks, both calls and both places
-// in the program. (Between machines: with DDP_DEBUG=detail. Without it a difference ends in the time-out.)
+// in the program. (Between nodes: with DDP_DEBUG=detail. Without it a difference ends in the time-out.)
 //
 // A collective returns at once; `Work::wait` ends it. The group runs its collectives one after the other, in the order
 // of the calls. send and recv do not wait for collectives, nor they for them; those from one rank to another keep their
@@ -146,7 +146,7 @@ class DDP_EXPORT ProcessGroup {
   std::optional<ProcessGroup> split(int color, int key = 0, CallSite site = CallSite::current());
 
   // Memory for what this group's collectives will often work on, as gradients. With the cpu backend the ranks of a
-  // machine share it: a reduction then reads and writes it where it lies, several times faster than other memory. 0 in
+  // node share it: a reduction then reads and writes it where it lies, several times faster than other memory. 0 in
   // the beginning; begins at a multiple of 64 bytes. Local: ranks need not allocate alike. It may outlive the group.
   // On a GPU (nccl): memory of NCCL's own, registered with the group.
   Memory allocate(std::size_t count, DataType type, DeviceType device = DeviceType::cpu);

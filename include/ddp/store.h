@@ -111,7 +111,7 @@ DDP_EXPORT std::shared_ptr<Store> connect_tcp_store(const std::string& host, std
 // A store inside this process, for ranks that are threads and for a world of one. Memory is its only limit.
 DDP_EXPORT std::shared_ptr<Store> make_memory_store(std::chrono::milliseconds timeout);
 
-// A store in a file that all users can write and lock: on one machine, or on a file system that they share (NFS). Made
+// A store in a file that all users can write and lock: on one node, or on a file system that they share (NFS). Made
 // (for this user alone) if it does not exist; the file grows with every change. With `world_size`, the last of that
 // many users to leave (its object is destroyed) removes the file; without, and after a crash of one of them, it stays.
 // A user that is killed leaves nothing half done, but its last multi_set. Waiting asks again every 10 ms at most, and

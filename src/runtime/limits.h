@@ -9,15 +9,15 @@ namespace ddp::limits {
 
 using namespace std::chrono_literals;
 
-// Ranks of one machine: the staging buffers of each (four of them), and what may be under way between two ranks.
-inline constexpr std::size_t kHostStageBytes = std::size_t{512} << 10;
-inline constexpr std::size_t kHostChannelsBytes = std::size_t{1} << 20;  // of one rank to all others …
-inline constexpr std::size_t kHostChannelLeast = std::size_t{4} << 10;   // … but for each no less
-inline constexpr std::size_t kHostChannelMost = std::size_t{128} << 10;  // and no more
+// Ranks of one node: the staging buffers of each (four of them), and what may be under way between two ranks.
+inline constexpr std::size_t kNodeStageBytes = std::size_t{512} << 10;
+inline constexpr std::size_t kNodeChannelsBytes = std::size_t{1} << 20;  // of one rank to all others …
+inline constexpr std::size_t kNodeChannelLeast = std::size_t{4} << 10;   // … but for each no less
+inline constexpr std::size_t kNodeChannelMost = std::size_t{128} << 10;  // and no more
 // Between two looks whether a peer is gone, while a thread waits for it, and once it has waited for long: a thread that
 // waits for hours is to cost no processor, by which its rank would look as if it worked.
-inline constexpr auto kHostLook = 5ms;
-inline constexpr auto kHostLateLook = 50ms;
+inline constexpr auto kNodeLook = 5ms;
+inline constexpr auto kNodeLateLook = 50ms;
 inline constexpr auto kLongWait = 1s;
 inline constexpr auto kGlooLook = 3ms;  // the same, of Gloo's messages
 inline constexpr auto kGlooLateLook = 50ms;

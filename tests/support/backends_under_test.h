@@ -36,9 +36,9 @@ inline BackendUnderTest cpu_staged() {
   return cpu_backend(false);
 }
 
-// For ranks that are on several machines.
-inline BackendUnderTest cpu_between_machines() {
-  return {"cpu between machines", make_cpu_backend};
+// For ranks that are on several nodes.
+inline BackendUnderTest cpu_between_nodes() {
+  return {"cpu between nodes", make_cpu_backend};
 }
 
 // Over TCP each step takes long when there are more ranks than processors.

@@ -13,7 +13,7 @@ inline CallView call_number(std::uint64_t sequence, std::uint64_t fingerprint = 
   return {sequence, fingerprint, 1000 * sequence, what, name, "train.cpp:88"};
 }
 
-// Ranks of one machine, in the group "world".
+// Ranks of one node, in the group "world".
 class Ranks {
  public:
   explicit Ranks(int count) {

@@ -72,9 +72,9 @@ class RankThreads {
     return *this;
   }
 
-  // As if the ranks were on several machines: those with the same name are on one.
-  RankThreads& on(std::function<std::string(int rank)> machine_of) {
-    machine_of_ = std::move(machine_of);
+  // As if the ranks were on several nodes: those with the same name are on one.
+  RankThreads& on(std::function<std::string(int rank)> node_of) {
+    node_of_ = std::move(node_of);
     return *this;
   }
 
@@ -105,7 +105,7 @@ class RankThreads {
           description.make_backend = backend_;
           description.detail = detail_;
           description.process = process_;
-          description.options.machine = machine_of_(rank);
+          description.options.node_name = node_of_(rank);
           self.group_ = std::make_unique<ProcessGroup>(GroupCore::open(std::move(description)));
           deed(self);
         });
@@ -139,7 +139,7 @@ class RankThreads {
   BackendFactory backend_;
   bool detail_ = false;
   ProcessContext process_;
-  std::function<std::string(int)> machine_of_ = [](int) { return ""; };
+  std::function<std::string(int)> node_of_ = [](int) { return ""; };
   int size_;
   std::chrono::milliseconds timeout_;
 };

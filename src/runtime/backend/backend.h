@@ -22,7 +22,7 @@ struct StatusPageLayout;
 
 namespace ddp::internal {
 
-class HostGroup;
+class NodeGroup;
 class LostRank;
 
 struct BackendOptions {
@@ -30,15 +30,15 @@ struct BackendOptions {
   int size = 1;
   int local_rank = 0;
   std::chrono::milliseconds timeout{0};          // of the meeting of all ranks
-  std::string machine;                           // ranks with the same one are on one machine; empty: found out
-  std::shared_ptr<HostGroup> host;               // the ranks of this machine, when they have met
+  std::string node_name;                         // ranks with the same one are on one node; empty: found out
+  std::shared_ptr<NodeGroup> node_group;         // the ranks of this node, when they have met
   std::chrono::milliseconds connect_timeout{0};  // of the connecting, where a backend can end it; 0: timeout
   std::string store_host;                        // where the ranks' store is served; empty: unknown
   std::vector<int> world_ranks;                  // of each rank of a sub-group; empty: of the world itself
   std::shared_ptr<Store> world_store;            // of a sub-group's world
   std::function<void()> look_around;             // of a sub-group: throws if a member is known to be gone; may be empty
-  std::shared_ptr<LostRank> lost_rank;           // of a group on several machines, when they have met
-  // Where a rank meets others for all of its machine: by that meeting's numbers, the rank of the group that is meant,
+  std::shared_ptr<LostRank> lost_rank;           // of a group on several nodes, when they have met
+  // Where a rank meets others for all of its node: by that meeting's numbers, the rank of the group that is meant,
   // and those for which it stands. Empty: the ranks of the group.
   std::vector<std::vector<int>> stands_for;
 };

@@ -35,13 +35,12 @@ inline Error late_error(std::vector<int> ranks, std::chrono::milliseconds timeou
           ranks.front()};
 }
 
-// The same where one or more ranks of each other machine are waited for, which may in turn wait for those behind them.
-inline Error late_machines_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
+// The same where one or more ranks of each other node are waited for, which may in turn wait for those behind them.
+inline Error late_nodes_error(std::vector<int> ranks, std::chrono::milliseconds timeout) {
   order(ranks);
   if (ranks.size() == 1) return late_error(std::move(ranks), timeout);
   return {ErrorKind::timeout, "of ranks " + base::rank_list(ranks) +
-                                  ", on other machines, some did not take part within " +
-                                  base::human_duration(timeout)};
+                                  ", on other nodes, some did not take part within " + base::human_duration(timeout)};
 }
 
 }  // namespace ddp::internal

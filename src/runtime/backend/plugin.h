@@ -9,7 +9,7 @@
 
 namespace ddp::internal {
 
-// Raised with every change of Backend, BackendOptions, HostGroup, Call, Store, Buffer or this table.
+// Raised with every change of Backend, BackendOptions, NodeGroup, Call, Store, Buffer or this table.
 inline constexpr int kBackendPluginAbi = 6;
 
 // Whether a backend can work in this process.

@@ -11,8 +11,8 @@
 #include "runtime/call/called_from.h"
 #include "runtime/group/fault_injector.h"
 #include "runtime/group/group_runner.h"
-#include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/peers/wait_for_ranks.h"
 #include "runtime/progress/error_file.h"
 #include "runtime/progress/group_progress.h"
@@ -26,14 +26,14 @@ std::vector<std::string> numbers(std::span<const int> ranks) {
   return result;
 }
 
-// Throws if one of these ranks of the group, on this machine, is known to have ended or to have left the group. Does
+// Throws if one of these ranks of the group, on this node, is known to have ended or to have left the group. Does
 // not keep the group alive: its end is what tells the other ranks that this one has left.
-std::function<void()> look_for_the_gone(const std::shared_ptr<HostGroup>& group, std::vector<int> ranks) {
+std::function<void()> look_for_the_gone(const std::shared_ptr<NodeGroup>& group, std::vector<int> ranks) {
   return [group = std::weak_ptr(group), ranks = std::move(ranks)] {
-    const std::shared_ptr<HostGroup> host = group.lock();
-    for (std::size_t peer = 0; host && peer < host->size(); ++peer) {
-      const int rank = host->rank_of(peer);
-      if (peer == host->own() || !host->ended(peer) || std::ranges::find(ranks, rank) == ranks.end()) continue;
+    const std::shared_ptr<NodeGroup> node = group.lock();
+    for (std::size_t peer = 0; node && peer < node->size(); ++peer) {
+      const int rank = node->rank_of(peer);
+      if (peer == node->own() || !node->ended(peer) || std::ranges::find(ranks, rank) == ranks.end()) continue;
       throw Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended, or left the group", rank);
     }
   };
@@ -41,11 +41,12 @@ std::function<void()> look_for_the_gone(const std::shared_ptr<HostGroup>& group,
 
 void meet_ranks(GroupDescription& group) {
   const BackendOptions& options = group.options;
-  const Meeting meeting{options.rank,        options.size,   options.timeout,   options.machine,
+  const Meeting meeting{options.rank,        options.size,   options.timeout,   options.node_name,
                         options.look_around, group.patience, group.process.page};
-  group.options.host = HostGroup::meet(meeting, *group.store);
-  group.options.lost_rank =
-      group.options.host->holds_all() ? nullptr : std::make_shared<LostRank>(group.options.host, group.store);
+  group.options.node_group = NodeGroup::meet(meeting, *group.store);
+  group.options.lost_rank = group.options.node_group->holds_all()
+                                ? nullptr
+                                : std::make_shared<LostRank>(group.options.node_group, group.store);
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ GroupCore::GroupCore(GroupDescription description, std::unique_ptr<Backend> back
 
 GroupCore::~GroupCore() {
   if (std::uncaught_exceptions() == 0) return;
-  if (description_.options.host) description_.options.host->say_failed();
+  if (description_.options.node_group) description_.options.node_group->say_failed();
   backend_->abort();
 }
 
@@ -147,7 +148,7 @@ std::optional<wire::Fault> GroupCore::due_fault(Operation operation) {
 
 void GroupCore::abort() {
   close("the process group was aborted");
-  if (description_.options.host) description_.options.host->say_failed();
+  if (description_.options.node_group) description_.options.node_group->say_failed();
   backend_->abort();
 }
 
@@ -201,7 +202,7 @@ GroupDescription GroupCore::describe_group(std::span<const int> members, std::st
   }
   made.options.size = static_cast<int>(members.size());
   made.options.look_around =
-      look_for_the_gone(description_.options.host, std::vector<int>(members.begin(), members.end()));
+      look_for_the_gone(description_.options.node_group, std::vector<int>(members.begin(), members.end()));
   const std::string list = base::join(numbers(members), ",");
   made.name = name.empty() ? "ranks " + list : std::move(name);
   int number = 0;
@@ -237,7 +238,7 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   store.set(keys[static_cast<std::size_t>(rank())], "");
   std::vector<int> all(static_cast<std::size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
-  const auto look_around = look_for_the_gone(description_.options.host, std::move(all));
+  const auto look_around = look_for_the_gone(description_.options.node_group, std::move(all));
   std::string given_up;  // what rank 0 said of it
   const auto fail = [&](ErrorKind kind, const std::string& why, int peer) {
     const std::string what =

@@ -43,7 +43,7 @@ struct GroupDescription {
   std::shared_ptr<Store> store;  // of this group alone
   BackendFactory make_backend;   // for sub-groups
   std::string backend_reason;
-  bool detail = false;  // compare calls between machines, too
+  bool detail = false;  // compare calls between nodes, too
   // Of operations without one of their own; nothing: options.timeout.
   std::optional<std::chrono::milliseconds> call_timeout = {};
   // How long ranks wait for each other to come to a new group; nothing: as long as the store waits for keys.
@@ -59,12 +59,12 @@ class GroupCore {
  public:
   GroupCore(GroupDescription description, std::unique_ptr<Backend> backend);
 
-  // While an exception unwinds the stack what runs is aborted, and the other ranks of this machine are told at once.
+  // While an exception unwinds the stack what runs is aborted, and the other ranks of this node are told at once.
   ~GroupCore();
   GroupCore(const GroupCore&) = delete;
   GroupCore& operator=(const GroupCore&) = delete;
 
-  // Collective over all ranks: those of each machine meet, then all connect. `options.host` is found out.
+  // Collective over all ranks: those of each node meet, then all connect. `options.node_group` is found out.
   static std::unique_ptr<GroupCore> open(GroupDescription description);
 
   const GroupDescription& description() const { return description_; }

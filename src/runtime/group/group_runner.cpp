@@ -6,9 +6,9 @@
 
 #include "runtime/backend/late.h"
 #include "runtime/group/group_core.h"
-#include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
 #include "runtime/peers/mismatch_check.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/progress/error_file.h"
 #include "runtime/progress/group_progress.h"
 
@@ -34,7 +34,7 @@ bool moves_nothing(const Call& call) {
 
 }  // namespace
 
-// What a rank says of its call to ranks of other machines.
+// What a rank says of its call to ranks of other nodes.
 struct GroupRunner::Statement {
   std::uint64_t fingerprint = 0;
   PartCounts parts;
@@ -47,9 +47,9 @@ GroupRunner::GroupRunner(const GroupDescription& description, std::shared_ptr<Ba
       rank_(description.options.rank),
       size_(description.options.size),
       world_ranks_(description.options.world_ranks),
-      host_(description.options.host),
+      node_(description.options.node_group),
       lost_rank_(description.options.lost_rank),
-      compares_all_(description.detail && !(host_ && host_->holds_all())),
+      compares_all_(description.detail && !(node_ && node_->holds_all())),
       backend_(std::move(backend)),
       progress_(std::move(progress)) {}
 
@@ -103,7 +103,7 @@ void GroupRunner::run(const Call& call) {
     progress_->started(call);
     if (!moves_nothing(call)) backend_->run(call);
   });
-  if (host_ && !is_transfer(call.operation)) host_->own_area().done = call.sequence;
+  if (node_ && !is_transfer(call.operation)) node_->own_area().done = call.sequence;
   progress_->finished(call);
 }
 
@@ -117,14 +117,14 @@ OperationError::Operation GroupRunner::identify(const Call& call) const {
 }
 
 void GroupRunner::show(const Call& call) {
-  if (!host_ || shown_ >= call.sequence) return;
+  if (!node_ || shown_ >= call.sequence) return;
   shown_ = call.sequence;
-  show_call(*host_, call);
-  host_->own_area().shown.store(call.sequence, std::memory_order_release);
-  if (!compares_all_) compare_calls(*host_, call);
+  show_call(*node_, call);
+  node_->own_area().shown.store(call.sequence, std::memory_order_release);
+  if (!compares_all_) compare_calls(*node_, call);
 }
 
-// Between machines: a collective before the collective, in which each rank says what it calls. All ranks hear of a
+// Between nodes: a collective before the collective, in which each rank says what it calls. All ranks hear of a
 // difference in it.
 void GroupRunner::compare_all(const Call& call) {
   const std::optional<PartCounts> parts = part_counts(call, rank_, size_);
@@ -181,7 +181,7 @@ decltype(std::declval<Deed>()()) GroupRunner::guarded(const Call& call, Deed&& d
 void GroupRunner::fail(const Call& call, const Error& error) {
   const Error told = cause_of(call, error);
   if (!is_transfer(call.operation)) {
-    if (host_) host_->say_failed();
+    if (node_) node_->say_failed();
     backend_->abort();
     progress_->failed();
   }
@@ -201,7 +201,7 @@ void GroupRunner::fail(const Call& call, const Error& error) {
 Error GroupRunner::cause_of(const Call& call, const Error& error) const {
   std::optional<Error> cause;
   // Whatever the backend says: if the ranks have called different things, that is why.
-  if (host_ && !is_transfer(call.operation) && error.kind() != ErrorKind::mismatch) cause = difference(call);
+  if (node_ && !is_transfer(call.operation) && error.kind() != ErrorKind::mismatch) cause = difference(call);
   if (!cause && error.peer() == Error::kNobody) {
     if (error.kind() == ErrorKind::timeout) cause = late_peers(call, error);
     if (error.kind() == ErrorKind::peer_lost) cause = dead_peer(error);
@@ -214,18 +214,18 @@ Error GroupRunner::cause_of(const Call& call, const Error& error) const {
 
 std::optional<Error> GroupRunner::difference(const Call& call) const {
   try {
-    compare_calls(*host_, call);
+    compare_calls(*node_, call);
     return std::nullopt;
   } catch (const Error& mismatch) {
     return mismatch;
   }
 }
 
-// Ranks of this machine that have not come to this collective, where the backend knows only that somebody has not.
+// Ranks of this node that have not come to this collective, where the backend knows only that somebody has not.
 std::optional<Error> GroupRunner::late_peers(const Call& call, const Error& error) const {
   std::vector<int> late;
-  for (std::size_t peer = 0; host_ && !is_transfer(call.operation) && peer < host_->size(); ++peer) {
-    if (peer != host_->own() && host_->area(peer).shown < call.sequence) late.push_back(host_->rank_of(peer));
+  for (std::size_t peer = 0; node_ && !is_transfer(call.operation) && peer < node_->size(); ++peer) {
+    if (peer != node_->own() && node_->area(peer).shown < call.sequence) late.push_back(node_->rank_of(peer));
   }
   if (late.empty()) return std::nullopt;
   const Error named = late_error(std::move(late), call.timeout);
@@ -233,17 +233,17 @@ std::optional<Error> GroupRunner::late_peers(const Call& call, const Error& erro
 }
 
 bool GroupRunner::has_failed(int rank) const {
-  for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
-    if (host_->rank_of(peer) == rank) return host_->area(peer).state == RankState::failed;
+  for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
+    if (node_->rank_of(peer) == rank) return node_->area(peer).state == RankState::failed;
   }
   return false;
 }
 
-// A rank of this machine that has ended without a word, where the backend knows only that somebody has.
+// A rank of this node that has ended without a word, where the backend knows only that somebody has.
 std::optional<Error> GroupRunner::dead_peer(const Error& error) const {
-  for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
-    if (peer == host_->own() || host_->area(peer).state != RankState::working || !host_->gone(peer)) continue;
-    const int rank = host_->rank_of(peer);
+  for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
+    if (peer == node_->own() || node_->area(peer).state != RankState::working || !node_->gone(peer)) continue;
+    const int rank = node_->rank_of(peer);
     return Error(ErrorKind::peer_lost, "rank " + std::to_string(rank) + " has ended (" + error.what() + ")", rank);
   }
   return std::nullopt;

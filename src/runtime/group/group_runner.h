@@ -58,7 +58,7 @@ class GroupRunner : public CallRunner {
   const int rank_;
   const int size_;
   const std::vector<int> world_ranks_;  // of a sub-group
-  const std::shared_ptr<HostGroup> host_;
+  const std::shared_ptr<NodeGroup> node_;
   const std::shared_ptr<LostRank> lost_rank_;
   const bool compares_all_;
   const std::shared_ptr<Backend> backend_;

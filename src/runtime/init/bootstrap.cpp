@@ -1,6 +1,6 @@
 // init(): from an environment to a connected group.
 //
-//   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ ranks of this machine ─▶
+//   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ ranks of this node ─▶
 //   backend
 #include <ddp/error.h>
 #include <ddp/init.h>
@@ -25,7 +25,7 @@
 #include "runtime/init/reach_store.h"
 #include "runtime/init/time_limits.h"
 #include "runtime/limits.h"
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/peers/wait_for_ranks.h"
 #include "runtime/progress/error_file.h"
 #include "runtime/progress/stack_signal.h"
@@ -74,7 +74,7 @@ Probed probe_backends(const std::string& requested, const BackendOptions& option
   for (const std::string& name : wanted_backends(requested)) {
     ProbeResult result;
     if (name == "cpu") {
-      result.obstacle = HostGroup::obstacle();
+      result.obstacle = NodeGroup::obstacle();
     } else if (name == "nccl") {
       result = probe_nccl(options);
     } else if (name != "gloo") {

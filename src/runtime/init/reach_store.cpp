@@ -38,7 +38,7 @@ void warn_of(const std::string& peer, const std::string& reason) {
   std::fprintf(stderr, "ddp: store: %s: %s\n", peer.c_str(), reason.c_str());
 }
 
-// Every interface of this machine; one of IPv4 alone may have no "::".
+// Every interface of this node; one of IPv4 alone may have no "::".
 const std::string kEverywhere = "*";
 
 struct Address {
@@ -67,12 +67,12 @@ std::vector<Address> addresses_of(const std::string& host, std::string& why) {
   return result;
 }
 
-// Binds the first of the host's addresses that is this machine's.
+// Binds the first of the host's addresses that is this node's.
 std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
   std::string why;
   for (const Address& address : addresses_of(host, why)) {
     store::StoreServerOptions options;
-    // Ranks on other machines have no token to prove who they are, as with PyTorch's own store.
+    // Ranks on other nodes have no token to prove who they are, as with PyTorch's own store.
     options.open = !address.is_loopback;
     options.on_rejection = warn_of;
     auto server = store::StoreServer::listen(address.number, port, options);
@@ -81,7 +81,7 @@ std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t
   }
   throw Error(ErrorKind::unavailable,
               "rank 0 cannot serve the store at " + net::host_and_port(host, port) + " (" + why +
-                  "). Name an address of rank 0's machine and a free port; if a store is served there already, set "
+                  "). Name an address of rank 0's node and a free port; if a store is served there already, set "
                   "TORCHELASTIC_USE_AGENT_STORE=True.");
 }
 
@@ -110,18 +110,18 @@ std::shared_ptr<Store> meet_by_mpi(const Environment& environment, milliseconds 
     throw Error(ErrorKind::unavailable,
                 "this program was started by mpirun, no store is named (MASTER_ADDR), and MPI cannot be asked: " +
                     mpi.obstacle +
-                    ". Name an address of rank 0's machine and a free port (mpirun -x MASTER_ADDR=... -x "
+                    ". Name an address of rank 0's node and a free port (mpirun -x MASTER_ADDR=... -x "
                     "MASTER_PORT=...), or start the program with ddplaunch.");
   }
-  const bool one_machine = environment.local_world_size == environment.world_size;
+  const bool one_node = environment.local_world_size == environment.world_size;
   BackendOptions options;
   options.rank = environment.rank;
   options.size = environment.world_size;
   options.timeout = timeout;
   std::string place;
   if (environment.rank == 0) {
-    const std::uint16_t port = serve_here(one_machine ? "localhost" : kEverywhere, 0);
-    place = (one_machine ? "localhost" : base::host_name()) + " " + std::to_string(port);
+    const std::uint16_t port = serve_here(one_node ? "localhost" : kEverywhere, 0);
+    place = (one_node ? "localhost" : base::host_name()) + " " + std::to_string(port);
   }
   place = mpi.plugin->broadcast(options, place);
   const std::vector<std::string> words = base::split(place, ' ');

@@ -50,9 +50,9 @@ void wait_for_word(Store& store) {
 
 }  // namespace
 
-LostRank::LostRank(std::shared_ptr<const HostGroup> host, std::shared_ptr<Store> store,
+LostRank::LostRank(std::shared_ptr<const NodeGroup> node, std::shared_ptr<Store> store,
                    std::chrono::milliseconds answers_within)
-    : host_(std::move(host)), store_(std::move(store)), answers_within_(answers_within) {}
+    : node_(std::move(node)), store_(std::move(store)), answers_within_(answers_within) {}
 
 Error LostRank::agree(const Error& failure) {
   if (failure.kind() != ErrorKind::peer_lost && failure.kind() != ErrorKind::timeout) return failure;
@@ -69,7 +69,7 @@ Error LostRank::agree(const Error& failure) {
     return failure;
   }
   if (!settled_) {
-    // Whoever gives up has said why before; who is late is known best on his machine, at about the same time as here.
+    // Whoever gives up has said why before; who is late is known best on his node, at about the same time as here.
     const bool waits = failure.kind() == ErrorKind::timeout || failure.peer() == Error::kNobody;
     const auto limit = waits ? answers_within_ + limits::kLostLook : answers_within_;
     settled_ = in_time(limit, [store = store_, own, waits] {
@@ -82,12 +82,12 @@ Error LostRank::agree(const Error& failure) {
 }
 
 bool LostRank::is_known_here(const Error& failure) const {
-  const auto& here = host_->ranks();
+  const auto& here = node_->ranks();
   const auto found = std::find(here.begin(), here.end(), failure.peer());
   if (found == here.end()) return false;
   const auto index = static_cast<std::size_t>(found - here.begin());
-  if (failure.kind() == ErrorKind::timeout) return !host_->gone(index);
-  return host_->ended(index) && host_->area(index).state != RankState::failed;
+  if (failure.kind() == ErrorKind::timeout) return !node_->gone(index);
+  return node_->ended(index) && node_->area(index).state != RankState::failed;
 }
 
 }  // namespace ddp::internal

@@ -24,8 +24,8 @@ std::string describe(const CallRecord& record) {
   return internal::describe(call) + place_in_program(record.file.data(), record.line);
 }
 
-CallRecord& place_of(const HostGroup& host, std::size_t index, std::uint64_t sequence) {
-  return host.area(index).records[sequence % kCallRecords];
+CallRecord& place_of(const NodeGroup& node, std::size_t index, std::uint64_t sequence) {
+  return node.area(index).records[sequence % kCallRecords];
 }
 
 }  // namespace
@@ -71,8 +71,8 @@ std::string describe_difference(int rank, const std::string& own, int other_rank
          "names.";
 }
 
-void show_call(HostGroup& host, const Call& call) {
-  CallRecord& record = place_of(host, host.own(), call.sequence);
+void show_call(NodeGroup& node, const Call& call) {
+  CallRecord& record = place_of(node, node.own(), call.sequence);
   record.sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   const ConstBuffer subject = subject_of(call);
@@ -80,17 +80,17 @@ void show_call(HostGroup& host, const Call& call) {
   // Parts that may lie anywhere have no place.
   const bool whole = call.input_parts.empty();
   record.address = whole ? reinterpret_cast<std::uint64_t>(call.input.data) : 0;
-  const auto place = whole ? host.segments().place_of(call.input.data, call.input.bytes()) : Segments::Place{};
+  const auto place = whole ? node.segments().place_of(call.input.data, call.input.bytes()) : Segments::Place{};
   record.segment = place.number;
   record.offset = place.offset;
   record.line = call.site.line;
-  record.factor = factor_of(call.op, host.group_size());
+  record.factor = factor_of(call.op, node.group_size());
   record.count = subject.count;
   record.peer = call.peer;
   record.operation = static_cast<std::uint8_t>(call.operation);
   record.type = static_cast<std::uint8_t>(subject.type);
   record.op = call.op.kind;
-  if (const auto parts = part_counts(call, host.rank_of(host.own()), host.group_size())) record.parts = *parts;
+  if (const auto parts = part_counts(call, node.rank_of(node.own()), node.group_size())) record.parts = *parts;
   write_end_of(record.name, std::string_view(call.name).substr(0, record.name.size() - 1));
   write_end_of(record.file, call.site.file);
   record.sequence.store(call.sequence, std::memory_order_release);
@@ -98,41 +98,41 @@ void show_call(HostGroup& host, const Call& call) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-const CallRecord* record_of(const HostGroup& host, std::size_t peer, std::uint64_t sequence) {
-  const CallRecord& record = place_of(host, peer, sequence);
+const CallRecord* record_of(const NodeGroup& node, std::size_t peer, std::uint64_t sequence) {
+  const CallRecord& record = place_of(node, peer, sequence);
   return record.sequence.load(std::memory_order_acquire) == sequence ? &record : nullptr;
 }
 
-const CallRecord& shown_call(const HostGroup& host, std::size_t peer, const Call& call) {
-  const CallRecord* record = record_of(host, peer, call.sequence);
+const CallRecord& shown_call(const NodeGroup& node, std::size_t peer, const Call& call) {
+  const CallRecord* record = record_of(node, peer, call.sequence);
   DDP_CHECK(record != nullptr, peer, call.sequence);
   return *record;
 }
 
-void compare_calls(const HostGroup& host, const Call& call) {
-  const int rank = host.rank_of(host.own());
-  const std::optional<PartCounts> own_parts = part_counts(call, rank, host.group_size());
-  for (std::size_t peer = 0; peer < host.size(); ++peer) {
-    if (peer == host.own()) continue;
-    const CallRecord* theirs = record_of(host, peer, call.sequence);
+void compare_calls(const NodeGroup& node, const Call& call) {
+  const int rank = node.rank_of(node.own());
+  const std::optional<PartCounts> own_parts = part_counts(call, rank, node.group_size());
+  for (std::size_t peer = 0; peer < node.size(); ++peer) {
+    if (peer == node.own()) continue;
+    const CallRecord* theirs = record_of(node, peer, call.sequence);
     if (theirs == nullptr) continue;
     const bool alike = theirs->fingerprint.load(std::memory_order_relaxed) == call.fingerprint;
     const std::string parts =
-        alike && own_parts ? part_difference(rank, *own_parts, host.rank_of(peer), theirs->parts) : "";
+        alike && own_parts ? part_difference(rank, *own_parts, node.rank_of(peer), theirs->parts) : "";
     if (alike && parts.empty()) continue;
-    const CallRecord* ours = record_of(host, host.own(), call.sequence);
+    const CallRecord* ours = record_of(node, node.own(), call.sequence);
     const std::string own = ours == nullptr ? internal::describe(call) : describe(*ours);
     const std::string other = describe(*theirs);
     // It may have been overwritten meanwhile, by a rank that is far ahead: then they do not meet in this call.
-    if (record_of(host, peer, call.sequence) == nullptr) continue;
+    if (record_of(node, peer, call.sequence) == nullptr) continue;
     if (alike) {
       throw Error(ErrorKind::mismatch,
-                  parts + ": rank " + std::to_string(host.rank_of(host.own())) + " calls " + own + ", rank " +
-                      std::to_string(host.rank_of(peer)) + " calls " + other,
-                  host.rank_of(peer));
+                  parts + ": rank " + std::to_string(node.rank_of(node.own())) + " calls " + own + ", rank " +
+                      std::to_string(node.rank_of(peer)) + " calls " + other,
+                  node.rank_of(peer));
     }
-    throw Error(ErrorKind::mismatch, describe_difference(host.rank_of(host.own()), own, host.rank_of(peer), other),
-                host.rank_of(peer));
+    throw Error(ErrorKind::mismatch, describe_difference(node.rank_of(node.own()), own, node.rank_of(peer), other),
+                node.rank_of(peer));
   }
 }
 

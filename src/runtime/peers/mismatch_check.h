@@ -1,4 +1,4 @@
-// The collective mismatch check: what the ranks of one machine call, shown to each other and compared: a difference is
+// The collective mismatch check: what the ranks of one node call, shown to each other and compared: a difference is
 // found by whoever comes later, before he enters a collective that would hang or corrupt.
 #pragma once
 
@@ -6,12 +6,12 @@
 #include <string>
 
 #include "runtime/call/call.h"
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 
 namespace ddp::internal {
 
 // Shows this rank's call to its peers. Once a call, in the order of their numbers.
-void show_call(HostGroup& host, const Call& call);
+void show_call(NodeGroup& node, const Call& call);
 
 // " (train.cpp:88)", or nothing where that is not known.
 std::string place_in_program(const char* file, int line);
@@ -31,13 +31,13 @@ std::string part_difference(int rank, const PartCounts& own, int peer, const Par
 std::string describe_difference(int rank, const std::string& own, int other_rank, const std::string& other);
 
 // The record of a peer's call of this number, or null if he has not called yet, or long ago.
-const CallRecord* record_of(const HostGroup& host, std::size_t peer, std::uint64_t sequence);
+const CallRecord* record_of(const NodeGroup& node, std::size_t peer, std::uint64_t sequence);
 
 // The same where all ranks have called: each has arrived after it had shown this call.
-const CallRecord& shown_call(const HostGroup& host, std::size_t peer, const Call& call);
+const CallRecord& shown_call(const NodeGroup& node, std::size_t peer, const Call& call);
 
 // Throws `mismatch` that names both ranks, both calls and both places in the program, if a peer has called something
 // else under this number.
-void compare_calls(const HostGroup& host, const Call& call);
+void compare_calls(const NodeGroup& node, const Call& call);
 
 }  // namespace ddp::internal

@@ -50,7 +50,7 @@ Segments::Place Segments::place_of(const void* data, std::size_t bytes) const {
   return {};
 }
 
-void Segments::take(std::size_t peer, HostMessage message) {
+void Segments::take(std::size_t peer, NodeMessage message) {
   if (message.memory) {
     theirs_[{peer, message.number}] = SharedMemory::open(std::move(message.memory));
   } else {
@@ -72,7 +72,7 @@ std::byte* Segments::at(std::size_t peer, const Place& place, std::size_t bytes)
   }
   const SharedMemory& memory = *found->second;
   if (place.offset > memory.size() || bytes > memory.size() - place.offset) {
-    throw Error(ErrorKind::internal, "a rank of this machine named memory that it does not share");
+    throw Error(ErrorKind::internal, "a rank of this node named memory that it does not share");
   }
   return memory.data() + place.offset;
 }

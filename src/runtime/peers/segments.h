@@ -1,4 +1,4 @@
-// Segments: memory that a rank allocates for its own data and that the other ranks of its machine can read and write
+// Segments: memory that a rank allocates for its own data and that the other ranks of its node can read and write
 // where it lies.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/peers/host_links.h"
+#include "runtime/peers/node_links.h"
 #include "runtime/peers/shared_memory.h"
 
 namespace ddp::internal {
@@ -20,7 +20,7 @@ namespace ddp::internal {
 class Segments : public std::enable_shared_from_this<Segments> {
  public:
   // `ranks`: those of the peers, for messages.
-  Segments(std::shared_ptr<const HostLinks> links, std::vector<int> ranks, std::size_t own)
+  Segments(std::shared_ptr<const NodeLinks> links, std::vector<int> ranks, std::size_t own)
       : links_(std::move(links)), ranks_(std::move(ranks)), own_(own) {}
 
   // Memory of zeros, shared with all peers; they learn of it before they can hear of it from elsewhere. Throws
@@ -40,9 +40,9 @@ class Segments : public std::enable_shared_from_this<Segments> {
 
  private:
   void forget(std::uint32_t number);
-  void take(std::size_t peer, HostMessage message);
+  void take(std::size_t peer, NodeMessage message);
 
-  const std::shared_ptr<const HostLinks> links_;
+  const std::shared_ptr<const NodeLinks> links_;
   const std::vector<int> ranks_;
   const std::size_t own_;
   mutable std::mutex mutex_;

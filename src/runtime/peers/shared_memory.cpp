@@ -71,7 +71,7 @@ std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t bytes) {
 std::shared_ptr<SharedMemory> SharedMemory::open(base::UniqueFd fd) {
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) {
-    throw Error(ErrorKind::mismatch, "a rank of this machine sent memory that is not sealed");
+    throw Error(ErrorKind::mismatch, "a rank of this node sent memory that is not sealed");
   }
   std::size_t size = 0;
   const ino_t inode = inode_of(fd.get(), size);

@@ -1,5 +1,5 @@
 // SharedMemory: anonymous memory that other processes can map once they are given its descriptor. It has no name, so
-// nothing is left behind whatever kills the process, and no limit but the machine's memory.
+// nothing is left behind whatever kills the process, and no limit but the node's memory.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ class StatusPage {
   // Null if there is no page.
   wire::StatusPageLayout* memory() const { return memory_; }
 
-  // A piece of data has been handed on to a rank of this machine, or taken from one.
+  // A piece of data has been handed on to a rank of this node, or taken from one.
   void count_handed_on() const {
     if (memory_ != nullptr) memory_->worker.handed_on.fetch_add(1, wire::kRelaxed);
   }

@@ -9,11 +9,11 @@ namespace ddp::internal {
 
 // `filled` counts the halves that the sender has filled, `emptied` those that the receiver has taken out. A message
 // takes at least one half, so that both see each other's size; the sender may be two halves ahead.
-Channels::Channels(std::shared_ptr<HostGroup> host, const std::atomic<bool>& aborted)
-    : host_(std::move(host)), wait_(host_, aborted) {}
+Channels::Channels(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted)
+    : node_(std::move(node)), wait_(node_, aborted) {}
 
 std::size_t Channels::index_of(int rank) const {
-  const auto& ranks = host_->ranks();
+  const auto& ranks = node_->ranks();
   return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
@@ -23,9 +23,9 @@ void Channels::run(const Call& call) {
 }
 
 void Channels::send(const Call& call, std::size_t to) {
-  HostChannel& channel = host_->channel(host_->own(), to);
-  std::byte* buffer = host_->channel_buffer(host_->own(), to);
-  const std::size_t half = host_->own_area().channel_bytes / 2;
+  NodeChannel& channel = node_->channel(node_->own(), to);
+  std::byte* buffer = node_->channel_buffer(node_->own(), to);
+  const std::size_t half = node_->own_area().channel_bytes / 2;
   const auto deadline = std::chrono::steady_clock::now() + call.timeout;
   std::uint32_t filled = channel.filled.value;
   const std::size_t bytes = call.input.bytes();
@@ -33,28 +33,28 @@ void Channels::send(const Call& call, std::size_t to) {
   do {
     wait_.until(channel.emptied, filled - 1, to, call, deadline);
     const std::size_t piece = std::min(half, bytes - done);
-    HostChannel::Message& message = channel.messages[filled % 2];
+    NodeChannel::Message& message = channel.messages[filled % 2];
     message.bytes = bytes;
     message.type = static_cast<std::uint32_t>(call.input.type);
     if (piece > 0) {
       std::memcpy(buffer + filled % 2 * half, static_cast<const std::byte*>(call.input.data) + done, piece);
     }
     done += piece;
-    host_->raise(channel.filled, ++filled);
+    node_->raise(channel.filled, ++filled);
   } while (done < bytes);
 }
 
 void Channels::receive(const Call& call, std::size_t from) {
-  HostChannel& channel = host_->channel(from, host_->own());
-  const std::byte* buffer = host_->channel_buffer(from, host_->own());
-  const std::size_t half = host_->area(from).channel_bytes / 2;
+  NodeChannel& channel = node_->channel(from, node_->own());
+  const std::byte* buffer = node_->channel_buffer(from, node_->own());
+  const std::size_t half = node_->area(from).channel_bytes / 2;
   const auto deadline = std::chrono::steady_clock::now() + call.timeout;
   std::uint32_t emptied = channel.emptied.value;
   const std::size_t bytes = call.output.bytes();
   std::size_t done = 0;
   do {
     wait_.until(channel.filled, emptied + 1, from, call, deadline);
-    const HostChannel::Message message = channel.messages[emptied % 2];
+    const NodeChannel::Message message = channel.messages[emptied % 2];
     const auto type = static_cast<DataType>(message.type);
     if (message.bytes != bytes || type != call.output.type) {
       throw Error(ErrorKind::mismatch,
@@ -66,7 +66,7 @@ void Channels::receive(const Call& call, std::size_t from) {
     const std::size_t piece = std::min(half, bytes - done);
     if (piece > 0) std::memcpy(static_cast<std::byte*>(call.output.data) + done, buffer + emptied % 2 * half, piece);
     done += piece;
-    host_->raise(channel.emptied, ++emptied);
+    node_->raise(channel.emptied, ++emptied);
   } while (done < bytes);
 }
 

@@ -1,4 +1,4 @@
-// Channels: send and recv between two ranks of one machine, through a buffer of two halves.
+// Channels: send and recv between two ranks of one node, through a buffer of two halves.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace ddp::internal {
 // For each other rank and direction one thread at a time.
 class Channels {
  public:
-  Channels(std::shared_ptr<HostGroup> host, const std::atomic<bool>& aborted);
+  Channels(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted);
 
   void run(const Call& call);
 
@@ -20,8 +20,8 @@ class Channels {
   void receive(const Call& call, std::size_t from);
   std::size_t index_of(int rank) const;
 
-  const std::shared_ptr<HostGroup> host_;
-  const HostWait wait_;
+  const std::shared_ptr<NodeGroup> node_;
+  const NodeWait wait_;
 };
 
 }  // namespace ddp::internal

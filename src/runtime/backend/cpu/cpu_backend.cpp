@@ -17,8 +17,8 @@
 
 #include "base/check.h"
 #include "runtime/backend/cpu/channels.h"
-#include "runtime/backend/cpu/machines.h"
 #include "runtime/backend/cpu/near_memory.h"
+#include "runtime/backend/cpu/nodes.h"
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/backend/cpu/staged.h"
 #include "runtime/call/transfer_plan.h"
@@ -40,28 +40,28 @@ bool is_reduction(const Call& call) {
 class CpuBackend : public Backend {
  public:
   CpuBackend(const BackendOptions& options, bool reads_near)
-      : host_(options.host),
-        size_(static_cast<int>(host_->size())),
-        own_(static_cast<int>(host_->own())),
-        rounds_(host_, aborted_),
-        near_(host_, reads_near),
-        staged_(host_, rounds_),
-        channels_(host_, aborted_) {}
+      : node_(options.node_group),
+        size_(static_cast<int>(node_->size())),
+        own_(static_cast<int>(node_->own())),
+        rounds_(node_, aborted_),
+        near_(node_, reads_near),
+        staged_(node_, rounds_),
+        channels_(node_, aborted_) {}
 
   std::string_view name() const override { return "cpu"; }
 
   void abort() override {
     aborted_ = true;
-    host_->say_failed();
+    node_->say_failed();
   }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
-    return host_->size() == 1 ? Backend::allocate(bytes) : host_->segments().allocate(bytes);
+    return node_->size() == 1 ? Backend::allocate(bytes) : node_->segments().allocate(bytes);
   }
 
   bool begin(std::span<const Call* const> calls) override {
     const Call& call = *calls.front();
-    if (calls.size() > 1 || host_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return false;
+    if (calls.size() > 1 || node_->size() == 1 || is_transfer(call.operation) || !is_eager(call)) return false;
     rounds_.begin(call);
     fill(call);
     rounds_.arrive();
@@ -74,19 +74,19 @@ class CpuBackend : public Backend {
     try {
       run_collective(call);
     } catch (...) {
-      host_->say_failed();
+      node_->say_failed();
       throw;
     }
   }
 
  private:
   void run_collective(const Call& call) {
-    if (host_->size() == 1) return run_alone(call);
+    if (node_->size() == 1) return run_alone(call);
     if (begun_ != call.sequence) rounds_.begin(call);
     if (is_eager(call)) return run_eager(call);
     staged_.show_sizes(transfer_plan(call));
     rounds_.meet(call);
-    compare_calls(*host_, call);
+    compare_calls(*node_, call);
     if (is_reduction(call)) return run_reduction(call);
     run_transfer_plan(transfer_plan(call));
   }
@@ -98,7 +98,7 @@ class CpuBackend : public Backend {
         return true;
       case Operation::all_reduce:
       case Operation::reduce:
-        return call.output.bytes() * host_->size() <= kEagerReduction;
+        return call.output.bytes() * node_->size() <= kEagerReduction;
       case Operation::broadcast:
         return call.output.bytes() <= kEagerTransfer;
       case Operation::all_gather:
@@ -152,7 +152,7 @@ class CpuBackend : public Backend {
       rounds_.arrive();
     }
     rounds_.await(call);
-    compare_calls(*host_, call);
+    compare_calls(*node_, call);
     if (call.operation == Operation::barrier) return;
     if (is_reduction(call)) {
       if (call.operation == Operation::reduce && own_ != call.peer) return;
@@ -165,9 +165,9 @@ class CpuBackend : public Backend {
       for (int other = 0; other < own_; ++other) offset += own.given_to(other).bytes();
     }
     if (own.reduces()) return reduce_staged(call, offset, call.output);
-    for (std::size_t index = 0; index < host_->size(); ++index) {
+    for (std::size_t index = 0; index < node_->size(); ++index) {
       const Buffer taken = own.taken_from(static_cast<int>(index));
-      if (index == host_->own()) {
+      if (index == node_->own()) {
         own.keep_own();
       } else if (taken.count > 0) {
         std::memcpy(taken.data, rounds_.filled(index, 0) + offset, taken.bytes());
@@ -178,25 +178,25 @@ class CpuBackend : public Backend {
   // Of what all ranks have at `offset` of their staging buffers, into `output`.
   void reduce_staged(const Call& call, std::size_t offset, const Buffer& output) {
     sources_.clear();
-    for (std::size_t index = 0; index < host_->size(); ++index) {
-      sources_.push_back({rounds_.filled(index, 0) + offset, shown_call(*host_, index, call).factor});
+    for (std::size_t index = 0; index < node_->size(); ++index) {
+      sources_.push_back({rounds_.filled(index, 0) + offset, shown_call(*node_, index, call).factor});
     }
     reduce(output.type, call.op, sources_, {&output.data, 1}, output.count);
   }
 
   void run_transfer_plan(const TransferPlan& own) {
     const Call& call = own.call;
-    for (std::size_t index = 0; index < host_->size(); ++index) staged_.require_size(own, index);
+    for (std::size_t index = 0; index < node_->size(); ++index) staged_.require_size(own, index);
     if (!near_.has(call, [&](std::size_t index) { return own.gives(static_cast<int>(index)); })) {
       return staged_.move(own);
     }
     if (own.reduces()) {
       near_.reduce(call, call.output, part_offset(own, call.output), {&call.output.data, 1});
     } else {
-      for (std::size_t step = 0; step < host_->size(); ++step) {
-        const std::size_t index = (host_->own() + step) % host_->size();
+      for (std::size_t step = 0; step < node_->size(); ++step) {
+        const std::size_t index = (node_->own() + step) % node_->size();
         const Buffer taken = own.taken_from(static_cast<int>(index));
-        if (index == host_->own()) {
+        if (index == node_->own()) {
           own.keep_own();
         } else if (taken.count > 0) {
           const std::byte* given = near_.view(call, index, part_offset(own, taken), taken.bytes());
@@ -215,11 +215,11 @@ class CpuBackend : public Backend {
   void run_reduction(const Call& call) {
     if (!near_.has(call, [](std::size_t) { return true; })) return staged_.reduce(call);
     const Buffer& buffer = call.output;
-    const Buffer own = share_of(buffer, host_->own(), host_->size());
+    const Buffer own = share_of(buffer, node_->own(), node_->size());
     const std::size_t offset =
         static_cast<std::size_t>(static_cast<std::byte*>(own.data) - static_cast<std::byte*>(buffer.data));
     destinations_.clear();
-    for (std::size_t index = 0; index < host_->size(); ++index) {
+    for (std::size_t index = 0; index < node_->size(); ++index) {
       if (call.operation == Operation::reduce && static_cast<int>(index) != call.peer) continue;
       destinations_.push_back(near_.view(call, index, offset, own.bytes()));
     }
@@ -227,8 +227,8 @@ class CpuBackend : public Backend {
     rounds_.meet(call);
   }
 
-  const std::shared_ptr<HostGroup> host_;
-  // Ranks are told apart by their index on this machine, which is the rank in the group if all of it is here.
+  const std::shared_ptr<NodeGroup> node_;
+  // Ranks are told apart by their index on this node, which is the rank in the group if all of it is here.
   const int size_;
   const int own_;
   std::atomic<bool> aborted_ = false;
@@ -246,12 +246,12 @@ class CpuBackend : public Backend {
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
   auto inside = make_inside_backend(options, true);
-  return options.host->holds_all() ? std::move(inside)
-                                   : make_machines_backend(options, std::move(store), std::move(inside));
+  return options.node_group->holds_all() ? std::move(inside)
+                                         : make_nodes_backend(options, std::move(store), std::move(inside));
 }
 
 std::unique_ptr<Backend> make_inside_backend(const BackendOptions& options, bool reads_near) {
-  DDP_CHECK(options.host != nullptr);
+  DDP_CHECK(options.node_group != nullptr);
   return std::make_unique<CpuBackend>(options, reads_near);
 }
 

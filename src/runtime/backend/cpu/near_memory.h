@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/call/call.h"
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {
@@ -16,7 +16,7 @@ namespace ddp::internal {
 class NearMemory {
  public:
   // `enabled`: false for tests of what is done without.
-  NearMemory(std::shared_ptr<HostGroup> host, bool enabled);
+  NearMemory(std::shared_ptr<NodeGroup> node, bool enabled);
 
   // Whether all ranks have the inputs of all `givers` mapped; the same on every rank.
   bool has(const Call& call, const std::function<bool(std::size_t index)>& givers) const;
@@ -28,7 +28,7 @@ class NearMemory {
   void reduce(const Call& call, const Buffer& part, std::size_t offset, std::span<void* const> destinations);
 
  private:
-  const std::shared_ptr<HostGroup> host_;
+  const std::shared_ptr<NodeGroup> node_;
   const bool one_process_;
   const bool enabled_;
   std::vector<ReductionSource> sources_;  // kept from call to call

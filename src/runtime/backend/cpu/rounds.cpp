@@ -21,7 +21,7 @@ constexpr int kSpins = 1000;
 // As long as a rank takes that is a few microseconds of work behind.
 constexpr auto kYielding = std::chrono::microseconds(200);
 
-constexpr int kPromptLooks = limits::kLongWait / limits::kHostLook;
+constexpr int kPromptLooks = limits::kLongWait / limits::kNodeLook;
 
 int processors() {
   cpu_set_t set;
@@ -38,10 +38,10 @@ void relax() {
 
 }  // namespace
 
-HostWait::HostWait(std::shared_ptr<const HostGroup> host, const std::atomic<bool>& aborted)
-    : host_(std::move(host)), aborted_(aborted), spins_(static_cast<int>(host_->size()) <= processors() ? kSpins : 0) {}
+NodeWait::NodeWait(std::shared_ptr<const NodeGroup> node, const std::atomic<bool>& aborted)
+    : node_(std::move(node)), aborted_(aborted), spins_(static_cast<int>(node_->size()) <= processors() ? kSpins : 0) {}
 
-void HostWait::until(SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
+void NodeWait::until(SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
                      Clock::time_point deadline) const {
   const auto reached = [&] { return has_reached(counter.value.load(std::memory_order_acquire), target); };
   if (reached()) return;
@@ -58,7 +58,7 @@ void HostWait::until(SharedCounter& counter, std::uint32_t target, std::size_t p
     for (int looks = 0;; ++looks) {
       const std::uint32_t value = counter.value.load(std::memory_order_acquire);
       if (has_reached(value, target)) break;
-      futex_wait(counter.value, value, looks < kPromptLooks ? limits::kHostLook : limits::kHostLateLook);
+      futex_wait(counter.value, value, looks < kPromptLooks ? limits::kNodeLook : limits::kNodeLateLook);
       if (!reached()) look(counter, target, peer, call, deadline);
     }
   } catch (...) {
@@ -68,42 +68,42 @@ void HostWait::until(SharedCounter& counter, std::uint32_t target, std::size_t p
   counter.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void HostWait::look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
+void NodeWait::look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
                     Clock::time_point deadline) const {
   if (aborted_) throw Error(ErrorKind::aborted, "the process group was aborted");
-  if (!is_transfer(call.operation)) compare_calls(*host_, call);
+  if (!is_transfer(call.operation)) compare_calls(*node_, call);
   // In a round nobody comes any more when one is gone, whomever of them this rank waits for just now.
-  const bool in_round = &counter == &host_->area(peer).arrived;
+  const bool in_round = &counter == &node_->area(peer).arrived;
   std::optional<std::size_t> lost;
-  for (std::size_t other = 0; other < host_->size(); ++other) {
-    if (other == host_->own() || (!in_round && other != peer) || !host_->gone(other)) continue;
-    const SharedCounter& awaited = in_round ? host_->area(other).arrived : counter;
+  for (std::size_t other = 0; other < node_->size(); ++other) {
+    if (other == node_->own() || (!in_round && other != peer) || !node_->gone(other)) continue;
+    const SharedCounter& awaited = in_round ? node_->area(other).arrived : counter;
     // It may have come and left afterwards.
     if (has_reached(awaited.value.load(std::memory_order_acquire), target)) continue;
     // One that died without a word is the cause; those that failed may have failed because of it.
-    if (!lost || host_->area(other).state == RankState::working) lost = other;
+    if (!lost || node_->area(other).state == RankState::working) lost = other;
   }
-  if (lost) throw gone_error(host_->rank_of(*lost), host_->area(*lost).state == RankState::failed);
+  if (lost) throw gone_error(node_->rank_of(*lost), node_->area(*lost).state == RankState::failed);
   if (has_reached(counter.value.load(std::memory_order_acquire), target) || Clock::now() < deadline) return;
-  throw late_error({host_->rank_of(peer)}, call.timeout);
+  throw late_error({node_->rank_of(peer)}, call.timeout);
 }
 
-Rounds::Rounds(std::shared_ptr<HostGroup> host, const std::atomic<bool>& aborted)
-    : host_(std::move(host)), wait_(host_, aborted) {}
+Rounds::Rounds(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted)
+    : node_(std::move(node)), wait_(node_, aborted) {}
 
 void Rounds::begin(const Call& call) {
   deadline_ = Clock::now() + call.timeout;
 }
 
 void Rounds::arrive() {
-  host_->raise(host_->own_area().arrived, ++round_);
+  node_->raise(node_->own_area().arrived, ++round_);
 }
 
 void Rounds::await(const Call& call) const {
   // The next one first: not all ranks look at the same line at the same time.
-  for (std::size_t step = 1; step < host_->size(); ++step) {
-    const std::size_t peer = (host_->own() + step) % host_->size();
-    wait_.until(host_->area(peer).arrived, round_, peer, call, deadline_);
+  for (std::size_t step = 1; step < node_->size(); ++step) {
+    const std::size_t peer = (node_->own() + step) % node_->size();
+    wait_.until(node_->area(peer).arrived, round_, peer, call, deadline_);
   }
 }
 

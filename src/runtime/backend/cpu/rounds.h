@@ -1,4 +1,4 @@
-// Rounds: how the ranks of one machine keep in step. In each round every rank writes into memory of its own, arrives,
+// Rounds: how the ranks of one node keep in step. In each round every rank writes into memory of its own, arrives,
 // waits until all have arrived, and reads what the others wrote.
 #pragma once
 
@@ -8,15 +8,15 @@
 #include <memory>
 
 #include "runtime/call/call.h"
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 
 namespace ddp::internal {
 
 // How to wait for another rank: spinning at first if each rank has a processor of its own, then giving the processor
 // away, then asleep, looking now and then whether what is waited for can still come.
-class HostWait {
+class NodeWait {
  public:
-  HostWait(std::shared_ptr<const HostGroup> host, const std::atomic<bool>& aborted);
+  NodeWait(std::shared_ptr<const NodeGroup> node, const std::atomic<bool>& aborted);
 
   // Until `counter`, a peer's, has been raised to `target`. Throws `timeout`, `peer_lost`, `aborted`, `mismatch`.
   void until(SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
@@ -26,7 +26,7 @@ class HostWait {
   void look(const SharedCounter& counter, std::uint32_t target, std::size_t peer, const Call& call,
             std::chrono::steady_clock::time_point deadline) const;
 
-  const std::shared_ptr<const HostGroup> host_;
+  const std::shared_ptr<const NodeGroup> node_;
   const std::atomic<bool>& aborted_;
   const int spins_;
 };
@@ -42,7 +42,7 @@ constexpr bool has_reached(std::uint32_t value, std::uint32_t target) {
 // overwritten before arriving in round k + 2, because whoever arrived in round k + 1 was done with round k.
 class Rounds {
  public:
-  Rounds(std::shared_ptr<HostGroup> host, const std::atomic<bool>& aborted);
+  Rounds(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted);
 
   void begin(const Call& call);
   void arrive();
@@ -54,17 +54,17 @@ class Rounds {
   }
 
   // The staging buffers of the round that the next arrive() ends; 0 for inputs, 1 for results.
-  std::byte* filling(std::size_t which) const { return host_->stage(host_->own(), stage_of(round_ + 1, which)); }
+  std::byte* filling(std::size_t which) const { return node_->stage(node_->own(), stage_of(round_ + 1, which)); }
   // Those of the round that the last arrive() ended.
   const std::byte* filled(std::size_t index, std::size_t which) const {
-    return host_->stage(index, stage_of(round_, which));
+    return node_->stage(index, stage_of(round_, which));
   }
 
  private:
   static std::size_t stage_of(std::size_t round, std::size_t which) { return round % 2 * 2 + which; }
 
-  const std::shared_ptr<HostGroup> host_;
-  const HostWait wait_;
+  const std::shared_ptr<NodeGroup> node_;
+  const NodeWait wait_;
   std::uint32_t round_ = 0;
   std::chrono::steady_clock::time_point deadline_;
 };

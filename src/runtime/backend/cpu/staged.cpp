@@ -20,7 +20,7 @@ std::size_t whole_lines(std::size_t bytes) {
 }  // namespace
 
 std::size_t Staged::stage_bytes() const {
-  return limits::kHostStageBytes;
+  return limits::kNodeStageBytes;
 }
 
 Staged::Piece Staged::piece_of(std::size_t bytes, std::size_t step, std::size_t round) {
@@ -30,23 +30,23 @@ Staged::Piece Staged::piece_of(std::size_t bytes, std::size_t step, std::size_t 
 
 void Staged::show_sizes(const TransferPlan& own) {
   auto* table = reinterpret_cast<std::uint64_t*>(rounds_.filling(0));
-  for (std::size_t to = 0; to < host_->size(); ++to) table[to] = own.given_to(static_cast<int>(to)).bytes();
+  for (std::size_t to = 0; to < node_->size(); ++to) table[to] = own.given_to(static_cast<int>(to)).bytes();
 }
 
 void Staged::require_size(const TransferPlan& own, std::size_t index) const {
   const auto* table = reinterpret_cast<const std::uint64_t*>(rounds_.filled(index, 0));
-  const std::uint64_t given = table[host_->own()];
+  const std::uint64_t given = table[node_->own()];
   const std::size_t taken = own.taken_from(static_cast<int>(index)).bytes();
   if (given == taken) return;
   throw Error(ErrorKind::mismatch,
-              "rank " + std::to_string(host_->rank_of(index)) + " gives " +
+              "rank " + std::to_string(node_->rank_of(index)) + " gives " +
                   base::counted(static_cast<std::int64_t>(given), "byte") + ", and this rank has a buffer for " +
                   std::to_string(taken),
-              host_->rank_of(index));
+              node_->rank_of(index));
 }
 
 void Staged::move(const TransferPlan& own) {
-  const std::size_t ranks = host_->size();
+  const std::size_t ranks = node_->size();
   std::uint64_t largest = 0;
   for (std::size_t from = 0; from < ranks; ++from) {
     const auto* table = reinterpret_cast<const std::uint64_t*>(rounds_.filled(from, 0));
@@ -69,8 +69,8 @@ void Staged::move(const TransferPlan& own) {
 
 void Staged::fill(const TransferPlan& own, std::size_t step, std::size_t round) {
   std::byte* stage = rounds_.filling(0);
-  for (std::size_t to = 0; to < host_->size(); ++to) {
-    if (to == host_->own()) continue;
+  for (std::size_t to = 0; to < node_->size(); ++to) {
+    if (to == node_->own()) continue;
     const ConstBuffer given = own.given_to(static_cast<int>(to));
     const Piece piece = piece_of(given.bytes(), step, round);
     if (piece.bytes > 0) {
@@ -82,13 +82,13 @@ void Staged::fill(const TransferPlan& own, std::size_t step, std::size_t round) 
 }
 
 void Staged::drain(const TransferPlan& own, std::size_t step, std::size_t round) {
-  for (std::size_t turn = 1; turn < host_->size(); ++turn) {
-    const std::size_t from = (host_->own() + turn) % host_->size();
+  for (std::size_t turn = 1; turn < node_->size(); ++turn) {
+    const std::size_t from = (node_->own() + turn) % node_->size();
     const Buffer taken = own.taken_from(static_cast<int>(from));
     const Piece piece = piece_of(taken.bytes(), step, round);
     if (piece.bytes == 0) continue;
     std::memcpy(static_cast<std::byte*>(taken.data) + piece.first,
-                rounds_.filled(from, 0) + (own.shared() ? 0 : host_->own() * step), piece.bytes);
+                rounds_.filled(from, 0) + (own.shared() ? 0 : node_->own() * step), piece.bytes);
   }
 }
 
@@ -98,10 +98,10 @@ void Staged::drain_reduced(const TransferPlan& own, std::size_t step, std::size_
   const Piece piece = piece_of(output.bytes(), step, round);
   if (piece.bytes == 0) return;
   sources_.clear();
-  for (std::size_t from = 0; from < host_->size(); ++from) {
-    const CallRecord& record = shown_call(*host_, from, own.call);
+  for (std::size_t from = 0; from < node_->size(); ++from) {
+    const CallRecord& record = shown_call(*node_, from, own.call);
     const auto* mine = static_cast<const std::byte*>(own.given_to(static_cast<int>(from)).data);
-    const std::byte* source = from == host_->own() ? mine + piece.first : rounds_.filled(from, 0) + host_->own() * step;
+    const std::byte* source = from == node_->own() ? mine + piece.first : rounds_.filled(from, 0) + node_->own() * step;
     sources_.push_back({source, record.factor});
   }
   void* destination = static_cast<std::byte*>(output.data) + piece.first;
@@ -109,15 +109,15 @@ void Staged::drain_reduced(const TransferPlan& own, std::size_t step, std::size_
 }
 
 Buffer Staged::part_of(const Buffer& buffer, std::size_t index) const {
-  return share_of(buffer, index, host_->size());
+  return share_of(buffer, index, node_->size());
 }
 
 // In round k each rank stages piece k of every other rank's share and the result of its own share of piece k - 1, so
 // that one round a piece is enough. A share is a rank's part of one piece.
 void Staged::reduce(const Call& call) {
   const Buffer& buffer = call.output;
-  const bool takes = call.operation == Operation::all_reduce || static_cast<int>(host_->own()) == call.peer;
-  const std::size_t step = whole_lines(stage_bytes() / host_->size()) * host_->size() / size_of(buffer.type);
+  const bool takes = call.operation == Operation::all_reduce || static_cast<int>(node_->own()) == call.peer;
+  const std::size_t step = whole_lines(stage_bytes() / node_->size()) * node_->size() / size_of(buffer.type);
   const std::size_t pieces = (buffer.count + step - 1) / step;
   const auto piece_of = [&](std::size_t number) {
     return buffer.slice(number * step, std::min(step, buffer.count - number * step));
@@ -128,30 +128,30 @@ void Staged::reduce(const Call& call) {
   for (std::size_t round = 0; round <= pieces; ++round) {
     if (round > 0) {
       const Buffer piece = piece_of(round - 1);
-      const Buffer share = part_of(piece, host_->own());
+      const Buffer share = part_of(piece, node_->own());
       const std::size_t offset = offset_in(piece, share);
       sources_.clear();
-      for (std::size_t from = 0; from < host_->size(); ++from) {
+      for (std::size_t from = 0; from < node_->size(); ++from) {
         sources_.push_back(
-            {from == host_->own() ? static_cast<const std::byte*>(share.data) : rounds_.filled(from, 0) + offset,
-             shown_call(*host_, from, call).factor});
+            {from == node_->own() ? static_cast<const std::byte*>(share.data) : rounds_.filled(from, 0) + offset,
+             shown_call(*node_, from, call).factor});
       }
       const std::array<void*, 2> targets = {rounds_.filling(1) + offset, share.data};
       internal::reduce(buffer.type, call.op, sources_, std::span(targets).first(takes ? 2 : 1), share.count);
     }
     if (round < pieces) {
       const Buffer piece = piece_of(round);
-      for (std::size_t to = 0; to < host_->size(); ++to) {
+      for (std::size_t to = 0; to < node_->size(); ++to) {
         const Buffer share = part_of(piece, to);
-        if (to == host_->own() || share.count == 0) continue;
+        if (to == node_->own() || share.count == 0) continue;
         std::memcpy(rounds_.filling(0) + offset_in(piece, share), share.data, share.bytes());
       }
     }
     rounds_.meet(call);
     if (round == 0 || !takes) continue;
     const Buffer piece = piece_of(round - 1);
-    for (std::size_t turn = 1; turn < host_->size(); ++turn) {
-      const std::size_t from = (host_->own() + turn) % host_->size();
+    for (std::size_t turn = 1; turn < node_->size(); ++turn) {
+      const std::size_t from = (node_->own() + turn) % node_->size();
       const Buffer share = part_of(piece, from);
       if (share.count > 0) std::memcpy(share.data, rounds_.filled(from, 1) + offset_in(piece, share), share.bytes());
     }

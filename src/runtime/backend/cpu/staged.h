@@ -6,14 +6,14 @@
 
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/call/transfer_plan.h"
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {
 
 class Staged {
  public:
-  Staged(std::shared_ptr<HostGroup> host, Rounds& rounds) : host_(std::move(host)), rounds_(rounds) {}
+  Staged(std::shared_ptr<NodeGroup> node, Rounds& rounds) : node_(std::move(node)), rounds_(rounds) {}
 
   // Before the first round: how many bytes this rank gives to each other one.
   void show_sizes(const TransferPlan& own);
@@ -41,7 +41,7 @@ class Staged {
   void drain(const TransferPlan& own, std::size_t step, std::size_t round);
   void drain_reduced(const TransferPlan& own, std::size_t step, std::size_t round);
 
-  const std::shared_ptr<HostGroup> host_;
+  const std::shared_ptr<NodeGroup> node_;
   Rounds& rounds_;
   std::vector<ReductionSource> sources_;
 };

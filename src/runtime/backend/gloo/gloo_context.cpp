@@ -33,8 +33,8 @@
 #include "runtime/backend/gloo/gloo_watch.h"
 #include "runtime/backend/late.h"
 #include "runtime/limits.h"
-#include "runtime/peers/host_group.h"
 #include "runtime/peers/lost_rank.h"
+#include "runtime/peers/node_group.h"
 
 namespace ddp::internal {
 namespace {
@@ -106,11 +106,11 @@ constexpr const char* kAllConnected = "all";
 class Connections : public GlooContext {
  public:
   Connections(const BackendOptions& options, std::shared_ptr<ddp::Store> store)
-      : on_one_machine_(options.host && options.host->holds_all()),
+      : on_one_node_(options.node_group && options.node_group->holds_all()),
         stands_for_(options.stands_for),
         lost_rank_(options.lost_rank),
-        watch_(options.host) {
-    auto device = guarded([&] { return make_gloo_device(on_one_machine_, options.store_host); });
+        watch_(options.node_group) {
+    auto device = guarded([&] { return make_gloo_device(on_one_node_, options.store_host); });
     hurried_loop_ = std::make_shared<HurriedLoop>(*device);
     context_ = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
     context_->setTimeout(options.timeout);
@@ -154,10 +154,10 @@ class Connections : public GlooContext {
     return stands_for_.empty() ? std::vector{rank} : stands_for_[static_cast<std::size_t>(rank)];
   }
 
-  // The rank of this machine that is the cause is named, if there is one. It may still be ending; where it may be one
-  // of another machine, that is not waited for.
+  // The rank of this node that is the cause is named, if there is one. It may still be ending; where it may be one
+  // of another node, that is not waited for.
   Error lost_error(const Error& error) const {
-    const auto end = Clock::now() + (on_one_machine_ ? limits::kLostLook : milliseconds(0));
+    const auto end = Clock::now() + (on_one_node_ ? limits::kLostLook : milliseconds(0));
     std::optional<GlooWatch::Lost> lost = watch_.lost();
     while ((!lost || lost->failed) && Clock::now() < end) {
       std::this_thread::sleep_for(milliseconds(1));
@@ -166,13 +166,13 @@ class Connections : public GlooContext {
     return lost ? gone_error(lost->rank, lost->failed) : error;
   }
 
-  // What a failure is told as: a broken connection with its cause, and between machines as all tell it.
+  // What a failure is told as: a broken connection with its cause, and between nodes as all tell it.
   Error told_as(const Error& error) const {
     const Error cause = error.kind() == ErrorKind::peer_lost ? lost_error(error) : error;
     return lost_rank_ ? lost_rank_->agree(cause) : cause;
   }
 
-  bool waits_for_machines() const { return !stands_for_.empty(); }
+  bool waits_for_nodes() const { return !stands_for_.empty(); }
 
   // Of several operations under way the first to fail breaks the others' connections: then its failure is theirs.
   Error cause_of(const Error& error) {
@@ -244,7 +244,7 @@ class Connections : public GlooContext {
     }
   }
 
-  const bool on_one_machine_;
+  const bool on_one_node_;
   const std::vector<std::vector<int>> stands_for_;
   const std::shared_ptr<LostRank> lost_rank_;
   std::shared_ptr<HurriedLoop> hurried_loop_;  // longer than the device
@@ -330,8 +330,8 @@ class Transfers : public GlooTransfers {
       for (const int rank : connections_.all_behind(message.peer)) missing.push_back(rank);
     }
     if (missing.empty()) missing = connections_.all_behind(messages_.front().peer);
-    throw connections_.waits_for_machines() ? late_machines_error(std::move(missing), timeout_)
-                                            : late_error(std::move(missing), timeout_);
+    throw connections_.waits_for_nodes() ? late_nodes_error(std::move(missing), timeout_)
+                                         : late_error(std::move(missing), timeout_);
   }
 
   // False if the watch has ended it, which it does when the time is up.

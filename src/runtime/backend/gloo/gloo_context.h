@@ -29,7 +29,7 @@ class GlooTransfers {
 };
 
 // Thread-safe. Throws Error: `timeout`, `peer_lost` (which Gloo does not always notice: a watch does, for peers of this
-// machine), `aborted`, `unavailable`.
+// node), `aborted`, `unavailable`.
 class GlooContext {
  public:
   // Collective. Meets the other ranks through `store` and connects to each.

@@ -16,9 +16,9 @@
 namespace ddp::internal {
 namespace {
 
-// On one machine every rank is reached over loopback. Between machines GLOO_SOCKET_IFNAME names the interface; else it
+// On one node every rank is reached over loopback. Between nodes GLOO_SOCKET_IFNAME names the interface; else it
 // is the one that leads to the store, which all ranks reach. The host name's address, which Gloo takes by itself, is a
-// loopback one on many machines (Debian's 127.0.1.1).
+// loopback one on many systems (Debian's 127.0.1.1).
 gloo::transport::tcp::attr device_attributes(bool single_host, const std::string& store_host) {
   gloo::transport::tcp::attr attributes;
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // NOLINT(concurrency-mt-unsafe)
@@ -44,7 +44,7 @@ void require_own_gloo() {
   if (file.find("torch") == std::string_view::npos) return;
   throw Error(ErrorKind::unavailable, "gloo: " + std::string(file) +
                                           " has another Gloo inside, which hides libgloo.so.0. Start the program with "
-                                          "LD_PRELOAD=libgloo.so.0, or, on one machine, take backend cpu");
+                                          "LD_PRELOAD=libgloo.so.0, or, on one node, take backend cpu");
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ class HurriedLoop : public gloo::transport::tcp::Handler {
   const base::UniqueFd signal_;
 };
 
-// `single_host`: all ranks are on this machine. `store_host`: which all ranks reach; empty: unknown. Throws
+// `single_host`: all ranks are on this node. `store_host`: which all ranks reach; empty: unknown. Throws
 // `unavailable` where another library's Gloo hides the one that we were built with, and what Gloo throws.
 std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_host, const std::string& store_host);
 

@@ -37,7 +37,7 @@ bool has_heard_of_the_end(gloo::transport::UnboundBuffer& canary) {
 
 }  // namespace
 
-GlooWatch::GlooWatch(std::shared_ptr<HostGroup> host) : host_(std::move(host)), thread_([this] { run(); }) {}
+GlooWatch::GlooWatch(std::shared_ptr<NodeGroup> node) : node_(std::move(node)), thread_([this] { run(); }) {}
 
 GlooWatch::~GlooWatch() {
   {
@@ -51,7 +51,7 @@ GlooWatch::~GlooWatch() {
 void GlooWatch::look_at_connections(gloo::Context& connections) {
   const std::lock_guard lock(mutex_);
   for (int rank = 0; rank < connections.size; ++rank) {
-    if (rank == connections.rank || is_of_this_machine(rank)) continue;
+    if (rank == connections.rank || is_of_this_node(rank)) continue;
     auto canary = connections.createUnboundBuffer(&canary_memory_, sizeof canary_memory_);
     try {
       canary->recv(rank, kCanarySlot);
@@ -113,22 +113,22 @@ void GlooWatch::throw_aborted() {
 
 std::optional<GlooWatch::Lost> GlooWatch::lost() const {
   std::optional<Lost> found;
-  for (std::size_t peer = 0; host_ && peer < host_->size(); ++peer) {
-    if (peer == host_->own() || !host_->gone(peer)) continue;
-    const bool owes_nothing = host_->own_area().shown == 0 || host_->has_done_all(peer);
-    if (owes_nothing && host_->area(peer).state == RankState::left) continue;  // as it may
-    const bool failed = host_->area(peer).state == RankState::failed;
-    if (!found || (found->failed && !failed)) found = {host_->rank_of(peer), failed};
+  for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
+    if (peer == node_->own() || !node_->gone(peer)) continue;
+    const bool owes_nothing = node_->own_area().shown == 0 || node_->has_done_all(peer);
+    if (owes_nothing && node_->area(peer).state == RankState::left) continue;  // as it may
+    const bool failed = node_->area(peer).state == RankState::failed;
+    if (!found || (found->failed && !failed)) found = {node_->rank_of(peer), failed};
   }
   return found;
 }
 
 void GlooWatch::look_after_peers() {
-  for (std::size_t index = 0; host_ && index < host_->size(); ++index) {
-    if (index == host_->own() || gone_.contains(host_->rank_of(index)) || !host_->gone(index)) continue;
+  for (std::size_t index = 0; node_ && index < node_->size(); ++index) {
+    if (index == node_->own() || gone_.contains(node_->rank_of(index)) || !node_->gone(index)) continue;
     // What it sent last may still be on its way.
-    const bool left = host_->area(index).state == RankState::left;
-    gone_[host_->rank_of(index)] = {looks_, left || host_->has_done_all(index) ? kLeftGrace : kLostGrace};
+    const bool left = node_->area(index).state == RankState::left;
+    gone_[node_->rank_of(index)] = {looks_, left || node_->has_done_all(index) ? kLeftGrace : kLostGrace};
   }
 }
 
@@ -143,8 +143,8 @@ void GlooWatch::look_after_connections() {
   }
 }
 
-bool GlooWatch::is_of_this_machine(int rank) const {
-  return host_ && std::find(host_->ranks().begin(), host_->ranks().end(), rank) != host_->ranks().end();
+bool GlooWatch::is_of_this_node(int rank) const {
+  return node_ && std::find(node_->ranks().begin(), node_->ranks().end(), rank) != node_->ranks().end();
 }
 
 bool GlooWatch::is_in_vain(const Wait& wait) const {

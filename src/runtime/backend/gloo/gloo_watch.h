@@ -15,7 +15,7 @@
 #include <span>
 #include <thread>
 
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 
 namespace ddp::internal {
 
@@ -29,8 +29,8 @@ class GlooWatch {
     bool is_outgoing = false;
   };
 
-  // `host`: the ranks of this machine, whose processes are looked after; null: none.
-  explicit GlooWatch(std::shared_ptr<HostGroup> host);
+  // `node`: the ranks of this node, whose processes are looked after; null: none.
+  explicit GlooWatch(std::shared_ptr<NodeGroup> node);
   ~GlooWatch();
   GlooWatch(const GlooWatch&) = delete;
   GlooWatch& operator=(const GlooWatch&) = delete;
@@ -60,7 +60,7 @@ class GlooWatch {
   bool aborted() const;
   [[noreturn]] static void throw_aborted();
 
-  // A peer of this machine that is gone, if there is one: one that ended without a word before one that failed, which
+  // A peer of this node that is gone, if there is one: one that ended without a word before one that failed, which
   // may have been because of it.
   struct Lost {
     int rank = 0;
@@ -85,13 +85,13 @@ class GlooWatch {
   void run();
   void look_after_peers();
   void look_after_connections();
-  bool is_of_this_machine(int rank) const;
+  bool is_of_this_node(int rank) const;
   bool is_in_vain(const Wait& wait) const;
   bool ought_to_wait_for_another(const Wait& wait) const;
   void interrupt();
   bool all_wait_long() const;
 
-  const std::shared_ptr<HostGroup> host_;
+  const std::shared_ptr<NodeGroup> node_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t looks_ = 0;

@@ -99,7 +99,7 @@ class MpiBackend : public Backend {
  private:
   void carry_out(const Call& call) {
     if (!is_transfer(call.operation)) scratch_.clear();
-    PeerWatch peers(options_.host, is_transfer(call.operation) ? call.peer : -1);
+    PeerWatch peers(options_.node_group, is_transfer(call.operation) ? call.peer : -1);
     const MpiWait wait(call.timeout, to_string(call.operation), &peers, &aborted_);
     switch (call.operation) {
       case Operation::all_reduce:

@@ -1,4 +1,4 @@
-// The CUDA driver of this machine.
+// The CUDA driver of this node.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/peers/peer_watch.h"
 #include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
@@ -69,8 +69,8 @@ NcclMembers NcclBackend::members(int rank, int size, int peer) const {
           libraries_->closing_limit,
           [libraries = libraries_, device = device_] { libraries->cuda.set_device(device); },
           &aborted_,
-          std::make_shared<PeerWatch>(options_.host, peer),
-          std::make_shared<PeerWatch>(options_.host)};
+          std::make_shared<PeerWatch>(options_.node_group, peer),
+          std::make_shared<PeerWatch>(options_.node_group)};
 }
 
 std::unique_ptr<NcclLane> NcclBackend::make_lane(const std::string& key, const NcclMembers& members) {
@@ -177,10 +177,10 @@ void NcclBackend::guarded(const Call& call, Deed&& deed) {
     const bool first = !has_worked_ && options_.size > 1;
     abort();
     if (!is_riddle || !first) throw;
-    const std::size_t here = options_.host ? options_.host->size() : 1;
-    const bool several_machines = here < static_cast<std::size_t>(options_.size);
+    const std::size_t here = options_.node_group ? options_.node_group->size() : 1;
+    const bool several_nodes = here < static_cast<std::size_t>(options_.size);
     throw Error(error.kind(),
-                std::string(error.what()) + ". " + what_to_try(GpuSurroundings::look(here > 1, several_machines)),
+                std::string(error.what()) + ". " + what_to_try(GpuSurroundings::look(here > 1, several_nodes)),
                 error.peer());
   }
 }

@@ -1,4 +1,4 @@
-// The nccl backend with the libraries of this machine.
+// The nccl backend with the libraries of this node.
 #pragma once
 
 #include <memory>

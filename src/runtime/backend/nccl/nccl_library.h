@@ -1,4 +1,4 @@
-// NCCL as it is installed on this machine.
+// NCCL as it is installed on this node.
 #pragma once
 
 #include <string>

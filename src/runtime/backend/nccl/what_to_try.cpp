@@ -23,10 +23,10 @@ std::string variable(const char* name) {
 
 }  // namespace
 
-GpuSurroundings GpuSurroundings::look(bool shares_machine, bool several_machines) {
+GpuSurroundings GpuSurroundings::look(bool shares_node, bool several_nodes) {
   GpuSurroundings found;
-  found.shares_machine = shares_machine;
-  found.several_machines = several_machines;
+  found.shares_node = shares_node;
+  found.several_nodes = several_nodes;
   std::error_code none;
   found.iommu = !std::filesystem::is_empty("/sys/kernel/iommu_groups", none) && !none;
   found.p2p_disabled = variable("NCCL_P2P_DISABLE") == "1";
@@ -40,16 +40,16 @@ GpuSurroundings GpuSurroundings::look(bool shares_machine, bool several_machines
 
 std::string what_to_try(const GpuSurroundings& here) {
   std::vector<std::string> ways;
-  if (here.shares_machine && !here.p2p_disabled) {
+  if (here.shares_node && !here.p2p_disabled) {
     ways.push_back(std::string("NCCL_P2P_DISABLE=1 (PCIe ACS or an IOMMU") + (here.iommu ? ", which is on here," : "") +
                    " keeps GPUs from each other's memory; if it helps, turn them off in the BIOS)");
   }
-  if (here.shares_machine && !here.shm_disabled && here.shm_free < kEnoughSharedMemory) {
+  if (here.shares_node && !here.shm_disabled && here.shm_free < kEnoughSharedMemory) {
     ways.push_back("a larger /dev/shm (" + std::to_string(here.shm_free >> 20) +
                    " MiB are free here; docker: --shm-size=1g) or NCCL_SHM_DISABLE=1");
   }
-  if (here.several_machines) {
-    ways.push_back("NCCL_SOCKET_IFNAME=<the interface that reaches the other machines> (now: " +
+  if (here.several_nodes) {
+    ways.push_back("NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes> (now: " +
                    (here.interface.empty() ? "NCCL's choice" : here.interface) + ")");
     ways.push_back("NCCL_IB_DISABLE=1 (sockets instead of InfiniBand)");
   }

@@ -7,17 +7,17 @@
 namespace ddp::internal {
 
 struct GpuSurroundings {
-  bool shares_machine = false;    // with other ranks of the group
-  bool several_machines = false;  // has the group
-  bool iommu = false;             // translates addresses of devices: peers' memory may be out of reach
-  bool p2p_disabled = false;      // NCCL_P2P_DISABLE
-  bool shm_disabled = false;      // NCCL_SHM_DISABLE
-  bool has_substitute = false;    // the user named a backend to take instead
-  std::string interface;          // NCCL_SOCKET_IFNAME
-  std::uint64_t shm_free = 0;     // bytes in /dev/shm
+  bool shares_node = false;     // with other ranks of the group
+  bool several_nodes = false;   // has the group
+  bool iommu = false;           // translates addresses of devices: peers' memory may be out of reach
+  bool p2p_disabled = false;    // NCCL_P2P_DISABLE
+  bool shm_disabled = false;    // NCCL_SHM_DISABLE
+  bool has_substitute = false;  // the user named a backend to take instead
+  std::string interface;        // NCCL_SOCKET_IFNAME
+  std::uint64_t shm_free = 0;   // bytes in /dev/shm
 
   // Of this process.
-  static GpuSurroundings look(bool shares_machine, bool several_machines);
+  static GpuSurroundings look(bool shares_node, bool several_nodes);
 };
 
 // A sentence; pure.

@@ -112,12 +112,12 @@ TEST_CASE("all_reduce works on both sides of the sizes where an algorithm change
   }
 }
 
-TEST_CASE("collectives between machines give what the reference gives") {
-  // Two ranks on each of two machines; three and one; one on each of three.
+TEST_CASE("collectives between nodes give what the reference gives") {
+  // Two ranks on each of two nodes; three and one; one on each of three.
   const std::vector<std::string> layouts = {"aabb", "abab", "aaab", "abc"};
   for (const std::string& layout : layouts) {
     INFO(layout);
-    RankThreads(cpu_between_machines().make, static_cast<int>(layout.size()))
+    RankThreads(cpu_between_nodes().make, static_cast<int>(layout.size()))
         .on([&](int rank) { return std::string(1, layout[static_cast<std::size_t>(rank)]); })
         .all_succeed([](RankThreads::Rank& self) {
           for (const DataType type : {DataType::f32, DataType::f16, DataType::i64, DataType::boolean}) {

@@ -152,8 +152,8 @@ TEST_CASE("groups may be dropped as soon as they are made") {
     INFO(backend.name);
     RankThreads(backend.make, 4).all_succeed(make_and_drop_groups);
   }
-  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
-    INFO(backend.name << ", on two machines");
+  for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
+    INFO(backend.name << ", on two nodes");
     RankThreads(backend.make, 4)
         .on([](int rank) { return std::string(rank < 2 ? "a" : "b"); })
         .all_succeed(make_and_drop_groups);

@@ -156,8 +156,8 @@ TEST_CASE("every way in which calls can differ is found before anything is corru
   }
 }
 
-TEST_CASE("ranks of different machines compare their calls when that is asked for") {
-  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+TEST_CASE("ranks of different nodes compare their calls when that is asked for") {
+  for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 3)
         .on([](int rank) { return std::string(1, static_cast<char>('a' + rank)); })
@@ -172,8 +172,8 @@ TEST_CASE("ranks of different machines compare their calls when that is asked fo
   }
 }
 
-TEST_CASE("all ranks of all machines hear of a difference, also where some are on one machine") {
-  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+TEST_CASE("all ranks of all nodes hear of a difference, also where some are on one node") {
+  for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 4)
         .on([](int rank) { return std::string(rank < 2 ? "a" : "b"); })
@@ -186,7 +186,7 @@ TEST_CASE("all ranks of all machines hear of a difference, also where some are o
   }
 }
 
-TEST_CASE("ranks of different machines that differ time out instead of taking each other's data") {
+TEST_CASE("ranks of different nodes that differ time out instead of taking each other's data") {
   CallOptions options;
   options.timeout = 200ms;
   RankThreads(gloo_backend().make, 2)

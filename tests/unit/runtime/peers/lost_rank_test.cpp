@@ -1,4 +1,4 @@
-// Groups on several machines that lose a rank, or wait for one in vain: all ranks name it.
+// Groups on several nodes that lose a rank, or wait for one in vain: all ranks name it.
 #include "runtime/peers/lost_rank.h"
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "support/backends_under_test.h"
-#include "support/host_groups.h"
+#include "support/node_groups.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;
@@ -64,24 +64,24 @@ class SilentStore : public Store {
 
 }  // namespace
 
-TEST_CASE("the first word about a lost rank counts, and more than that the word of its own machine") {
-  auto hosts = meet_on_hosts(3, two_on_each);
+TEST_CASE("the first word about a lost rank counts, and more than that the word of its own node") {
+  auto nodes = meet_on_nodes(3, two_on_each);
   const auto store = make_memory_store(kPatience);
-  CHECK(LostRank(hosts[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up")).peer() == 0);
-  CHECK(LostRank(hosts[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 0);
-  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has ended, or given up")).peer() == 0);
-  hosts[1].reset();
-  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has ended")).peer() == 1);
-  const Error told = LostRank(hosts[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up"));
+  CHECK(LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(nodes[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 0);
+  CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has ended, or given up")).peer() == 0);
+  nodes[1].reset();
+  CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has ended")).peer() == 1);
+  const Error told = LostRank(nodes[2], store, kPatience).agree(lost(0, "rank 0 has ended, or given up"));
   CHECK(told.peer() == 1);
   CHECK(std::string(told.what()) == "rank 1 has ended");
   CHECK(told.kind() == ErrorKind::peer_lost);
 }
 
-TEST_CASE("what was once agreed stays, but for what this machine sees") {
-  auto hosts = meet_on_hosts(3, two_on_each);
-  hosts[1].reset();
-  LostRank lost_rank(hosts[0], make_memory_store(kPatience), kPatience);
+TEST_CASE("what was once agreed stays, but for what this node sees") {
+  auto nodes = meet_on_nodes(3, two_on_each);
+  nodes[1].reset();
+  LostRank lost_rank(nodes[0], make_memory_store(kPatience), kPatience);
   CHECK(lost_rank.agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
   CHECK(lost_rank.agree(lost(Error::kNobody, "somebody has ended")).peer() == 2);
   CHECK(lost_rank.agree(lost(1, "rank 1 has ended")).peer() == 1);
@@ -89,36 +89,36 @@ TEST_CASE("what was once agreed stays, but for what this machine sees") {
 }
 
 TEST_CASE("that a rank beside this one has failed is no knowledge of why") {
-  const auto hosts = meet_on_hosts(3, two_on_each);
+  const auto nodes = meet_on_nodes(3, two_on_each);
   const auto store = make_memory_store(kPatience);
-  CHECK(LostRank(hosts[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
-  hosts[1]->say_failed();
-  CHECK(LostRank(hosts[0], store, kPatience).agree(lost(1, "rank 1 has failed")).peer() == 2);
+  CHECK(LostRank(nodes[1], store, kPatience).agree(lost(2, "rank 2 has ended, or given up")).peer() == 2);
+  nodes[1]->say_failed();
+  CHECK(LostRank(nodes[0], store, kPatience).agree(lost(1, "rank 1 has failed")).peer() == 2);
 }
 
 TEST_CASE("a failure of this rank alone is told to nobody") {
-  const auto hosts = meet_on_hosts(2, one_on_each);
+  const auto nodes = meet_on_nodes(2, one_on_each);
   const auto store = make_memory_store(kPatience);
-  const Error wrong = LostRank(hosts[0], store, kPatience).agree(Error(ErrorKind::mismatch, "other counts", 1));
+  const Error wrong = LostRank(nodes[0], store, kPatience).agree(Error(ErrorKind::mismatch, "other counts", 1));
   CHECK(wrong.kind() == ErrorKind::mismatch);
   CHECK(store->num_keys() == 0);
 }
 
 TEST_CASE("a store that is gone keeps nobody waiting") {
-  const auto hosts = meet_on_hosts(2, one_on_each);
+  const auto nodes = meet_on_nodes(2, one_on_each);
   const auto store = std::make_shared<SilentStore>();
-  const Error ended = LostRank(hosts[0], store).agree(lost(1, "rank 1 has ended"));
+  const Error ended = LostRank(nodes[0], store).agree(lost(1, "rank 1 has ended"));
   CHECK(ended.peer() == 1);
   CHECK_THAT(ended.what(), Catch::StartsWith("rank 1 has ended; the store") && Catch::Contains("does not answer"));
-  CHECK(LostRank(hosts[0], store).agree(lost(Error::kNobody, "somebody has ended")).peer() == Error::kNobody);
+  CHECK(LostRank(nodes[0], store).agree(lost(Error::kNobody, "somebody has ended")).peer() == Error::kNobody);
   store->close();
 }
 
-TEST_CASE("all ranks of all machines name the rank that left") {
-  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
-    for (const auto& machine_of : {two_on_each, one_on_each}) {
-      INFO(backend.name << ", rank 1 on machine " << machine_of(1));
-      RankThreads(backend.make, 4).on(machine_of).all_succeed([](RankThreads::Rank& self) {
+TEST_CASE("all ranks of all nodes name the rank that left") {
+  for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
+    for (const auto& node_of : {two_on_each, one_on_each}) {
+      INFO(backend.name << ", rank 1 on node " << node_of(1));
+      RankThreads(backend.make, 4).on(node_of).all_succeed([](RankThreads::Rank& self) {
         std::vector<float> values(100'000, 1.0F);
         self.group().all_reduce(values).wait();
         if (self.rank() == 3) return self.leaves();
@@ -134,8 +134,8 @@ TEST_CASE("all ranks of all machines name the rank that left") {
   }
 }
 
-TEST_CASE("nobody blames a rank of another machine that waits itself") {
-  RankThreads(cpu_between_machines().make, 4).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
+TEST_CASE("nobody blames a rank of another node that waits itself") {
+  RankThreads(cpu_between_nodes().make, 4).on(two_on_each).all_succeed([](RankThreads::Rank& self) {
     if (self.rank() == 3) return self.waits_for(3);
     std::vector<float> values(100'000);
     CallOptions options;
@@ -143,14 +143,14 @@ TEST_CASE("nobody blames a rank of another machine that waits itself") {
     const RankOutcome late = outcome_of([&] { self.group().all_reduce(values, ReduceOp::sum, options).wait(); });
     const auto says = [&](const std::string& words) { return late.message.find(words) != std::string::npos; };
     require(late.kind == ErrorKind::timeout || late.kind == ErrorKind::peer_lost, late.message);
-    require(says("rank 3 did not take part within 1.0 s") || says("of ranks 2, 3, on other machines, some did not") ||
+    require(says("rank 3 did not take part within 1.0 s") || says("of ranks 2, 3, on other nodes, some did not") ||
                 says("rank 0 has failed") || says("rank 1 has failed"),
             late.message);
   });
 }
 
-TEST_CASE("with detail the parts that ranks of other machines give are compared, too") {
-  for (const BackendUnderTest& backend : {cpu_between_machines(), gloo_backend()}) {
+TEST_CASE("with detail the parts that ranks of other nodes give are compared, too") {
+  for (const BackendUnderTest& backend : {cpu_between_nodes(), gloo_backend()}) {
     INFO(backend.name);
     RankThreads(backend.make, 3)
         .on([](int rank) { return std::string(rank < 2 ? "a" : "b"); })

@@ -7,15 +7,15 @@
 #include "runtime/limits.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
-#include "support/host_groups.h"
 #include "support/made_page.h"
+#include "support/node_groups.h"
 
 using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 
 TEST_CASE("a rank that failed is found after a while and named") {
-  const auto groups = meet_on_one_host(3);
+  const auto groups = meet_on_one_node(3);
   PeerWatch watch(groups[0]);
   PeerWatch of_rank_1(groups[0], 1);
   watch.look();
@@ -30,7 +30,7 @@ TEST_CASE("a rank that failed is found after a while and named") {
 }
 
 TEST_CASE("a rank that left is lost but for those whose collectives it has completed") {
-  auto groups = meet_on_one_host(2);
+  auto groups = meet_on_one_node(2);
   const auto is_lost = [&](std::chrono::steady_clock::time_point end = soon()) {
     PeerWatch watch(groups[0]);
     try {
@@ -40,7 +40,7 @@ TEST_CASE("a rank that left is lost but for those whose collectives it has compl
       return error.kind() == ErrorKind::peer_lost;
     }
   };
-  HostArea& other = groups[0]->area(1 - groups[0]->own());
+  NodeArea& other = groups[0]->area(1 - groups[0]->own());
   groups[1].reset();
   CHECK(is_lost());  // nothing was called
   groups[0]->own_area().shown = 3;
@@ -51,9 +51,9 @@ TEST_CASE("a rank that left is lost but for those whose collectives it has compl
   CHECK_FALSE(is_lost(std::chrono::steady_clock::now() + 2 * limits::kLeftPeerGrace));
 }
 
-TEST_CASE("a rank of another machine is lost when the launcher says so") {
+TEST_CASE("a rank of another node is lost when the launcher says so") {
   const MadePage made;
-  const auto groups = meet_on_hosts(
+  const auto groups = meet_on_nodes(
       2, [](int rank) { return std::to_string(rank); }, made.map());
   made.layout->lost_rank = 1;
   expect_error(ErrorKind::peer_lost, {"ddplaunch says that rank 1 of the job has failed"}, [&] {
@@ -62,7 +62,7 @@ TEST_CASE("a rank of another machine is lost when the launcher says so") {
   });
 }
 
-TEST_CASE("without other ranks on this machine there is nothing to look at") {
+TEST_CASE("without other ranks on this node there is nothing to look at") {
   PeerWatch alone(nullptr);
   CHECK_NOTHROW(alone.look());
 }

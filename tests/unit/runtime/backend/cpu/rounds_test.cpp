@@ -8,7 +8,7 @@
 
 #include "support/calls.h"
 #include "support/expect_error.h"
-#include "support/host_groups.h"
+#include "support/node_groups.h"
 
 using namespace ddp;
 using namespace ddp::internal;
@@ -37,7 +37,7 @@ TEST_CASE("counters that wrap around are compared by their distance") {
 TEST_CASE("what is staged in a round is read by all before it is written again") {
   constexpr int kRanks = 3;
   constexpr std::uint32_t kRounds = 3000;
-  const auto groups = meet_on_one_host(kRanks);
+  const auto groups = meet_on_one_node(kRanks);
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (std::size_t own = 0; own < kRanks; ++own) {
@@ -60,7 +60,7 @@ TEST_CASE("what is staged in a round is read by all before it is written again")
 }
 
 TEST_CASE("a wait ends when the one that is waited for is gone, late, or the group aborted") {
-  auto groups = meet_on_one_host(3);
+  auto groups = meet_on_one_node(3);
   std::atomic<bool> aborted = false;
   Rounds rounds(groups[0], aborted);
   Call call = within(20ms);
@@ -77,7 +77,7 @@ TEST_CASE("a wait ends when the one that is waited for is gone, late, or the gro
 }
 
 TEST_CASE("a rank that came and left afterwards is not missed") {
-  auto groups = meet_on_one_host(2);
+  auto groups = meet_on_one_node(2);
   const std::atomic<bool> aborted = false;
   Rounds other(groups[1], aborted);
   other.arrive();

@@ -6,9 +6,9 @@ using Catch::Contains;
 using ddp::internal::GpuSurroundings;
 using ddp::internal::what_to_try;
 
-TEST_CASE("ranks of one machine are told of peer to peer access first and of the iommu that is on") {
+TEST_CASE("ranks of one node are told of peer to peer access first and of the iommu that is on") {
   GpuSurroundings here;
-  here.shares_machine = true;
+  here.shares_node = true;
   here.shm_free = std::uint64_t{8} << 30;
   CHECK_THAT(what_to_try(here), Contains("Try, one by one: NCCL_P2P_DISABLE=1"));
   CHECK_THAT(what_to_try(here), !Contains("which is on here") && !Contains("/dev/shm") && !Contains("SOCKET"));
@@ -18,7 +18,7 @@ TEST_CASE("ranks of one machine are told of peer to peer access first and of the
 
 TEST_CASE("what is set already is not proposed") {
   GpuSurroundings here;
-  here.shares_machine = true;
+  here.shares_node = true;
   here.p2p_disabled = true;
   here.shm_disabled = true;
   here.has_substitute = true;
@@ -28,14 +28,14 @@ TEST_CASE("what is set already is not proposed") {
 
 TEST_CASE("little shared memory is named with how much is free") {
   GpuSurroundings here;
-  here.shares_machine = true;
+  here.shares_node = true;
   here.shm_free = std::uint64_t{12} << 20;
   CHECK_THAT(what_to_try(here), Contains("12 MiB are free here") && Contains("NCCL_SHM_DISABLE=1"));
 }
 
-TEST_CASE("ranks of several machines are told of the interface and of infiniband") {
+TEST_CASE("ranks of several nodes are told of the interface and of infiniband") {
   GpuSurroundings here;
-  here.several_machines = true;
+  here.several_nodes = true;
   CHECK_THAT(what_to_try(here), Contains("now: NCCL's choice") && Contains("NCCL_IB_DISABLE=1"));
   here.interface = "eth1";
   CHECK_THAT(what_to_try(here), Contains("now: eth1"));

@@ -1,4 +1,4 @@
-#include "runtime/peers/host_links.h"
+#include "runtime/peers/node_links.h"
 
 #include <ddp/error.h>
 
@@ -53,7 +53,7 @@ void require_own_user(int fd) {
   socklen_t length = sizeof peer;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid()) return;
   throw Error(ErrorKind::unavailable, "a process of another user (uid " + std::to_string(peer.uid) +
-                                          ") answered in place of a rank of this machine");
+                                          ") answered in place of a rank of this node");
 }
 
 struct Packet {
@@ -79,7 +79,7 @@ bool send_packet(int fd, std::uint32_t number, int memory) {
   return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof packet);
 }
 
-std::optional<HostMessage> receive_packet(int fd) {
+std::optional<NodeMessage> receive_packet(int fd) {
   Packet packet;
   iovec bytes{&packet, sizeof packet};
   msghdr message{};
@@ -90,7 +90,7 @@ std::optional<HostMessage> receive_packet(int fd) {
   message.msg_controllen = control.size();
   const ssize_t got = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got != static_cast<ssize_t>(sizeof packet)) return std::nullopt;
-  HostMessage result{packet.number, {}};
+  NodeMessage result{packet.number, {}};
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
     int memory = -1;
@@ -106,7 +106,7 @@ std::string random_name() {
 
 }  // namespace
 
-HostListener::HostListener() : name_(random_name()), fd_(make_socket()) {
+NodeListener::NodeListener() : name_(random_name()), fd_(make_socket()) {
   sockaddr_un address{};
   const socklen_t length = abstract_address(name_, address);
   if (::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(fd_.get(), 4096) != 0) {
@@ -114,7 +114,7 @@ HostListener::HostListener() : name_(random_name()), fd_(make_socket()) {
   }
 }
 
-HostLinks::HostLinks(const HostListener& listener, const std::vector<std::string>& names, std::size_t own,
+NodeLinks::NodeLinks(const NodeListener& listener, const std::vector<std::string>& names, std::size_t own,
                      milliseconds timeout)
     : sockets_(names.size()) {
   const auto deadline = Clock::now() + timeout;
@@ -123,8 +123,7 @@ HostLinks::HostLinks(const HostListener& listener, const std::vector<std::string
     sockaddr_un address{};
     const socklen_t length = abstract_address(names[peer], address);
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-      throw Error(ErrorKind::peer_lost,
-                  std::string("cannot reach another rank of this machine: ") + std::strerror(errno));
+      throw Error(ErrorKind::peer_lost, std::string("cannot reach another rank of this node: ") + std::strerror(errno));
     }
     require_own_user(fd.get());
     send_packet(fd.get(), static_cast<std::uint32_t>(own), -1);
@@ -133,14 +132,14 @@ HostLinks::HostLinks(const HostListener& listener, const std::vector<std::string
   for (std::size_t missing = names.size() - own - 1; missing > 0; --missing) {
     if (!readable(listener.fd(), left_until(deadline))) {
       throw Error(ErrorKind::timeout, base::counted(static_cast<std::int64_t>(missing), "rank") +
-                                          " of this machine did not connect within " + base::human_duration(timeout));
+                                          " of this node did not connect within " + base::human_duration(timeout));
     }
     base::UniqueFd fd(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!fd) throw Error(ErrorKind::unavailable, std::string("accept: ") + std::strerror(errno));
     require_own_user(fd.get());
     const auto greeting = readable(fd.get(), left_until(deadline)) ? receive_packet(fd.get()) : std::nullopt;
     if (!greeting || greeting->number <= own || greeting->number >= names.size() || sockets_[greeting->number]) {
-      throw Error(ErrorKind::peer_lost, "another rank of this machine closed its connection, or two are the same rank");
+      throw Error(ErrorKind::peer_lost, "another rank of this node closed its connection, or two are the same rank");
     }
     sockets_[greeting->number] = std::move(fd);
   }
@@ -151,25 +150,25 @@ HostLinks::HostLinks(const HostListener& listener, const std::vector<std::string
   }
 }
 
-int HostLinks::pid(std::size_t peer) const {
+int NodeLinks::pid(std::size_t peer) const {
   ucred credentials{};
   socklen_t length = sizeof credentials;
   ::getsockopt(sockets_[peer].get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length);
   return credentials.pid;
 }
 
-bool HostLinks::gone(std::size_t peer) const {
+bool NodeLinks::gone(std::size_t peer) const {
   // A descriptor below 0 is not looked at.
   std::array<pollfd, 2> fds = {{{sockets_[peer].get(), POLLRDHUP, 0}, {processes_[peer].get(), POLLIN, 0}}};
   if (::poll(fds.data(), fds.size(), 0) <= 0) return false;
   return (fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 || (fds[1].revents & POLLIN) != 0;
 }
 
-bool HostLinks::send(std::size_t peer, std::uint32_t number, int memory) const {
+bool NodeLinks::send(std::size_t peer, std::uint32_t number, int memory) const {
   return send_packet(sockets_[peer].get(), number, memory);
 }
 
-std::optional<HostMessage> HostLinks::receive(std::size_t peer, milliseconds limit) const {
+std::optional<NodeMessage> NodeLinks::receive(std::size_t peer, milliseconds limit) const {
   const int fd = sockets_[peer].get();
   if (!readable(fd, static_cast<int>(limit.count()))) return std::nullopt;
   return receive_packet(fd);

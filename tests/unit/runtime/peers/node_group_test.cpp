@@ -1,4 +1,4 @@
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 
 #include <ddp/error.h>
 
@@ -7,15 +7,15 @@
 #include <cstring>
 
 #include "support/expect_error.h"
-#include "support/host_groups.h"
+#include "support/node_groups.h"
 
 using namespace ddp;
 using namespace ddp::internal;
 using namespace ddp::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("ranks of one machine see each other's areas") {
-  auto groups = meet_on_one_host(3);
+TEST_CASE("ranks of one node see each other's areas") {
+  auto groups = meet_on_one_node(3);
   for (std::size_t own = 0; own < 3; ++own) {
     CHECK(groups[own]->size() == 3);
     CHECK(groups[own]->own() == own);
@@ -33,8 +33,8 @@ TEST_CASE("ranks of one machine see each other's areas") {
 }
 
 TEST_CASE("staging buffers and channels do not overlap") {
-  const auto groups = meet_on_one_host(3);
-  const HostGroup& group = *groups[0];
+  const auto groups = meet_on_one_node(3);
+  const NodeGroup& group = *groups[0];
   const auto* end_of_channels = group.channel_buffer(0, 2) + group.own_area().channel_bytes;
   CHECK(reinterpret_cast<const std::byte*>(&group.channel(0, 2) + 1) <= group.channel_buffer(0, 0));
   CHECK(end_of_channels <= group.stage(0, 0));
@@ -42,7 +42,7 @@ TEST_CASE("staging buffers and channels do not overlap") {
 }
 
 TEST_CASE("a rank that goes is gone for the others, and how is known") {
-  auto groups = meet_on_one_host(3);
+  auto groups = meet_on_one_node(3);
   CHECK_FALSE(groups[0]->gone(1));
   groups[1].reset();
   CHECK(groups[0]->gone(1));
@@ -53,29 +53,29 @@ TEST_CASE("a rank that goes is gone for the others, and how is known") {
   CHECK(groups[0]->area(2).state == RankState::failed);
 }
 
-TEST_CASE("ranks of several machines meet those of their own") {
+TEST_CASE("ranks of several nodes meet those of their own") {
   const auto store = make_memory_store(kPatience);
-  std::vector<std::shared_ptr<HostGroup>> groups(4);
+  std::vector<std::shared_ptr<NodeGroup>> groups(4);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 4; ++rank) {
     threads.emplace_back([&, rank] {
       const Meeting meeting{rank, 4, kPatience, rank % 2 == 0 ? "a" : "b"};
-      groups[static_cast<std::size_t>(rank)] = HostGroup::meet(meeting, *store);
+      groups[static_cast<std::size_t>(rank)] = NodeGroup::meet(meeting, *store);
     });
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(groups[3]->ranks() == std::vector<int>{1, 3});
   CHECK(groups[3]->own() == 1);
   CHECK_FALSE(groups[3]->holds_all());
-  CHECK(groups[0]->machines() == std::vector<int>{0, 1, 0, 1});
+  CHECK(groups[0]->nodes() == std::vector<int>{0, 1, 0, 1});
 }
 
 TEST_CASE("a rank that never comes ends the meeting at the time-out") {
-  expect_error(ErrorKind::timeout, {"host/1"}, [&] { HostGroup::meet({0, 2, 0ms}, *make_memory_store(20ms)); });
+  expect_error(ErrorKind::timeout, {"host/1"}, [&] { NodeGroup::meet({0, 2, 0ms}, *make_memory_store(20ms)); });
 }
 
 TEST_CASE("shared segments are found by their place and forgotten with their memory") {
-  const auto groups = meet_on_one_host(2);
+  const auto groups = meet_on_one_node(2);
   auto memory = groups[0]->segments().allocate(10'000);
   auto* data = static_cast<std::byte*>(memory.get());
   const auto place = groups[0]->segments().place_of(data + 100, 50);

@@ -1,11 +1,11 @@
-// How ranks of one machine find each other:
+// How ranks of one node find each other:
 //
-//   each puts "machine, socket name, nonce" into the store ─▶ those with the same machine connect to each other
-//   (HostLinks) ─▶ each sends every other the descriptor of its area ─▶ each maps them and compares the nonces
+//   each puts "node, socket name, nonce" into the store ─▶ those with the same node connect to each other
+//   (NodeLinks) ─▶ each sends every other the descriptor of its area ─▶ each maps them and compares the nonces
 //
-// Two containers on one machine may have the same boot id and no way to each other: the machine's name holds the
+// Two containers on one computer may have the same boot id and no way to each other: the node's name holds the
 // network namespace too, within which the sockets are.
-#include "runtime/peers/host_group.h"
+#include "runtime/peers/node_group.h"
 
 #include <ddp/error.h>
 
@@ -26,7 +26,7 @@
 namespace ddp::internal {
 namespace {
 
-std::string find_machine() {
+std::string find_node() {
   const std::string boot_id = base::split(base::read_file("/proc/sys/kernel/random/boot_id"), '\n').front();
   struct stat network {};
   ::stat("/proc/self/ns/net", &network);
@@ -34,18 +34,18 @@ std::string find_machine() {
 }
 
 struct Entry {
-  std::string machine;
+  std::string node;
   std::string socket;
   std::uint64_t nonce = 0;
 };
 
 std::string encode(const Entry& entry) {
-  return entry.machine + "\n" + entry.socket + "\n" + std::to_string(entry.nonce);
+  return entry.node + "\n" + entry.socket + "\n" + std::to_string(entry.nonce);
 }
 
 Entry decode(const std::string& text) {
   const std::vector<std::string> parts = base::split(text, '\n');
-  if (parts.size() != 3) throw Error(ErrorKind::mismatch, "a rank described its machine in another way than this one");
+  if (parts.size() != 3) throw Error(ErrorKind::mismatch, "a rank described its node in another way than this one");
   return {parts[0], parts[1], std::strtoull(parts[2].c_str(), nullptr, 10)};
 }
 
@@ -59,49 +59,49 @@ std::vector<Entry> exchange(Store& store, const Meeting& meeting, const Entry& o
 }
 
 std::size_t channels_offset() {
-  return (sizeof(HostArea) + 63) / 64 * 64;
+  return (sizeof(NodeArea) + 63) / 64 * 64;
 }
 
 std::size_t channel_bytes(std::size_t ranks) {
-  const std::size_t share = limits::kHostChannelsBytes / ranks / 128 * 128;
-  return std::clamp(share, limits::kHostChannelLeast, limits::kHostChannelMost);
+  const std::size_t share = limits::kNodeChannelsBytes / ranks / 128 * 128;
+  return std::clamp(share, limits::kNodeChannelLeast, limits::kNodeChannelMost);
 }
 
 }  // namespace
 
-std::string HostGroup::obstacle() {
+std::string NodeGroup::obstacle() {
   try {
     SharedMemory::create(1);
-    const HostListener listener;
+    const NodeListener listener;
     return "";
   } catch (const Error& error) {
     return error.what();
   }
 }
 
-std::shared_ptr<HostGroup> HostGroup::meet(const Meeting& meeting, Store& store) {
-  const HostListener listener;
-  const Entry own{meeting.machine.empty() ? find_machine() : meeting.machine, listener.name(), base::random64()};
+std::shared_ptr<NodeGroup> NodeGroup::meet(const Meeting& meeting, Store& store) {
+  const NodeListener listener;
+  const Entry own{meeting.node_name.empty() ? find_node() : meeting.node_name, listener.name(), base::random64()};
   const std::vector<Entry> entries = exchange(store, meeting, own);
-  std::shared_ptr<HostGroup> group(new HostGroup);
+  std::shared_ptr<NodeGroup> group(new NodeGroup);
   group->group_size_ = meeting.size;
   group->page_ = meeting.page;
-  std::vector<std::string> machines;
+  std::vector<std::string> nodes;
   std::vector<std::string> sockets;
   std::vector<std::uint64_t> nonces;
   for (int rank = 0; rank < meeting.size; ++rank) {
     const Entry& entry = entries[static_cast<std::size_t>(rank)];
-    const auto known = std::find(machines.begin(), machines.end(), entry.machine);
-    group->machines_.push_back(static_cast<int>(known - machines.begin()));
-    if (known == machines.end()) machines.push_back(entry.machine);
-    if (entry.machine != own.machine) continue;
+    const auto known = std::find(nodes.begin(), nodes.end(), entry.node);
+    group->nodes_.push_back(static_cast<int>(known - nodes.begin()));
+    if (known == nodes.end()) nodes.push_back(entry.node);
+    if (entry.node != own.node) continue;
     if (rank == meeting.rank) group->own_ = group->ranks_.size();
     group->ranks_.push_back(rank);
     sockets.push_back(entry.socket);
     nonces.push_back(entry.nonce);
   }
   group->make_area(own.nonce);
-  group->links_ = std::make_shared<HostLinks>(listener, sockets, group->own_, meeting.timeout);
+  group->links_ = std::make_shared<NodeLinks>(listener, sockets, group->own_, meeting.timeout);
   for (std::size_t index = 0; index < group->size(); ++index) {
     group->pids_.push_back(index == group->own_ ? ::getpid() : group->links_->pid(index));
   }
@@ -110,19 +110,19 @@ std::shared_ptr<HostGroup> HostGroup::meet(const Meeting& meeting, Store& store)
   return group;
 }
 
-void HostGroup::make_area(std::uint64_t nonce) {
-  const std::size_t channels = size() * (sizeof(HostChannel) + channel_bytes(size()));
-  const std::size_t bytes = channels_offset() + channels + 4 * limits::kHostStageBytes;
+void NodeGroup::make_area(std::uint64_t nonce) {
+  const std::size_t channels = size() * (sizeof(NodeChannel) + channel_bytes(size()));
+  const std::size_t bytes = channels_offset() + channels + 4 * limits::kNodeStageBytes;
   memories_.resize(size());
   memories_[own_] = SharedMemory::create(bytes);
-  auto* area = new (memories_[own_]->data()) HostArea;
+  auto* area = new (memories_[own_]->data()) NodeArea;
   area->nonce = nonce;
-  area->stage_bytes = limits::kHostStageBytes;
+  area->stage_bytes = limits::kNodeStageBytes;
   area->channel_bytes = channel_bytes(size());
-  for (std::size_t to = 0; to < size(); ++to) new (&channel(own_, to)) HostChannel;
+  for (std::size_t to = 0; to < size(); ++to) new (&channel(own_, to)) NodeChannel;
 }
 
-void HostGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono::milliseconds timeout) {
+void NodeGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono::milliseconds timeout) {
   for (std::size_t peer = 0; peer < size(); ++peer) {
     if (peer != own_) links_->send(peer, 0, memories_[own_]->fd());
   }
@@ -135,9 +135,9 @@ void HostGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono:
                   rank_of(peer));
     }
     memories_[peer] = SharedMemory::open(std::move(message->memory));
-    const HostArea& area = this->area(peer);
-    if (memories_[peer]->size() != memories_[own_]->size() || area.magic != kHostAreaMagic ||
-        area.version != kHostAreaVersion || area.nonce != nonces[peer]) {
+    const NodeArea& area = this->area(peer);
+    if (memories_[peer]->size() != memories_[own_]->size() || area.magic != kNodeAreaMagic ||
+        area.version != kNodeAreaVersion || area.nonce != nonces[peer]) {
       throw Error(ErrorKind::mismatch,
                   "rank " + std::to_string(rank_of(peer)) + " runs another version of ddplaunch's runtime",
                   rank_of(peer));
@@ -145,45 +145,45 @@ void HostGroup::map_areas(const std::vector<std::uint64_t>& nonces, std::chrono:
   }
 }
 
-HostGroup::~HostGroup() {
+NodeGroup::~NodeGroup() {
   if (own_ >= memories_.size() || !memories_[own_]) return;
   RankState working = RankState::working;
   own_area().state.compare_exchange_strong(working, RankState::left);
 }
 
-void HostGroup::raise(SharedCounter& counter, std::uint32_t value) const {
+void NodeGroup::raise(SharedCounter& counter, std::uint32_t value) const {
   counter.value.store(value, std::memory_order_seq_cst);
   if (counter.sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(counter.value);
   page_.count_handed_on();
 }
 
-std::byte* HostGroup::stage(std::size_t index, std::size_t number) const {
+std::byte* NodeGroup::stage(std::size_t index, std::size_t number) const {
   const std::size_t end = memories_[index]->size();
-  return memories_[index]->data() + end - (4 - number) * limits::kHostStageBytes;
+  return memories_[index]->data() + end - (4 - number) * limits::kNodeStageBytes;
 }
 
-HostChannel& HostGroup::channel(std::size_t from, std::size_t to) const {
-  return *reinterpret_cast<HostChannel*>(memories_[from]->data() + channels_offset() + to * sizeof(HostChannel));
+NodeChannel& NodeGroup::channel(std::size_t from, std::size_t to) const {
+  return *reinterpret_cast<NodeChannel*>(memories_[from]->data() + channels_offset() + to * sizeof(NodeChannel));
 }
 
-std::byte* HostGroup::channel_buffer(std::size_t from, std::size_t to) const {
-  return memories_[from]->data() + channels_offset() + size() * sizeof(HostChannel) + to * area(from).channel_bytes;
+std::byte* NodeGroup::channel_buffer(std::size_t from, std::size_t to) const {
+  return memories_[from]->data() + channels_offset() + size() * sizeof(NodeChannel) + to * area(from).channel_bytes;
 }
 
-bool HostGroup::one_process() const {
+bool NodeGroup::one_process() const {
   return std::all_of(pids_.begin(), pids_.end(), [&](int pid) { return pid == pids_[own_]; });
 }
 
-bool HostGroup::has_done_all(std::size_t index) const {
+bool NodeGroup::has_done_all(std::size_t index) const {
   const std::uint64_t called = own_area().shown;
   return called > 0 && area(index).done >= called;
 }
 
-bool HostGroup::ended(std::size_t index) const {
+bool NodeGroup::ended(std::size_t index) const {
   return area(index).state == RankState::left || links_->gone(index);
 }
 
-bool HostGroup::gone(std::size_t index) const {
+bool NodeGroup::gone(std::size_t index) const {
   return area(index).state != RankState::working || links_->gone(index);
 }
 

@@ -1,4 +1,4 @@
-// HostGroup: the ranks of a process group that run on this machine, and what they show each other.
+// NodeGroup: the ranks of a process group that run on this node, and what they show each other.
 #pragma once
 
 #include <ddp/store.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/peers/host_area.h"
-#include "runtime/peers/host_links.h"
+#include "runtime/peers/node_area.h"
+#include "runtime/peers/node_links.h"
 #include "runtime/peers/segments.h"
 #include "runtime/peers/shared_memory.h"
 #include "runtime/progress/status_page.h"
@@ -23,45 +23,45 @@ struct Meeting {
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{0};    // of the links and areas
-  std::string machine = {};                // ranks with the same one are on one machine; empty: found out
+  std::string node_name = {};              // ranks with the same one are on one node; empty: found out
   std::function<void()> look_around = {};  // while the others are waited for: throws if one is known to be gone
   // How long the others are waited for; nothing: as long as the store waits for keys.
   std::optional<std::chrono::milliseconds> patience = {};
   StatusPage page = {};  // on which the waiting, and what is handed on later, is shown
 };
 
-// Ranks count in two ways here: `index` among the ranks of this machine, `rank` in the group.
-class HostGroup {
+// Ranks count in two ways here: `index` among the ranks of this node, `rank` in the group.
+class NodeGroup {
  public:
-  // Collective over all ranks of the group, through its store. Ranks that say that they are on one machine prove it:
-  // each maps every other's area. Throws as HostLinks; `unavailable` without shared memory.
-  static std::shared_ptr<HostGroup> meet(const Meeting& meeting, Store& store);
+  // Collective over all ranks of the group, through its store. Ranks that say that they are on one node prove it:
+  // each maps every other's area. Throws as NodeLinks; `unavailable` without shared memory.
+  static std::shared_ptr<NodeGroup> meet(const Meeting& meeting, Store& store);
 
   // Why ranks cannot share memory here; empty if they can.
   static std::string obstacle();
 
-  ~HostGroup();
-  HostGroup(const HostGroup&) = delete;
-  HostGroup& operator=(const HostGroup&) = delete;
+  ~NodeGroup();
+  NodeGroup(const NodeGroup&) = delete;
+  NodeGroup& operator=(const NodeGroup&) = delete;
 
   std::size_t size() const { return ranks_.size(); }
   std::size_t own() const { return own_; }
   int rank_of(std::size_t index) const { return ranks_[index]; }
   const std::vector<int>& ranks() const { return ranks_; }
-  // Ranks of this machine / of every machine of the group.
+  // Ranks of this node / of every node of the group.
   bool holds_all() const { return static_cast<int>(size()) == group_size_; }
   int group_size() const { return group_size_; }
-  // Index of each rank's machine, by rank; machines count in the order of their first rank.
-  const std::vector<int>& machines() const { return machines_; }
+  // Index of each rank's node, by rank; nodes count in the order of their first rank.
+  const std::vector<int>& nodes() const { return nodes_; }
 
-  HostArea& area(std::size_t index) const { return *reinterpret_cast<HostArea*>(memories_[index]->data()); }
-  HostArea& own_area() const { return area(own_); }
+  NodeArea& area(std::size_t index) const { return *reinterpret_cast<NodeArea*>(memories_[index]->data()); }
+  NodeArea& own_area() const { return area(own_); }
   // One of the four staging buffers, of area().stage_bytes.
   std::byte* stage(std::size_t index, std::size_t number) const;
-  HostChannel& channel(std::size_t from, std::size_t to) const;
+  NodeChannel& channel(std::size_t from, std::size_t to) const;
   std::byte* channel_buffer(std::size_t from, std::size_t to) const;
 
-  // All ranks of this machine are threads of this process.
+  // All ranks of this node are threads of this process.
   bool one_process() const;
   // It has left, failed or died. A system call if it seems to work.
   bool gone(std::size_t index) const;
@@ -78,17 +78,17 @@ class HostGroup {
   StatusPage page() const { return page_; }
 
  private:
-  HostGroup() = default;
+  NodeGroup() = default;
   void make_area(std::uint64_t nonce);
   void map_areas(const std::vector<std::uint64_t>& nonces, std::chrono::milliseconds timeout);
 
   int group_size_ = 1;
   std::vector<int> ranks_;
-  std::vector<int> machines_;
+  std::vector<int> nodes_;
   std::vector<int> pids_;
   std::size_t own_ = 0;
   std::vector<std::shared_ptr<SharedMemory>> memories_;  // by index
-  std::shared_ptr<const HostLinks> links_;
+  std::shared_ptr<const NodeLinks> links_;
   std::shared_ptr<Segments> segments_;
   StatusPage page_;
 };

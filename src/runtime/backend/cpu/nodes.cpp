@@ -1,4 +1,4 @@
-#include "runtime/backend/cpu/machines.h"
+#include "runtime/backend/cpu/nodes.h"
 
 #include <ddp/error.h>
 
@@ -7,39 +7,39 @@
 #include <utility>
 
 #include "runtime/backend/gloo/gloo_backend.h"
-#include "runtime/peers/host_group.h"
 #include "runtime/peers/mismatch_check.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/reduction/reduction.h"
 
 namespace ddp::internal {
 namespace {
 
-// Ranks of each machine, in the order of HostGroup::machines().
-std::vector<std::size_t> ranks_by_machine(const std::vector<int>& machines) {
+// Ranks of each node, in the order of NodeGroup::nodes().
+std::vector<std::size_t> ranks_by_node(const std::vector<int>& nodes) {
   std::vector<std::size_t> counts;
-  for (const int machine : machines) {
-    counts.resize(std::max(counts.size(), static_cast<std::size_t>(machine) + 1));
-    ++counts[static_cast<std::size_t>(machine)];
+  for (const int node : nodes) {
+    counts.resize(std::max(counts.size(), static_cast<std::size_t>(node) + 1));
+    ++counts[static_cast<std::size_t>(node)];
   }
   return counts;
 }
 
-class MachinesBackend : public Backend {
+class NodesBackend : public Backend {
  public:
-  MachinesBackend(const BackendOptions& options, const std::shared_ptr<Store>& store, std::unique_ptr<Backend> inside)
-      : host_(options.host), inside_(std::move(inside)) {
-    const std::vector<std::size_t> counts = ranks_by_machine(host_->machines());
+  NodesBackend(const BackendOptions& options, const std::shared_ptr<Store>& store, std::unique_ptr<Backend> inside)
+      : node_(options.node_group), inside_(std::move(inside)) {
+    const std::vector<std::size_t> counts = ranks_by_node(node_->nodes());
     const bool all_equal = std::all_of(counts.begin(), counts.end(), [&](std::size_t n) { return n == counts[0]; });
-    slices_ = all_equal ? host_->size() : 1;
+    slices_ = all_equal ? node_->size() : 1;
     BackendOptions flat = options;
-    flat.host = nullptr;  // Gloo is to use the network
+    flat.node_group = nullptr;  // Gloo is to use the network
     flat_ = make_gloo_backend(flat, make_prefix_store("all", store));
-    if (host_->own() >= slices_) return;
+    if (node_->own() >= slices_) return;
     BackendOptions across = flat;
-    across.rank = host_->machines()[static_cast<std::size_t>(options.rank)];
+    across.rank = node_->nodes()[static_cast<std::size_t>(options.rank)];
     across.size = static_cast<int>(counts.size());
     across.stands_for = met_across(counts.size());
-    across_ = make_gloo_backend(across, make_prefix_store("slice/" + std::to_string(host_->own()), store));
+    across_ = make_gloo_backend(across, make_prefix_store("slice/" + std::to_string(node_->own()), store));
   }
 
   std::string_view name() const override { return "cpu"; }
@@ -55,30 +55,30 @@ class MachinesBackend : public Backend {
   void run(const Call& call) override { call.operation == Operation::all_reduce ? all_reduce(call) : flat_->run(call); }
 
  private:
-  // Of each machine: the rank that meets this one, before all others.
-  std::vector<std::vector<int>> met_across(std::size_t machines) const {
-    std::vector<std::vector<int>> result(machines);
-    for (int rank = 0; rank < host_->group_size(); ++rank) {
-      std::vector<int>& ranks = result[static_cast<std::size_t>(host_->machines()[static_cast<std::size_t>(rank)])];
+  // Of each node: the rank that meets this one, before all others.
+  std::vector<std::vector<int>> met_across(std::size_t nodes) const {
+    std::vector<std::vector<int>> result(nodes);
+    for (int rank = 0; rank < node_->group_size(); ++rank) {
+      std::vector<int>& ranks = result[static_cast<std::size_t>(node_->nodes()[static_cast<std::size_t>(rank)])];
       ranks.push_back(rank);
-      if (ranks.size() == host_->own() + 1) std::swap(ranks.front(), ranks.back());
+      if (ranks.size() == node_->own() + 1) std::swap(ranks.front(), ranks.back());
     }
     return result;
   }
 
-  // A factor is used up inside; the machines' sums are summed.
+  // A factor is used up inside; the nodes' sums are summed.
   void all_reduce(const Call& call) {
-    const double factor = factor_of(call.op, host_->group_size());
+    const double factor = factor_of(call.op, node_->group_size());
     const bool sums = call.op.kind == ReduceOp::average || call.op.kind == ReduceOp::premultiplied_sum;
     const ReduceOp inside_op = sums ? ReduceOp::premultiplied(factor) : call.op;
     const ReduceOp across_op = sums ? ReduceOp(ReduceOp::sum) : call.op;
-    const Buffer own = slice_of(call.output, host_->own());
+    const Buffer own = slice_of(call.output, node_->own());
 
     Call step = call;
     step.op = inside_op;
     step.operation = Operation::reduce_scatter;
     step.output = own;
-    for (std::size_t index = 0; index < host_->size(); ++index) {
+    for (std::size_t index = 0; index < node_->size(); ++index) {
       step.input_parts.push_back(slice_of(call.output, index));
     }
     run_inside(step, 0);
@@ -88,7 +88,7 @@ class MachinesBackend : public Backend {
       slice.op = across_op;
       slice.input = own;
       slice.output = own;
-      slice.fingerprint = fingerprint_of(slice, host_->group_size());
+      slice.fingerprint = fingerprint_of(slice, node_->group_size());
       across_->run(slice);
     }
 
@@ -101,26 +101,26 @@ class MachinesBackend : public Backend {
     run_inside(step, 1);
   }
 
-  // Numbers of their own, so that the calls of this machine are not taken for those of the group.
+  // Numbers of their own, so that the calls of this node are not taken for those of the group.
   void run_inside(Call& step, std::uint64_t which) {
     const std::uint64_t number = step.sequence;
     step.sequence = (std::uint64_t{1} << 62) | number << 1 | which;
-    step.fingerprint = fingerprint_of(step, static_cast<int>(host_->size()));
-    show_call(*host_, step);
+    step.fingerprint = fingerprint_of(step, static_cast<int>(node_->size()));
+    show_call(*node_, step);
     try {
       inside_->run(step);
     } catch (const Error& error) {
       if (which == 0 || error.kind() != ErrorKind::timeout) throw;
-      // It has come before; it may be a rank of another machine that it waits for.
-      throw Error(ErrorKind::timeout, std::string(error.what()) + ", or waits for ranks of other machines");
+      // It has come before; it may be a rank of another node that it waits for.
+      throw Error(ErrorKind::timeout, std::string(error.what()) + ", or waits for ranks of other nodes");
     }
     step.sequence = number;
   }
 
-  // Ranks of a machine beyond those that have a connection have none of it.
+  // Ranks of a node beyond those that have a connection have none of it.
   Buffer slice_of(const Buffer& buffer, std::size_t index) const { return share_of(buffer, index, slices_); }
 
-  const std::shared_ptr<HostGroup> host_;
+  const std::shared_ptr<NodeGroup> node_;
   const std::unique_ptr<Backend> inside_;
   std::size_t slices_ = 1;
   std::unique_ptr<Backend> flat_;
@@ -129,9 +129,9 @@ class MachinesBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_machines_backend(const BackendOptions& options, const std::shared_ptr<Store>& store,
-                                               std::unique_ptr<Backend> inside) {
-  return std::make_unique<MachinesBackend>(options, store, std::move(inside));
+std::unique_ptr<Backend> make_nodes_backend(const BackendOptions& options, const std::shared_ptr<Store>& store,
+                                            std::unique_ptr<Backend> inside) {
+  return std::make_unique<NodesBackend>(options, store, std::move(inside));
 }
 
 }  // namespace ddp::internal

@@ -1,4 +1,4 @@
-// HostLinks: a Unix socket between each two ranks of a machine. Over it memory is handed on, and the kernel closes it
+// NodeLinks: a Unix socket between each two ranks of a node. Over it memory is handed on, and the kernel closes it
 // when a process dies, however it does, unless a child of it holds it open; then a descriptor of the process itself
 // (pidfd) tells, where there is one.
 #pragma once
@@ -16,9 +16,9 @@
 namespace ddp::internal {
 
 // A socket that other ranks can connect to. Its name is random and lives only as long as the socket.
-class HostListener {
+class NodeListener {
  public:
-  HostListener();
+  NodeListener();
   const std::string& name() const { return name_; }
   int fd() const { return fd_.get(); }
 
@@ -28,16 +28,16 @@ class HostListener {
 };
 
 // One message: a number and what goes with it.
-struct HostMessage {
+struct NodeMessage {
   std::uint32_t number = 0;
   base::UniqueFd memory;  // may be none
 };
 
-class HostLinks {
+class NodeLinks {
  public:
   // Connects to those of `names` before `own`, and is connected to by those after it. Throws `timeout`, `peer_lost`,
   // and `unavailable` for a process of another user.
-  HostLinks(const HostListener& listener, const std::vector<std::string>& names, std::size_t own,
+  NodeLinks(const NodeListener& listener, const std::vector<std::string>& names, std::size_t own,
             std::chrono::milliseconds timeout);
 
   // As this process sees it.
@@ -50,7 +50,7 @@ class HostLinks {
   bool send(std::size_t peer, std::uint32_t number, int memory) const;
 
   // The next message, waited for until `limit`; nothing if none comes or the peer is gone.
-  std::optional<HostMessage> receive(std::size_t peer, std::chrono::milliseconds limit) const;
+  std::optional<NodeMessage> receive(std::size_t peer, std::chrono::milliseconds limit) const;
 
  private:
   std::vector<base::UniqueFd> sockets_;    // by index; none for this rank itself

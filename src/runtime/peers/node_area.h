@@ -1,4 +1,4 @@
-// HostArea: what a rank shows to the other ranks of its machine, in memory that all of them map. docs/protocol.md
+// NodeArea: what a rank shows to the other ranks of its node, in memory that all of them map. docs/protocol.md
 // describes it. All ranks of a group run the same build (the version is compared), so the layout may change with it.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace ddp::internal {
 
-inline constexpr std::uint32_t kHostAreaMagic = 0x41504444;  // "DDPA"
-inline constexpr std::uint32_t kHostAreaVersion = 4;
+inline constexpr std::uint32_t kNodeAreaMagic = 0x41504444;  // "DDPA"
+inline constexpr std::uint32_t kNodeAreaVersion = 4;
 inline constexpr std::size_t kCallRecords = 64;
 // Larger groups do not compare the counts of their parts before a call.
 inline constexpr std::size_t kComparedParts = 16;
@@ -54,7 +54,7 @@ struct alignas(64) CallRecord {
 static_assert(sizeof(CallRecord) == 448);
 
 // Messages from the owner to one other rank: two halves of a buffer that are filled and emptied in turn.
-struct HostChannel {
+struct NodeChannel {
   // What the message is that (also) lies in a half.
   struct Message {
     std::uint64_t bytes = 0;
@@ -66,9 +66,9 @@ struct HostChannel {
   std::array<Message, 2> messages;
 };
 
-struct HostArea {
-  std::uint32_t magic = kHostAreaMagic;
-  std::uint32_t version = kHostAreaVersion;
+struct NodeArea {
+  std::uint32_t magic = kNodeAreaMagic;
+  std::uint32_t version = kNodeAreaVersion;
   std::uint64_t nonce = 0;
   std::uint64_t stage_bytes = 0;
   std::uint64_t channel_bytes = 0;
@@ -77,7 +77,7 @@ struct HostArea {
   std::atomic<std::uint64_t> done = 0;   // … and of the newest collective that the owner has completed
   SharedCounter arrived;                 // rounds; see runtime/backend/cpu
   std::array<CallRecord, kCallRecords> records;
-  // Followed by: a HostChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
+  // Followed by: a NodeChannel for each rank, the channels' buffers, and 4 * stage_bytes of staging memory.
 };
 
 }  // namespace ddp::internal
