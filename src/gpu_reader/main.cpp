@@ -1,4 +1,4 @@
-// ddp_gpu_reader: says once a second what the GPUs of this machine have done, as a line each time
+// ddp_gpu_reader: says once a second what the GPUs of this node have done, as a line each time
 // (launcher/process/gpu_counters.h), until its standard output is closed. A program of its own, since a call of the
 // driver's library may hang for ever.
 #include <chrono>

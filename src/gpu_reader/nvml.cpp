@@ -63,8 +63,8 @@ constexpr unsigned kPcieReceivedBytes = 198;
 constexpr unsigned kMostProcesses = 256;
 constexpr std::uint64_t kKib = 1024;
 
-// In a container the driver tells pids of the machine, which may be those of other processes here.
-bool pids_are_the_machines() {
+// In a container the driver tells pids of the node, which may be those of other processes here.
+bool pids_are_the_nodes() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/ns/pid", error) == "pid:[4026531836]";
 }
@@ -97,7 +97,7 @@ struct Nvml::State {
   Status (*processes)(Device device, unsigned* count, Process* list) = nullptr;
   const char* (*error_text)(Status status) = nullptr;
   std::vector<std::pair<Device, std::string>> gpus;  // with their UUIDs
-  bool pids_are_known = pids_are_the_machines();
+  bool pids_are_known = pids_are_the_nodes();
 
   std::optional<std::uint64_t> moved_bytes(Device device) const;
   std::vector<pid_t> processes_of(Device device) const;
@@ -174,14 +174,14 @@ base::Result<Nvml> Nvml::open() {
 }
 
 std::vector<GpuCounters> Nvml::read() const {
-  std::vector<GpuCounters> machine;
+  std::vector<GpuCounters> node_gpus;
   for (const auto& [device, uuid] : state_->gpus) {
     Utilization rates{};
     const bool is_known = state_->utilization(device, &rates) == kSuccess;
-    machine.push_back({uuid, is_known ? std::optional(static_cast<int>(rates.gpu)) : std::nullopt,
-                       state_->moved_bytes(device), state_->processes_of(device)});
+    node_gpus.push_back({uuid, is_known ? std::optional(static_cast<int>(rates.gpu)) : std::nullopt,
+                         state_->moved_bytes(device), state_->processes_of(device)});
   }
-  return machine;
+  return node_gpus;
 }
 
 }  // namespace ddp::gpu_reader

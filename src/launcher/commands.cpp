@@ -13,7 +13,7 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/cli/parse.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/facts/resource_limits.h"
 #include "launcher/launch.h"
 #include "launcher/limits.h"
@@ -106,7 +106,7 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
 int start_here(Options options, const std::vector<std::string>& environment, const Controller* controller) {
   if (options.bench) options.command.front() = our_program(options.command.front());
   Log log(with_color(options.log, options.color, environment));
-  const auto plan = make_launch_plan(options, gather_host_facts(facts_wanted(options)));
+  const auto plan = make_launch_plan(options, gather_node_facts(facts_wanted(options)));
   hide_auth_token();
   if (!plan) {
     log.write(error(plan.error().message));

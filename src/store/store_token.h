@@ -1,4 +1,4 @@
-// StoreToken: the job's secret, by which launchers of other machines prove that they belong to it.
+// StoreToken: the job's secret, by which launchers of other nodes prove that they belong to it.
 #pragma once
 
 #include <array>

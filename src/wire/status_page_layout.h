@@ -45,7 +45,7 @@ struct PageWorker {
   std::atomic<std::uint32_t> waiting_threads;
   std::atomic<std::uint64_t>
       polled_at;  // CLOCK_MONOTONIC, nanoseconds: a thread asked last whether an operation is done
-  std::atomic<std::uint64_t> handed_on;  // pieces of data, to ranks of the same machine through shared memory
+  std::atomic<std::uint64_t> handed_on;  // pieces of data, to ranks of the same node through shared memory
   std::array<char, 48> name;             // of the phase, where the program gave one; text is cut, and ends with 0
   std::array<char, 80> file;
 };

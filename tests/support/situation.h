@@ -10,7 +10,7 @@
 // A machine with four GPUs on two NUMA nodes and sixteen CPUs, and a user who wants to run ./train.
 struct Situation {
   ddp::launcher::Options options;
-  ddp::launcher::HostFacts facts;
+  ddp::launcher::NodeFacts facts;
 
   Situation() {
     options.command = {"./train", "--epochs", "3"};

@@ -302,7 +302,7 @@ void declare_job_options(OptionSet& command, Options& options) {
 
 void declare_store_access(OptionSet& c, std::string& token_file, bool& open, store::StoreLimits& limits) {
   c.value("--auth-token-file", "FILE", some_text(token_file, "a file"),
-          "The job's token, by which the launchers of other machines prove to the store that they belong to it; a "
+          "The job's token, by which the launchers of other nodes prove to the store that they belong to it; a "
           "file that only you can read. Or the variable DDP_AUTH_TOKEN.");
   c.flag("--store-open", open, "Let everybody use the store, from wherever it can be reached, as torchrun does.");
   c.value(

@@ -30,7 +30,7 @@ using FileReader = std::function<std::optional<std::string>(const std::string& p
 struct ClusterRequest {
   std::string scheduler = "auto";        // one of scheduler_names()
   std::vector<std::string> environment;  // "NAME=value"; an empty value counts as none
-  std::string host_name;                 // of this machine
+  std::string host_name;                 // of this node
   FileReader read_file;                  // for host files that variables name; none: no file can be read
 };
 

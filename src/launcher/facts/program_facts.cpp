@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 
 namespace ddp::launcher {
 namespace {

@@ -27,7 +27,7 @@ ResourceLimits read_resource_limits();
 std::optional<std::string> descriptor_shortage(const ResourceLimits& limits, std::uint64_t needed,
                                                const std::string& purpose);
 
-// Pure. One line for each limit that is too low (or, the stack's, too high) for what this machine has, with what to do.
+// Pure. One line for each limit that is too low (or, the stack's, too high) for what this node has, with what to do.
 std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus);
 
 }  // namespace ddp::launcher

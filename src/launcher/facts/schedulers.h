@@ -16,7 +16,7 @@ namespace ddp::launcher {
 // What the variables of one scheduler say, each with the variable that it came from.
 struct SchedulerFacts {
   std::optional<Number> node_count;  // nothing: as many as there are hosts, or not said
-  std::optional<Number> node_rank;   // nothing: where this machine's name is among the hosts
+  std::optional<Number> node_rank;   // nothing: where this node's name is among the hosts
   std::optional<Number> workers;
   HostNames hosts;
   std::string job_id;

@@ -22,7 +22,7 @@ struct AgentNode::Found {
   bool is_refused = false;  // a store of ours has answered, and does not let this node in
 };
 
-// Looks for the coordinator until it is found, on a thread of its own: names and machines may take their time, or hang.
+// Looks for the coordinator until it is found, on a thread of its own: names and nodes may take their time, or hang.
 struct AgentNode::Search {
   std::string host;
   std::uint16_t port = 0;

@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 
 namespace ddp::launcher {
 namespace {

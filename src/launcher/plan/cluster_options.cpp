@@ -48,7 +48,7 @@ std::uint16_t port_of_job(const std::string& job_id) {
   return static_cast<std::uint16_t>(kFirstPort + hash.value() % kPorts);
 }
 
-base::Result<Options, StartFailure> with_cluster(const Options& options, const HostFacts& facts) {
+base::Result<Options, StartFailure> with_cluster(const Options& options, const NodeFacts& facts) {
   const bool is_numbered = options.node_rank || options.standalone;
   if (options.compatibility_mode != CompatibilityMode::native || is_numbered || options.scheduler == "none")
     return options;

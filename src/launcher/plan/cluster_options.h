@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/plan/launch_plan.h"
 
 namespace ddp::launcher {
@@ -14,7 +14,7 @@ namespace ddp::launcher {
 // Of a job on several nodes: how many, which this is, where they meet, the job's name. Options win: under torchrun's
 // name, with --standalone and with --node-rank nothing is added, with --nnodes at most this node's number. A remark
 // says what was derived from which variables.
-base::Result<Options, StartFailure> with_cluster(const Options& options, const HostFacts& facts);
+base::Result<Options, StartFailure> with_cluster(const Options& options, const NodeFacts& facts);
 
 // The scheduler has hosts, and starts a script on one of them: whether launchers were started on the others it does not
 // say.

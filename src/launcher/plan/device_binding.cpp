@@ -21,30 +21,30 @@ std::vector<std::string> names_of(const std::string& list) {
   return names;
 }
 
-// The GPUs of the machine whose UUID begins so.
-std::vector<int> with_uuid(const std::string& beginning, const std::vector<GpuFacts>& machine) {
+// The GPUs of the node whose UUID begins so.
+std::vector<int> with_uuid(const std::string& beginning, const std::vector<GpuFacts>& node_gpus) {
   std::vector<int> found;
-  for (const GpuFacts& gpu : machine) {
+  for (const GpuFacts& gpu : node_gpus) {
     if (!gpu.uuid.empty() && gpu.uuid.starts_with(beginning)) found.push_back(gpu.index);
   }
   return found;
 }
 
-bool uuids_known(const std::vector<GpuFacts>& machine) {
-  return std::ranges::all_of(machine, [](const GpuFacts& gpu) { return !gpu.uuid.empty(); });
+bool uuids_known(const std::vector<GpuFacts>& node_gpus) {
+  return std::ranges::all_of(node_gpus, [](const GpuFacts& gpu) { return !gpu.uuid.empty(); });
 }
 
 // One word of CUDA_VISIBLE_DEVICES; nothing where CUDA would stop.
-std::optional<VisibleGpu> resolve(const std::string& name, const std::vector<GpuFacts>& machine) {
-  if (const auto index = base::parse_integer(name, 0, std::ssize(machine) - 1)) {
+std::optional<VisibleGpu> resolve(const std::string& name, const std::vector<GpuFacts>& node_gpus) {
+  if (const auto index = base::parse_integer(name, 0, std::ssize(node_gpus) - 1)) {
     return VisibleGpu{name, static_cast<int>(*index)};
   }
   // The parts of a GPU cannot be listed without the driver's library; they are believed.
   if (name.starts_with("MIG-")) return VisibleGpu{name, std::nullopt};
   if (!name.starts_with("GPU-")) return std::nullopt;
-  const std::vector<int> found = with_uuid(name, machine);
+  const std::vector<int> found = with_uuid(name, node_gpus);
   if (found.size() == 1) return VisibleGpu{name, found.front()};
-  if (found.empty() && !uuids_known(machine)) return VisibleGpu{name, std::nullopt};
+  if (found.empty() && !uuids_known(node_gpus)) return VisibleGpu{name, std::nullopt};
   return std::nullopt;
 }
 
@@ -56,23 +56,23 @@ base::Failure unknown_gpu(const std::string& asked, const std::string& name, con
 }
 
 base::Result<VisibleGpu> choose_one(const std::string& asked, const std::string& name,
-                                    const std::vector<VisibleGpu>& visible, const std::vector<GpuFacts>& machine) {
+                                    const std::vector<VisibleGpu>& visible, const std::vector<GpuFacts>& node_gpus) {
   if (!is_device_name(name)) {
     const auto index = base::parse_integer(name, 0, std::ssize(visible) - 1);
     if (index) return visible[static_cast<std::size_t>(*index)];
     const std::string what = name.empty() ? "an empty name" : name;
     return unknown_gpu(asked, what, "is no index of a visible GPU", visible);
   }
-  const std::vector<int> found = with_uuid(name, machine);
+  const std::vector<int> found = with_uuid(name, node_gpus);
   if (found.size() > 1) return unknown_gpu(asked, name, "is the beginning of several UUIDs", visible);
   const auto same = std::ranges::find_if(visible, [&](const VisibleGpu& gpu) {
-    return gpu.name == name || (!found.empty() && gpu.machine == found.front());
+    return gpu.name == name || (!found.empty() && gpu.index == found.front());
   });
-  if (same != visible.end()) return VisibleGpu{name, same->machine};
-  // A MIG name belongs to one of the machine's GPUs if all of those are visible; a UUID where the driver shows none.
-  const bool inherited_names = std::ranges::any_of(visible, [](const VisibleGpu& gpu) { return !gpu.machine; });
-  const bool all_visible = !inherited_names && visible.size() == machine.size();
-  const bool believed = name.starts_with("MIG-") || !uuids_known(machine);
+  if (same != visible.end()) return VisibleGpu{name, same->index};
+  // A MIG name belongs to one of the node's GPUs if all of those are visible; a UUID where the driver shows none.
+  const bool inherited_names = std::ranges::any_of(visible, [](const VisibleGpu& gpu) { return !gpu.index; });
+  const bool all_visible = !inherited_names && visible.size() == node_gpus.size();
+  const bool believed = name.starts_with("MIG-") || !uuids_known(node_gpus);
   if (all_visible && believed) return VisibleGpu{name, std::nullopt};
   return unknown_gpu(asked, name, found.empty() ? "is no GPU of this job" : "is not visible here", visible);
 }
@@ -101,15 +101,15 @@ base::Result<DeviceBinding> without_gpus(const DeviceRequest& request) {
 }  // namespace
 
 std::vector<VisibleGpu> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
-                                     const std::vector<GpuFacts>& machine) {
+                                     const std::vector<GpuFacts>& node_gpus) {
   std::vector<VisibleGpu> gpus;
   if (!cuda_visible_devices) {
-    for (const GpuFacts& gpu : machine) gpus.push_back({std::to_string(gpu.index), gpu.index});
+    for (const GpuFacts& gpu : node_gpus) gpus.push_back({std::to_string(gpu.index), gpu.index});
     return gpus;
   }
-  if (machine.empty()) return gpus;
+  if (node_gpus.empty()) return gpus;
   for (const std::string& name : names_of(*cuda_visible_devices)) {
-    const auto gpu = resolve(name, machine);
+    const auto gpu = resolve(name, node_gpus);
     if (!gpu) break;
     gpus.push_back(*gpu);
   }
@@ -117,18 +117,18 @@ std::vector<VisibleGpu> visible_gpus(const std::optional<std::string>& cuda_visi
 }
 
 base::Result<std::vector<VisibleGpu>> choose_gpus(const std::string& asked, const std::vector<VisibleGpu>& visible,
-                                                  const std::vector<GpuFacts>& machine) {
+                                                  const std::vector<GpuFacts>& node_gpus) {
   if (visible.empty()) {
     const std::string why =
-        machine.empty() ? "this machine shows no GPU" : "CUDA_VISIBLE_DEVICES hides all GPUs of this machine";
+        node_gpus.empty() ? "this node shows no GPU" : "CUDA_VISIBLE_DEVICES hides all GPUs of this node";
     return base::Failure{"--gpus=" + asked + ": " + why + ". Leave the option out for a CPU job."};
   }
   std::vector<VisibleGpu> chosen;
   for (const std::string& name : names_of(asked)) {
-    const auto gpu = choose_one(asked, name, visible, machine);
+    const auto gpu = choose_one(asked, name, visible, node_gpus);
     if (!gpu) return gpu.error();
     const bool again = std::ranges::any_of(chosen, [&](const VisibleGpu& other) {
-      return other.name == gpu.value().name || (other.machine && other.machine == gpu.value().machine);
+      return other.name == gpu.value().name || (other.index && other.index == gpu.value().index);
     });
     if (again) {
       return base::Failure{"--gpus=" + asked + " names a GPU twice (" + name +

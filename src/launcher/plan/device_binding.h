@@ -12,23 +12,23 @@ namespace ddp::launcher {
 
 // A GPU that the job may use.
 struct VisibleGpu {
-  std::string name;            // as CUDA_VISIBLE_DEVICES names it: an index, a UUID, a MIG name
-  std::optional<int> machine;  // its GpuFacts::index; nothing for a part of a GPU (MIG) or an unknown UUID
+  std::string name;          // as CUDA_VISIBLE_DEVICES names it: an index, a UUID, a MIG name
+  std::optional<int> index;  // its GpuFacts::index; nothing for a part of a GPU (MIG) or an unknown UUID
 
   friend bool operator==(const VisibleGpu&, const VisibleGpu&) = default;
 };
 
 // The GPUs this job may use: those of an inherited CUDA_VISIBLE_DEVICES (indices, UUIDs or unambiguous beginnings of
 // them, MIG names), cut where CUDA itself would stop reading (an index or UUID that does not exist, or "-1"), else all
-// of the machine.
+// of the node.
 std::vector<VisibleGpu> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
-                                     const std::vector<GpuFacts>& machine);
+                                     const std::vector<GpuFacts>& node_gpus);
 
 // --gpus: some of the visible ones, in the order given. An index counts within `visible`, as CUDA counts within
 // CUDA_VISIBLE_DEVICES; a UUID may be cut short as long as it is unambiguous. What is unknown, ambiguous or named twice
 // is refused.
 base::Result<std::vector<VisibleGpu>> choose_gpus(const std::string& asked, const std::vector<VisibleGpu>& visible,
-                                                  const std::vector<GpuFacts>& machine);
+                                                  const std::vector<GpuFacts>& node_gpus);
 
 std::string gpu_names(const std::vector<VisibleGpu>& gpus);  // "0,3"
 

@@ -43,7 +43,7 @@ struct Devices {
   DeviceBinding binding;
 };
 
-base::Result<Devices, StartFailure> plan_devices(const Options& options, const HostFacts& facts) {
+base::Result<Devices, StartFailure> plan_devices(const Options& options, const NodeFacts& facts) {
   const auto inherited = find_variable(facts.environment, wire::env::kCudaVisibleDevices);
   std::vector<VisibleGpu> gpus = visible_gpus(inherited, facts.gpus);
   if (options.gpus) {
@@ -73,7 +73,7 @@ base::Result<Devices, StartFailure> plan_devices(const Options& options, const H
   return Devices{workers.value(), std::move(binding).value()};
 }
 
-base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& options, const HostFacts& facts,
+base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& options, const NodeFacts& facts,
                                                                  const DeviceBinding& devices) {
   if (!facts.topology_failure.empty()) {
     return StartFailure{base::kExitOwnFault, "--numa-binding=" + std::string(name_of(*options.numa_binding)) + ": " +
@@ -86,7 +86,7 @@ base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& 
   for (const std::optional<VisibleGpu>& gpu : devices.meant) {
     WorkerPlace place;
     if (gpu) place.gpu = gpu->name;
-    if (gpu && gpu->machine) place.numa_node = facts.gpus.at(static_cast<std::size_t>(*gpu->machine)).numa_node;
+    if (gpu && gpu->index) place.numa_node = facts.gpus.at(static_cast<std::size_t>(*gpu->index)).numa_node;
     // With one node the kernel says nothing about devices, and there is nothing to say.
     if (gpu && !place.numa_node && one_node) place.numa_node = first_node;
     places.push_back(std::move(place));
@@ -107,7 +107,7 @@ void note_bindings(NumaBinding mode, LaunchPlan& plan) {
   }
 }
 
-void choose_omp_threads(const HostFacts& facts, LaunchPlan& plan) {
+void choose_omp_threads(const NodeFacts& facts, LaunchPlan& plan) {
   if (plan.workers <= 1 || find_variable(facts.environment, wire::env::kOmpNumThreads)) return;
   int threads = std::max(1, facts.cpu_count / plan.workers);
   for (const WorkerBinding& binding : plan.bindings) threads = std::min(threads, static_cast<int>(binding.cpus.size()));
@@ -151,7 +151,7 @@ void plan_from_environment(const std::vector<std::string>& environment, HangPlan
 
 }  // namespace
 
-base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, const HostFacts& facts) {
+base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, const NodeFacts& facts) {
   const auto derived = with_cluster(asked, facts);
   if (!derived) return derived.error();
   const Options& options = derived.value();
@@ -182,7 +182,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   }
   const DeviceBinding& binding = devices.value().binding;
   plan.visible_devices = binding.visible;
-  plan.machine_has_gpus = !facts.gpus.empty();
+  plan.node_has_gpus = !facts.gpus.empty();
   for (const std::optional<VisibleGpu>& gpu : binding.meant) {
     plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
   }

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "launcher/cli/options.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/plan/output_plan.h"
 #include "launcher/plan/start_failure.h"
 #include "store/handshake.h"
@@ -78,7 +78,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   int workers = 1;
   std::vector<std::optional<std::string>> visible_devices;  // by local rank; nothing: left alone
   std::vector<std::optional<std::string>> devices;          // by local rank: the GPU that is meant, for reports
-  bool machine_has_gpus = false;
+  bool node_has_gpus = false;
   std::vector<WorkerBinding> bindings;  // by local rank; empty: none
   std::optional<int> omp_threads;       // set OMP_NUM_THREADS, unless the user did
   NodesPlan nodes;
@@ -92,7 +92,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   std::vector<std::string> inherited_environment;  // "NAME=value"
 };
 
-base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& options, const HostFacts& facts);
+base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& options, const NodeFacts& facts);
 
 // What --dry-run prints, and with --json.
 std::string describe(const LaunchPlan& plan);

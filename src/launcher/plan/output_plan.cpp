@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 
 namespace ddp::launcher {
 namespace {
@@ -22,7 +22,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 }
 
 // torchrun's template has ${role_name} where ours has ${role}; the rest is called alike.
-std::string torch_tag(const HostFacts& facts) {
+std::string torch_tag(const NodeFacts& facts) {
   auto asked = find_variable(facts.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   if (!asked || asked->empty()) return kTorchTag;
   replace_all(*asked, "$role_name", "${role}");
@@ -33,7 +33,7 @@ std::string torch_tag(const HostFacts& facts) {
   return *asked;
 }
 
-RunFiles choose_files(const Options& options, const HostFacts& facts) {
+RunFiles choose_files(const Options& options, const NodeFacts& facts) {
   using Kind = RunFiles::Kind;
   if (options.log_dir == kNoFiles) return {Kind::none, ""};
   if (options.log_dir) return {Kind::kept, *options.log_dir};
@@ -61,7 +61,7 @@ std::set<int> named_ranks(const StreamSelection& selection) {
 }
 
 // What stands before the lines of a worker's console output; "" for nothing.
-std::string choose_tag(const Options& options, const HostFacts& facts, int workers) {
+std::string choose_tag(const Options& options, const NodeFacts& facts, int workers) {
   if (options.tag) return *options.tag;
   if (options.compatibility_mode != CompatibilityMode::native) return torch_tag(facts);
   if (options.gather_output) return kGatheredTag;
@@ -77,7 +77,7 @@ bool wants_color(Color choice, const std::vector<std::string>& environment, bool
   return is_terminal && !unwanted;
 }
 
-OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers) {
+OutputDecision plan_output(const Options& options, const NodeFacts& facts, int workers) {
   const bool native = options.compatibility_mode == CompatibilityMode::native;
   OutputDecision decision;
   decision.files = choose_files(options, facts);

@@ -9,7 +9,7 @@
 
 namespace ddp::launcher {
 
-struct HostFacts;
+struct NodeFacts;
 
 struct StreamPlan {
   bool to_console = true;
@@ -65,6 +65,6 @@ struct OutputDecision {
 bool wants_color(Color choice, const std::vector<std::string>& environment, bool is_terminal);
 
 // A pure function; the compatibility mode decides what is said on the console when nothing is asked for.
-OutputDecision plan_output(const Options& options, const HostFacts& facts, int workers);
+OutputDecision plan_output(const Options& options, const NodeFacts& facts, int workers);
 
 }  // namespace ddp::launcher

@@ -86,7 +86,7 @@ std::string bind_address(const std::string& advertised) {
 constexpr const char* kAllInterfaces = "::";
 
 // Who may use the store, and how much.
-std::optional<StartFailure> plan_access(const Options& options, const HostFacts& facts, RendezvousPlan& plan) {
+std::optional<StartFailure> plan_access(const Options& options, const NodeFacts& facts, RendezvousPlan& plan) {
   StorePlan& store = plan.store;
   store.limits = options.store_limits;
   store.open = options.store_open;
@@ -112,7 +112,7 @@ std::optional<StartFailure> plan_access(const Options& options, const HostFacts&
     }
   } else if (!options.auth_token_file.empty() && options.max_nodes == 1 && is_loopback(store.bind_address)) {
     plan.notes.push_back(option + " has no effect: the store listens on " + store.bind_address +
-                         ", which no other machine reaches");
+                         ", which no other node reaches");
   }
   return std::nullopt;
 }
@@ -148,7 +148,7 @@ bool is_loopback(const std::string& address) {
   return address == "::1" || address.starts_with("127.");
 }
 
-base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const HostFacts& facts) {
+base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const NodeFacts& facts) {
   auto nodes = plan_nodes(options, options.compatibility_mode != CompatibilityMode::native && is_static(options));
   if (!nodes) return nodes.error();
   const bool torch = options.compatibility_mode != CompatibilityMode::native;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/plan/launch_plan.h"
 
 namespace ddp::launcher {
@@ -22,6 +22,6 @@ bool is_loopback(const std::string& address);
 
 // From --standalone, --rdzv-*, --master-*, --local-addr and --nnodes. An address that is no number stays a name; it is
 // looked up when the store starts to listen.
-base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const HostFacts& facts);
+base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const NodeFacts& facts);
 
 }  // namespace ddp::launcher

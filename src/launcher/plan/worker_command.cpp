@@ -129,7 +129,7 @@ FactsWanted facts_wanted(const Options& options) {
           options.numa_binding.has_value()};
 }
 
-base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& options, const HostFacts& facts) {
+base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& options, const NodeFacts& facts) {
   if (auto refusal = check_options(options)) return *refusal;
   const ProgramKind kind = program_kind(options);
   WorkerCommand command;

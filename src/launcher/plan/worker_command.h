@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/plan/launch_plan.h"
 
 namespace ddp::launcher {
@@ -16,7 +16,7 @@ ProgramKind program_kind(const Options& options);
 FactsWanted facts_wanted(const Options& options);
 
 // Refuses what could not be executed, with the shell's exit codes, before any process starts.
-base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& options, const HostFacts& facts);
+base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& options, const NodeFacts& facts);
 
 // torchrun's macro in an argument: $local_rank and ${local_rank} become the number, $$ becomes $, all else stays.
 std::string substitute_local_rank(const std::string& argument, int local_rank);

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "wire/status_page_layout.h"
 #include "wire/worker_env.h"
 
@@ -26,7 +26,7 @@ std::string one_line(const std::string& text) {
 }
 
 // Where NCCL tells how far the ranks of this job are, for a dump: a loopback address of the job's own, so that jobs
-// beside it on this machine do not answer. No port has to be looked for.
+// beside it on this node do not answer. No port has to be looked for.
 std::string ras_address(const LaunchPlan& plan, const Placement& placement) {
   base::Fnv1a64 hash;
   hash.update(plan.run_id + "\n" + placement.master_addr + "\n" + std::to_string(placement.master_port));

@@ -22,9 +22,9 @@ std::optional<Number> number_in(const Json& json, const char* name) {
   return number.is_null() ? std::nullopt : std::optional(number.get<Number>());
 }
 
-std::vector<const GpuCounters*> used_by(std::span<const pid_t> processes, std::span<const GpuCounters> machine) {
+std::vector<const GpuCounters*> used_by(std::span<const pid_t> processes, std::span<const GpuCounters> node_gpus) {
   std::vector<const GpuCounters*> used;
-  for (const GpuCounters& gpu : machine) {
+  for (const GpuCounters& gpu : node_gpus) {
     const bool is_used = std::ranges::any_of(
         gpu.processes, [&](pid_t pid) { return std::ranges::find(processes, pid) != processes.end(); });
     if (is_used) used.push_back(&gpu);
@@ -34,9 +34,9 @@ std::vector<const GpuCounters*> used_by(std::span<const pid_t> processes, std::s
 
 }  // namespace
 
-std::string to_line(std::span<const GpuCounters> machine) {
+std::string to_line(std::span<const GpuCounters> node_gpus) {
   Json line = Json::array();
-  for (const GpuCounters& gpu : machine) {
+  for (const GpuCounters& gpu : node_gpus) {
     line.push_back({{"uuid", gpu.uuid},
                     {"busy_percent", or_null(gpu.busy_percent)},
                     {"moved_bytes", or_null(gpu.moved_bytes)},
@@ -46,25 +46,25 @@ std::string to_line(std::span<const GpuCounters> machine) {
 }
 
 std::optional<std::vector<GpuCounters>> gpus_from_line(std::string_view line) try {
-  std::vector<GpuCounters> machine;
+  std::vector<GpuCounters> node_gpus;
   for (const Json& gpu : Json::parse(line)) {
-    machine.push_back({gpu.at("uuid").get<std::string>(), number_in<int>(gpu, "busy_percent"),
-                       number_in<std::uint64_t>(gpu, "moved_bytes"), gpu.at("processes").get<std::vector<pid_t>>()});
+    node_gpus.push_back({gpu.at("uuid").get<std::string>(), number_in<int>(gpu, "busy_percent"),
+                         number_in<std::uint64_t>(gpu, "moved_bytes"), gpu.at("processes").get<std::vector<pid_t>>()});
   }
-  return machine;
+  return node_gpus;
 } catch (const Json::exception&) {
   return std::nullopt;
 }
 
-std::optional<GpuSample> gpus_of_rank(std::span<const GpuCounters> machine, std::span<const pid_t> processes,
+std::optional<GpuSample> gpus_of_rank(std::span<const GpuCounters> node_gpus, std::span<const pid_t> processes,
                                       const std::optional<std::string>& cuda_visible_devices) {
-  std::vector<const GpuCounters*> gpus = used_by(processes, machine);
+  std::vector<const GpuCounters*> gpus = used_by(processes, node_gpus);
   if (gpus.empty()) {
     std::vector<GpuFacts> facts;
-    for (const GpuCounters& gpu : machine) facts.push_back({static_cast<int>(facts.size()), gpu.uuid, "", {}});
+    for (const GpuCounters& gpu : node_gpus) facts.push_back({static_cast<int>(facts.size()), gpu.uuid, "", {}});
     for (const VisibleGpu& gpu : visible_gpus(cuda_visible_devices, facts)) {
-      if (!gpu.machine) return std::nullopt;  // a part of one
-      gpus.push_back(&machine[static_cast<std::size_t>(*gpu.machine)]);
+      if (!gpu.index) return std::nullopt;  // a part of one
+      gpus.push_back(&node_gpus[static_cast<std::size_t>(*gpu.index)]);
     }
   }
   GpuSample sample{0, 0};

@@ -1,4 +1,4 @@
-// What the GPUs of this machine have done, as ddp_gpu_reader tells it, and which of them count for a rank.
+// What the GPUs of this node have done, as ddp_gpu_reader tells it, and which of them count for a rank.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ struct GpuCounters {
 };
 
 // A line of ddp_gpu_reader: JSON, the GPUs in the order of their PCI addresses. Nothing if it is no such line.
-std::string to_line(std::span<const GpuCounters> machine);
+std::string to_line(std::span<const GpuCounters> node_gpus);
 std::optional<std::vector<GpuCounters>> gpus_from_line(std::string_view line);
 
 // The GPUs of a rank together.
@@ -35,8 +35,8 @@ struct GpuSample {
 };
 
 // Of the GPUs that one of `processes` uses; where none is known to, of all that the rank sees by its
-// CUDA_VISIBLE_DEVICES (nothing: all of the machine). Nothing if something is not known that may be a sign of life.
-std::optional<GpuSample> gpus_of_rank(std::span<const GpuCounters> machine, std::span<const pid_t> processes,
+// CUDA_VISIBLE_DEVICES (nothing: all of the node). Nothing if something is not known that may be a sign of life.
+std::optional<GpuSample> gpus_of_rank(std::span<const GpuCounters> node_gpus, std::span<const pid_t> processes,
                                       const std::optional<std::string>& cuda_visible_devices);
 
 }  // namespace ddp::launcher

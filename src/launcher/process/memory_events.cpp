@@ -31,27 +31,27 @@ OomWatch::OomWatch() : OomWatch(own_cgroups_with("memory"), "/proc/vmstat") {}
 OomWatch::OomWatch(std::vector<Cgroup> cgroups, std::string vmstat)
     : cgroups_(std::move(cgroups)), vmstat_(std::move(vmstat)) {
   for (const Cgroup& cgroup : cgroups_) seen_.push_back(kills_in(cgroup));
-  seen_.push_back(kills_of_machine());
+  seen_.push_back(kills_of_node());
 }
 
 std::uint64_t OomWatch::kills_in(const Cgroup& cgroup) const {
   return counter(cgroup.folder + (cgroup.version2 ? "/memory.events" : "/memory.oom_control"), "oom_kill");
 }
 
-std::uint64_t OomWatch::kills_of_machine() const {
+std::uint64_t OomWatch::kills_of_node() const {
   return counter(vmstat_, "oom_kill");
 }
 
 std::optional<OomKill> OomWatch::new_kill() {
   std::optional<OomKill> kill;
   for (std::size_t i = 0; i < seen_.size(); ++i) {
-    const bool machine = i == cgroups_.size();
-    const std::uint64_t now = machine ? kills_of_machine() : kills_in(cgroups_[i]);
+    const bool is_node = i == cgroups_.size();
+    const std::uint64_t now = is_node ? kills_of_node() : kills_in(cgroups_[i]);
     const bool grown = now > seen_[i];
     seen_[i] = now;
     if (!grown || (kill && kill->limit_bytes > 0)) continue;
     kill = OomKill{};
-    if (machine) continue;
+    if (is_node) continue;
     // A kill is counted in all groups of its victim. The nearest one with a limit is the one that was full.
     const Cgroup& cgroup = cgroups_[i];
     const auto bytes = [&](const char* name2, const char* name1) {

@@ -1,4 +1,4 @@
-// Did the kernel kill for want of memory? What the memory cgroups count, of version 2 or 1, and the machine as a whole.
+// Did the kernel kill for want of memory? What the memory cgroups count, of version 2 or 1, and the node as a whole.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ddp::launcher {
 
-// A kill by the kernel's out-of-memory killer, of something that shares our memory limit (or the machine).
+// A kill by the kernel's out-of-memory killer, of something that shares our memory limit (or the node).
 struct OomKill {
   std::string where;              // the cgroup's folder; empty: no limit that we see
   std::uint64_t limit_bytes = 0;  // of that cgroup; 0: none known
@@ -32,11 +32,11 @@ class OomWatch {
 
  private:
   std::uint64_t kills_in(const Cgroup& cgroup) const;
-  std::uint64_t kills_of_machine() const;
+  std::uint64_t kills_of_node() const;
 
   std::vector<Cgroup> cgroups_;
   std::string vmstat_;
-  std::vector<std::uint64_t> seen_;  // by cgroup; the last one is the machine's
+  std::vector<std::uint64_t> seen_;  // by cgroup; the last one is the node's
 };
 
 }  // namespace ddp::launcher

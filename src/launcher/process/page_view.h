@@ -112,7 +112,7 @@ struct PageView {
   int blocked_thread = 0;
   int continuations = 0;
   std::uint64_t polled_at = 0;  // CLOCK_MONOTONIC, nanoseconds: asked last whether an operation is done
-  std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same machine through shared memory
+  std::uint64_t handed_on = 0;  // pieces of data, to ranks of the same node through shared memory
   std::vector<GroupView> groups;
 
   // But for who waits, and for data under way: a thread that waits again and again makes no progress, and an operation

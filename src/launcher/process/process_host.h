@@ -62,7 +62,7 @@ class ProcessHost {
   virtual std::vector<pid_t> end_leftovers() = 0;
 };
 
-// Processes of this machine, waited for by pidfd on `loop` (by SIGCHLD where the kernel has no pidfds). They join
+// Processes of this node, waited for by pidfd on `loop` (by SIGCHLD where the kernel has no pidfds). They join
 // `cgroup`, unless it is null.
 std::unique_ptr<ProcessHost> make_process_host(net::EventLoop& loop, const WorkerCgroup* cgroup);
 

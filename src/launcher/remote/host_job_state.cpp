@@ -76,7 +76,7 @@ void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<H
     if (running_) pass(event.signal, actions);
     return;
   }
-  // As on one machine: signals close together are one request.
+  // As on one node: signals close together are one request.
   if (asks_ > 0 && now - last_ask_ < limits::kSecondRequest) return;
   if (!signal_) signal_ = event.signal;
   if (!running_ || asks_ >= 2) return cut_all(actions);

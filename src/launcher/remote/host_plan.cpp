@@ -6,7 +6,7 @@
 #include "base/exit_code.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/plan/cluster_options.h"
 #include "launcher/remote/forwarded_environment.h"
 

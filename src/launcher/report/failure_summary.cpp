@@ -47,7 +47,7 @@ std::string gpu_of(const LaunchPlan& plan, int local_rank) {
 
 std::string describe_oom(const OomKill& oom) {
   std::string text = "the kernel's out-of-memory killer struck";
-  if (oom.where.empty()) return text + ": the machine, or a container around this one, had no memory left";
+  if (oom.where.empty()) return text + ": the node, or a container around this one, had no memory left";
   text += " in cgroup " + oom.where;
   if (oom.limit_bytes > 0) text += ", limit " + base::human_bytes(oom.limit_bytes);
   if (oom.peak_bytes > 0) text += ", peak " + base::human_bytes(oom.peak_bytes);

@@ -167,7 +167,7 @@ std::vector<std::string> hint_lines(const HangNews& news) {
                                    [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
   if (!on_gpus) {
     return {
-        "  try: GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME=<the interface that reaches the other machines>; GPUs: "
+        "  try: GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; GPUs: "
         "NCCL_P2P_DISABLE=1; NCCL_DEBUG=INFO"};
   }
   return {

@@ -10,7 +10,7 @@
 #include "base/host_name.h"
 #include "base/text.h"
 #include "launcher/cli/options.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/job/store_listener.h"
 #include "launcher/limits.h"
 #include "launcher/process/launcher_signals.h"

@@ -18,10 +18,10 @@ void GpuWatch::sees(int local_rank, std::optional<std::string> cuda_visible_devi
 }
 
 void GpuWatch::add(int local_rank, std::span<const pid_t> processes, ActivitySample& sample) {
-  if (!machine_has_gpus_) return;
+  if (!node_has_gpus_) return;
   read();
   const bool is_fresh = read_at_ && Clock::now() - *read_at_ <= kLatest;
-  if (is_fresh) sample.gpu = gpus_of_rank(machine_, processes, visible_[local_rank]);
+  if (is_fresh) sample.gpu = gpus_of_rank(node_gpus_, processes, visible_[local_rank]);
   sample.is_complete = sample.is_complete && sample.gpu;
 }
 
@@ -46,9 +46,9 @@ void GpuWatch::read() {
   }
   text_ += run_->take_output();
   for (std::size_t end = 0; (end = text_.find('\n')) != std::string::npos; text_.erase(0, end + 1)) {
-    auto machine = gpus_from_line(std::string_view(text_).substr(0, end));
-    if (!machine) continue;
-    machine_ = std::move(*machine);
+    auto node_gpus = gpus_from_line(std::string_view(text_).substr(0, end));
+    if (!node_gpus) continue;
+    node_gpus_ = std::move(*node_gpus);
     read_at_ = Clock::now();
   }
 }

@@ -19,8 +19,8 @@ namespace ddp::launcher {
 // Belongs to the loop's thread.
 class GpuWatch {
  public:
-  // On a machine without GPUs the reader is not started.
-  GpuWatch(net::EventLoop& loop, bool machine_has_gpus) : loop_(loop), machine_has_gpus_(machine_has_gpus) {}
+  // On a node without GPUs the reader is not started.
+  GpuWatch(net::EventLoop& loop, bool node_has_gpus) : loop_(loop), node_has_gpus_(node_has_gpus) {}
 
   // What the environment of a worker tells CUDA to use; nothing: all GPUs.
   void sees(int local_rank, std::optional<std::string> cuda_visible_devices);
@@ -34,13 +34,13 @@ class GpuWatch {
   void read();
 
   net::EventLoop& loop_;
-  const bool machine_has_gpus_;
+  const bool node_has_gpus_;
   std::map<int, std::optional<std::string>> visible_;
   std::unique_ptr<ToolRun> run_;
   bool has_failed_ = false;
   std::string text_;  // of the next line
-  std::vector<GpuCounters> machine_;
-  std::optional<Clock::time_point> read_at_;  // when `machine_` was
+  std::vector<GpuCounters> node_gpus_;
+  std::optional<Clock::time_point> read_at_;  // when `node_gpus_` was
   std::unique_ptr<net::Watch> idle_;
 };
 

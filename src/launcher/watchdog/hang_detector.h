@@ -48,7 +48,7 @@ std::string_view name_of(HangNews::Kind kind);
 class HangDetector {
  public:
   // `others_judge`: somebody sees more ranks than this, and is to be the first to name one.
-  // `longest_interval`: of the time between two samples no more counts. A suspended machine and a stopped launcher have
+  // `longest_interval`: of the time between two samples no more counts. A suspended node and a stopped launcher have
   // seen nothing.
   explicit HangDetector(const HangPlan& plan, bool others_judge = false,
                         std::chrono::nanoseconds longest_interval = limits::kHangLongestInterval)

@@ -21,7 +21,7 @@ enum class HangClass : std::uint8_t {
 
 std::string_view name_of(HangClass hang_class);  // "certain", "users_limit", "unknown": as the event log has them
 
-// All times are durations up to now. They do not run while a rank is stopped, or the machine or the launcher sleeps.
+// All times are durations up to now. They do not run while a rank is stopped, or the node or the launcher sleeps.
 struct StallFacts {
   VerdictKind kind = VerdictKind::silent;
   bool is_partial = false;          // the verdict knows nothing of some ranks of the group

@@ -152,7 +152,7 @@ bool find_first_difference(const std::vector<Member>& members, Verdict& verdict)
 }
 
 // World ranks of a group that have no place in it: they have left it, or have not made it. Nothing where they could be
-// on other machines, or have no known number.
+// on other nodes, or have no known number.
 std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>& members,
                                std::span<const RankView> ranks) {
   std::vector<int> result;

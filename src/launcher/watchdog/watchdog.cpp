@@ -27,7 +27,7 @@ class RankWatchdog : public Watchdog {
                [this](const std::string& why) {
                  parts_.log({LogLevel::warning, LogSource::hangs, why});
                }),
-        gpus_(parts.loop, parts.plan.machine_has_gpus),
+        gpus_(parts.loop, parts.plan.node_has_gpus),
         activity_(
             parts.processes, gpus_, placement.first_rank, placement.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },

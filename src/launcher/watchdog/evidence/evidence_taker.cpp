@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
 #include "launcher/watchdog/evidence/flight_recorder.h"
 #include "launcher/watchdog/evidence/ras_client.h"

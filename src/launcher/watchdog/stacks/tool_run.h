@@ -1,4 +1,4 @@
-// ToolRun: a program of the machine that looks into a worker, for a bounded time.
+// ToolRun: a program of the node that looks into a worker, for a bounded time.
 #pragma once
 
 #include <functional>

@@ -19,12 +19,12 @@ namespace {
 // On one node every rank is reached over loopback. Between nodes GLOO_SOCKET_IFNAME names the interface; else it
 // is the one that leads to the store, which all ranks reach. The host name's address, which Gloo takes by itself, is a
 // loopback one on many systems (Debian's 127.0.1.1).
-gloo::transport::tcp::attr device_attributes(bool single_host, const std::string& store_host) {
+gloo::transport::tcp::attr device_attributes(bool single_node, const std::string& store_host) {
   gloo::transport::tcp::attr attributes;
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // NOLINT(concurrency-mt-unsafe)
   if (interface != nullptr && *interface != '\0') {
     attributes.iface = interface;
-  } else if (single_host) {
+  } else if (single_node) {
     attributes.hostname = "127.0.0.1";
   } else if (!store_host.empty()) {
     const auto own = net::own_address_towards(store_host);
@@ -67,10 +67,10 @@ HurriedLoop::Guard::~Guard() {
   ::eventfd_read(loop_.signal_.get(), &value);
 }
 
-std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_host, const std::string& store_host) {
+std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_node, const std::string& store_host) {
   require_own_gloo();
   const base::NamesThreads named("gloo");
-  return gloo::transport::tcp::CreateDevice(device_attributes(single_host, store_host));
+  return gloo::transport::tcp::CreateDevice(device_attributes(single_node, store_host));
 }
 
 }  // namespace ddp::internal

@@ -35,8 +35,8 @@ class HurriedLoop : public gloo::transport::tcp::Handler {
   const base::UniqueFd signal_;
 };
 
-// `single_host`: all ranks are on this node. `store_host`: which all ranks reach; empty: unknown. Throws
+// `single_node`: all ranks are on this node. `store_host`: which all ranks reach; empty: unknown. Throws
 // `unavailable` where another library's Gloo hides the one that we were built with, and what Gloo throws.
-std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_host, const std::string& store_host);
+std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_node, const std::string& store_host);
 
 }  // namespace ddp::internal

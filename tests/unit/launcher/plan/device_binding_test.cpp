@@ -99,7 +99,7 @@ TEST_CASE("a GPU may be chosen once") {
 }
 
 TEST_CASE("choosing where there is nothing to choose says why") {
-  CHECK(contains(choose_gpus("0", {}, {}).error().message, "this machine shows no GPU"));
+  CHECK(contains(choose_gpus("0", {}, {}).error().message, "this node shows no GPU"));
   CHECK(contains(choose("0", ""), "CUDA_VISIBLE_DEVICES hides all GPUs"));
 }
 

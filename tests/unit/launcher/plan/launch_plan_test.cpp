@@ -16,7 +16,7 @@ TEST_CASE("asking for GPUs where there are none is a usage error") {
   CHECK(situation.failure().message.find("--backend=cpu") != std::string::npos);
   situation.options.backend = "";
   situation.options.gpus = "0";
-  CHECK(situation.failure().message.find("--gpus=0: this machine shows no GPU") != std::string::npos);
+  CHECK(situation.failure().message.find("--gpus=0: this node shows no GPU") != std::string::npos);
 }
 
 TEST_CASE("more workers than GPUs is refused unless the job is one for CPUs") {

@@ -9,15 +9,15 @@ using namespace ddp::launcher;
 namespace {
 
 // Two GPUs, of which the processes 100 and 101 use the second one.
-const std::vector<GpuCounters> kMachine = {{"GPU-aa", 7, 1000, {55}}, {"GPU-bb", 90, 2000, {100, 101}}};
+const std::vector<GpuCounters> kNodeGpus = {{"GPU-aa", 7, 1000, {55}}, {"GPU-bb", 90, 2000, {100, 101}}};
 
 }  // namespace
 
 TEST_CASE("a line of the GPU reader is read back") {
-  const std::vector<GpuCounters> machine = {kMachine[0], {"GPU-cc", {}, {}, {}}};
-  const std::string line = to_line(machine);
+  const std::vector<GpuCounters> node_gpus = {kNodeGpus[0], {"GPU-cc", {}, {}, {}}};
+  const std::string line = to_line(node_gpus);
   CHECK(line.ends_with("\n"));
-  CHECK(gpus_from_line(line) == machine);
+  CHECK(gpus_from_line(line) == node_gpus);
   CHECK(gpus_from_line("[]\n") == std::vector<GpuCounters>());
   for (const char* text : {"", "x", "{\"uuid\":1}", "[{}]", "[1]", R"([{"uuid":"a","busy_percent":"b"}])"}) {
     CAPTURE(text);
@@ -26,27 +26,27 @@ TEST_CASE("a line of the GPU reader is read back") {
 }
 
 TEST_CASE("the GPUs of a rank are those that its processes use") {
-  CHECK(gpus_of_rank(kMachine, std::vector<pid_t>{7, 101}, "0") == GpuSample{90, 2000});
-  CHECK(gpus_of_rank(kMachine, std::vector<pid_t>{55, 100}, "") == GpuSample{90, 3000});
+  CHECK(gpus_of_rank(kNodeGpus, std::vector<pid_t>{7, 101}, "0") == GpuSample{90, 2000});
+  CHECK(gpus_of_rank(kNodeGpus, std::vector<pid_t>{55, 100}, "") == GpuSample{90, 3000});
 }
 
 TEST_CASE("of a rank whose processes use none that is known all that it sees count") {
   const std::vector<pid_t> processes = {7};
-  CHECK(gpus_of_rank(kMachine, processes, "0") == GpuSample{7, 1000});
-  CHECK(gpus_of_rank(kMachine, processes, "GPU-bb") == GpuSample{90, 2000});
-  CHECK(gpus_of_rank(kMachine, processes, "0,1") == GpuSample{90, 3000});
-  CHECK(gpus_of_rank(kMachine, processes, std::nullopt) == GpuSample{90, 3000});
-  CHECK(gpus_of_rank(kMachine, processes, "") == GpuSample{0, 0});
+  CHECK(gpus_of_rank(kNodeGpus, processes, "0") == GpuSample{7, 1000});
+  CHECK(gpus_of_rank(kNodeGpus, processes, "GPU-bb") == GpuSample{90, 2000});
+  CHECK(gpus_of_rank(kNodeGpus, processes, "0,1") == GpuSample{90, 3000});
+  CHECK(gpus_of_rank(kNodeGpus, processes, std::nullopt) == GpuSample{90, 3000});
+  CHECK(gpus_of_rank(kNodeGpus, processes, "") == GpuSample{0, 0});
   // Of a part of a GPU nothing is told.
-  CHECK_FALSE(gpus_of_rank(kMachine, processes, "MIG-1"));
+  CHECK_FALSE(gpus_of_rank(kNodeGpus, processes, "MIG-1"));
 }
 
 TEST_CASE("what cannot be read of a GPU is not known of the rank") {
-  std::vector<GpuCounters> machine = kMachine;
-  machine[0].moved_bytes.reset();
-  CHECK(gpus_of_rank(machine, {}, "0,1") == GpuSample{90, std::nullopt});
-  CHECK(gpus_of_rank(machine, {}, "1") == GpuSample{90, 2000});
-  machine[0].busy_percent.reset();
-  CHECK_FALSE(gpus_of_rank(machine, {}, "0,1"));
-  CHECK(gpus_of_rank(machine, {}, "1") == GpuSample{90, 2000});
+  std::vector<GpuCounters> node_gpus = kNodeGpus;
+  node_gpus[0].moved_bytes.reset();
+  CHECK(gpus_of_rank(node_gpus, {}, "0,1") == GpuSample{90, std::nullopt});
+  CHECK(gpus_of_rank(node_gpus, {}, "1") == GpuSample{90, 2000});
+  node_gpus[0].busy_percent.reset();
+  CHECK_FALSE(gpus_of_rank(node_gpus, {}, "0,1"));
+  CHECK(gpus_of_rank(node_gpus, {}, "1") == GpuSample{90, 2000});
 }

@@ -33,7 +33,7 @@ TEST_CASE("an out-of-memory kill is told with the cgroup's limit and peak") {
   CHECK_FALSE(watch.new_kill());
 }
 
-TEST_CASE("the counters of version 1 and of the machine count too") {
+TEST_CASE("the counters of version 1 and of the node count too") {
   const TemporaryDirectory root;
   const std::string job = root.path() + "/job";
   write(job + "/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");

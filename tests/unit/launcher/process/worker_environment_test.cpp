@@ -7,7 +7,7 @@
 #include <functional>
 #include <map>
 
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 #include "launcher/process/worker_spec.h"
 #include "support/situation.h"
 

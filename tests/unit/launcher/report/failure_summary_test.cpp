@@ -74,7 +74,7 @@ TEST_CASE("a SIGKILL from outside is explained") {
              Catch::Contains("out-of-memory killer struck in cgroup /sys/fs/cgroup/job, limit 64 MiB, "
                              "peak 63 MiB; its peak was 3 GiB"));
   culprit_of(outcome).oom = OomKill{};
-  CHECK_THAT(summary(outcome), Catch::Contains("the machine, or a container around this one, had no memory left"));
+  CHECK_THAT(summary(outcome), Catch::Contains("the node, or a container around this one, had no memory left"));
 }
 
 TEST_CASE("core and last lines and log of the culprit are told") {

@@ -142,7 +142,7 @@ TEST_CASE("a rank that has left the world or not entered it is missed") {
   CHECK(ranks.verdict()->culprits == std::vector<int>{2});
   ranks.views[2].has_ended = true;
   CHECK(ranks.verdict()->kind == VerdictKind::ended);
-  // Of a group over several machines the others may be anywhere.
+  // Of a group over several nodes the others may be anywhere.
   for (RankView& view : ranks.views) {
     if (!view.page.groups.empty()) view.page.groups[0].size = 4;
   }

@@ -1,4 +1,4 @@
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 
 #include <catch2/catch.hpp>
 #include <sys/stat.h>
@@ -12,18 +12,18 @@ using namespace ddp::launcher;
 
 TEST_CASE("facts of the host are plausible") {
   const FactsWanted wanted{.command = "sh"};
-  const HostFacts facts = gather_host_facts(wanted);
+  const NodeFacts facts = gather_node_facts(wanted);
   CHECK(facts.cpu_count >= 1);
   CHECK_FALSE(facts.host_name.empty());
   CHECK(find_variable(facts.environment, "PATH").has_value());
   CHECK(facts.program.executable);
   CHECK(facts.interpreter.path.empty());
   CHECK(facts.topology.cpus.empty());
-  CHECK(facts.random_id != gather_host_facts(wanted).random_id);
+  CHECK(facts.random_id != gather_node_facts(wanted).random_id);
 }
 
 TEST_CASE("a random UUID is one of version 4") {
-  const std::string uuid = gather_host_facts(FactsWanted{.command = "sh"}).random_uuid;
+  const std::string uuid = gather_node_facts(FactsWanted{.command = "sh"}).random_uuid;
   REQUIRE(uuid.size() == 36);
   for (const std::size_t dash : {8U, 13U, 18U, 23U}) CHECK(uuid[dash] == '-');
   CHECK(uuid[14] == '4');
@@ -33,14 +33,14 @@ TEST_CASE("a random UUID is one of version 4") {
 TEST_CASE("for a script the interpreter is looked for as well") {
   const TemporaryDirectory directory;
   std::ofstream(directory.path() + "/train.py") << "pass\n";
-  const HostFacts facts = gather_host_facts({.kind = ProgramKind::script, .command = directory.path() + "/train.py"});
+  const NodeFacts facts = gather_node_facts({.kind = ProgramKind::script, .command = directory.path() + "/train.py"});
   CHECK(facts.program.found);
   CHECK_FALSE(facts.interpreter.path.empty());
 }
 
 TEST_CASE("the topology is read when CPUs are to be bound") {
   const FactsWanted wanted{.command = "sh", .topology = true};
-  const HostFacts facts = gather_host_facts(wanted);
+  const NodeFacts facts = gather_node_facts(wanted);
   CHECK(facts.topology_failure.empty());
   CHECK_FALSE(facts.topology.cpus.empty());
 }
@@ -54,39 +54,39 @@ TEST_CASE("a variable is found by its whole name") {
 
 TEST_CASE("the token is read from the file that was named, or from the variable") {
   FactsWanted wanted{.command = "sh"};
-  CHECK(gather_host_facts(wanted).auth_token == nullptr);
+  CHECK(gather_node_facts(wanted).auth_token == nullptr);
 
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/token";
   std::ofstream(path) << "0123456789abcdef\n";
   REQUIRE(::chmod(path.c_str(), 0600) == 0);
   wanted.auth_token_file = path;
-  const HostFacts by_file = gather_host_facts(wanted);
+  const NodeFacts by_file = gather_node_facts(wanted);
   REQUIRE(by_file.auth_token);
   CHECK(by_file.auth_token_failure.empty());
 
   REQUIRE(::setenv("DDP_AUTH_TOKEN", "0123456789abcdef", 1) == 0);
   const char* value = ::getenv("DDP_AUTH_TOKEN");
   wanted.auth_token_file.clear();
-  const HostFacts by_variable = gather_host_facts(wanted);
+  const NodeFacts by_variable = gather_node_facts(wanted);
   REQUIRE(by_variable.auth_token);
   CHECK(by_variable.auth_token->verify("m", by_file.auth_token->sign("m")));
 
   hide_auth_token();
   CHECK(::getenv("DDP_AUTH_TOKEN") == nullptr);
   CHECK(std::string(value, 16) == std::string(16, '\0'));
-  CHECK(gather_host_facts(wanted).auth_token == nullptr);
+  CHECK(gather_node_facts(wanted).auth_token == nullptr);
   hide_auth_token();
 }
 
 TEST_CASE("a token that cannot be used is told with what gave it") {
   FactsWanted wanted{.command = "sh"};
   REQUIRE(::setenv("DDP_AUTH_TOKEN", "short", 1) == 0);
-  const HostFacts by_variable = gather_host_facts(wanted);
+  const NodeFacts by_variable = gather_node_facts(wanted);
   REQUIRE(::unsetenv("DDP_AUTH_TOKEN") == 0);
   CHECK_FALSE(by_variable.auth_token);
   CHECK_THAT(by_variable.auth_token_failure, Catch::StartsWith("DDP_AUTH_TOKEN has 5 bytes"));
   wanted.auth_token_file = "/nonexistent";
-  CHECK(gather_host_facts(wanted).auth_token_failure ==
+  CHECK(gather_node_facts(wanted).auth_token_failure ==
         "--auth-token-file=/nonexistent cannot be read (No such file or directory). Check its name.");
 }

@@ -1,4 +1,4 @@
-#include "launcher/facts/host_facts.h"
+#include "launcher/facts/node_facts.h"
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -49,8 +49,8 @@ ProgramFacts first_found(const std::vector<std::string>& candidates, const std::
 
 }  // namespace
 
-HostFacts gather_host_facts(const FactsWanted& wanted) {
-  HostFacts facts;
+NodeFacts gather_node_facts(const FactsWanted& wanted) {
+  NodeFacts facts;
   facts.host_name = base::host_name();
   const std::vector<int> cpus = affinity_cpus();
   facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit());

@@ -1,4 +1,4 @@
-// HostFacts: what the plan must know about this machine. Gathered once; everything after it is pure.
+// NodeFacts: what the plan must know about this node. Gathered once; everything after it is pure.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@
 
 namespace ddp::launcher {
 
-struct HostFacts {
+struct NodeFacts {
   std::string host_name;
   int cpu_count = 1;                     // those this process may use: affinity and control groups
-  std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the machine
+  std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the node
   std::vector<std::string> environment;  // "NAME=value"
   ProgramFacts program;                  // of the command's first word; untouched for a Python module
   ProgramFacts interpreter;              // Python; untouched if the program runs without
@@ -46,7 +46,7 @@ struct FactsWanted {
 };
 
 // Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU.
-HostFacts gather_host_facts(const FactsWanted& wanted);
+NodeFacts gather_node_facts(const FactsWanted& wanted);
 
 // The job's token: of the file, if one is named, or of DDP_AUTH_TOKEN in the "NAME=value" lines; null if there is
 // neither. The failure says whose token cannot be used, and why.
