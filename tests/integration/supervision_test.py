@@ -165,8 +165,8 @@ def both_killed() -> None:
             os.kill(pid, signal.SIGKILL)
         job.wait()
         eventually("the workers are gone", lambda: not any(state_of(pid) not in ("", "Z") for pid in workers))
-        left, = pathlib.Path(job.folder).glob("ddplaunch-*")
-        stranger = pathlib.Path(job.folder) / "ddplaunch-of-somebody"
+        left, = pathlib.Path(job.folder).glob("ddp-run-*")
+        stranger = pathlib.Path(job.folder) / "ddp-run-of-somebody"
         stranger.mkdir()
         (stranger / "file").touch()
         code, _, err = run_job("-q", "true", environment={"TMPDIR": job.folder})

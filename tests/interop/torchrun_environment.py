@@ -126,7 +126,7 @@ DIFFERENCES = [
     Difference("OMP_NUM_THREADS", "1", r"\d+", "CPUs divided by workers, where torchrun wastes all but one a worker",
                cpus=4),
     Difference("TORCHELASTIC_ERROR_FILE", r"<tmp>/torchelastic_<random>/<id>_<random>/(attempt_\d/\d/error.json)",
-               r"<tmp>/ddplaunch-<random>/attempt_\d/\d/error.json", "a temporary folder that does not stay behind"),
+               r"<tmp>/ddp-run-<random>/attempt_\d_\d_error.json", "a temporary folder that does not stay behind"),
     Difference("TORCHELASTIC_RUN_ID", "<uuid>", "job7", "an id that was asked for is kept; torchrun drops it",
                options="--rdzv-id=job7"),
     Difference("MASTER_ADDR", "localhost", "127.0.0.1", "an address that was asked for is kept; torchrun drops it",
@@ -145,7 +145,7 @@ def normalised(variable: str, value: str, port: int, folder: pathlib.Path, run_i
     value = value.replace(str(folder), "<tmp>")
     if variable == "TORCHELASTIC_ERROR_FILE":
         value = value.replace(f"/{run_id}_", "/<id>_")
-        value = re.sub(r"(torchelastic_|ddplaunch-|<id>_)[a-z0-9_]{8,12}/", r"\1<random>/", value)
+        value = re.sub(r"(torchelastic_|ddp-run-|<id>_)[a-z0-9_]{8,12}/", r"\1<random>/", value)
     return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>", value)
 
 

@@ -77,8 +77,10 @@ std::vector<Cgroup> cgroups_with(const std::string& controller, const std::strin
 }
 
 std::vector<Cgroup> own_cgroups_with(const std::string& controller, const std::string& root) {
+  // The kernel needs longer to list the mounts than all other facts take to read, and they do not change.
+  static const std::string own_mounts = base::read_file("/proc/self/mountinfo");
   return cgroups_with(controller, base::read_file(root + "/proc/self/cgroup"),
-                      base::read_file(root + "/proc/self/mountinfo"));
+                      root.empty() ? own_mounts : base::read_file(root + "/proc/self/mountinfo"));
 }
 
 std::string own_cgroup2_folder() {

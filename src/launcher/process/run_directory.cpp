@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
+#include <string_view>
+#include <thread>
 
 #include "base/hash.h"
 
@@ -20,9 +22,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kDirectoryPrefix = "ddplaunch-";
-constexpr const char* kLockName = "lock";
-constexpr const char* kNewLockName = "lock.new";
+// Not "ddplaunch-": version 0.1 removes what has that name and no file with a lock.
+constexpr std::string_view kPrefix = "ddp-run-";
+constexpr std::size_t kDigits = 12;
+constexpr int kTries = 100;
 
 std::string temporary_root() {
   const char* root = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
@@ -32,41 +35,37 @@ std::string temporary_root() {
   return fs::absolute(root, ignored).string();
 }
 
-// Empty if the file cannot be opened, or somebody holds the lock.
-base::UniqueFd take_lock(const fs::path& file, int flags) {
-  base::UniqueFd lock(::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
-  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock.reset();
-  return lock;
+// By a lock on its directory a launcher shows the others that it lives.
+enum class Lock { held, taken_by_another, impossible };
+
+// Opens the directory and locks it. `impossible`: it is gone, of another user, or on a file system without such locks.
+Lock lock_directory(const std::string& path, base::UniqueFd& fd) {
+  struct stat status {};
+  fd.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_uid != ::geteuid()) return Lock::impossible;
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+    return errno == EWOULDBLOCK ? Lock::taken_by_another : Lock::impossible;
+  return Lock::held;
 }
 
-// The file gets its name when it is locked: another launcher that finds it unlocked removes the directory.
-base::UniqueFd make_lock(const fs::path& directory) {
-  const fs::path file = directory / kNewLockName;
-  base::UniqueFd lock = take_lock(file, O_CREAT | O_EXCL);
-  if (lock && ::rename(file.c_str(), (directory / kLockName).c_str()) != 0) lock.reset();
-  return lock;
+bool is_run_name(std::string_view name) {
+  if (!name.starts_with(kPrefix) || name.size() != kPrefix.size() + kDigits) return false;
+  return name.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
 }
 
 void remove_leftovers(const std::string& root) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
-    struct stat status {};
-    const bool ours = entry.path().filename().string().starts_with(kDirectoryPrefix) &&
-                      ::lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
-                      status.st_uid == ::geteuid();
-    if (!ours) continue;
-    if (take_lock(entry.path() / kLockName, 0)) fs::remove_all(entry.path(), ignored);
-    // Killed before it made its lock; a living launcher has long passed that moment. Nothing but an empty one goes.
-    if (::time(nullptr) - status.st_mtime <= 60) continue;
-    ::unlink((entry.path() / kNewLockName).c_str());
-    ::rmdir(entry.path().c_str());
+    base::UniqueFd lock;
+    if (!is_run_name(entry.path().filename().string())) continue;
+    if (lock_directory(entry.path(), lock) == Lock::held) fs::remove_all(entry.path(), ignored);
   }
 }
 
 std::string random_name() {
   std::uint64_t value = 0;
   if (::getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<std::uint64_t>(::getpid());
-  return base::hex64(value).substr(0, 12);
+  return base::hex64(value).substr(0, kDigits);
 }
 
 }  // namespace
@@ -75,7 +74,7 @@ RunDirectory::RunDirectory(const RunFiles& files, const std::string& run_id) {
   if (files.kind == RunFiles::Kind::none) return;
   temporary_ = files.kind == RunFiles::Kind::temporary;
   if (temporary_) {
-    path_ = temporary_root() + "/" + kDirectoryPrefix + random_name();
+    path_ = temporary_root() + "/" + std::string(kPrefix) + random_name();
     return;
   }
   std::string name = run_id;
@@ -87,48 +86,53 @@ RunDirectory::RunDirectory(const RunFiles& files, const std::string& run_id) {
 
 std::optional<base::Failure> RunDirectory::make() {
   if (path_.empty()) return std::nullopt;
+  if (temporary_) return make_temporary();
   std::error_code error;
-  if (temporary_) {
-    remove_leftovers(temporary_root());
-  } else {
-    const fs::path parent = fs::path(path_).parent_path();
-    fs::create_directories(parent, error);
-    if (error) {
-      return base::Failure{"cannot make the directory " + parent.string() + ": " + error.message() +
-                           ". See --log-dir."};
-    }
+  const fs::path parent = fs::path(path_).parent_path();
+  fs::create_directories(parent, error);
+  if (error) {
+    return base::Failure{"cannot make the directory " + parent.string() + ": " + error.message() + ". See --log-dir."};
   }
-  if (::mkdir(path_.c_str(), temporary_ ? 0700 : 0777) != 0) {
-    return base::Failure{"cannot make the directory " + path_ + ": " + std::strerror(errno) +
-                         (temporary_ ? ". Set TMPDIR to a directory that can be written." : ". See --log-dir.")};
+  if (::mkdir(path_.c_str(), 0777) == 0) return std::nullopt;
+  return base::Failure{"cannot make the directory " + path_ + ": " + std::strerror(errno) + ". See --log-dir."};
+}
+
+std::optional<base::Failure> RunDirectory::make_temporary() {
+  remove_leftovers(temporary_root());
+  // Another launcher that finds it before it is locked takes it for a leftover and removes it. The name stays, because
+  // the guardian knows it.
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (::mkdir(path_.c_str(), 0700) != 0 && (errno != EEXIST || tries == 0)) break;
+    const Lock lock = lock_directory(path_, lock_);
+    struct stat status {};
+    if (lock != Lock::taken_by_another && ::lstat(path_.c_str(), &status) == 0) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (!temporary_) return std::nullopt;
-  lock_ = make_lock(path_);
-  if (lock_) return std::nullopt;
-  return base::Failure{"cannot lock the temporary directory " + path_ + ". Set TMPDIR to another directory."};
+  return base::Failure{"cannot make the directory " + path_ + ": " + std::strerror(errno) +
+                       ". Set TMPDIR to a directory that can be written."};
 }
 
 std::optional<base::Failure> RunDirectory::begin_attempt(int attempt, int workers) {
   attempt_ = attempt;
-  for (int local_rank = 0; local_rank < workers && !path_.empty(); ++local_rank) {
-    std::error_code error;
+  std::error_code error;
+  for (int local_rank = 0; local_rank < workers && !path_.empty() && !temporary_ && !error; ++local_rank) {
     fs::create_directories(fs::path(file(local_rank, "x")).parent_path(), error);
-    if (error) return base::Failure{"cannot make a directory in " + path_ + ": " + error.message() + "."};
   }
+  if (error) return base::Failure{"cannot make a directory in " + path_ + ": " + error.message() + "."};
   return std::nullopt;
 }
 
 std::string RunDirectory::attempt_file(const std::string& name) const {
-  return path_.empty() ? "" : path_ + "/attempt_" + std::to_string(attempt_) + "/" + name;
+  return path_.empty() ? "" : path_ + "/attempt_" + std::to_string(attempt_) + separator() + name;
 }
 
 std::string RunDirectory::file(int local_rank, const std::string& name) const {
-  return attempt_file(std::to_string(local_rank) + "/" + name);
+  return attempt_file(std::to_string(local_rank) + separator() + name);
 }
 
 void RunDirectory::remove_if_temporary() {
   std::error_code ignored;
-  if (temporary_ && !path_.empty()) fs::remove_all(path_, ignored);
+  if (temporary_ && !path_.empty() && ::rmdir(path_.c_str()) != 0) fs::remove_all(path_, ignored);
 }
 
 }  // namespace ddp::launcher

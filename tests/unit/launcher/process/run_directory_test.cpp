@@ -46,7 +46,7 @@ TEST_CASE("each rank can write its error file and all is removed in the end") {
       CHECK(file.is_open());
       file << "{}";
     }
-    CHECK(directory.file(2, "error.json").ends_with("/attempt_2/2/error.json"));
+    CHECK(directory.file(2, "error.json").ends_with("/attempt_2_2_error.json"));
   }
   CHECK(std::filesystem::is_empty(parent.path()));
 }
@@ -55,13 +55,16 @@ TEST_CASE("what a killed launcher left is removed by the next one and what a liv
   const TemporaryDirectory parent;
   const TmpdirIs tmpdir(parent.path());
   namespace fs = std::filesystem;
-  // As after SIGKILL: the directory and its lock file are there, nobody holds the lock.
-  fs::create_directories(parent.path() + "/ddplaunch-dead/attempt_0/0");
-  std::ofstream(parent.path() + "/ddplaunch-dead/lock") << "";
-  // Not ours: no lock file, another name, no directory.
-  fs::create_directories(parent.path() + "/ddplaunch-young");
-  fs::create_directories(parent.path() + "/other");
-  std::ofstream(parent.path() + "/ddplaunch-file") << "";
+  // As after SIGKILL: the directory is there, and nobody holds its lock.
+  const std::string dead = parent.path() + "/ddp-run-0123456789ab";
+  fs::create_directories(dead);
+  std::ofstream(dead + "/attempt_0_0_error.json") << "{}";
+  // Not a launcher's: other names, a file, a link.
+  for (const char* name : {"/ddp-run-of-a-user", "/ddp-run-0123456789abc", "/ddplaunch-0123456789ab", "/other"}) {
+    fs::create_directories(parent.path() + name);
+  }
+  std::ofstream(parent.path() + "/ddp-run-00000000000f") << "";
+  fs::create_directory_symlink(parent.path() + "/other", parent.path() + "/ddp-run-00000000000d");
 
   RunDirectory living({}, "run");
   RunDirectory next({}, "run");
@@ -69,10 +72,11 @@ TEST_CASE("what a killed launcher left is removed by the next one and what a liv
     REQUIRE_FALSE(directory->make());
     REQUIRE_FALSE(directory->begin_attempt(0, 1));
   }
-  CHECK_FALSE(fs::exists(parent.path() + "/ddplaunch-dead"));
-  CHECK(fs::exists(parent.path() + "/ddplaunch-young"));
-  CHECK(fs::exists(parent.path() + "/other"));
-  CHECK(fs::exists(parent.path() + "/ddplaunch-file"));
+  CHECK_FALSE(fs::exists(dead));
+  for (const char* name : {"/ddp-run-of-a-user", "/ddp-run-0123456789abc", "/ddplaunch-0123456789ab", "/other",
+                           "/ddp-run-00000000000f", "/ddp-run-00000000000d"}) {
+    CHECK(fs::exists(parent.path() + name));
+  }
   CHECK(std::ofstream(living.file(0, "error.json")).is_open());
   CHECK(std::ofstream(next.file(0, "error.json")).is_open());
 }
@@ -92,20 +96,6 @@ TEST_CASE("launchers that start at the same time do not take each other's direct
   }
   for (std::thread& launcher : launchers) launcher.join();
   CHECK(lost == 0);
-}
-
-TEST_CASE("a directory whose launcher was killed before it had its lock is removed when it is old") {
-  const TemporaryDirectory parent;
-  const TmpdirIs tmpdir(parent.path());
-  namespace fs = std::filesystem;
-  const std::string place = parent.path() + "/ddplaunch-early";
-  fs::create_directories(place);
-  std::ofstream(place + "/lock.new") << "";
-  REQUIRE_FALSE(RunDirectory({}, "run").make());
-  CHECK(fs::exists(place));
-  fs::last_write_time(place, fs::file_time_type::clock::now() - std::chrono::minutes(2));
-  REQUIRE_FALSE(RunDirectory({}, "run").make());
-  CHECK_FALSE(fs::exists(place));
 }
 
 TEST_CASE("a log directory has the run's name and stays") {
