@@ -82,8 +82,9 @@ class NodesWorld::Workers : public NoWorkers {
     return StartedWorker{1000 + local_rank, {}};
   }
   void on_exit(ProcessHost::ExitCallback callback) override { world_.machines_[id_]->on_exit = std::move(callback); }
-  void signal(int local_rank, int signal, SignalTarget) override {
+  bool signal(int local_rank, int signal, SignalTarget) override {
     world_.worker_is_signalled(id_, local_rank, signal);
+    return true;
   }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     if (!world_.machines_[id_]->is_secondary[static_cast<std::size_t>(local_rank)]) return std::nullopt;

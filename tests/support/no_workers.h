@@ -10,7 +10,7 @@ class NoWorkers : public WorkerGroup {
   std::optional<base::Failure> begin(const Placement&, const std::string&) override { return std::nullopt; }
   base::Result<StartedWorker, StartFailure> start(int) override { return StartFailure{125, "there are none"}; }
   void on_exit(ProcessHost::ExitCallback) override {}
-  void signal(int, int, SignalTarget) override {}
+  bool signal(int, int, SignalTarget) override { return true; }
   void mark_peer_lost(int) override {}
   std::optional<ErrorRecord> error_of(int) override { return std::nullopt; }
   std::optional<OomKill> new_oom_kill() override { return std::nullopt; }

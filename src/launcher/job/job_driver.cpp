@@ -213,10 +213,8 @@ void JobDriver::carry_out(const SendSignal& action) {
   parts_.observer.log({LogLevel::debug, LogSource::signals,
                        "sends " + base::signal_name(action.signal) + " to rank " +
                            std::to_string(place_.first_rank + action.local_rank)});
-  parts_.workers.signal(action.local_rank, action.signal, action.target);
-  if (action.signal == SIGTERM && !parts_.workers.may_signal(action.local_rank)) {
-    post(Event(SignalRefused{action.local_rank}));
-  }
+  const bool is_sent = parts_.workers.signal(action.local_rank, action.signal, action.target);
+  if (!is_sent && action.signal == SIGTERM) post(Event(SignalRefused{action.local_rank}));
 }
 
 // With what other nodes' ranks called, what ours called may tell more than how they ended: the coordinator is to see it

@@ -48,10 +48,9 @@ class LocalWorkers : public WorkerGroup {
     });
   }
 
-  void signal(int local_rank, int signal, SignalTarget target) override {
-    processes_.signal(local_rank, signal, target);
+  bool signal(int local_rank, int signal, SignalTarget target) override {
+    return processes_.signal(local_rank, signal, target);
   }
-  bool may_signal(int local_rank) override { return processes_.may_signal(local_rank); }
   void mark_peer_lost(int rank) override { processes_.mark_peer_lost(rank); }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     return read_error_record(directory_.file(local_rank, "error.json"));

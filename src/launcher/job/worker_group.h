@@ -44,9 +44,8 @@ class WorkerGroup {
   virtual base::Result<StartedWorker, StartFailure> start(int local_rank) = 0;
   // Called once for each worker that was started, when it has ended.
   virtual void on_exit(ProcessHost::ExitCallback callback) = 0;
-  virtual void signal(int local_rank, int signal, SignalTarget target) = 0;
-  // Returns false if the worker runs as another user, so that signal() has no effect.
-  virtual bool may_signal(int /*local_rank*/) { return true; }
+  // Returns false if the kernel refused the signal, because the worker runs as another user.
+  virtual bool signal(int local_rank, int signal, SignalTarget target) = 0;
   // Tells the workers that the failure of this rank ends the job.
   virtual void mark_peer_lost(int rank) = 0;
   // What a worker has written about its failure.

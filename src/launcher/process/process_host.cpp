@@ -166,23 +166,18 @@ class LinuxProcessHost : public ProcessHost {
 
   void on_exit(ExitCallback callback) override { on_exit_ = std::move(callback); }
 
-  void signal(int local_rank, int signal, SignalTarget target) override {
+  bool signal(int local_rank, int signal, SignalTarget target) override {
     const auto entry = children_.find(local_rank);
-    if (entry == children_.end()) return;
+    if (entry == children_.end()) return true;
     Child& child = entry->second;
     child.asked_to_end = child.asked_to_end || signal == SIGTERM || signal == SIGKILL;
     if (child.status) {
       for (const pid_t pid : group_members(child.pid)) ::kill(pid, signal);
-    } else if (target == SignalTarget::group) {
-      ::killpg(child.pid, signal);
-    } else {
-      ::kill(child.pid, signal);  // its own, since we have not reaped it yet
+      return true;
     }
-  }
-
-  bool may_signal(int local_rank) override {
-    const auto child = children_.find(local_rank);
-    return child == children_.end() || ::kill(child->second.pid, 0) == 0 || errno != EPERM;
+    // Its own pid, since we have not reaped it yet.
+    const int error = target == SignalTarget::group ? ::killpg(child.pid, signal) : ::kill(child.pid, signal);
+    return error == 0 || errno != EPERM;
   }
 
   std::vector<pid_t> end_leftovers() override {
@@ -254,7 +249,6 @@ class LinuxProcessHost : public ProcessHost {
     // which has not been asked yet and has the rest of the grace.
     if (child.asked_to_end) {
       ::killpg(child.pid, SIGTERM);
-      ::killpg(child.pid, SIGCONT);
     } else if (!child.status->success()) {
       ::killpg(child.pid, SIGKILL);
     }
@@ -269,6 +263,7 @@ class LinuxProcessHost : public ProcessHost {
     reap();
     Child& child = children_.at(local_rank);
     if (child.asked_to_end && ::killpg(child.pid, 0) == 0 && !group_members(child.pid).empty()) {
+      ::killpg(child.pid, SIGCONT);  // what is stopped could not obey
       child.watch = loop_.at(Clock::now() + limits::kGroupPoll, [this, local_rank] { await_group(local_rank); });
       return;
     }

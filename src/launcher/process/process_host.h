@@ -37,10 +37,9 @@ class ProcessHost {
   virtual base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec, int out, int err) = 0;
   virtual void on_exit(ExitCallback callback) = 0;
 
-  // Nothing happens if the worker has ended: a pid is signalled only while it cannot belong to anybody else.
-  virtual void signal(int local_rank, int signal, SignalTarget target) = 0;
-  // Returns false if the worker's first process runs as another user, so that the kernel refuses our signals.
-  virtual bool may_signal(int /*local_rank*/) { return true; }
+  // Nothing happens if the worker has ended: a pid is signalled only while it cannot belong to anybody else. Returns
+  // false if the kernel refused the signal, because the worker runs as another user.
+  virtual bool signal(int local_rank, int signal, SignalTarget target) = 0;
 
   // Tells all workers by their pages that the failure of this rank ends the job.
   virtual void mark_peer_lost(int /*rank*/) {}

@@ -28,6 +28,31 @@ namespace {
 
 using boost::system::error_code;
 
+// The kernel's out-of-memory killer should take a worker before it takes the launcher, which watches over all of them.
+// While this lives, the launcher has the worker's score, which a child inherits. If each child wrote its own, the
+// kernel would make entries of /proc for it and remove them at its end, which takes longer than all signals to it.
+class RaisedOomScore {
+ public:
+  RaisedOomScore() : file_(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC)) {
+    std::array<char, 8> text{};
+    if (file_ && ::read(file_.get(), text.data(), text.size() - 1) <= 0) file_.reset();
+    own_ = std::atoi(text.data());
+    set(std::min(1000, own_ + limits::kOomScoreRaise));
+  }
+  ~RaisedOomScore() { set(own_); }
+  RaisedOomScore(const RaisedOomScore&) = delete;
+  RaisedOomScore& operator=(const RaisedOomScore&) = delete;
+
+ private:
+  void set(int score) const {
+    const std::string text = std::to_string(score);
+    if (file_) static_cast<void>(!::pwrite(file_.get(), text.data(), text.size(), 0));
+  }
+
+  base::UniqueFd file_;
+  int own_ = 0;
+};
+
 class WorkerSetup {
  public:
   WorkerSetup(const WorkerSpec& spec, const SpawnContext& context) : context_(context), launcher_(::getpid()) {
@@ -36,7 +61,6 @@ class WorkerSetup {
     // 1024 descriptors are too few for NCCL on many ranks; a million makes programs slow that close all of them.
     ::getrlimit(RLIMIT_NOFILE, &descriptors_);
     descriptors_.rlim_cur = std::min<rlim_t>(descriptors_.rlim_max, limits::kWorkerDescriptors);
-    choose_oom_score();
     bind(spec);
   }
 
@@ -49,7 +73,6 @@ class WorkerSetup {
     if (joins && ::write(context_.cgroup_procs, "0", 1) != 1) return failure("cannot join the job's cgroup", "");
     ::setrlimit(RLIMIT_NOFILE, &descriptors_);
     ::setrlimit(RLIMIT_CORE, &core_);
-    raise_oom_score();
     if (binds_cpus_ && ::sched_setaffinity(0, sizeof cpus_, &cpus_) != 0) {
       return failure("cannot bind it to its CPUs", " See --numa-binding.");
     }
@@ -80,20 +103,6 @@ class WorkerSetup {
     }
   }
 
-  // The kernel's out-of-memory killer should take a worker before it takes the launcher, which watches over all of
-  // them.
-  void raise_oom_score() const {
-    const int file = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (file >= 0) static_cast<void>(!::write(file, oom_score_.data(), oom_score_size_));
-  }
-
-  void choose_oom_score() {
-    int own = 0;
-    std::ifstream("/proc/self/oom_score_adj") >> own;
-    const std::string text = std::to_string(std::min(1000, own + limits::kOomScoreRaise));
-    oom_score_size_ = text.copy(oom_score_.data(), oom_score_.size());
-  }
-
   void bind(const WorkerSpec& spec) {
     CPU_ZERO(&cpus_);
     for (const int cpu : spec.cpus) CPU_SET(static_cast<unsigned>(cpu), &cpus_);
@@ -113,8 +122,6 @@ class WorkerSetup {
   bool binds_cpus_ = false;
   std::array<unsigned long, 16> memory_nodes_{};
   bool binds_memory_ = false;
-  std::array<char, 8> oom_score_{};
-  std::size_t oom_score_size_ = 0;
 };
 
 // The cgroup that is full; the nearest one, if several are.
@@ -181,6 +188,7 @@ base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const Wor
   launch.request.death_signal = SIGKILL;
   launch.request.cgroup = context.cgroup;
   error_code error;
+  const RaisedOomScore raised;
   OwnedProcess process =
       launch(loop.asio().context.get_executor(), error, spec.program, arguments.data(), setup, streams);
   if (error) return explain(spec.program, launch.failed_at, setup, error.value());

@@ -17,9 +17,10 @@ namespace {
 
 class Signalled : public NoWorkers {
  public:
-  void signal(int local_rank, int signal, SignalTarget target) override {
+  bool signal(int local_rank, int signal, SignalTarget target) override {
     CHECK(target == SignalTarget::group);
     signals.emplace_back(local_rank, signal);
+    return true;
   }
 
   std::vector<std::pair<int, int>> signals;
