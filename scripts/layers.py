@@ -44,6 +44,7 @@ ROOMS = {
     "runtime": [],  # limits.h
     "runtime/init": ["base", "runtime/limits.h", "wire", "net", "store", "ddp", *[f"runtime/{layer}" for layer in (
         "call", "progress", "peers", "backend", "group")]],
+    "runtime/c": ["runtime/limits.h", "ddp"],  # the public functions, as any program has them
     "torch": ["ddp"],
     "bench": ["ddp"],
     "ddp": [],
@@ -148,12 +149,13 @@ TESTED_ELSEWHERE = {
     "runtime/backend/nccl/nccl_factory.cpp": "integration/nccl_test.py",
     "runtime/backend/mpi/mpi_communicator.cpp": "integration/mpi_test.sh",
     "runtime/backend/mpi/mpi_plugin.cpp": "integration/mpi_test.sh",
+    "runtime/c/memory.cpp": "unit/runtime/c/groups_test.cpp",
     "torch/distributed_data_parallel.cpp": "interop",
 }
 
 
 def files(*folders: str) -> list[pathlib.Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp", ".cu"))
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".c", ".cpp", ".cu"))
 
 
 def room_of(name: str) -> str:

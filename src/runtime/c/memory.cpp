@@ -1,0 +1,44 @@
+// The memory of <ddp/c.h>.
+#include <ddp/memory.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/c/boundary.h"
+#include "runtime/c/c_call.h"
+#include "runtime/c/handles.h"
+
+using namespace ddp::internal;
+
+namespace {
+
+// No memory is needed for 0 bytes: the address is null, and ddp_free() takes it.
+template <typename Allocate>
+int allocate_for(const char* function, const ddp_group* group, int64_t bytes, void** data, Allocate allocate) {
+  return at_boundary([&] {
+    require_output(function, "data", data);
+    const auto members = handles().groups.find(function, group);
+    if (bytes < 0) refuse(function, "bytes is " + std::to_string(bytes) + ", which is negative");
+    if (bytes > 0) *data = handles().memory.add(allocate(*members, static_cast<std::size_t>(bytes)));
+  });
+}
+
+}  // namespace
+
+int ddp_allocate(ddp_group* group, int64_t bytes, int32_t device, void** data) {
+  return allocate_for("ddp_allocate", group, bytes, data, [&](ddp::ProcessGroup& members, std::size_t count) {
+    return members.allocate(count, ddp::DataType::u8, device_of("ddp_allocate", device));
+  });
+}
+
+int ddp_allocate_pinned(ddp_group* group, int64_t bytes, void** data) {
+  return allocate_for("ddp_allocate_pinned", group, bytes, data, [](ddp::ProcessGroup& members, std::size_t count) {
+    return members.allocate_pinned(count, ddp::DataType::u8);
+  });
+}
+
+int ddp_free(void* data) {
+  return at_boundary([&] {
+    if (data != nullptr) handles().memory.free("ddp_free", data);
+  });
+}

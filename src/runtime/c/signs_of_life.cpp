@@ -1,0 +1,62 @@
+// The signs of life of <ddp/c.h>.
+#include <ddp/progress.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "runtime/c/boundary.h"
+#include "runtime/c/c_call.h"
+#include "runtime/c/handles.h"
+
+using namespace ddp::internal;
+
+namespace {
+
+static_assert(static_cast<int>(ddp::Phase::starting) == DDP_PROGRESS_STARTING &&
+              static_cast<int>(ddp::Phase::connected) == DDP_PROGRESS_CONNECTED &&
+              static_cast<int>(ddp::Phase::rendezvous) == DDP_PROGRESS_RENDEZVOUS &&
+              static_cast<int>(ddp::Phase::communicator) == DDP_PROGRESS_COMMUNICATOR &&
+              static_cast<int>(ddp::Phase::training) == DDP_PROGRESS_TRAINING &&
+              static_cast<int>(ddp::Phase::evaluation) == DDP_PROGRESS_EVALUATION &&
+              static_cast<int>(ddp::Phase::checkpoint) == DDP_PROGRESS_CHECKPOINT &&
+              static_cast<int>(ddp::Phase::data_loading) == DDP_PROGRESS_DATA_LOADING &&
+              static_cast<int>(ddp::Phase::finishing) == DDP_PROGRESS_FINISHING &&
+              static_cast<int>(ddp::Phase::done) == DDP_PROGRESS_DONE);
+
+// 31 years, as in ddp_board.h: later moments cannot be expressed in nanoseconds.
+constexpr int64_t kMostSeconds = 1'000'000'000;
+
+}  // namespace
+
+int ddp_progress_heartbeat() {
+  return at_boundary([] { ddp::heartbeat(); });
+}
+
+int ddp_progress_extend(int64_t seconds) {
+  return at_boundary([&] {
+    if (seconds < 0) refuse("ddp_progress_extend", "seconds is " + std::to_string(seconds) + ", which is negative");
+    ddp::extend(std::chrono::seconds(std::min(seconds, kMostSeconds)));
+  });
+}
+
+int ddp_progress_begin(int32_t phase, const char* name, ddp_progress** progress) {
+  return at_boundary([&] {
+    const ddp::CallSite site = take_call_site();
+    require_output("ddp_progress_begin", "progress", progress);
+    if (phase < DDP_PROGRESS_STARTING || phase > DDP_PROGRESS_DONE) {
+      refuse("ddp_progress_begin", "phase " + std::to_string(phase) +
+                                       " is not a value of enum ddp_progress_phase, which has 0 to " +
+                                       std::to_string(DDP_PROGRESS_DONE));
+    }
+    const auto known = static_cast<ddp::Phase>(phase);
+    *progress = handles().phases.add(std::make_shared<ddp::Section>(known, name == nullptr ? "" : name, site));
+  });
+}
+
+int ddp_progress_end(ddp_progress* progress) {
+  return at_boundary([&] {
+    if (progress != nullptr) handles().phases.take("ddp_progress_end", progress);
+  });
+}
