@@ -16,6 +16,13 @@ output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=c
 echo "$output"
 [ "$output" = "sum of 3 ranks: 3" ]
 
+# The same for a program in C, with a compiler for C alone.
+cmake -S "${source%/*}/c_consumer" -B "$work/c_build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
+      >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
+cmake --build "$work/c_build" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
+output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/c_build/c_consumer")
+[ "$output" = "sum in C: 3" ] || { echo "the program in C says: $output"; exit 1; }
+
 # The benchmark is found where it is installed.
 "$work/prefix/bin/ddplaunch" bench --nproc-per-node=2 --backend=cpu all_reduce --sizes 4K --iterations 2
 
