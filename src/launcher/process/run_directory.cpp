@@ -1,7 +1,5 @@
 #include "launcher/process/run_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +13,7 @@
 #include <thread>
 
 #include "base/hash.h"
+#include "launcher/process/directory_lock.h"
 
 namespace ddp::launcher {
 
@@ -35,19 +34,6 @@ std::string temporary_root() {
   return fs::absolute(root, ignored).string();
 }
 
-// By a lock on its directory a launcher shows the others that it lives.
-enum class Lock { held, taken_by_another, impossible };
-
-// Opens the directory and locks it. `impossible`: it is gone, of another user, or on a file system without such locks.
-Lock lock_directory(const std::string& path, base::UniqueFd& fd) {
-  struct stat status {};
-  fd.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_uid != ::geteuid()) return Lock::impossible;
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
-    return errno == EWOULDBLOCK ? Lock::taken_by_another : Lock::impossible;
-  return Lock::held;
-}
-
 bool is_run_name(std::string_view name) {
   if (!name.starts_with(kPrefix) || name.size() != kPrefix.size() + kDigits) return false;
   return name.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
@@ -56,9 +42,11 @@ bool is_run_name(std::string_view name) {
 void remove_leftovers(const std::string& root) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
-    base::UniqueFd lock;
-    if (!is_run_name(entry.path().filename().string())) continue;
-    if (lock_directory(entry.path(), lock) == Lock::held) fs::remove_all(entry.path(), ignored);
+    struct stat status {};
+    const bool is_ours = is_run_name(entry.path().filename().string()) && ::lstat(entry.path().c_str(), &status) == 0 &&
+                         status.st_uid == ::geteuid();
+    if (!is_ours) continue;
+    if (const base::UniqueFd lock = lock_directory(entry.path())) fs::remove_all(entry.path(), ignored);
   }
 }
 
@@ -103,9 +91,9 @@ std::optional<base::Failure> RunDirectory::make_temporary() {
   // the guardian knows it.
   for (int tries = 0; tries < kTries; ++tries) {
     if (::mkdir(path_.c_str(), 0700) != 0 && (errno != EEXIST || tries == 0)) break;
-    const Lock lock = lock_directory(path_, lock_);
-    struct stat status {};
-    if (lock != Lock::taken_by_another && ::lstat(path_.c_str(), &status) == 0) return std::nullopt;
+    lock_ = lock_directory(path_);
+    // Not every file system has such locks; leftovers stay there.
+    if (lock_ || (errno != EWOULDBLOCK && errno != ENOENT)) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return base::Failure{"cannot make the directory " + path_ + ": " + std::strerror(errno) +

@@ -1,7 +1,6 @@
 #include "launcher/process/worker_cgroup.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "base/hash.h"
 #include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
+#include "launcher/process/directory_lock.h"
 
 namespace ddp::launcher {
 namespace {
@@ -38,13 +38,6 @@ bool kill_in(const fs::path& folder, std::chrono::milliseconds limit) {
   return true;
 }
 
-// Open, and locked if nobody else has it; empty otherwise. Workers do not inherit it, so its holder is a launcher.
-base::UniqueFd take_lock(const fs::path& folder) {
-  base::UniqueFd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock.reset();
-  return lock;
-}
-
 // With the groups that a launcher inside has made. The kernel removes none that has processes.
 void remove_tree(const fs::path& folder) {
   std::error_code ignored;
@@ -60,7 +53,7 @@ void end_leftovers(const fs::path& parent) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
     if (!entry.path().filename().string().starts_with(kCgroupPrefix)) continue;
-    const base::UniqueFd lock = take_lock(entry.path());
+    const base::UniqueFd lock = lock_directory(entry.path());
     if (!lock) continue;
     kill_in(entry.path(),
             std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()));
@@ -85,7 +78,7 @@ bool WorkerCgroup::make() {
   // Another launcher may take it for a leftover and remove it before we have the lock. Then it has no files any more.
   for (auto pause = std::chrono::milliseconds(1); !procs_ && pause < limits::kCgroupPatience; pause *= 2) {
     if (::mkdir(path_.c_str(), 0755) != 0 && errno != EEXIST) return false;
-    folder_ = take_lock(path_);
+    folder_ = lock_directory(path_);
     if (folder_) procs_.reset(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
     if (procs_ || (folder_ && errno != ENOENT && errno != ENODEV)) break;
     std::this_thread::sleep_for(pause);
