@@ -97,6 +97,12 @@ void refuse(const char* function, const std::string& why) {
   throw Error(ErrorKind::invalid_argument, std::string(function) + ": " + why);
 }
 
+void require_value(const char* function, const char* name, std::int32_t value, const char* enumeration, int last) {
+  if (value >= 0 && value <= last) return;
+  refuse(function, std::string(name) + " " + std::to_string(value) + " is not a value of enum " + enumeration +
+                       ", which has 0 to " + std::to_string(last));
+}
+
 void copy_structure(const char* function, const char* name, const void* given, void* to, std::size_t least,
                     std::size_t known) {
   std::size_t size = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "runtime/c/c_header.h"
@@ -24,6 +25,9 @@ int at_boundary(Body&& body) noexcept {
 
 // Throws invalid_argument.
 [[noreturn]] void refuse(const char* function, const std::string& why);
+
+// Throws invalid_argument unless `value` is one of `enumeration`, whose values are 0 to `last`.
+void require_value(const char* function, const char* name, std::int32_t value, const char* enumeration, int last);
 
 // Where a C function stores its result; 0 for now. Throws invalid_argument if `place` is null.
 template <typename Value>

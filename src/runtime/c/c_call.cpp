@@ -68,10 +68,7 @@ std::optional<std::chrono::milliseconds> timeout_of(const char* function, std::i
 }
 
 DataType type_of(const char* function, std::int32_t type) {
-  if (type < DDP_TYPE_F16 || type > DDP_TYPE_BOOL) {
-    refuse(function, "type " + std::to_string(type) + " is not a value of enum ddp_type, which has 0 to " +
-                         std::to_string(DDP_TYPE_BOOL));
-  }
+  require_value(function, "type", type, "ddp_type", DDP_TYPE_BOOL);
   return static_cast<DataType>(type);
 }
 
@@ -142,10 +139,7 @@ std::vector<ConstBuffer> CCall::inputs(const ddp_part* parts, std::int64_t count
 }
 
 ReduceOp CCall::reduction(std::int32_t op) const {
-  if (op < DDP_OP_SUM || op > DDP_OP_PREMULTIPLIED_SUM) {
-    refuse(function_, "op " + std::to_string(op) + " is not a value of enum ddp_op, which has 0 to " +
-                          std::to_string(DDP_OP_PREMULTIPLIED_SUM));
-  }
+  require_value(function_, "op", op, "ddp_op", DDP_OP_PREMULTIPLIED_SUM);
   if (op == DDP_OP_PREMULTIPLIED_SUM) {
     if (!factor_) refuse(function_, "DDP_OP_PREMULTIPLIED_SUM needs ddp_call_options with a factor");
     return ReduceOp::premultiplied(*factor_);

@@ -45,11 +45,7 @@ int ddp_progress_begin(int32_t phase, const char* name, ddp_progress** progress)
   return at_boundary([&] {
     const ddp::CallSite site = take_call_site();
     require_output("ddp_progress_begin", "progress", progress);
-    if (phase < DDP_PROGRESS_STARTING || phase > DDP_PROGRESS_DONE) {
-      refuse("ddp_progress_begin", "phase " + std::to_string(phase) +
-                                       " is not a value of enum ddp_progress_phase, which has 0 to " +
-                                       std::to_string(DDP_PROGRESS_DONE));
-    }
+    require_value("ddp_progress_begin", "phase", phase, "ddp_progress_phase", DDP_PROGRESS_DONE);
     const auto known = static_cast<ddp::Phase>(phase);
     *progress = handles().phases.add(std::make_shared<ddp::Section>(known, name == nullptr ? "" : name, site));
   });
