@@ -232,7 +232,7 @@ void Coordinator::end_attempt(TimePoint now) {
 void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   if (phase_ != Phase::running && phase_ != Phase::ending) return;
   if (still_run_ > 0) return;
-  // All workers of all nodes are gone. A secondary failure whose culprit nobody knows is all that there is.
+  // All workers of all nodes are gone. Only a secondary failure is known, and no node has named its culprit.
   if (!cause_) return finish({}, now);
   if (phase_ == Phase::running) return settle(now);
   if (!cause_->may_restart) return finish(*cause_, now);

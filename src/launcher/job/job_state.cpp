@@ -104,7 +104,7 @@ void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>&
   begin_ending(event, now, actions);
 }
 
-// What happened here meanwhile may be a secondary failure; what is told is the same on all nodes.
+// What happened here meanwhile may be a secondary failure; the reported cause is the same on all nodes.
 void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running) return;
   begin_ending(event, now, actions);

@@ -162,7 +162,7 @@ PageView read_page(const wire::StatusPageLayout& page) {
 }
 
 std::uint64_t page_version(const wire::StatusPageLayout& page) {
-  std::uint64_t version = 1;  // 0 is nobody's
+  std::uint64_t version = 1;  // 0 means that the page was not sampled
   const auto add = [&](std::uint64_t value) { version = base::mix(version, value); };
   add(static_cast<std::uint64_t>(page.writer.load(wire::kRelaxed)));
   add(page.worker.changes.load(wire::kRelaxed));
