@@ -28,7 +28,12 @@ std::string hang_headline(const Verdict& verdict) {
   const std::string culprits = ranks_text(verdict.culprits);
   const bool one = verdict.culprits.size() == 1;
   const std::string number = std::to_string(verdict.sequence);
-  const std::string waiting = ranks_text(verdict.waiting) + (verdict.waiting.size() == 1 ? " waits" : " wait");
+  // A rank that is stopped within its call waits in it, too; it does not wait for itself.
+  std::vector<int> waiting_ranks = verdict.waiting;
+  if (verdict.kind == VerdictKind::stopped) {
+    std::erase_if(waiting_ranks, [&](int rank) { return verdict.blames(rank); });
+  }
+  const std::string waiting = ranks_text(waiting_ranks) + (waiting_ranks.size() == 1 ? " waits" : " wait");
   const std::string in_which = verdict.is_transfer ? ", for which " : ", in which ";
   const auto sentence = [&]() -> std::string {
     switch (verdict.kind) {
@@ -40,8 +45,10 @@ std::string hang_headline(const Verdict& verdict) {
                     ? " without having finished " + call_text(verdict)
                     : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
       case VerdictKind::stopped:
-        return culprits + (one ? " is" : " are") + " stopped, and " + waiting +
-               (verdict.is_transfer ? " for " : " in ") + call_text(verdict);
+        return culprits + (one ? " is" : " are") + " stopped" +
+               (waiting_ranks.empty()
+                    ? " within " + call_text(verdict)
+                    : ", and " + waiting + (verdict.is_transfer ? " for " : " in ") + call_text(verdict));
       case VerdictKind::not_called:
         if (verdict.is_held) {
           return culprits + (one ? " has" : " have") + " called and not begun " + call_text(verdict) + in_which +

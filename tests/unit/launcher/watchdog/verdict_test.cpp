@@ -129,8 +129,15 @@ TEST_CASE("a rank stopped within a collective is the culprit though it has calle
   Ranks ranks(2);
   ranks.at(0, 7, 6).at(1, 7, 6);
   ranks.views[1].process->state = 't';
-  CHECK(ranks.verdict()->kind == VerdictKind::stopped);
-  CHECK(ranks.verdict()->culprits == std::vector<int>{1});
+  const auto verdict = ranks.verdict();
+  CHECK(verdict->kind == VerdictKind::stopped);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(hang_headline(*verdict) ==
+        "rank 1 is stopped, and rank 0 waits in all_reduce f32[8] ('bucket 0') (#7 of world)  [DDP-H02 stopped]");
+  // The other one has gone on.
+  ranks.at(0, 7, 7);
+  CHECK(hang_headline(*ranks.verdict()) ==
+        "rank 1 is stopped within all_reduce f32[8] ('bucket 0') (#7 of world)  [DDP-H02 stopped]");
 }
 
 TEST_CASE("a rank that has left the world or not entered it is missed") {
