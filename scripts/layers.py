@@ -114,7 +114,6 @@ TESTED_ELSEWHERE = {
     "runtime/group/group_core.cpp": "unit/runtime/group/process_group_test.cpp",
     "runtime/reduction/kernels_avx2.cpp": "unit/runtime/reduction/reduction_test.cpp",
     "runtime/reduction/kernels_portable.cpp": "unit/runtime/reduction/reduction_test.cpp",
-    "runtime/group/work.cpp": "unit/runtime/group/operation_queue_test.cpp",
     "runtime/backend/backend.cpp": "unit/runtime/ddp/reducer_test.cpp",
     "runtime/checkpoint/shard_exchange.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",
     "runtime/checkpoint/on_rank_zero.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",

@@ -43,6 +43,13 @@ struct BackendOptions {
   std::vector<std::vector<int>> stands_for;
 };
 
+// Returns the number in the job of a rank of the group that has these BackendOptions::world_ranks, or `rank` itself if
+// they do not hold it.
+inline int world_rank_of(int rank, const std::vector<int>& world_ranks) {
+  const auto index = static_cast<std::size_t>(rank);
+  return index < world_ranks.size() ? world_ranks[index] : rank;
+}
+
 // A stream of this rank's GPU beside the program's own, and times on any stream. Any thread, one at a time.
 class SideStream {
  public:

@@ -75,11 +75,6 @@ GroupCore::~GroupCore() {
   backend_->abort();
 }
 
-int GroupCore::world_rank() const {
-  const std::vector<int>& world = description_.options.world_ranks;
-  return world.empty() ? rank() : world[static_cast<std::size_t>(rank())];
-}
-
 OperationQueue& GroupCore::queue_of(const Call& call) {
   if (!is_transfer(call.operation)) return collectives_;
   const std::lock_guard lock(mutex_);
@@ -143,7 +138,7 @@ Work GroupCore::push(Call call, const CallOptions& options, CallSite site) {
 
 std::optional<wire::Fault> GroupCore::due_fault(Operation operation) {
   FaultInjector* faults = description_.process.faults;
-  return faults == nullptr ? std::nullopt : faults->due(world_rank(), operation);
+  return faults == nullptr ? std::nullopt : faults->due(world_rank_of(rank()), operation);
 }
 
 void GroupCore::abort() {
@@ -278,11 +273,6 @@ void GroupCore::monitored_barrier(std::optional<milliseconds> programs) {
   if (rank() == 0) store.set(all_came, who + " within " + base::human_duration(timeout));
   fail(ErrorKind::timeout, who + (given_up.empty() ? " within " + base::human_duration(timeout) : ""),
        missing.empty() ? 0 : missing[0]);
-}
-
-int GroupCore::world_rank_of(int rank) const {
-  const std::vector<int>& world = description_.options.world_ranks;
-  return rank < 0 || world.empty() ? rank : world[static_cast<std::size_t>(rank)];
 }
 
 }  // namespace ddp::internal

@@ -70,8 +70,7 @@ class GroupCore {
   const GroupDescription& description() const { return description_; }
   int rank() const { return description_.options.rank; }
   int size() const { return description_.options.size; }
-  int world_rank() const;  // this rank's number in the job
-  int world_rank_of(int rank) const;
+  int world_rank_of(int rank) const { return internal::world_rank_of(rank, description_.options.world_ranks); }
   StatusPage page() const { return description_.process.page; }
   Backend& backend() { return *backend_; }
   const std::string& backend_name() const { return backend_name_; }

@@ -10,7 +10,6 @@
 #include "runtime/peers/mismatch_check.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/progress/error_file.h"
-#include "runtime/progress/group_progress.h"
 
 namespace ddp::internal {
 namespace {
@@ -53,26 +52,6 @@ GroupRunner::GroupRunner(const GroupDescription& description, std::shared_ptr<Ba
       backend_(std::move(backend)),
       progress_(std::move(progress)) {}
 
-void GroupRunner::called(const Call& call) {
-  progress_->called(call);
-}
-
-void GroupRunner::waits(const Call& call, bool begins) {
-  progress_->waits(call, begins);
-}
-
-void GroupRunner::continuation_runs(bool begins) {
-  progress_->continuation_runs(begins);
-}
-
-void GroupRunner::polls() {
-  progress_->polls();
-}
-
-std::size_t GroupRunner::begins_ahead() const {
-  return backend_->begins_ahead();
-}
-
 bool GroupRunner::begin(std::span<const Call* const> calls) {
   std::vector<const Call*> moving;
   for (const Call* call : calls) {
@@ -88,10 +67,6 @@ bool GroupRunner::begin(std::span<const Call* const> calls) {
     if (begun) progress_->started(*call);
   }
   return begun;
-}
-
-void GroupRunner::join_stream(const Call& call) {
-  backend_->join_stream(call);
 }
 
 void GroupRunner::run(const Call& call) {
@@ -164,11 +139,6 @@ void GroupRunner::require_parts_fit(std::span<const Statement> all) const {
   }
 }
 
-int GroupRunner::world_rank_of(int rank) const {
-  const auto index = static_cast<std::size_t>(rank);
-  return rank >= 0 && index < world_ranks_.size() ? world_ranks_[index] : rank;
-}
-
 template <typename Deed>
 decltype(std::declval<Deed>()()) GroupRunner::guarded(const Call& call, Deed&& deed) {
   try {
@@ -193,7 +163,8 @@ void GroupRunner::fail(const Call& call, const Error& error) {
                                identify(call));
   // So that the launcher can tell a secondary failure from the rank that failed first. What was aborted was so because
   // of something else.
-  if (failure.kind() != ErrorKind::aborted) record_error(failure.kind(), failure.what(), world_rank_of(told.peer()));
+  if (failure.kind() != ErrorKind::aborted)
+    record_error(failure.kind(), failure.what(), world_rank_of(told.peer(), world_ranks_));
   throw failure;
 }
 
@@ -233,10 +204,7 @@ std::optional<Error> GroupRunner::late_peers(const Call& call, const Error& erro
 }
 
 bool GroupRunner::has_failed(int rank) const {
-  for (std::size_t peer = 0; node_ && peer < node_->size(); ++peer) {
-    if (node_->rank_of(peer) == rank) return node_->area(peer).state == RankState::failed;
-  }
-  return false;
+  return node_ && node_->holds(rank) && node_->area(node_->index_of(rank)).state == RankState::failed;
 }
 
 // A rank of this node that has ended without a word, where the backend knows only that somebody has.

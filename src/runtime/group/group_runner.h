@@ -14,10 +14,10 @@
 #include "runtime/backend/backend.h"
 #include "runtime/call/call.h"
 #include "runtime/group/operation_queue.h"
+#include "runtime/progress/group_progress.h"
 
 namespace ddp::internal {
 
-class GroupProgress;
 struct GroupDescription;
 
 // May outlive the group, when an exception ends it. Collectives and each peer's sends and receives have one each.
@@ -26,13 +26,13 @@ class GroupRunner : public CallRunner {
   GroupRunner(const GroupDescription& description, std::shared_ptr<Backend> backend,
               std::shared_ptr<GroupProgress> progress);
 
-  void called(const Call& call) override;
-  void waits(const Call& call, bool begins) override;
-  void continuation_runs(bool begins) override;
-  void polls() override;
-  std::size_t begins_ahead() const override;
+  void called(const Call& call) override { progress_->called(call); }
+  void waits(const Call& call, bool begins) override { progress_->waits(call, begins); }
+  void continuation_runs(bool begins) override { progress_->continuation_runs(begins); }
+  void polls() override { progress_->polls(); }
+  std::size_t begins_ahead() const override { return backend_->begins_ahead(); }
   bool begin(std::span<const Call* const> calls) override;
-  void join_stream(const Call& call) override;
+  void join_stream(const Call& call) override { backend_->join_stream(call); }
   void run(const Call& call) override;
   std::string describe(const Call& call) const override;
   OperationError::Operation identify(const Call& call) const override;
@@ -48,7 +48,6 @@ class GroupRunner : public CallRunner {
   decltype(std::declval<Deed>()()) guarded(const Call& call, Deed&& deed);
   [[noreturn]] void fail(const Call& call, const Error& error);
   Error cause_of(const Call& call, const Error& error) const;
-  int world_rank_of(int rank) const;
   std::optional<Error> difference(const Call& call) const;
   std::optional<Error> late_peers(const Call& call, const Error& error) const;
   bool has_failed(int rank) const;

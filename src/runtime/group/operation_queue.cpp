@@ -1,8 +1,5 @@
 #include "runtime/group/operation_queue.h"
 
-#include <ddp/error.h>
-
-#include <exception>
 #include <optional>
 
 #include "base/thread_name.h"
@@ -32,6 +29,19 @@ QueueState::Failure failure_of(const CallRunner& runner, const Call& call, Deed&
     return {std::make_exception_ptr(told), told};
   }
 }
+
+// Says that this thread waits.
+class Waiting {
+ public:
+  Waiting(CallRunner& runner, const Call& call) : runner_(runner), call_(call) { runner_.waits(call_, true); }
+  ~Waiting() { runner_.waits(call_, false); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  CallRunner& runner_;
+  const Call& call_;
+};
 
 }  // namespace
 
@@ -157,23 +167,6 @@ void QueueState::complete(WorkState& work, const Failure& failure, Lock& lock) {
   work.done_.store(true, std::memory_order_release);
   progress_.notify_all();
 }
-
-namespace {
-
-// Says that this thread waits.
-class Waiting {
- public:
-  Waiting(CallRunner& runner, const Call& call) : runner_(runner), call_(call) { runner_.waits(call_, true); }
-  ~Waiting() { runner_.waits(call_, false); }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-
- private:
-  CallRunner& runner_;
-  const Call& call_;
-};
-
-}  // namespace
 
 void QueueState::wait(WorkState& work) {
   if (work.done()) return;
@@ -306,3 +299,35 @@ OperationQueue::~OperationQueue() {
 }
 
 }  // namespace ddp::internal
+
+namespace ddp {
+
+using namespace internal;
+
+Work::Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+void Work::wait() {
+  state_->queue_->wait(*state_);
+  // Not done: a stream waits for it.
+  if (state_->done()) state_->check();
+}
+
+bool Work::wait_for(std::chrono::nanoseconds limit) {
+  if (!state_->done() && !state_->queue_->wait_for(*state_, limit)) return false;
+  state_->check();
+  return true;
+}
+
+bool Work::done() const {
+  if (!state_->done()) state_->queue_->attend();
+  return state_->done();
+}
+
+void Work::then(std::function<void(const Error*)> continuation) {
+  state_->queue_->then(*state_, std::move(continuation));
+}
+
+}  // namespace ddp

@@ -61,6 +61,13 @@ class Checks {
     require(part.count == own.count,
             name_ + ": this rank's part is " + describe(part) + " on one side and " + describe(own) + " on the other");
   }
+  // Returns the parts, which must be one for each rank, and this rank's own as large as `own`.
+  template <typename Part>
+  std::vector<Part> listed(std::span<const Part> parts, const ConstBuffer& own, const char* what) const {
+    this->parts(parts, own, what);
+    own_part(parts[this->own()], own);
+    return {parts.begin(), parts.end()};
+  }
   std::size_t ranks() const { return static_cast<std::size_t>(core_.size()); }
   std::size_t own() const { return static_cast<std::size_t>(core_.rank()); }
   bool is(int root) const { return core_.rank() == root; }
@@ -70,21 +77,16 @@ class Checks {
   const std::string name_;
 };
 
-Call from_to(Operation operation, const ConstBuffer& input, const Buffer& output) {
+// `peer` is the root, or the other side of a send or recv.
+Call from_to(Operation operation, const ConstBuffer& input, const Buffer& output, int peer = -1,
+             ReduceOp op = ReduceOp::sum) {
   Call call;
   call.operation = operation;
   call.input = input;
   call.output = output;
+  call.peer = peer;
+  call.op = op;
   return call;
-}
-
-Call in_place(Operation operation, const Buffer& buffer) {
-  return from_to(operation, buffer, buffer);
-}
-
-template <typename Part>
-std::vector<Part> listed(std::span<const Part> parts) {
-  return {parts.begin(), parts.end()};
 }
 
 // What messages say of a list.
@@ -121,26 +123,19 @@ const std::string& ProcessGroup::backend_reason() const {
 
 Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op, const CallOptions& options, CallSite site) {
   if (!is_defined(op, buffer.type)) Checks(*core_, Operation::all_reduce).reduction(op, buffer.type);
-  Call call = in_place(Operation::all_reduce, buffer);
-  call.op = op;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::all_reduce, buffer, buffer, -1, op), options, site);
 }
 
 Work ProcessGroup::reduce(Buffer buffer, int root, ReduceOp op, const CallOptions& options, CallSite site) {
   const Checks checks(*core_, Operation::reduce);
   checks.rank(root, "root");
   checks.reduction(op, buffer.type);
-  Call call = in_place(Operation::reduce, buffer);
-  call.op = op;
-  call.peer = root;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::reduce, buffer, buffer, root, op), options, site);
 }
 
 Work ProcessGroup::broadcast(Buffer buffer, int root, const CallOptions& options, CallSite site) {
   Checks(*core_, Operation::broadcast).rank(root, "root");
-  Call call = in_place(Operation::broadcast, buffer);
-  call.peer = root;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::broadcast, buffer, buffer, root), options, site);
 }
 
 Work ProcessGroup::all_gather(Buffer output, ConstBuffer input, const CallOptions& options, CallSite site) {
@@ -151,10 +146,8 @@ Work ProcessGroup::all_gather(Buffer output, ConstBuffer input, const CallOption
 Work ProcessGroup::all_gather(std::span<const Buffer> outputs, ConstBuffer input, const CallOptions& options,
                               CallSite site) {
   const Checks checks(*core_, Operation::all_gather);
-  checks.parts(outputs, input, "outputs");
-  checks.own_part(outputs[checks.own()], input);
   Call call = from_to(Operation::all_gather, input, {});
-  call.output_parts = listed(outputs);
+  call.output_parts = checks.listed(outputs, input, "outputs");
   return core_->push(std::move(call), options, site);
 }
 
@@ -162,22 +155,15 @@ Work ProcessGroup::gather(Buffer output, ConstBuffer input, int root, const Call
   const Checks checks(*core_, Operation::gather);
   checks.rank(root, "root");
   if (checks.is(root)) checks.times(output, input, "output", "input");
-  Call call = from_to(Operation::gather, input, checks.is(root) ? output : Buffer());
-  call.peer = root;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::gather, input, checks.is(root) ? output : Buffer(), root), options, site);
 }
 
 Work ProcessGroup::gather(std::span<const Buffer> outputs, ConstBuffer input, int root, const CallOptions& options,
                           CallSite site) {
   const Checks checks(*core_, Operation::gather);
   checks.rank(root, "root");
-  Call call = from_to(Operation::gather, input, {});
-  call.peer = root;
-  if (checks.is(root)) {
-    checks.parts(outputs, input, "outputs");
-    checks.own_part(outputs[checks.own()], input);
-    call.output_parts = listed(outputs);
-  }
+  Call call = from_to(Operation::gather, input, {}, root);
+  if (checks.is(root)) call.output_parts = checks.listed(outputs, input, "outputs");
   return core_->push(std::move(call), options, site);
 }
 
@@ -185,22 +171,15 @@ Work ProcessGroup::scatter(Buffer output, ConstBuffer input, int root, const Cal
   const Checks checks(*core_, Operation::scatter);
   checks.rank(root, "root");
   if (checks.is(root)) checks.times(input, output, "input", "output");
-  Call call = from_to(Operation::scatter, checks.is(root) ? input : ConstBuffer(), output);
-  call.peer = root;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::scatter, checks.is(root) ? input : ConstBuffer(), output, root), options, site);
 }
 
 Work ProcessGroup::scatter(Buffer output, std::span<const ConstBuffer> inputs, int root, const CallOptions& options,
                            CallSite site) {
   const Checks checks(*core_, Operation::scatter);
   checks.rank(root, "root");
-  Call call = from_to(Operation::scatter, {}, output);
-  call.peer = root;
-  if (checks.is(root)) {
-    checks.parts(inputs, output, "inputs");
-    checks.own_part(inputs[checks.own()], output);
-    call.input_parts = listed(inputs);
-  }
+  Call call = from_to(Operation::scatter, {}, output, root);
+  if (checks.is(root)) call.input_parts = checks.listed(inputs, output, "inputs");
   return core_->push(std::move(call), options, site);
 }
 
@@ -209,20 +188,16 @@ Work ProcessGroup::reduce_scatter(Buffer output, ConstBuffer input, ReduceOp op,
   const Checks checks(*core_, Operation::reduce_scatter);
   checks.times(input, output, "input", "output");
   checks.reduction(op, output.type);
-  Call call = from_to(Operation::reduce_scatter, input, output);
-  call.op = op;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::reduce_scatter, input, output, -1, op), options, site);
 }
 
 Work ProcessGroup::reduce_scatter(Buffer output, std::span<const ConstBuffer> inputs, ReduceOp op,
                                   const CallOptions& options, CallSite site) {
   const Checks checks(*core_, Operation::reduce_scatter);
-  checks.parts(inputs, output, "inputs");
-  checks.own_part(inputs[checks.own()], output);
+  std::vector<ConstBuffer> parts = checks.listed(inputs, output, "inputs");
   checks.reduction(op, output.type);
-  Call call = from_to(Operation::reduce_scatter, total(inputs), output);
-  call.input_parts = listed(inputs);
-  call.op = op;
+  Call call = from_to(Operation::reduce_scatter, total(inputs), output, -1, op);
+  call.input_parts = std::move(parts);
   return core_->push(std::move(call), options, site);
 }
 
@@ -242,23 +217,19 @@ Work ProcessGroup::all_to_all(std::span<const Buffer> outputs, std::span<const C
   checks.parts(inputs, inputs[0], "inputs");
   checks.own_part(outputs[checks.own()], inputs[checks.own()]);
   Call call = from_to(Operation::all_to_all, total(inputs), {});
-  call.output_parts = listed(outputs);
-  call.input_parts = listed(inputs);
+  call.output_parts.assign(outputs.begin(), outputs.end());
+  call.input_parts.assign(inputs.begin(), inputs.end());
   return core_->push(std::move(call), options, site);
 }
 
 Work ProcessGroup::send(ConstBuffer input, int to, const CallOptions& options, CallSite site) {
   Checks(*core_, Operation::send).other_rank(to, "receiver");
-  Call call = from_to(Operation::send, input, {});
-  call.peer = to;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::send, input, {}, to), options, site);
 }
 
 Work ProcessGroup::recv(Buffer output, int from, const CallOptions& options, CallSite site) {
   Checks(*core_, Operation::recv).other_rank(from, "sender");
-  Call call = from_to(Operation::recv, {}, output);
-  call.peer = from;
-  return core_->push(std::move(call), options, site);
+  return core_->push(from_to(Operation::recv, {}, output, from), options, site);
 }
 
 Work ProcessGroup::barrier(const CallOptions& options, CallSite site) {

@@ -1,6 +1,5 @@
 #include "runtime/peers/lost_rank.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -82,10 +81,8 @@ Error LostRank::agree(const Error& failure) {
 }
 
 bool LostRank::is_known_here(const Error& failure) const {
-  const auto& here = node_->ranks();
-  const auto found = std::find(here.begin(), here.end(), failure.peer());
-  if (found == here.end()) return false;
-  const auto index = static_cast<std::size_t>(found - here.begin());
+  if (!node_->holds(failure.peer())) return false;
+  const std::size_t index = node_->index_of(failure.peer());
   if (failure.kind() == ErrorKind::timeout) return !node_->gone(index);
   return node_->ended(index) && node_->area(index).state != RankState::failed;
 }

@@ -3,6 +3,7 @@
 
 #include <ddp/store.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -48,6 +49,11 @@ class NodeGroup {
   std::size_t own() const { return own_; }
   int rank_of(std::size_t index) const { return ranks_[index]; }
   const std::vector<int>& ranks() const { return ranks_; }
+  // Returns size() if the rank is on another node.
+  std::size_t index_of(int rank) const {
+    return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
+  }
+  bool holds(int rank) const { return index_of(rank) < size(); }
   // Ranks of this node / of every node of the group.
   bool holds_all() const { return static_cast<int>(size()) == group_size_; }
   int group_size() const { return group_size_; }

@@ -5,6 +5,22 @@
 #include "base/hash.h"
 
 namespace ddp::internal {
+namespace {
+
+// Writes what the page shows alike of a collective and of a transfer.
+template <typename Entry>
+void show(const Call& call, Entry& entry) {
+  const ConstBuffer subject = subject_of(call);
+  entry.called_at = monotonic(call.called_at);
+  entry.count = subject.count;
+  entry.peer = call.peer;
+  entry.line = call.site.line;
+  entry.operation = static_cast<std::uint8_t>(call.operation);
+  entry.type = static_cast<std::uint8_t>(subject.type);
+  write_end_of(entry.file, call.site.file == nullptr ? "" : call.site.file);
+}
+
+}  // namespace
 
 GroupProgress::GroupProgress(StatusPage page, bool is_shown, const std::string& name, std::uint64_t identity, int rank,
                              int size)
@@ -60,17 +76,10 @@ void GroupProgress::called(const Call& call) {
   wire::PageCall& entry = group_->calls[(call.sequence - 1) % wire::kPageCalls];
   entry.sequence.store(0, wire::kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  const ConstBuffer subject = subject_of(call);
+  show(call, entry);
   entry.fingerprint = fingerprint_;
-  entry.called_at = monotonic(call.called_at);
-  entry.count = subject.count;
-  entry.peer = call.peer;
-  entry.line = call.site.line;
-  entry.operation = static_cast<std::uint8_t>(call.operation);
-  entry.type = static_cast<std::uint8_t>(subject.type);
   entry.op = static_cast<std::uint8_t>(call.op.kind);
   write_end_of(entry.name, call.name);
-  write_end_of(entry.file, call.site.file == nullptr ? "" : call.site.file);
   entry.sequence.store(call.sequence, std::memory_order_release);
   group_->called.store(call.sequence, std::memory_order_release);
 }
@@ -120,15 +129,8 @@ void GroupProgress::show_transfer(const Call& call) {
   if (entry == nullptr) return;
   entry->number.store(0, wire::kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  const ConstBuffer subject = subject_of(call);
+  show(call, *entry);
   entry->is_done.store(0, wire::kRelaxed);
-  entry->called_at = monotonic(call.called_at);
-  entry->count = subject.count;
-  entry->peer = call.peer;
-  entry->line = call.site.line;
-  entry->operation = static_cast<std::uint8_t>(call.operation);
-  entry->type = static_cast<std::uint8_t>(subject.type);
-  write_end_of(entry->file, call.site.file == nullptr ? "" : call.site.file);
   entry->number.store(call.sequence, std::memory_order_release);
 }
 

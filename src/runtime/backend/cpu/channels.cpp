@@ -12,13 +12,8 @@ namespace ddp::internal {
 Channels::Channels(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted)
     : node_(std::move(node)), wait_(node_, aborted) {}
 
-std::size_t Channels::index_of(int rank) const {
-  const auto& ranks = node_->ranks();
-  return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-}
-
 void Channels::run(const Call& call) {
-  const std::size_t peer = index_of(call.peer);
+  const std::size_t peer = node_->index_of(call.peer);
   call.operation == Operation::send ? send(call, peer) : receive(call, peer);
 }
 

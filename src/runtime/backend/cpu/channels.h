@@ -18,7 +18,6 @@ class Channels {
  private:
   void send(const Call& call, std::size_t to);
   void receive(const Call& call, std::size_t from);
-  std::size_t index_of(int rank) const;
 
   const std::shared_ptr<NodeGroup> node_;
   const NodeWait wait_;

@@ -19,10 +19,6 @@ std::size_t whole_lines(std::size_t bytes) {
 
 }  // namespace
 
-std::size_t Staged::stage_bytes() const {
-  return limits::kNodeStageBytes;
-}
-
 Staged::Piece Staged::piece_of(std::size_t bytes, std::size_t step, std::size_t round) {
   const std::size_t first = std::min(bytes, step * round);
   return {first, std::min(step, bytes - first)};
@@ -54,7 +50,7 @@ void Staged::move(const TransferPlan& own) {
       if (to != from) largest = std::max(largest, table[to]);
     }
   }
-  const std::size_t step = own.shared() ? stage_bytes() : whole_lines(stage_bytes() / ranks);
+  const std::size_t step = own.shared() ? limits::kNodeStageBytes : whole_lines(limits::kNodeStageBytes / ranks);
   for (std::size_t round = 0; round * step < largest; ++round) {
     fill(own, step, round);
     rounds_.meet(own.call);
@@ -108,16 +104,12 @@ void Staged::drain_reduced(const TransferPlan& own, std::size_t step, std::size_
   internal::reduce(output.type, own.call.op, sources_, {&destination, 1}, piece.bytes / size_of(output.type));
 }
 
-Buffer Staged::part_of(const Buffer& buffer, std::size_t index) const {
-  return share_of(buffer, index, node_->size());
-}
-
 // In round k each rank stages piece k of every other rank's share and the result of its own share of piece k - 1, so
 // that one round a piece is enough. A share is a rank's part of one piece.
 void Staged::reduce(const Call& call) {
   const Buffer& buffer = call.output;
   const bool takes = call.operation == Operation::all_reduce || static_cast<int>(node_->own()) == call.peer;
-  const std::size_t step = whole_lines(stage_bytes() / node_->size()) * node_->size() / size_of(buffer.type);
+  const std::size_t step = whole_lines(limits::kNodeStageBytes / node_->size()) * node_->size() / size_of(buffer.type);
   const std::size_t pieces = (buffer.count + step - 1) / step;
   const auto piece_of = [&](std::size_t number) {
     return buffer.slice(number * step, std::min(step, buffer.count - number * step));
@@ -128,7 +120,7 @@ void Staged::reduce(const Call& call) {
   for (std::size_t round = 0; round <= pieces; ++round) {
     if (round > 0) {
       const Buffer piece = piece_of(round - 1);
-      const Buffer share = part_of(piece, node_->own());
+      const Buffer share = share_of(piece, node_->own(), node_->size());
       const std::size_t offset = offset_in(piece, share);
       sources_.clear();
       for (std::size_t from = 0; from < node_->size(); ++from) {
@@ -142,7 +134,7 @@ void Staged::reduce(const Call& call) {
     if (round < pieces) {
       const Buffer piece = piece_of(round);
       for (std::size_t to = 0; to < node_->size(); ++to) {
-        const Buffer share = part_of(piece, to);
+        const Buffer share = share_of(piece, to, node_->size());
         if (to == node_->own() || share.count == 0) continue;
         std::memcpy(rounds_.filling(0) + offset_in(piece, share), share.data, share.bytes());
       }
@@ -152,7 +144,7 @@ void Staged::reduce(const Call& call) {
     const Buffer piece = piece_of(round - 1);
     for (std::size_t turn = 1; turn < node_->size(); ++turn) {
       const std::size_t from = (node_->own() + turn) % node_->size();
-      const Buffer share = part_of(piece, from);
+      const Buffer share = share_of(piece, from, node_->size());
       if (share.count > 0) std::memcpy(share.data, rounds_.filled(from, 1) + offset_in(piece, share), share.bytes());
     }
   }

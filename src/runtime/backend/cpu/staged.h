@@ -33,10 +33,6 @@ class Staged {
   // The piece of this round of `bytes` that go by `step` bytes a round.
   static Piece piece_of(std::size_t bytes, std::size_t step, std::size_t round);
 
-  std::size_t stage_bytes() const;
-  // Which part of a buffer a rank reduces. Parts begin at multiples of 64 bytes.
-  Buffer part_of(const Buffer& buffer, std::size_t index) const;
-
   void fill(const TransferPlan& own, std::size_t step, std::size_t round);
   void drain(const TransferPlan& own, std::size_t step, std::size_t round);
   void drain_reduced(const TransferPlan& own, std::size_t step, std::size_t round);

@@ -51,7 +51,7 @@ GlooWatch::~GlooWatch() {
 void GlooWatch::look_at_connections(gloo::Context& connections) {
   const std::lock_guard lock(mutex_);
   for (int rank = 0; rank < connections.size; ++rank) {
-    if (rank == connections.rank || is_of_this_node(rank)) continue;
+    if (rank == connections.rank || (node_ && node_->holds(rank))) continue;
     auto canary = connections.createUnboundBuffer(&canary_memory_, sizeof canary_memory_);
     try {
       canary->recv(rank, kCanarySlot);
@@ -141,10 +141,6 @@ void GlooWatch::look_after_connections() {
       if (has_heard_of_the_end(*canary->second)) gone_[message.peer] = {looks_, kLostGrace};
     }
   }
-}
-
-bool GlooWatch::is_of_this_node(int rank) const {
-  return node_ && std::find(node_->ranks().begin(), node_->ranks().end(), rank) != node_->ranks().end();
 }
 
 bool GlooWatch::is_in_vain(const Wait& wait) const {

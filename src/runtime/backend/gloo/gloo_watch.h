@@ -85,7 +85,6 @@ class GlooWatch {
   void run();
   void look_after_peers();
   void look_after_connections();
-  bool is_of_this_node(int rank) const;
   bool is_in_vain(const Wait& wait) const;
   bool ought_to_wait_for_another(const Wait& wait) const;
   void interrupt();
