@@ -114,7 +114,7 @@ void train(const Options& options) {
   if (kBatch % world.size() != 0) throw std::runtime_error("the number of ranks must divide " + std::to_string(kBatch));
   Net net;
   ddp::DataParallelOptions parallel;
-  parallel.shard_optimizer = true;
+  parallel.exchange = ddp::ShardOptimizer{};
   ddp::DistributedDataParallel data_parallel(world, net.parameters(), parallel);
   ddp::Optimizer optimizer(data_parallel, ddp::AdamOptions{.learning_rate = 3e-3});
   ddp::DistributedSampler sampler(kSamples, world, {.drop_last = true});

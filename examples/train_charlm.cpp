@@ -79,7 +79,7 @@ void train(const Options& options) {
 
   Model model({.symbols = corpus.alphabet.size()}, static_cast<std::uint64_t>(options.seed));
   ddp::DataParallelOptions parallel_options;
-  parallel_options.hook = make_hook(options.hook);
+  parallel_options.exchange = make_hook(options.hook);
   ddp::DistributedDataParallel data_parallel(world, model.parameters(), parallel_options);
   std::optional<ddp::LocalSgd> local;
   if (options.local_steps > 1) local.emplace(data_parallel, ddp::LocalSgdOptions{.period = options.local_steps});

@@ -4,7 +4,6 @@
 
 #include <ddp/data_type.h>
 #include <ddp/error.h>
-#include <ddp/version.h>
 
 #include <array>
 #include <cstddef>
@@ -19,6 +18,14 @@
 namespace ddp {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
+
+// A value: host memory, or a GPU's.
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;  // cuda: as CUDA numbers the GPUs that this process sees
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
 
 // A C++ type that has a DataType.
 template <typename T>
@@ -45,6 +52,11 @@ struct Buffer {
   Buffer(std::array<T, N>& values) : Buffer(std::span<T>(values)) {}
   template <Element T, std::size_t N>
   Buffer(T (&values)[N]) : Buffer(std::span<T>(values)) {}
+  // A temporary would be gone before the operation that uses it is done.
+  template <Element T>
+  Buffer(const std::vector<T>&&) = delete;
+  template <Element T, std::size_t N>
+  Buffer(const std::array<T, N>&&) = delete;
 
   std::size_t bytes() const { return count * size_of(type); }
 
@@ -84,6 +96,13 @@ struct ConstBuffer {
   ConstBuffer(const std::array<T, N>& values) : ConstBuffer(std::span<const T>(values)) {}
   template <Element T, std::size_t N>
   ConstBuffer(const T (&values)[N]) : ConstBuffer(std::span<const T>(values)) {}
+  // A temporary would be gone before the operation that reads it is done. Give it a name that lives as long.
+  template <Element T>
+  ConstBuffer(const std::vector<T>&&) = delete;
+  template <Element T, std::size_t N>
+  ConstBuffer(const std::array<T, N>&&) = delete;
+  template <Element T, std::size_t N>
+  ConstBuffer(const T (&&)[N]) = delete;
 
   std::size_t bytes() const { return count * size_of(type); }
 
@@ -96,9 +115,9 @@ struct ConstBuffer {
 // What data parallelism and checkpoints work on: `{"layer1.weight", weights, {128, 64}}`. The product of `shape` is
 // `data.count`; row-major order.
 struct Tensor {
-  std::string name;
-  Buffer data;
-  std::vector<std::int64_t> shape;
+  std::string name = {};
+  Buffer data = {};
+  std::vector<std::int64_t> shape = {};
 };
 
 // A part of a tensor of this name and shape: its elements [first, first + data.count), in row-major order. What a rank

@@ -21,7 +21,7 @@ namespace ddp {
 class DDP_EXPORT Checkpoint {
  public:
   // The group must outlive it.
-  Checkpoint(std::string path, ProcessGroup& group) : path_(std::move(path)), group_(group) {}
+  Checkpoint(std::string path, const ProcessGroup& group) : path_(std::move(path)), group_(group) {}
 
   const std::string& path() const { return path_; }
 
@@ -42,7 +42,7 @@ class DDP_EXPORT Checkpoint {
 
  private:
   std::string path_;
-  ProcessGroup& group_;
+  const ProcessGroup group_;
 };
 
 }  // namespace ddp

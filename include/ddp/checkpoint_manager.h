@@ -62,7 +62,7 @@ struct CheckpointOptions {
 class DDP_EXPORT CheckpointManager {
  public:
   // Makes the directory (not those above it). Throws unavailable if that is not possible.
-  CheckpointManager(std::string directory, ProcessGroup& group, CheckpointOptions options = {},
+  CheckpointManager(std::string directory, const ProcessGroup& group, CheckpointOptions options = {},
                     CallSite site = CallSite::current());
   // Waits for what is being written. What that fails with is lost: call wait() before.
   ~CheckpointManager();

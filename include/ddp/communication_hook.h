@@ -21,7 +21,7 @@ struct GradientBucket {
   std::span<const Tensor> gradients;  // named and shaped as their parameters
   std::span<const Buffer> ranges;     // the same memory, with the padding between, in as few pieces as possible
   double factor = 1;                  // the mean is `factor` times the sum over all ranks
-  std::optional<void*> stream = {};   // GPU memory: CallOptions::stream of the hook's collectives
+  Stream stream = {};                 // GPU memory: CallOptions::stream of the hook's collectives
 };
 
 // What a hook has begun.
@@ -37,17 +37,17 @@ struct Communication {
 // A hook keeps state (errors that are fed back, matrices): it serves one DistributedDataParallel.
 //
 //   class Half : public ddp::CommunicationHook { … };
-//   ddp::DistributedDataParallel data_parallel(world, parameters, {.hook = std::make_shared<Half>()});
+//   ddp::DistributedDataParallel data_parallel(world, parameters, {.exchange = std::make_shared<Half>()});
 class DDP_EXPORT CommunicationHook {
  public:
   virtual ~CommunicationHook();
 
   // Begins, and does not wait.
-  virtual Communication start(ProcessGroup& group, const GradientBucket& bucket) = 0;
+  virtual Communication start(const ProcessGroup& group, const GradientBucket& bucket) = 0;
 
   // When what start() began is done: afterwards bucket.ranges hold the mean. May communicate more, and wait for it.
   // Returns the bytes that it gave to collectives.
-  virtual std::size_t finish(ProcessGroup& group, const GradientBucket& bucket);
+  virtual std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket);
 };
 
 // The mean, in the gradients' own type. What DistributedDataParallel does without a hook.

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <ddp/distributed_sampler.h>
+#include <ddp/export.h>
 #include <ddp/prefetch_queue.h>
-#include <ddp/version.h>
 
 #include <concepts>
 #include <cstddef>

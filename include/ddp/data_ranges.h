@@ -3,7 +3,7 @@
 // communicated.
 #pragma once
 
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 // DataType: what the elements of a buffer are. Float16 and BFloat16: the two that C++20 has no type for.
 #pragma once
 
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <array>
 #include <bit>

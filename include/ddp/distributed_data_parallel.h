@@ -8,76 +8,125 @@
 #include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
 #include <ddp/step_statistics.h>
+#include <ddp/stream.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace ddp {
 
 class Accumulation;
-class Join;
-class LocalSgd;
+class DistributedDataParallel;
 class NoSync;
-class Optimizer;
 
-// The same on all ranks.
-struct DataParallelOptions {
-  // Gradients travel in buckets, filled from the last parameter to the first: backward reaches the last layers first. A
-  // bucket is closed once it holds at least so many bytes; the first one is small so that communication starts early.
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  std::size_t bucket_bytes = std::size_t{25} << 20;
+namespace internal {
+class DataParallelEngine;
+}  // namespace internal
 
-  // After the first synchronised step the buckets are filled anew, in the order in which rank 0's gradients became
-  // ready. Once, and never with find_unused. Gradients stay where they are.
-  bool rebuild_buckets = true;
-
-  // Parameters that a step does not use need not be marked; they count as zero gradients of this rank. finish() starts
-  // the buckets that they are in, and tells which parameters no rank has used: unused_parameters().
-  bool find_unused = false;
-
+// Parameters for which a step computes no gradient, or more than one.
+enum class UnusedParameters : std::uint8_t {
+  // Every step marks each parameter once; finish() names those that were not marked.
+  refuse,
+  // Steps need not mark all; what is not marked counts as zero gradients of this rank. finish() starts the buckets that
+  // they are in, and tells which parameters no rank has used: unused_parameters(). PyTorch's find_unused_parameters.
+  find,
   // Every step marks the same parameters, each as often as in the first step (weights that are shared, layers that are
   // computed again in backward); those that the first step does not mark are unused. The first step starts its buckets
   // in finish().
-  bool static_graph = false;
+  static_graph,
+};
 
-  // Parameters in GPU memory (nccl): the cudaStream_t on which the program computes; nullptr is CUDA's default stream.
-  // A gradient that is marked ready is complete when what is on the stream then is done; finish() and all other
-  // functions put on it what must wait, and do not block.
-  void* stream = nullptr;
+// Gradients travel in buckets, filled from the last parameter to the first: backward reaches the last layers first.
+struct BucketOptions {
+  // A bucket is closed once it holds at least so many bytes; the first one is small so that communication starts early.
+  std::size_t first_bytes = std::size_t{1} << 20;
+  std::size_t bytes = std::size_t{25} << 20;
+
+  // After the first synchronised step the buckets are filled anew, in the order in which rank 0's gradients became
+  // ready. Once, and never with UnusedParameters::find. Gradients stay where they are.
+  bool rebuild = true;
+};
+
+// How the gradients of a bucket become their mean over all ranks. One of these:
+
+// One all-reduce a bucket.
+struct AllReduce {};
+
+// After the first step gradients travel in pieces of about so many bytes, and what the next forward pass needs first
+// goes first: what backward completes last overtakes what has not been sent yet. For loops that go on as gradients come
+// in: wait(), Optimizer::step(index). Host memory; not with UnusedParameters::find.
+struct PriorityChunks {
+  std::size_t bytes = std::size_t{4} << 20;
+};
+
+// ZeRO stage 1: an optimizer keeps state for this rank's share of the elements only. finish() gives each rank the mean
+// of its own share (a reduce-scatter; the other elements of a gradient keep this rank's own values), and
+// Optimizer::step() ends with all ranks getting all parameters. Buckets are not rebuilt. Host memory.
+struct ShardOptimizer {};
+
+// Or a hook, which may send less (compression_hooks.h); none is AllReduce.
+using GradientExchange = std::variant<AllReduce, PriorityChunks, ShardOptimizer, std::shared_ptr<CommunicationHook>>;
+
+// The same on all ranks.
+struct DataParallelOptions {
+  BucketOptions buckets = {};
+  UnusedParameters unused = UnusedParameters::refuse;
+  GradientExchange exchange = {};
+
+  // Where the gradients of all parameters lie, one after the other in the parameters' order and without gaps, in memory
+  // that the program owns and that must outlive this object: reduced in place. For programs with one flat array of
+  // gradients; what it holds is lost when the object is made. Parameters are then of one type. Default: memory that
+  // the ranks of a node share (ProcessGroup::allocate), which is reduced faster.
+  Buffer gradients = {};
+
+  // Parameters in GPU memory (nccl): where the program computes; default: CUDA's default stream. A gradient that is
+  // marked ready is complete when what is on the stream then is done; finish() and all other functions put on it what
+  // must wait, and do not block.
+  Stream stream = {};
 
   // What is not trained but belongs to the model, as running means: given to all ranks at construction and by
   // broadcast_buffers(). Any type.
-  std::vector<Tensor> buffers = {};
+  std::vector<Tensor> model_buffers = {};
 
   // Parameters that are not trained (frozen): compared and given to all ranks at construction, and compared by
   // verify_parameters(). Any type.
   std::vector<Tensor> frozen = {};
+};
 
-  // How buckets are reduced; nothing: make_mean_hook().
-  std::shared_ptr<CommunicationHook> hook = nullptr;
+// A parameter of a DistributedDataParallel, which must outlive it. A value; thread rules are those of the functions of
+// the same names there.
+class DDP_EXPORT Parameter {
+ public:
+  Parameter(DistributedDataParallel& data_parallel, std::size_t index)
+      : data_parallel_(&data_parallel), index_(index) {}
 
-  // Other than 0: after the first step gradients travel in pieces of about so many bytes (4 MiB, say), and what the
-  // next forward pass needs first goes first: what backward completes last overtakes what has not been sent yet. For
-  // loops that go on as gradients come in: wait(), Optimizer::step(index). Not with find_unused, shard_optimizer or a
-  // hook.
-  std::size_t priority_chunk_bytes = 0;
+  std::size_t index() const { return index_; }
+  const Tensor& values() const;
+  Buffer gradient() const;
+  template <typename T>
+  std::span<T> gradient() const {
+    return gradient().as<T>();
+  }
+  void mark_ready(CallSite site = CallSite::current()) const;
+  void wait() const;
 
-  // ZeRO stage 1: an optimizer keeps state for this rank's share of the elements only. finish() gives each rank the
-  // mean of its own share (a reduce-scatter; the other elements of a gradient keep this rank's own values), and
-  // Optimizer::step() ends with all ranks getting all parameters. Buckets are not rebuilt; no hook.
-  bool shard_optimizer = false;
+ private:
+  DistributedDataParallel* data_parallel_;
+  std::size_t index_;
 };
 
 // Parameters are in host memory, or all of them in this rank's GPU's (nccl). There the gradients are, too;
-// clip_gradients(), scale_gradients(), gradients_are_finite(), Optimizer, shard_optimizer, priority_chunk_bytes and the
-// hooks that compress are for host memory only, and say so.
+// clip_gradients(), scale_gradients(), gradients_are_finite(), Optimizer, ShardOptimizer, PriorityChunks and the hooks
+// that compress are for host memory only, and say so.
 //
-// Owns the gradients: `gradient(i)` is a view into a bucket, so nothing is copied before it is reduced. Not thread-safe
-// but for mark_ready(), which any thread may call. The group and the parameters' memory must outlive it.
+// Owns the gradients, unless the program does (DataParallelOptions::gradients): `gradient(i)` is a view into a bucket,
+// so nothing is copied before it is reduced. Not thread-safe but for mark_ready(), which any thread may call. The
+// parameters' memory must outlive it.
 //
 //   ddp::DistributedDataParallel data_parallel(world, {{"weight", weight, {64, 32}}, {"bias", bias, {64}}});
 //   for (const auto& batch : batches) {
@@ -93,18 +142,26 @@ class DDP_EXPORT DistributedDataParallel {
   // Collective. Checks that all ranks registered the same names, types and shapes in the same order, then gives every
   // rank the values of rank 0. Throws mismatch, naming the ranks and the first difference, on every rank. Parameters
   // are of a floating-point type.
-  DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {},
+  DistributedDataParallel(const ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {},
                           CallSite site = CallSite::current());
   // Waits for reductions under way.
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  ProcessGroup& group() const;
+  const ProcessGroup& group() const;
   std::span<const Tensor> parameters() const;
 
-  // The gradient of parameter `index`, same count and type, in memory owned by this object; it never moves. Throws
-  // invalid_argument if there is no such parameter, or T is not its type.
+  // The parameter of this name or number. Throws invalid_argument if there is none.
+  //
+  //   const ddp::Parameter weight = data_parallel.parameter("weight");
+  //   backward(batch, weight.gradient<float>());
+  //   weight.mark_ready();
+  Parameter parameter(std::string_view name);
+  Parameter parameter(std::size_t index);
+
+  // The gradient of parameter `index`, same count and type; it never moves. Throws invalid_argument if there is no such
+  // parameter, or T is not its type.
   Buffer gradient(std::size_t index) const;
   template <typename T>
   std::span<T> gradient(std::size_t index) const {
@@ -163,28 +220,28 @@ class DDP_EXPORT DistributedDataParallel {
 
   // Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1, and returns the norm: the square root of
   // the sum of the squares of all gradients (as torch.nn.utils.clip_grad_norm_). The same on all ranks, but with
-  // LocalSgd each rank's own; collective with shard_optimizer. One that is not finite is returned, and nothing scaled.
+  // LocalSgd each rank's own; collective with ShardOptimizer. One that is not finite is returned, and nothing scaled.
   // Throws as require_synchronized(), or invalid_argument if max_norm is not positive.
   double clip_gradients(double max_norm, CallSite site = CallSite::current());
 
   // Multiplies all gradients.
   void scale_gradients(double factor);
 
-  // Whether no gradient is infinite or NaN, on any rank. The same on all ranks; collective with shard_optimizer and
+  // Whether no gradient is infinite or NaN, on any rank. The same on all ranks; collective with ShardOptimizer and
   // LocalSgd. Throws as require_synchronized().
   bool gradients_are_finite(CallSite site = CallSite::current());
 
-  // Collective. Gives all ranks rank `root`'s buffers (DataParallelOptions). Before a forward that reads them.
+  // Collective. Gives all ranks rank `root`'s model buffers (DataParallelOptions). Before a forward that reads them.
   void broadcast_buffers(int root = 0, CallSite site = CallSite::current());
 
-  // With find_unused or static_graph: the parameters that no rank has used up to the last finish(), ascending. An
-  // optimizer should leave them as they are.
+  // With UnusedParameters::find or static_graph: the parameters that no rank has used up to the last finish(),
+  // ascending. An optimizer should leave them as they are.
   std::span<const std::size_t> unused_parameters() const;
 
-  // What this rank's optimizer is to update: all parameters, or its shares of them (shard_optimizer).
+  // What this rank's optimizer is to update: all parameters, or its shares of them (ShardOptimizer).
   std::vector<ParameterPiece> owned() const;
 
-  // With shard_optimizer, collective: gives every rank what the others have in the pieces that they own. An optimizer
+  // With ShardOptimizer, collective: gives every rank what the others have in the pieces that they own. An optimizer
   // ends its step with it. Else nothing.
   void share_parameters(CallSite site = CallSite::current());
 
@@ -200,16 +257,11 @@ class DDP_EXPORT DistributedDataParallel {
   // unless all ranks have the same.
   std::uint64_t verify_parameters(CallSite site = CallSite::current());
 
- private:
-  friend class Accumulation;
-  friend class FrameworkAdapter;
-  friend class Join;
-  friend class LocalSgd;
-  friend class NoSync;
-  friend class Optimizer;
+  // What the library's other parts work on.
+  internal::DataParallelEngine& engine() const { return *engine_; }
 
-  class Implementation;
-  std::unique_ptr<Implementation> implementation_;
+ private:
+  std::shared_ptr<internal::DataParallelEngine> engine_;
 };
 
 }  // namespace ddp

@@ -1,7 +1,7 @@
 // Environment: who this process is, as the launcher said it.
 #pragma once
 
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <cstdint>
 #include <functional>
@@ -19,14 +19,9 @@ struct Environment {
   int restart_count = 0;
   std::string master_addr;  // empty: no store was named
   std::uint16_t master_port = 0;
-  std::string backend;           // DDP_BACKEND; empty: the best that works
-  bool quiet = false;            // DDP_QUIET: no line about the backend
-  bool detail = false;           // DDP_DEBUG=detail: ranks of several nodes compare their calls, too
-  bool under_mpirun = false;     // ranks come from Open MPI's variables
-  bool has_ranks = false;        // rank and world size were given, by whomever
-  bool lacks_rank = false;       // WORLD_SIZE says that there are others, and RANK is not set
-  bool launcher_serves = false;  // TORCHELASTIC_USE_AGENT_STORE is "True": rank 0 serves no store
-  bool is_watched = false;       // DDP_WATCHED: the launcher ends a job that hangs
+  std::string backend;  // DDP_BACKEND; empty: the best that works
+  bool quiet = false;   // DDP_QUIET: no line about the backend
+  bool detail = false;  // DDP_DEBUG=detail: ranks of several nodes compare their calls, too
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
 

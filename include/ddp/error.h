@@ -1,7 +1,7 @@
 // ddp::Error, the one exception type of the runtime.
 #pragma once
 
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <cstdint>
 #include <stdexcept>

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <ddp/environment.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <ddp/store.h>
-#include <ddp/version.h>
 
 #include <chrono>
 #include <functional>

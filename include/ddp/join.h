@@ -20,8 +20,8 @@ struct JoinOptions {
   // collectives of their own in forward.
   bool throw_on_early_end = false;
 
-  // begin_step() gives all ranks the buffers (DataParallelOptions::buffers) of the highest rank that has data. Always
-  // with ddp/torch.h, whose forward() does not do it while there is a Join.
+  // begin_step() gives all ranks the buffers (DataParallelOptions::model_buffers) of the highest rank that has data.
+  // Always with ddp/torch.h, whose forward() does not do it while there is a Join.
   bool broadcast_buffers = false;
 };
 
@@ -49,7 +49,7 @@ struct JoinOptions {
 //   join.finish();                             // returns when every rank has got here
 class DDP_EXPORT Join {
  public:
-  // Throws invalid_argument with shard_optimizer but without `step`: every rank owns a part of the parameters.
+  // Throws invalid_argument with ShardOptimizer but without `step`: every rank owns a part of the parameters.
   explicit Join(DistributedDataParallel& data_parallel, std::function<void()> step = nullptr, JoinOptions options = {});
   ~Join();
   Join(const Join&) = delete;

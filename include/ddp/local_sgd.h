@@ -16,7 +16,7 @@ struct LocalSgdOptions {
 // While it lives, finish() averages gradients during the warm-up only; afterwards each rank's optimizer steps on its
 // own gradients, and step() averages the parameters at the end of each period: communication shrinks by the period.
 // Lin, Stich, Patel, Jaggi: Don't use large mini-batches, use local SGD, arXiv:1808.07217. The same on all ranks; one
-// thread; the DistributedDataParallel must outlive it, and must not have shard_optimizer (invalid_argument).
+// thread; the DistributedDataParallel must outlive it, and must not have ShardOptimizer (invalid_argument).
 //
 //   ddp::LocalSgd local(data_parallel, {.period = 8, .warmup_steps = 100});
 //   …

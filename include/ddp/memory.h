@@ -2,9 +2,11 @@
 #pragma once
 
 #include <ddp/buffer.h>
-#include <ddp/version.h>
 
+#include <cstddef>
 #include <memory>
+#include <span>
+#include <utility>
 
 namespace ddp {
 
@@ -17,9 +19,15 @@ class Memory {
   Memory(Memory&&) noexcept = default;
   Memory& operator=(Memory&&) noexcept = default;
 
+  void* data() const { return buffer_.data; }
+  std::size_t size() const { return buffer_.count; }  // elements
+  std::size_t bytes() const { return buffer_.bytes(); }
   const Buffer& buffer() const { return buffer_; }
-  operator Buffer() const { return buffer_; }
-  operator ConstBuffer() const { return buffer_; }
+  // Of one that has a name: a temporary's memory would be gone before the operation is done.
+  operator Buffer() const& { return buffer_; }
+  operator ConstBuffer() const& { return buffer_; }
+  operator Buffer() const&& = delete;
+  operator ConstBuffer() const&& = delete;
   template <typename T>
   std::span<T> as() const {
     return buffer_.as<T>();

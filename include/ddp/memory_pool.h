@@ -23,7 +23,7 @@ class DDP_EXPORT MemoryPool {
  public:
   // Of `count` elements each. Page-locked with nccl (ProcessGroup::allocate_pinned), else ordinary memory. The group
   // must outlive the last take().
-  MemoryPool(ProcessGroup& group, std::size_t count, DataType type);
+  MemoryPool(const ProcessGroup& group, std::size_t count, DataType type);
 
   // A buffer that nobody has; a new one if there is none, so that as many are made as are used at a time. It comes back
   // when the result is destroyed. A new one holds 0, one that came back what it held.
@@ -31,7 +31,7 @@ class DDP_EXPORT MemoryPool {
 
  private:
   struct Shelf;
-  ProcessGroup& group_;
+  const ProcessGroup group_;
   const std::size_t count_;
   const DataType type_;
   std::shared_ptr<Shelf> shelf_;

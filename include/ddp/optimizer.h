@@ -36,7 +36,7 @@ struct AdamOptions {
 };
 
 // Computes in the parameters' type; f16 and bf16 parameters have a copy in f32 that is updated and rounded to them, so
-// that small updates are not lost. With DataParallelOptions::shard_optimizer each rank keeps state for its own share of
+// that small updates are not lost. With ShardOptimizer each rank keeps state for its own share of
 // the elements only, and step() ends with all ranks getting all parameters: the same result, with 1/n of the state.
 //
 // One thread. The DistributedDataParallel must outlive it.
@@ -61,7 +61,7 @@ class DDP_EXPORT Optimizer {
 
   // Waits for the gradient of parameter `index` (DistributedDataParallel::wait) and updates it alone, so that the next
   // forward pass can begin while others are under way. Before finish(). Throws invalid_argument for a parameter that
-  // this step has updated already (step() after it, too), and with shard_optimizer; and as wait().
+  // this step has updated already (step() after it, too), and with ShardOptimizer; and as wait().
   void step(std::size_t index);
 
   double learning_rate() const;

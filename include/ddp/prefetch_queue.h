@@ -1,7 +1,7 @@
 // PrefetchQueue: work that is done a little ahead of the one who needs it. What DataLoader is made on.
 #pragma once
 
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <cstdint>
 #include <functional>

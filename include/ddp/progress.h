@@ -2,7 +2,7 @@
 #pragma once
 
 #include <ddp/call_site.h>
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <array>
 #include <chrono>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <ddp/data_type.h>
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // The rendezvous store: a small key-value table that all ranks of a job see.
 #pragma once
 
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <chrono>
 #include <cstdint>

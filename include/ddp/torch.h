@@ -18,15 +18,15 @@ namespace ddp::torch {
 // .grad() holds the mean. The gradients live in the buckets, so nothing is copied after the first step, as long as the
 // optimizer zeroes them in place; one that drops them (set to none) costs a copy a step. Parameters are f16, bf16, f32
 // or f64, contiguous, in host memory; every one that requires a gradient must get one in each backward, but with
-// find_unused or static_graph: one that no rank used keeps the .grad() that it had, or none, alike on all ranks.
-// Parameters may get new values and other memory meanwhile (torch::load), but no other type or shape. After an
+// UnusedParameters::find or static_graph: one that no rank used keeps the .grad() that it had, or none, alike on all
+// ranks. Parameters may get new values and other memory meanwhile (torch::load), but no other type or shape. After an
 // exception in backward the next forward() gives the step up (DistributedDataParallel::abandon_step). The module may
 // outlive it; the group must. One thread.
 class DDP_EXPORT ModuleReducer {
  public:
   // Collective: checks that all ranks have the same parameters (frozen ones, too) and buffers, and gives every rank
-  // rank 0's. options.buffers and options.frozen are set to the module's.
-  ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options,
+  // rank 0's. options.model_buffers and options.frozen are set to the module's.
+  ModuleReducer(const ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options,
                 CallSite site = CallSite::current());
   ~ModuleReducer();
   ModuleReducer(const ModuleReducer&) = delete;
@@ -57,7 +57,7 @@ class DDP_EXPORT ModuleReducer {
 template <typename ModuleHolder>
 class DistributedDataParallel {
  public:
-  DistributedDataParallel(ProcessGroup& group, ModuleHolder module, DataParallelOptions options = {},
+  DistributedDataParallel(const ProcessGroup& group, ModuleHolder module, DataParallelOptions options = {},
                           CallSite site = CallSite::current())
       : module_(std::move(module)),
         reducer_(std::make_unique<ModuleReducer>(group, module_.ptr(), std::move(options), site)) {}

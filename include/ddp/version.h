@@ -10,6 +10,3 @@
 #define DDP_VERSION_STRING         \
   DDP_STRINGIZE(DDP_VERSION_MAJOR) \
   "." DDP_STRINGIZE(DDP_VERSION_MINOR) "." DDP_STRINGIZE(DDP_VERSION_PATCH)
-
-// Marks what libddp_runtime.so shows to programs; everything else in it is hidden.
-#define DDP_EXPORT [[gnu::visibility("default")]]

@@ -1,7 +1,7 @@
 // Work: an operation under way.
 #pragma once
 
-#include <ddp/version.h>
+#include <ddp/export.h>
 
 #include <chrono>
 #include <functional>

@@ -36,7 +36,7 @@ std::vector<std::size_t> sizes_of(const BenchOptions& options) {
 // Buffers of one benchmark, and what fills them.
 class Bench {
  public:
-  Bench(ddp::ProcessGroup& group, const BenchOptions& options) : group_(group), options_(options) {}
+  Bench(const ddp::ProcessGroup& group, const BenchOptions& options) : group_(group), options_(options) {}
 
   struct Line {
     std::size_t bytes = 0;
@@ -170,7 +170,7 @@ class Bench {
   static constexpr int kGpuBatch = 20;
   bool on_gpu() const { return !options_.own_buffers && device_ == ddp::DeviceType::cuda; }
 
-  ddp::ProcessGroup& group_;
+  const ddp::ProcessGroup group_;
   const BenchOptions options_;
   const ddp::DeviceType device_ = group_.backend() == "nccl" ? ddp::DeviceType::cuda : ddp::DeviceType::cpu;
 };

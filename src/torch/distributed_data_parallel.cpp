@@ -72,9 +72,9 @@ std::vector<Tensor> as_tensors(const std::vector<NamedParameter>& parameters) {
 
 // What is not trained.
 DataParallelOptions with_constants(DataParallelOptions options, const ::torch::nn::Module& module) {
-  options.buffers.clear();
+  options.model_buffers.clear();
   options.frozen = as_tensors(parameters_of(module, false));
-  for (const auto& item : module.named_buffers()) options.buffers.push_back(view_of(item.key(), item.value()));
+  for (const auto& item : module.named_buffers()) options.model_buffers.push_back(view_of(item.key(), item.value()));
   return options;
 }
 
@@ -82,7 +82,7 @@ DataParallelOptions with_constants(DataParallelOptions options, const ::torch::n
 
 class ModuleReducer::Implementation : public std::enable_shared_from_this<Implementation> {
  public:
-  Implementation(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options,
+  Implementation(const ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module, DataParallelOptions options,
                  CallSite site)
       : module_(std::move(module)),
         parameters_(parameters_of(*module_, true)),
@@ -204,7 +204,7 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
   const CallSite site_;  // where the module was wrapped: backward() is the engine's, and its caller unknown
 };
 
-ModuleReducer::ModuleReducer(ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module,
+ModuleReducer::ModuleReducer(const ProcessGroup& group, std::shared_ptr<::torch::nn::Module> module,
                              DataParallelOptions options, CallSite site)
     : implementation_(std::make_shared<Implementation>(group, std::move(module), std::move(options), site)) {
   implementation_->follow_module();

@@ -61,8 +61,8 @@ double run(const Settings& settings) {
   for (std::vector<float>& weight : weights) {
     parameters.push_back({"layer " + std::to_string(parameters.size()), weight, {kLayerFloats}});
   }
-  ddp::DataParallelOptions options{.first_bucket_bytes = 1, .bucket_bytes = 1};
-  options.priority_chunk_bytes = settings.has_priority ? kLayerFloats * sizeof(float) : 0;
+  ddp::DataParallelOptions options{.buckets = {.first_bytes = 1, .bytes = 1}};
+  if (settings.has_priority) options.exchange = ddp::PriorityChunks{kLayerFloats * sizeof(float)};
   ddp::DistributedDataParallel data_parallel(group, parameters, options);
   std::vector<double> times;
   for (int step = 0; step < settings.steps + 2; ++step) {

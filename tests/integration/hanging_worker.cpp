@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
     }
     // Rank 0 waits for rank 1 in one group, and rank 1 for rank 0 in the other.
     if (step == step_of_fault && kind == "pair" && world.rank() == 0) pair->barrier().wait();
-    world.all_reduce(values, ddp::ReduceOp::sum, {.timeout = {}, .name = "bucket 0", .stream = {}}).wait();
+    world.all_reduce(values, ddp::ReduceOp::sum, {.name = "bucket 0"}).wait();
   }
   if (world.rank() == 0) std::puts("done");
   world.finalize();

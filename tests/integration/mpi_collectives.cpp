@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -98,7 +99,8 @@ void check_groups(ddp::ProcessGroup& world) {
     if (rank != 0) {
       ddp::ProcessGroup inner = triple.new_group(std::vector<int>{2, 1}, "inner");
       std::vector<std::int32_t> ranks(2);
-      inner.all_gather(ranks, std::vector<std::int32_t>{rank}).wait();
+      const std::array<std::int32_t, 1> own = {rank};
+      inner.all_gather(ranks, own).wait();
       expect(ranks, {2, 1}, "a group of a group");
     }
     beside.join();
@@ -134,7 +136,7 @@ int main(int argc, char** argv) {
     }
     ddp::ProcessGroup world = ddp::init();
     if (world.rank() == 1 && deed == "silent") ::pause();
-    if (deed == "silent") world.barrier({.timeout = std::chrono::milliseconds(300), .name = {}, .stream = {}}).wait();
+    if (deed == "silent") world.barrier({.timeout = std::chrono::milliseconds(300), .name = {}}).wait();
     if (world.rank() == 1 && deed == "fail") return 3;
     if (world.rank() == 1 && deed == "throw") throw ddp::Error(ddp::ErrorKind::internal, "on its own");
     if (deed == "differ") {

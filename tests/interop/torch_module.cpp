@@ -42,7 +42,7 @@ TORCH_MODULE(Normalised);
 
 ddp::DataParallelOptions finding_unused() {
   ddp::DataParallelOptions options;
-  options.find_unused = true;
+  options.unused = ddp::UnusedParameters::find;
   return options;
 }
 

@@ -69,8 +69,8 @@ torch::Tensor inputs_of(const torch::Tensor& indices, torch::ScalarType type) {
 
 void train(const std::string& folder, const Case& chosen, torch::ScalarType type) {
   ddp::ProcessGroup world = ddp::init();
-  ddp::DataParallelOptions options{.first_bucket_bytes = 256, .bucket_bytes = 8192};
-  options.shard_optimizer = chosen.is_sharded;
+  ddp::DataParallelOptions options{.buckets = {.first_bytes = 256, .bytes = 8192}};
+  if (chosen.is_sharded) options.exchange = ddp::ShardOptimizer{};
   Net module;
   module->to(type);
   ddp::torch::DistributedDataParallel net(world, module, options);

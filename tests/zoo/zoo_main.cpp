@@ -86,12 +86,13 @@ void exchange_in_a_batch(ddp::ProcessGroup& world) {
   std::vector<float> to(64);
   std::vector<float> from(64);
   const int size = world.size();
-  world.group_start();
-  ddp::Work sent = world.send(to, (world.rank() + 1) % size);
-  ddp::Work received = world.recv(from, (world.rank() + size - 1) % size);
-  world.group_end();
-  sent.wait();
-  received.wait();
+  std::vector<ddp::Work> works;
+  {
+    const ddp::CollectiveBatch batch = world.batch();
+    works.push_back(world.send(to, (world.rank() + 1) % size));
+    works.push_back(world.recv(from, (world.rank() + size - 1) % size));
+  }
+  for (ddp::Work& work : works) work.wait();
 }
 
 std::array<int, 2> connected_sockets() {
@@ -124,7 +125,7 @@ void train(const std::string& kind, const zoo::Deed& deed) {
   for (int step = 0; step < kSteps; ++step) {
     zoo::sleep_for(0.02);
     if (step == (kind.starts_with("first_step") ? 0 : kStepOfDeed)) deed(world);
-    world.all_reduce(values, ddp::ReduceOp::sum, {.timeout = {}, .name = "bucket 0", .stream = {}}).wait();
+    world.all_reduce(values, ddp::ReduceOp::sum, {.name = "bucket 0"}).wait();
   }
   world.finalize();
   if (world.rank() == 0) std::puts("done");

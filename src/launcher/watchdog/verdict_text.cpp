@@ -52,7 +52,7 @@ std::string hang_headline(const Verdict& verdict) {
       case VerdictKind::not_called:
         if (verdict.is_held) {
           return culprits + (one ? " has" : " have") + " called and not begun " + call_text(verdict) + in_which +
-                 waiting + ": group_start() without group_end()?";
+                 waiting + ": a CollectiveBatch that has not ended?";
         }
         return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
       case VerdictKind::different_call:

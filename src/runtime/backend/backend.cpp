@@ -23,12 +23,12 @@ std::shared_ptr<void> Backend::allocate_on_gpu(std::size_t /*bytes*/) {
   throw Error(ErrorKind::unavailable, "backend " + std::string(name()) + " has no GPU memory; nccl has");
 }
 
-void Backend::copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> /*stream*/) {
+void Backend::copy(const Buffer& to, const ConstBuffer& from, Stream /*stream*/) {
   if (to.device != DeviceType::cpu || from.device != DeviceType::cpu) allocate_on_gpu(0);
   if (from.count > 0) std::memmove(to.data, from.data, from.bytes());
 }
 
-void Backend::zero(const Buffer& buffer, std::optional<void*> /*stream*/) {
+void Backend::zero(const Buffer& buffer, Stream /*stream*/) {
   if (buffer.device != DeviceType::cpu) allocate_on_gpu(0);
   if (buffer.count > 0) std::memset(buffer.data, 0, buffer.bytes());
 }

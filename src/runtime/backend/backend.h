@@ -3,6 +3,7 @@
 
 #include <ddp/memory.h>
 #include <ddp/store.h>
+#include <ddp/stream.h>
 
 #include <chrono>
 #include <functional>
@@ -77,15 +78,15 @@ class Backend {
 
   virtual std::string_view name() const = 0;
 
-  // Whether it works on GPU memory.
-  virtual bool has_gpu() const { return false; }
+  // The GPU on whose memory it works, as CUDA numbers them in this process; nothing: on host memory only.
+  virtual std::optional<int> gpu() const { return std::nullopt; }
 
   // How many operations may have begun and be unfinished when another one begins.
   virtual std::size_t begins_ahead() const { return 0; }
 
   // Does of an operation what needs no waiting for other ranks, on the caller's thread, as soon as it is called. True:
   // the other ranks can complete it without this rank's run(), so nobody needs to hurry to call it; it follows in any
-  // case. Several operations: all that were called between group_start and group_end; all of them begin, or none. With
+  // case. Several operations: all that were called within a batch; all of them begin, or none. With
   // begins_ahead(), run() of an earlier one may be under way on another thread.
   virtual bool begin(std::span<const Call* const> /*calls*/) { return false; }
 
@@ -115,9 +116,9 @@ class Backend {
 
   // As many bytes, from any memory that the backend knows to any other; blocks. After what is on the stream. Any
   // thread.
-  virtual void copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> stream);
+  virtual void copy(const Buffer& to, const ConstBuffer& from, Stream stream);
   // Sets it to 0, in a stream's order; without one it blocks. Any thread.
-  virtual void zero(const Buffer& buffer, std::optional<void*> stream);
+  virtual void zero(const Buffer& buffer, Stream stream);
   // Throws `unavailable` if the backend has no GPU.
   virtual std::unique_ptr<SideStream> side_stream();
 

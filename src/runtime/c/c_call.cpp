@@ -87,7 +87,7 @@ CCall::CCall(const char* function, const ddp_group* group, const ddp_call_option
   copy_structure(function, "ddp_call_options", options, &given, kLeastCallOptions, sizeof given);
   options_.timeout = timeout_of(function, given.timeout_ms);
   if (given.name != nullptr) options_.name = given.name;
-  if (given.has_stream != 0) options_.stream = given.stream;
+  if (given.has_stream != 0) options_.stream = Stream::from_handle(given.stream);
   device_ = device_of(function, given.device);
   factor_ = given.factor;
 }

@@ -5,6 +5,7 @@
 #include <ddp/buffer.h>
 #include <ddp/call_site.h>
 #include <ddp/reduce_op.h>
+#include <ddp/stream.h>
 
 #include <chrono>
 #include <cstdint>
@@ -54,7 +55,7 @@ struct Call {
   ReduceOp op;
   int peer = -1;  // the root; of send and recv the other side
 
-  std::optional<void*> stream;  // the caller's CUDA stream: what is on it is complete before the operation begins
+  Stream stream;  // the caller's CUDA stream: what is on it is complete before the operation begins
   std::chrono::milliseconds timeout{0};  // 0: the backend's own
   bool is_programs_timeout = false;      // the program has set it
   std::string name;

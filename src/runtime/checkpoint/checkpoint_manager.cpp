@@ -67,7 +67,7 @@ void verify(const std::string& path, const Manifest& manifest) {
 
 class CheckpointManager::Implementation {
  public:
-  Implementation(std::string directory_, ProcessGroup& group_, const CheckpointOptions& options_)
+  Implementation(std::string directory_, const ProcessGroup& group_, const CheckpointOptions& options_)
       : directory(std::move(directory_)),
         options(options_),
         group(group_.new_group(all_ranks(group_.size()), "checkpoints of " + directory)) {
@@ -255,7 +255,7 @@ class CheckpointManager::Implementation {
   std::exception_ptr failure;  // of the writer
 };
 
-CheckpointManager::CheckpointManager(std::string directory, ProcessGroup& group, CheckpointOptions options,
+CheckpointManager::CheckpointManager(std::string directory, const ProcessGroup& group, CheckpointOptions options,
                                      CallSite site) {
   const CalledFrom here(site);
   implementation_ = std::make_unique<Implementation>(std::move(directory), group, options);

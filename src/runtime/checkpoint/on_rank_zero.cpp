@@ -37,7 +37,7 @@ std::optional<Json> failure_of(const std::function<void()>& deed) {
 
 }  // namespace
 
-std::string on_rank_zero(ProcessGroup& group, const std::function<std::string()>& deed) {
+std::string on_rank_zero(const ProcessGroup& group, const std::function<std::string()>& deed) {
   Json outcome;
   if (group.rank() == 0) {
     std::string result;
@@ -50,12 +50,12 @@ std::string on_rank_zero(ProcessGroup& group, const std::function<std::string()>
   return {result.begin(), result.end()};
 }
 
-void on_every_rank(ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout,
+void on_every_rank(const ProcessGroup& group, std::optional<std::chrono::milliseconds> timeout,
                    const std::function<void()>& deed) {
   const auto failure = failure_of(deed);
   std::array<std::uint8_t, 1> own = {static_cast<std::uint8_t>(failure ? 1 : 0)};
   std::vector<std::uint8_t> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(all, own, {.timeout = timeout, .name = "checkpoint", .stream = {}}).wait();
+  group.all_gather(all, own, {.timeout = timeout, .name = "checkpoint"}).wait();
   const auto failed = std::find(all.begin(), all.end(), 1);
   if (failed == all.end()) return;
   const auto rank = static_cast<int>(failed - all.begin());

@@ -67,7 +67,7 @@ Buffer part_of(const TensorShard& shard, const ManifestPiece& piece) {
 
 }  // namespace
 
-ExchangedShards exchange_shards(ProcessGroup& group, const CheckpointState& state) {
+ExchangedShards exchange_shards(const ProcessGroup& group, const CheckpointState& state) {
   std::string own_fault = find_shard_fault(state.tensors);
   for (const auto* values : {&state.values, &state.rank_values}) {
     if (own_fault.empty()) own_fault = find_value_fault(*values);
@@ -114,7 +114,7 @@ WrittenTensors own_parts(int rank, std::span<const TensorShard> shards,
   return written;
 }
 
-WrittenTensors gather_whole(ProcessGroup& group, std::span<const TensorShard> shards,
+WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorShard> shards,
                             std::map<std::string, ManifestTensor>& plan, bool copies) {
   WrittenTensors written;
   const auto own_rank = static_cast<std::size_t>(group.rank());

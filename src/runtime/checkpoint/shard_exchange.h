@@ -23,7 +23,7 @@ struct ExchangedShards {
 };
 
 // Collective. Throws invalid_argument, on all ranks, if a rank's shards have a fault.
-ExchangedShards exchange_shards(ProcessGroup& group, const CheckpointState& state);
+ExchangedShards exchange_shards(const ProcessGroup& group, const CheckpointState& state);
 
 // Tensors to be written, and the memory of those that are copies.
 struct WrittenTensors {
@@ -37,7 +37,7 @@ WrittenTensors own_parts(int rank, std::span<const TensorShard> shards,
                          const std::map<std::string, ManifestTensor>& plan, bool copies);
 
 // Collective. Rank 0 gets every tensor whole, the others nothing; the plan's pieces are then one each, of file 0.
-WrittenTensors gather_whole(ProcessGroup& group, std::span<const TensorShard> shards,
+WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorShard> shards,
                             std::map<std::string, ManifestTensor>& plan, bool copies);
 
 // The bytes of a piece in a file; throws corrupt if the file does not hold it so.

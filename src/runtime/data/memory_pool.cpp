@@ -11,7 +11,7 @@ struct MemoryPool::Shelf {
   std::vector<Memory> free;
 };
 
-MemoryPool::MemoryPool(ProcessGroup& group, std::size_t count, DataType type)
+MemoryPool::MemoryPool(const ProcessGroup& group, std::size_t count, DataType type)
     : group_(group), count_(count), type_(type), shelf_(std::make_shared<Shelf>()) {}
 
 Memory MemoryPool::take() {

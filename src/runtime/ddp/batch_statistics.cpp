@@ -19,7 +19,7 @@ void require_same_length(const char* function, std::size_t a, std::size_t b) {
 }
 
 template <typename T>
-double synchronize_statistics(ProcessGroup& group, std::span<T> mean, std::span<T> variance, double count) {
+double synchronize_statistics(const ProcessGroup& group, std::span<T> mean, std::span<T> variance, double count) {
   require_same_length("synchronize_batch_statistics", mean.size(), variance.size());
   const std::size_t channels = mean.size();
   // count, means, variances
@@ -27,7 +27,7 @@ double synchronize_statistics(ProcessGroup& group, std::span<T> mean, std::span<
   own.insert(own.end(), mean.begin(), mean.end());
   own.insert(own.end(), variance.begin(), variance.end());
   std::vector<double> all(own.size() * static_cast<std::size_t>(group.size()));
-  group.all_gather(all, own, {.timeout = {}, .name = "batch statistics", .stream = {}}).wait();
+  group.all_gather(all, own, {.name = "batch statistics"}).wait();
 
   double total = 0;
   std::vector<double> means(channels);
@@ -52,36 +52,37 @@ double synchronize_statistics(ProcessGroup& group, std::span<T> mean, std::span<
 }
 
 template <typename T>
-void synchronize_gradients(ProcessGroup& group, std::span<T> first, std::span<T> second) {
+void synchronize_gradients(const ProcessGroup& group, std::span<T> first, std::span<T> second) {
   require_same_length("synchronize_batch_gradients", first.size(), second.size());
-  const CallOptions options{.timeout = {}, .name = "gradients of batch statistics", .stream = {}};
-  group.group_start();
-  Work one = group.all_reduce(first, ReduceOp::sum, options);
-  Work other = group.all_reduce(second, ReduceOp::sum, options);
-  group.group_end();
-  one.wait();
-  other.wait();
+  const CallOptions options{.name = "gradients of batch statistics"};
+  std::vector<Work> works;
+  {
+    const CollectiveBatch batch = group.batch();
+    works.push_back(group.all_reduce(first, ReduceOp::sum, options));
+    works.push_back(group.all_reduce(second, ReduceOp::sum, options));
+  }
+  for (Work& work : works) work.wait();
 }
 
 }  // namespace
 
-double synchronize_batch_statistics(ProcessGroup& group, std::span<float> mean, std::span<float> variance, double count,
-                                    CallSite site) {
+double synchronize_batch_statistics(const ProcessGroup& group, std::span<float> mean, std::span<float> variance,
+                                    double count, CallSite site) {
   const CalledFrom here(site);
   return synchronize_statistics(group, mean, variance, count);
 }
-double synchronize_batch_statistics(ProcessGroup& group, std::span<double> mean, std::span<double> variance,
+double synchronize_batch_statistics(const ProcessGroup& group, std::span<double> mean, std::span<double> variance,
                                     double count, CallSite site) {
   const CalledFrom here(site);
   return synchronize_statistics(group, mean, variance, count);
 }
 
-void synchronize_batch_gradients(ProcessGroup& group, std::span<float> sum_dy, std::span<float> sum_dy_centered,
+void synchronize_batch_gradients(const ProcessGroup& group, std::span<float> sum_dy, std::span<float> sum_dy_centered,
                                  CallSite site) {
   const CalledFrom here(site);
   synchronize_gradients(group, sum_dy, sum_dy_centered);
 }
-void synchronize_batch_gradients(ProcessGroup& group, std::span<double> sum_dy, std::span<double> sum_dy_centered,
+void synchronize_batch_gradients(const ProcessGroup& group, std::span<double> sum_dy, std::span<double> sum_dy_centered,
                                  CallSite site) {
   const CalledFrom here(site);
   synchronize_gradients(group, sum_dy, sum_dy_centered);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-std::size_t align(std::size_t count, DataType type) {
-  const std::size_t elements = kAlignment / size_of(type);
+std::size_t align(std::size_t count, DataType type, std::size_t alignment) {
+  const std::size_t elements = std::max<std::size_t>(1, alignment / size_of(type));
   return (count + elements - 1) / elements * elements;
 }
 
@@ -25,7 +25,8 @@ std::vector<ArenaRange> ranges_of(const Bucket& bucket, std::span<const Paramete
   std::vector<ArenaRange> ranges;
   for (const ArenaRange& piece : pieces) {
     if (piece.count == 0) continue;
-    if (ranges.empty() || align(ranges.back().first + ranges.back().count, bucket.type) != piece.first) {
+    if (ranges.empty() ||
+        align(ranges.back().first + ranges.back().count, bucket.type, layout.alignment) != piece.first) {
       ranges.push_back(piece);
     } else {
       ranges.back().count = piece.first + piece.count - ranges.back().first;
@@ -38,11 +39,22 @@ std::vector<ArenaRange> ranges_of(const Bucket& bucket, std::span<const Paramete
 
 GradientLayout lay_out(std::span<const ParameterSize> parameters) {
   GradientLayout layout;
+  layout.alignment = kAlignment;
   layout.first.resize(parameters.size());
   for (std::size_t i = parameters.size(); i-- > 0;) {
     std::size_t& end = layout.arena_counts[static_cast<std::size_t>(parameters[i].type)];
     layout.first[i] = end;
-    end += align(parameters[i].count, parameters[i].type);
+    end += align(parameters[i].count, parameters[i].type, kAlignment);
+  }
+  return layout;
+}
+
+GradientLayout lay_out_in_order(std::span<const ParameterSize> parameters) {
+  GradientLayout layout;
+  for (const auto& [type, count] : parameters) {
+    std::size_t& end = layout.arena_counts[static_cast<std::size_t>(type)];
+    layout.first.push_back(end);
+    end += count;
   }
   return layout;
 }
@@ -54,7 +66,7 @@ std::vector<std::size_t> reverse_order(std::size_t n) {
 }
 
 std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const GradientLayout& layout,
-                                 std::span<const std::size_t> order, const BucketLimits& limits) {
+                                 std::span<const std::size_t> order, const BucketOptions& limits) {
   struct Open {
     Bucket bucket;
     std::size_t bytes = 0;
@@ -67,7 +79,7 @@ std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, cons
         std::find_if(open.begin(), open.end(), [type = type](const Open& o) { return o.bucket.type == type; });
     if (current == open.end()) current = open.insert(open.end(), Open{{type, {}, {}}, 0});
     current->bucket.parameters.push_back(i);
-    current->bytes += align(count, type) * size_of(type);
+    current->bytes += align(count, type, layout.alignment) * size_of(type);
     if (current->bytes >= (closed.empty() ? limits.first_bytes : limits.bytes)) {
       closed.push_back(std::move(current->bucket));
       open.erase(current);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/distributed_data_parallel.h>
 
 #include <array>
 #include <cstddef>
@@ -20,6 +21,7 @@ struct ParameterSize {
 struct GradientLayout {
   std::vector<std::size_t> first;                                // by parameter: element of its type's arena
   std::array<std::size_t, kDataTypes.size()> arena_counts = {};  // by type: elements, padding included
+  std::size_t alignment = 1;                                     // bytes, at multiples of which each gradient begins
 
   std::size_t arena_count(DataType type) const { return arena_counts[static_cast<std::size_t>(type)]; }
 };
@@ -27,6 +29,8 @@ struct GradientLayout {
 // From the last parameter to the first, which is about the order in which backward completes them: so a bucket is
 // mostly one piece of memory. Each begins at a multiple of 64 bytes, for vector instructions.
 GradientLayout lay_out(std::span<const ParameterSize> parameters);
+// From the first to the last and without gaps, as programs keep them in one array.
+GradientLayout lay_out_in_order(std::span<const ParameterSize> parameters);
 
 // Elements of an arena.
 struct ArenaRange {
@@ -44,11 +48,6 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-struct BucketLimits {
-  std::size_t first_bytes = 0;
-  std::size_t bytes = 0;
-};
-
 // 0 … n-1 backwards.
 std::vector<std::size_t> reverse_order(std::size_t n);
 
@@ -57,6 +56,6 @@ std::vector<std::size_t> reverse_order(std::size_t n);
 // parameter, as in PyTorch). The first bucket to be closed has the smaller limit. Buckets come in the order in which
 // they are closed, then the open rest, and that is the order in which they are reduced.
 std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, const GradientLayout& layout,
-                                 std::span<const std::size_t> order, const BucketLimits& limits);
+                                 std::span<const std::size_t> order, const BucketOptions& limits);
 
 }  // namespace ddp::internal

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "runtime/call/called_from.h"
-#include "runtime/ddp/data_parallel_state.h"
+#include "runtime/ddp/data_parallel_engine.h"
 #include "runtime/ddp/gradient_norm.h"
 #include "runtime/ddp/hooks/shard_hook.h"
 #include "runtime/ddp/model_check.h"
@@ -31,22 +31,29 @@ bool internal::is_on_gpu(std::span<const Tensor> parameters) {
 
 ReducerOptions internal::reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options) {
   ReducerOptions result;
-  if (is_on_gpu(parameters)) result.stream = options.stream;
-  result.limits = {options.first_bucket_bytes, options.bucket_bytes};
-  result.rebuild = (options.rebuild_buckets || options.priority_chunk_bytes > 0) && !options.shard_optimizer;
-  result.find_unused = options.find_unused;
-  result.static_graph = options.static_graph;
-  result.priority_chunk_bytes = options.priority_chunk_bytes;
-  result.hook = options.shard_optimizer ? make_shard_hook() : options.hook ? options.hook : make_mean_hook();
+  if (is_on_gpu(parameters)) result.stream = options.stream ? options.stream : Stream(nullptr);
+  result.buckets = options.buckets;
+  result.unused = options.unused;
+  result.memory = options.gradients;
+  result.hook = make_mean_hook();
+  if (const auto* chunks = std::get_if<PriorityChunks>(&options.exchange)) {
+    result.priority_chunk_bytes = chunks->bytes;
+    result.buckets.rebuild = true;
+  } else if (std::holds_alternative<ShardOptimizer>(options.exchange)) {
+    result.hook = make_shard_hook();
+    result.buckets.rebuild = false;
+  } else if (const auto* hook = std::get_if<std::shared_ptr<CommunicationHook>>(&options.exchange)) {
+    if (*hook) result.hook = *hook;
+  }
   return result;
 }
 
-DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vector<Tensor> parameters,
+DistributedDataParallel::DistributedDataParallel(const ProcessGroup& group, std::vector<Tensor> parameters,
                                                  DataParallelOptions options, CallSite site) {
   const CalledFrom here(site);
   check_model(group, parameters, options);
-  implementation_ = std::make_unique<Implementation>(group, std::move(parameters), std::move(options));
-  Implementation& self = *implementation_;
+  engine_ = std::make_shared<DataParallelEngine>(group, std::move(parameters), std::move(options));
+  DataParallelEngine& self = *engine_;
   is_on_gpu(self.parameters) ? self.broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
   broadcast_all(group, self.frozen, 0, self.stream);
   broadcast_buffers();
@@ -54,24 +61,52 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, std::vecto
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
-ProcessGroup& DistributedDataParallel::group() const {
-  return implementation_->group;
+const ProcessGroup& DistributedDataParallel::group() const {
+  return engine_->group;
 }
 
 std::span<const Tensor> DistributedDataParallel::parameters() const {
-  return implementation_->parameters;
+  return engine_->parameters;
+}
+
+const Tensor& Parameter::values() const {
+  return data_parallel_->parameters()[index_];
+}
+Buffer Parameter::gradient() const {
+  return data_parallel_->gradient(index_);
+}
+void Parameter::mark_ready(CallSite site) const {
+  data_parallel_->mark_ready(index_, site);
+}
+void Parameter::wait() const {
+  data_parallel_->wait(index_);
+}
+
+Parameter DistributedDataParallel::parameter(std::size_t index) {
+  engine_->require_parameter(index, "parameter");
+  return {*this, index};
+}
+
+Parameter DistributedDataParallel::parameter(std::string_view name) {
+  const auto found = std::ranges::find(engine_->parameters, name, &Tensor::name);
+  if (found == engine_->parameters.end()) {
+    std::vector<std::string> names;
+    for (const Tensor& parameter : engine_->parameters) names.push_back("'" + parameter.name + "'");
+    refuse("parameter: there is none of the name '" + std::string(name) + "'; there are " + base::join(names, ", "));
+  }
+  return {*this, static_cast<std::size_t>(found - engine_->parameters.begin())};
 }
 
 Buffer DistributedDataParallel::gradient(std::size_t index) const {
-  implementation_->require_parameter(index, "gradient");
-  return implementation_->reducer.gradient(index).data;
+  engine_->require_parameter(index, "gradient");
+  return engine_->reducer.gradient(index).data;
 }
 
 void DistributedDataParallel::zero_gradients() {
-  implementation_->zero_gradients();
+  engine_->zero_gradients();
 }
 
-void DistributedDataParallel::Implementation::zero_gradients() {
+void DataParallelEngine::zero_gradients() {
   if (step_began()) {
     refuse(
         "zero_gradients: gradients of this step were marked ready, and may be under way. End the step with finish(), "
@@ -85,29 +120,31 @@ void DistributedDataParallel::Implementation::zero_gradients() {
 
 void DistributedDataParallel::mark_ready(std::size_t index, CallSite site) {
   const CalledFrom here(site);
-  implementation_->require_parameter(index, "mark_ready");
-  if (implementation_->failure) std::rethrow_exception(implementation_->failure);
-  if (!implementation_->reducer.mark_ready(index)) {
-    refuse("mark_ready: the gradient of " + describe(implementation_->parameters[index]) +
-           (implementation_->reducer.is_static()
-                ? " is complete, or is not used: with static_graph every step uses what the first one did, as often."
-                : " was complete before in this step. If a step uses the parameter more than once, set static_graph.") +
+  engine_->require_parameter(index, "mark_ready");
+  if (engine_->failure) std::rethrow_exception(engine_->failure);
+  if (!engine_->reducer.mark_ready(index)) {
+    refuse("mark_ready: the gradient of " + describe(engine_->parameters[index]) +
+           (engine_->reducer.is_static()
+                ? " is complete, or is not used: with UnusedParameters::static_graph every step uses what the first "
+                  "one did, as often."
+                : " was complete before in this step. If a step uses the parameter more than once, set "
+                  "UnusedParameters::static_graph.") +
            " End each step with finish(), one that failed with abandon_step().");
   }
 }
 
 void DistributedDataParallel::wait(std::size_t index) {
-  implementation_->require_parameter(index, "wait");
+  engine_->require_parameter(index, "wait");
   const auto refuse_wait = [&](const char* why) {
-    refuse("wait: the gradient of " + describe(implementation_->parameters[index]) + " " + why);
+    refuse("wait: the gradient of " + describe(engine_->parameters[index]) + " " + why);
   };
-  if (implementation_->failure) std::rethrow_exception(implementation_->failure);
+  if (engine_->failure) std::rethrow_exception(engine_->failure);
   if (!synchronizes()) refuse_wait("is not averaged in this step (no_sync, accumulate)");
   bool is_under_way = false;
   try {
-    is_under_way = implementation_->reducer.wait(index);
+    is_under_way = engine_->reducer.wait(index);
   } catch (...) {
-    implementation_->failure = std::current_exception();
+    engine_->failure = std::current_exception();
     throw;
   }
   if (!is_under_way) refuse_wait("is not under way: mark all parameters ready before");
@@ -115,18 +152,18 @@ void DistributedDataParallel::wait(std::size_t index) {
 
 void DistributedDataParallel::finish(CallSite site) {
   const CalledFrom here(site);
-  const std::vector<std::size_t> missing = implementation_->reducer.missing();
+  const std::vector<std::size_t> missing = engine_->reducer.missing();
   if (!missing.empty()) {
     std::vector<std::string> names;
-    for (const std::size_t index : missing) names.push_back(implementation_->parameters[index].name);
+    for (const std::size_t index : missing) names.push_back(engine_->parameters[index].name);
     refuse("finish: these parameters were never ready in this step: " + base::join(names, ", ") +
            ". Every rank must call mark_ready() for each. If steps leave "
-           "parameters unused, set find_unused.");
+           "parameters unused, set UnusedParameters::find.");
   }
-  implementation_->finish_step();
+  engine_->finish_step();
 }
 
-void DistributedDataParallel::Implementation::finish_step() {
+void DataParallelEngine::finish_step() {
   const bool synchronized = synchronizes();
   try {
     reducer.finish();
@@ -141,7 +178,7 @@ void DistributedDataParallel::Implementation::finish_step() {
   if (synchronized && step_ended) step_ended();
 }
 
-void DistributedDataParallel::Implementation::shadow_step(std::int64_t steps) {
+void DataParallelEngine::shadow_step(std::int64_t steps) {
   if (local_steps == 0) zero_gradients();
   plan_step(true, steps);
   is_shadow = true;
@@ -151,19 +188,19 @@ void DistributedDataParallel::Implementation::shadow_step(std::int64_t steps) {
 
 void DistributedDataParallel::abandon_step(CallSite site) {
   const CalledFrom here(site);
-  if (!implementation_->step_began()) return;
-  if (synchronizes()) group().barrier({.timeout = {}, .name = "a step that is given up", .stream = {}}).wait();
-  implementation_->reducer.abandon();
-  implementation_->is_synchronized = false;
-  implementation_->plan();
+  if (!engine_->step_began()) return;
+  if (synchronizes()) group().barrier({.name = "a step that is given up"}).wait();
+  engine_->reducer.abandon();
+  engine_->is_synchronized = false;
+  engine_->plan();
 }
 
 bool DistributedDataParallel::synchronizes() const {
-  return implementation_->synchronizes();
+  return engine_->synchronizes();
 }
 
 NoSync DistributedDataParallel::no_sync() {
-  if (implementation_->step_began()) {
+  if (engine_->step_began()) {
     refuse("no_sync: gradients of this step were marked ready, and may be under way. Take it before backward.");
   }
   return NoSync(*this);
@@ -174,7 +211,7 @@ Accumulation DistributedDataParallel::accumulate(std::int64_t micro_steps) {
 }
 
 void DistributedDataParallel::require_synchronized(std::string_view what) const {
-  const Implementation& self = *implementation_;
+  const DataParallelEngine& self = *engine_;
   const auto refuse_to = [what](const std::string& why) { refuse(std::string(what) + ": " + why); };
   if (self.failure) std::rethrow_exception(self.failure);
   if (self.step_began()) refuse_to("gradients were marked ready, but finish() was not called");
@@ -188,11 +225,11 @@ void DistributedDataParallel::require_synchronized(std::string_view what) const 
 
 void DistributedDataParallel::broadcast_buffers(int root, CallSite site) {
   const CalledFrom here(site);
-  broadcast_all(group(), implementation_->buffers, root, implementation_->stream);
+  broadcast_all(group(), engine_->model_buffers, root, engine_->stream);
 }
 
 // The gradients that this rank's optimizer uses, in as few pieces as possible.
-std::vector<Buffer> DistributedDataParallel::Implementation::owned_gradients() const {
+std::vector<Buffer> DataParallelEngine::owned_gradients() const {
   std::vector<Buffer> result;
   if (shards) {
     for (const ParameterPiece& piece : shards->owned()) result.push_back(piece.gradient);
@@ -204,9 +241,9 @@ std::vector<Buffer> DistributedDataParallel::Implementation::owned_gradients() c
   return result;
 }
 
-double DistributedDataParallel::Implementation::sum_over_ranks(double value, const char* name) const {
+double DataParallelEngine::sum_over_ranks(double value, const char* name) const {
   std::array<double, 1> sum = {value};
-  group.all_reduce(sum, ReduceOp::sum, {.timeout = {}, .name = name, .stream = {}}).wait();
+  group.all_reduce(sum, ReduceOp::sum, {.name = name}).wait();
   return sum[0];
 }
 
@@ -216,74 +253,72 @@ double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
     refuse("clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
   }
   require_synchronized("clip_gradients");
-  implementation_->require_host("clip_gradients");
+  engine_->require_host("clip_gradients");
   double squares = 0;
-  for (const Buffer& gradient : implementation_->owned_gradients()) squares += sum_of_squares(gradient);
-  const double norm = std::sqrt(
-      implementation_->is_sharded() ? implementation_->sum_over_ranks(squares, "the norm of the gradients") : squares);
+  for (const Buffer& gradient : engine_->owned_gradients()) squares += sum_of_squares(gradient);
+  const double norm =
+      std::sqrt(engine_->is_sharded() ? engine_->sum_over_ranks(squares, "the norm of the gradients") : squares);
   const double factor = max_norm / (norm + 1e-6);
   if (std::isfinite(norm) && factor < 1) scale_gradients(factor);
   return norm;
 }
 
 void DistributedDataParallel::scale_gradients(double factor) {
-  implementation_->require_host("scale_gradients");
-  for (const Buffer& gradient : implementation_->owned_gradients()) scale(gradient, factor);
+  engine_->require_host("scale_gradients");
+  for (const Buffer& gradient : engine_->owned_gradients()) scale(gradient, factor);
 }
 
 bool DistributedDataParallel::gradients_are_finite(CallSite site) {
   const CalledFrom here(site);
   require_synchronized("gradients_are_finite");
-  implementation_->require_host("gradients_are_finite");
-  const std::vector<Buffer> gradients = implementation_->owned_gradients();
+  engine_->require_host("gradients_are_finite");
+  const std::vector<Buffer> gradients = engine_->owned_gradients();
   const bool finite = std::all_of(gradients.begin(), gradients.end(), [](const Buffer& g) { return is_finite(g); });
-  const bool ranks_differ = implementation_->is_sharded() || implementation_->is_local;
-  return (ranks_differ ? implementation_->sum_over_ranks(finite ? 0 : 1, "whether gradients are finite")
-          : finite     ? 0
-                       : 1) == 0;
+  const bool ranks_differ = engine_->is_sharded() || engine_->is_local;
+  return (ranks_differ ? engine_->sum_over_ranks(finite ? 0 : 1, "whether gradients are finite") : finite ? 0 : 1) == 0;
 }
 
 std::vector<ParameterPiece> DistributedDataParallel::owned() const {
-  if (implementation_->shards) return implementation_->shards->owned();
+  if (engine_->shards) return engine_->shards->owned();
   std::vector<ParameterPiece> result;
-  for (std::size_t i = 0; i < implementation_->parameters.size(); ++i) {
-    result.push_back({i, 0, implementation_->parameters[i].data, implementation_->reducer.gradient(i).data});
+  for (std::size_t i = 0; i < engine_->parameters.size(); ++i) {
+    result.push_back({i, 0, engine_->parameters[i].data, engine_->reducer.gradient(i).data});
   }
   return result;
 }
 
 void DistributedDataParallel::share_parameters(CallSite site) {
   const CalledFrom here(site);
-  if (implementation_->shards) implementation_->shards->share();
+  if (engine_->shards) engine_->shards->share();
 }
 
 std::span<const std::size_t> DistributedDataParallel::unused_parameters() const {
-  return implementation_->reducer.unused();
+  return engine_->reducer.unused();
 }
 
 std::size_t DistributedDataParallel::bucket_count() const {
-  return implementation_->reducer.buckets().size();
+  return engine_->reducer.buckets().size();
 }
 
 std::vector<std::vector<std::size_t>> DistributedDataParallel::buckets() const {
   std::vector<std::vector<std::size_t>> result;
-  for (const Bucket& bucket : implementation_->reducer.buckets()) result.push_back(bucket.parameters);
+  for (const Bucket& bucket : engine_->reducer.buckets()) result.push_back(bucket.parameters);
   return result;
 }
 
 const StepStatistics& DistributedDataParallel::statistics() const {
-  return implementation_->reducer.statistics();
+  return engine_->reducer.statistics();
 }
 
 void DistributedDataParallel::reset_statistics() {
-  implementation_->reducer.reset_statistics();
+  engine_->reducer.reset_statistics();
 }
 
 std::uint64_t DistributedDataParallel::verify_parameters(CallSite site) {
   const CalledFrom here(site);
-  std::vector<Tensor> all = implementation_->parameters;
-  all.insert(all.end(), implementation_->frozen.begin(), implementation_->frozen.end());
-  return verify_equal(implementation_->group, all, implementation_->stream);
+  std::vector<Tensor> all = engine_->parameters;
+  all.insert(all.end(), engine_->frozen.begin(), engine_->frozen.end());
+  return verify_equal(engine_->group, all, engine_->stream);
 }
 
 }  // namespace ddp

@@ -4,20 +4,20 @@
 #include <string>
 
 #include "runtime/call/called_from.h"
-#include "runtime/ddp/data_parallel_state.h"
+#include "runtime/ddp/data_parallel_engine.h"
 
 namespace ddp {
 
 using namespace internal;
 
 NoSync::NoSync(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {
-  ++data_parallel_.implementation_->no_sync_levels;
-  data_parallel_.implementation_->plan();
+  ++data_parallel_.engine().no_sync_levels;
+  data_parallel_.engine().plan();
 }
 
 NoSync::~NoSync() {
-  --data_parallel_.implementation_->no_sync_levels;
-  data_parallel_.implementation_->plan();
+  --data_parallel_.engine().no_sync_levels;
+  data_parallel_.engine().plan();
 }
 
 Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t micro_steps)
@@ -26,7 +26,7 @@ Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t 
     throw Error(ErrorKind::invalid_argument,
                 "accumulate: a window needs 1 micro-step or more, not " + std::to_string(micro_steps));
   }
-  bool& has_window = data_parallel.implementation_->has_window;
+  bool& has_window = data_parallel.engine().has_window;
   if (has_window) {
     throw Error(
         ErrorKind::invalid_argument,
@@ -37,37 +37,37 @@ Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t 
 }
 
 Accumulation::~Accumulation() {
-  data_parallel_.implementation_->has_window = false;
-  data_parallel_.implementation_->plan_step(true, 1);
+  data_parallel_.engine().has_window = false;
+  data_parallel_.engine().plan_step(true, 1);
 }
 
 void Accumulation::begin(bool is_last) {
-  if (data_parallel_.implementation_->no_sync_levels > 0) {
+  if (data_parallel_.engine().no_sync_levels > 0) {
     throw Error(ErrorKind::invalid_argument,
                 "Accumulation::begin: within no_sync() no window could be synchronised. Windows need no no_sync().");
   }
-  if (data_parallel_.implementation_->step_began()) {
+  if (data_parallel_.engine().step_began()) {
     throw Error(
         ErrorKind::invalid_argument,
         "Accumulation::begin: gradients were marked since the last finish(). Call finish() after each backward.");
   }
   if (is_open_) {
-    const bool was_carried_out = data_parallel_.implementation_->finished_steps != finished_before_;
+    const bool was_carried_out = data_parallel_.engine().finished_steps != finished_before_;
     if (!was_carried_out) --done_;
     if (was_carried_out && synchronizes_) end_window();
   }
   if (done_ == 0) data_parallel_.zero_gradients();
   ++done_;
   is_open_ = true;
-  finished_before_ = data_parallel_.implementation_->finished_steps;
+  finished_before_ = data_parallel_.engine().finished_steps;
   synchronizes_ = is_last || done_ == micro_steps_;
-  data_parallel_.implementation_->plan_step(synchronizes_, done_);
+  data_parallel_.engine().plan_step(synchronizes_, done_);
 }
 
 bool Accumulation::finish(CallSite site) {
   const CalledFrom here(site);
   if (done_ == 0) throw Error(ErrorKind::invalid_argument, "Accumulation::finish: no micro-step; call begin() first");
-  if (data_parallel_.implementation_->finished_steps == finished_before_) data_parallel_.finish();
+  if (data_parallel_.engine().finished_steps == finished_before_) data_parallel_.finish();
   is_open_ = false;
   if (synchronizes_) end_window();
   return done_ == 0;
@@ -75,11 +75,11 @@ bool Accumulation::finish(CallSite site) {
 
 bool Accumulation::flush(CallSite site) {
   const CalledFrom here(site);
-  if (is_open_ && data_parallel_.implementation_->finished_steps == finished_before_) --done_;
+  if (is_open_ && data_parallel_.engine().finished_steps == finished_before_) --done_;
   is_open_ = false;
   if (done_ == 0) return false;
-  data_parallel_.implementation_->plan_step(true, done_);
-  data_parallel_.implementation_->finish_step();
+  data_parallel_.engine().plan_step(true, done_);
+  data_parallel_.engine().finish_step();
   end_window();
   return true;
 }
@@ -87,7 +87,7 @@ bool Accumulation::flush(CallSite site) {
 void Accumulation::end_window() {
   done_ = 0;
   synchronizes_ = false;
-  data_parallel_.implementation_->plan_step(true, 1);
+  data_parallel_.engine().plan_step(true, 1);
 }
 
 }  // namespace ddp

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "runtime/call/called_from.h"
-#include "runtime/ddp/data_parallel_state.h"
+#include "runtime/ddp/data_parallel_engine.h"
 
 namespace ddp {
 
@@ -16,25 +16,24 @@ using namespace internal;
 
 Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, JoinOptions options)
     : data_parallel_(data_parallel), step_(std::move(step)), options_(options) {
-  if (data_parallel.implementation_->is_sharded() && !step_) {
-    throw Error(
-        ErrorKind::invalid_argument,
-        "Join: with shard_optimizer every rank owns a part of the parameters, so a rank without data must step, "
-        "too. Give Join the optimizer's step.");
+  if (data_parallel.engine().is_sharded() && !step_) {
+    throw Error(ErrorKind::invalid_argument,
+                "Join: with ShardOptimizer every rank owns a part of the parameters, so a rank without data must step, "
+                "too. Give Join the optimizer's step.");
   }
-  data_parallel.implementation_->is_joined = true;
+  data_parallel.engine().is_joined = true;
 }
 
 Join::~Join() {
-  data_parallel_.implementation_->is_joined = false;
+  data_parallel_.engine().is_joined = false;
 }
 
 // Collective: what every rank is about to do. A rank that has ended says how many steps of a window it has left.
 Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
-  ProcessGroup& group = data_parallel_.group();
+  const ProcessGroup& group = data_parallel_.group();
   std::array<std::int64_t, 2> mine = {static_cast<std::int64_t>(turn), window_steps};
   std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group.size()));
-  group.all_gather(all, mine, {.timeout = {}, .name = "who has data", .stream = {}}).wait();
+  group.all_gather(all, mine, {.name = "who has data"}).wait();
   ++steps_;
   Round round;
   std::vector<int> active;
@@ -50,8 +49,8 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
     steps += theirs_in_window;
   }
   if (!options_.divide_by_initial_size && round.window_steps > 0) {
-    data_parallel_.implementation_->divisor = static_cast<double>(steps) / static_cast<double>(round.window_steps);
-    data_parallel_.implementation_->plan();
+    data_parallel_.engine().divisor = static_cast<double>(steps) / static_cast<double>(round.window_steps);
+    data_parallel_.engine().plan();
   }
   if (active.empty()) return round;
   active_ = active;
@@ -67,7 +66,7 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
                                          "windows must end in the same step on all ranks: call Accumulation::begin() "
                                          "without is_last.");
   }
-  if (options_.broadcast_buffers || data_parallel_.implementation_->forward_broadcasts_buffers) {
+  if (options_.broadcast_buffers || data_parallel_.engine().forward_broadcasts_buffers) {
     data_parallel_.broadcast_buffers(active_.back());
   }
   round.turn = local.empty() ? Turn::synchronised : Turn::local;
@@ -77,21 +76,21 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
 void Join::begin_step(CallSite site) {
   const CalledFrom here(site);
   if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: after finish()");
-  if (data_parallel_.implementation_->is_local) {
+  if (data_parallel_.engine().is_local) {
     throw Error(ErrorKind::invalid_argument,
                 "Join::begin_step: with LocalSgd ranks step by themselves, and one without data has nothing to take "
                 "part in. Take one of the two.");
   }
-  if (data_parallel_.implementation_->step_began()) {
+  if (data_parallel_.engine().step_began()) {
     throw Error(ErrorKind::invalid_argument,
                 "Join::begin_step: gradients of this step were marked ready. Call it before backward.");
   }
   const Turn turn = data_parallel_.synchronizes() ? Turn::synchronised : Turn::local;
-  announce(turn, turn == Turn::synchronised ? data_parallel_.implementation_->window_steps : 0);
+  announce(turn, turn == Turn::synchronised ? data_parallel_.engine().window_steps : 0);
 }
 
 void Join::shadow(std::int64_t window_steps) {
-  data_parallel_.implementation_->shadow_step(window_steps);
+  data_parallel_.engine().shadow_step(window_steps);
   if (step_) step_();
 }
 
@@ -100,22 +99,22 @@ void Join::finish(CallSite site) {
   if (ended_) return;
   ended_ = true;
   while (true) {
-    const Round round = announce(Turn::ended, data_parallel_.implementation_->local_steps);
+    const Round round = announce(Turn::ended, data_parallel_.engine().local_steps);
     if (round.turn == Turn::synchronised) shadow(round.window_steps);
     if (round.turn != Turn::ended) continue;
     if (round.window_steps > 0 && step_) shadow(round.window_steps);
     break;
   }
-  data_parallel_.implementation_->is_joined = false;
-  data_parallel_.implementation_->divisor = data_parallel_.group().size();
-  data_parallel_.implementation_->plan_step(true, 1);
+  data_parallel_.engine().is_joined = false;
+  data_parallel_.engine().divisor = data_parallel_.group().size();
+  data_parallel_.engine().plan_step(true, 1);
   if (!step_) take_from_last();
 }
 
 // The ranks of the last step have trained to the end; the highest of them is taken, as in PyTorch.
 void Join::take_from_last() {
   if (active_.empty()) return;
-  data_parallel_.implementation_->broadcast_parameters(active_.back());
+  data_parallel_.engine().broadcast_parameters(active_.back());
   data_parallel_.broadcast_buffers(active_.back());
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/call/called_from.h"
-#include "runtime/ddp/data_parallel_state.h"
+#include "runtime/ddp/data_parallel_engine.h"
 
 namespace ddp {
 
@@ -18,16 +18,16 @@ LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions optio
                                                  "), warmup_steps 0 or more (" + std::to_string(options.warmup_steps) +
                                                  ")");
   }
-  if (data_parallel.implementation_->is_sharded()) {
+  if (data_parallel.engine().is_sharded()) {
     throw Error(ErrorKind::invalid_argument,
-                "LocalSgd: with shard_optimizer no rank can step by itself. Take one of the two.");
+                "LocalSgd: with ShardOptimizer no rank can step by itself. Take one of the two.");
   }
   follow();
 }
 
 LocalSgd::~LocalSgd() {
-  data_parallel_.implementation_->is_local = false;
-  data_parallel_.implementation_->plan();
+  data_parallel_.engine().is_local = false;
+  data_parallel_.engine().plan();
 }
 
 bool LocalSgd::step(CallSite site) {
@@ -42,13 +42,13 @@ bool LocalSgd::step(CallSite site) {
 
 void LocalSgd::average(CallSite site) {
   const CalledFrom here(site);
-  const auto& state = *data_parallel_.implementation_;
+  const auto& state = data_parallel_.engine();
   average_all(state.group, state.parameters, state.stream);
 }
 
 void LocalSgd::follow() {
-  data_parallel_.implementation_->is_local = steps_[0] >= options_.warmup_steps;
-  data_parallel_.implementation_->plan();
+  data_parallel_.engine().is_local = steps_[0] >= options_.warmup_steps;
+  data_parallel_.engine().plan();
 }
 
 }  // namespace ddp

@@ -3,11 +3,13 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string_view>
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "runtime/call/call.h"
 #include "runtime/group/agreement.h"
 
 namespace ddp::internal {
@@ -36,44 +38,67 @@ std::string find_device_fault(const ProcessGroup& group, std::span<const Tensor>
   const auto is_on_gpu = [](const Tensor& tensor) { return tensor.data.device == DeviceType::cuda; };
   const auto on_gpu = std::find_if(parameters.begin(), parameters.end(), is_on_gpu);
   const auto on_host = std::find_if_not(parameters.begin(), parameters.end(), is_on_gpu);
-  const auto buffer = std::find_if(options.buffers.begin(), options.buffers.end(), is_on_gpu);
+  const auto buffer = std::find_if(options.model_buffers.begin(), options.model_buffers.end(), is_on_gpu);
   if (on_gpu != parameters.end() && on_host != parameters.end()) {
     return "parameter " + describe(*on_gpu) + " is in GPU memory and " + describe(*on_host) +
            " in host memory. Put all of them on the GPU";
   }
-  if (group.backend() != "nccl" && (on_gpu != parameters.end() || buffer != options.buffers.end())) {
+  if (group.backend() != "nccl" && (on_gpu != parameters.end() || buffer != options.model_buffers.end())) {
     return describe(on_gpu != parameters.end() ? *on_gpu : *buffer) + " is in GPU memory, which backend " +
            group.backend() + " cannot reach. Use nccl (--backend=nccl says why it cannot be used)";
   }
-  if (on_gpu != parameters.end() && (options.shard_optimizer || options.priority_chunk_bytes > 0)) {
-    return "shard_optimizer and priority_chunk_bytes go with parameters in host memory only";
+  const bool is_for_host = std::holds_alternative<ShardOptimizer>(options.exchange) ||
+                           std::holds_alternative<PriorityChunks>(options.exchange);
+  if (on_gpu != parameters.end() && is_for_host) {
+    return "ShardOptimizer and PriorityChunks go with parameters in host memory only";
   }
   return "";
 }
 
+// The program's own memory for the gradients, if it gave one.
+std::string find_memory_fault(std::span<const Tensor> parameters, const Buffer& gradients) {
+  if (gradients.count == 0 && gradients.data == nullptr) return "";
+  std::size_t count = 0;
+  for (const Tensor& parameter : parameters) {
+    count += parameter.data.count;
+    if (parameter.data.type != gradients.type || parameter.data.device != gradients.device) {
+      return "DataParallelOptions::gradients is " + describe(gradients) + " and parameter " + describe(parameter) +
+             " is of another type or in other memory: gradients of the program's own are of one type";
+    }
+  }
+  if (gradients.count == count && gradients.data != nullptr) return "";
+  return "DataParallelOptions::gradients is " + describe(gradients) + ", and the parameters have " +
+         std::to_string(count) + " elements: it must hold exactly one gradient for each";
+}
+
 // One line each; whatever ranks must agree on beside their tensors.
 std::string describe_options(const DataParallelOptions& options) {
-  const auto switched = [](bool on) { return on ? "on" : "off"; };
-  return "buckets of " + std::to_string(options.first_bucket_bytes) + " and " + std::to_string(options.bucket_bytes) +
-         " bytes\nrebuild_buckets " + switched(options.rebuild_buckets) + "\nfind_unused " +
-         switched(options.find_unused) + "\nstatic_graph " + switched(options.static_graph) + "\n" +
-         (options.hook ? "a hook" : "no hook") + "\nshard_optimizer " + switched(options.shard_optimizer) +
-         "\npriority_chunk_bytes " + std::to_string(options.priority_chunk_bytes) + "\n";
+  const BucketOptions& buckets = options.buckets;
+  constexpr std::array kUnused = {"refuse", "find", "static_graph"};
+  constexpr std::array kExchanges = {"AllReduce", "PriorityChunks", "ShardOptimizer", "a hook"};
+  const auto* chunks = std::get_if<PriorityChunks>(&options.exchange);
+  return "buckets of " + std::to_string(buckets.first_bytes) + " and " + std::to_string(buckets.bytes) + " bytes, " +
+         (buckets.rebuild ? "rebuilt" : "not rebuilt") +
+         "\nunused parameters: " + kUnused[static_cast<std::size_t>(options.unused)] +
+         "\nexchange: " + kExchanges[options.exchange.index()] +
+         (chunks == nullptr ? "" : " of " + std::to_string(chunks->bytes) + " bytes") + "\n" +
+         (options.gradients.count > 0 ? "the program's" : "own") + " memory of gradients\n";
 }
 
 }  // namespace
 
-void check_model(ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
-  std::string fault = find_parameter_fault(parameters, options.buffers);
+void check_model(const ProcessGroup& group, std::span<const Tensor> parameters, const DataParallelOptions& options) {
+  std::string fault = find_parameter_fault(parameters, options.model_buffers);
   if (fault.empty()) fault = find_shape_fault(options.frozen);
   if (fault.empty()) fault = find_device_fault(group, parameters, options);
-  if (options.shard_optimizer && options.hook) fault = "shard_optimizer goes with no communication hook";
-  if (options.priority_chunk_bytes > 0 && (options.shard_optimizer || options.hook || options.find_unused)) {
-    fault = "priority_chunk_bytes goes with neither shard_optimizer, a communication hook nor find_unused";
+  if (fault.empty()) fault = find_memory_fault(parameters, options.gradients);
+  if (const auto* chunks = std::get_if<PriorityChunks>(&options.exchange)) {
+    if (options.unused == UnusedParameters::find) fault = "PriorityChunks do not go with UnusedParameters::find";
+    if (chunks->bytes == 0) fault = "PriorityChunks of 0 bytes";
   }
   const auto disagreement = first_disagreement(
       group,
-      fault.empty() ? describe_all(parameters) + describe_all(options.buffers) + describe_all(options.frozen)
+      fault.empty() ? describe_all(parameters) + describe_all(options.model_buffers) + describe_all(options.frozen)
                     : "a fault: " + fault,
       "the model");
   if (!fault.empty()) throw Error(ErrorKind::invalid_argument, fault);
@@ -87,7 +112,7 @@ void check_model(ProcessGroup& group, std::span<const Tensor> parameters, const 
   throw Error(ErrorKind::mismatch, "the ranks' DataParallelOptions differ: " + *different_options);
 }
 
-std::uint64_t verify_equal(ProcessGroup& group, std::span<const Tensor> parameters, void* stream) {
+std::uint64_t verify_equal(const ProcessGroup& group, std::span<const Tensor> parameters, Stream stream) {
   base::Fnv1a64 hash;
   std::vector<std::byte> copy;
   for (const Tensor& tensor : parameters) {

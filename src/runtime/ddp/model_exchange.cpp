@@ -7,7 +7,7 @@ namespace {
 
 // Starts all, then waits for all.
 template <typename Collective>
-void for_all(std::span<const Tensor> tensors, void* stream, const Collective& start) {
+void for_all(std::span<const Tensor> tensors, Stream stream, const Collective& start) {
   std::vector<Work> works;
   for (const Tensor& tensor : tensors) {
     CallOptions options;
@@ -20,12 +20,12 @@ void for_all(std::span<const Tensor> tensors, void* stream, const Collective& st
 
 }  // namespace
 
-void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int root, void* stream) {
+void broadcast_all(const ProcessGroup& group, std::span<const Tensor> tensors, int root, Stream stream) {
   for_all(tensors, stream,
           [&](const Buffer& data, const CallOptions& options) { return group.broadcast(data, root, options); });
 }
 
-void average_all(ProcessGroup& group, std::span<const Tensor> tensors, void* stream) {
+void average_all(const ProcessGroup& group, std::span<const Tensor> tensors, Stream stream) {
   for_all(tensors, stream, [&](const Buffer& data, const CallOptions& options) {
     return group.all_reduce(data, ReduceOp::average, options);
   });

@@ -8,9 +8,9 @@
 namespace ddp::internal {
 
 // Collective: every rank gets rank `root`'s values. `stream`: of tensors in GPU memory, a cudaStream_t.
-void broadcast_all(ProcessGroup& group, std::span<const Tensor> tensors, int root, void* stream);
+void broadcast_all(const ProcessGroup& group, std::span<const Tensor> tensors, int root, Stream stream);
 
 // Collective: every rank gets the mean over all ranks.
-void average_all(ProcessGroup& group, std::span<const Tensor> tensors, void* stream);
+void average_all(const ProcessGroup& group, std::span<const Tensor> tensors, Stream stream);
 
 }  // namespace ddp::internal

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runtime/call/called_from.h"
-#include "runtime/ddp/data_parallel_state.h"
+#include "runtime/ddp/data_parallel_engine.h"
 #include "runtime/ddp/update_rules.h"
 #include "runtime/reduction/reduction.h"
 
@@ -59,8 +59,7 @@ class Optimizer::Implementation {
 
   void step() {
     data_parallel.require_synchronized("Optimizer::step");
-    const auto alone =
-        std::find(stepped_in.begin(), stepped_in.end(), data_parallel.implementation_->finished_steps - 1);
+    const auto alone = std::find(stepped_in.begin(), stepped_in.end(), data_parallel.engine().finished_steps - 1);
     if (alone != stepped_in.end()) refuse_again(static_cast<std::size_t>(alone - stepped_in.begin()));
     follow_rate();
     const auto unused = data_parallel.unused_parameters();
@@ -77,13 +76,13 @@ class Optimizer::Implementation {
   }
 
   void step(std::size_t index) {
-    if (data_parallel.implementation_->is_sharded()) {
+    if (data_parallel.engine().is_sharded()) {
       throw Error(ErrorKind::invalid_argument,
-                  "Optimizer::step: with shard_optimizer parameters are updated all together: step()");
+                  "Optimizer::step: with ShardOptimizer parameters are updated all together: step()");
     }
     data_parallel.wait(index);
-    if (stepped_in[index] == data_parallel.implementation_->finished_steps) refuse_again(index);
-    stepped_in[index] = data_parallel.implementation_->finished_steps;
+    if (stepped_in[index] == data_parallel.engine().finished_steps) refuse_again(index);
+    stepped_in[index] = data_parallel.engine().finished_steps;
     follow_rate();
     ++steps[index];
     apply(states[index]);
@@ -108,7 +107,7 @@ class Optimizer::Implementation {
     return result;
   }
 
-  bool is_scaled() const { return scaled && scaled->step == data_parallel.implementation_->finished_steps; }
+  bool is_scaled() const { return scaled && scaled->step == data_parallel.engine().finished_steps; }
 
   DistributedDataParallel& data_parallel;
   Options options;
@@ -193,7 +192,7 @@ bool Optimizer::gradients_are_scaled() const {
 }
 
 void Optimizer::scale_next_gradients(double factor) {
-  implementation_->scaled = {implementation_->data_parallel.implementation_->finished_steps, factor};
+  implementation_->scaled = {implementation_->data_parallel.engine().finished_steps, factor};
 }
 
 DistributedDataParallel& Optimizer::data_parallel() const {

@@ -20,7 +20,7 @@ std::vector<RangePiece> pieces_within(const Bucket& bucket, const ArenaRange& ra
   return result;
 }
 
-ParameterShards::ParameterShards(ProcessGroup& group, std::span<const Tensor> parameters,
+ParameterShards::ParameterShards(const ProcessGroup& group, std::span<const Tensor> parameters,
                                  std::span<const Tensor> gradients, std::span<const Bucket> plan,
                                  std::span<const ParameterSize> sizes, const GradientLayout& layout)
     : group_(group), parameters_(parameters) {
@@ -54,7 +54,7 @@ void ParameterShards::share() {
       std::memcpy(place_of(piece).data, values_of(piece).data, place_of(piece).bytes());
     }
     const Buffer& own = shares[static_cast<std::size_t>(group_.rank())];
-    group_.all_gather(shares, own, {.timeout = {}, .name = "updated parameters", .stream = {}}).wait();
+    group_.all_gather(shares, own, {.name = "updated parameters"}).wait();
     for (const RangePiece& piece : range.pieces) {
       std::memcpy(values_of(piece).data, place_of(piece).data, place_of(piece).bytes());
     }

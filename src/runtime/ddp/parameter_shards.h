@@ -31,7 +31,7 @@ std::vector<RangePiece> pieces_within(const Bucket& bucket, const ArenaRange& ra
 class ParameterShards {
  public:
   // Each rank owns its share (share_of) of every range of every bucket. The plan must not change.
-  ParameterShards(ProcessGroup& group, std::span<const Tensor> parameters, std::span<const Tensor> gradients,
+  ParameterShards(const ProcessGroup& group, std::span<const Tensor> parameters, std::span<const Tensor> gradients,
                   std::span<const Bucket> plan, std::span<const ParameterSize> sizes, const GradientLayout& layout);
 
   const std::vector<ParameterPiece>& owned() const { return owned_; }
@@ -47,7 +47,7 @@ class ParameterShards {
   };
   Buffer values_of(const RangePiece& piece) const;
 
-  ProcessGroup& group_;
+  const ProcessGroup group_;
   const std::span<const Tensor> parameters_;
   std::vector<Range> ranges_;
   std::vector<ParameterPiece> owned_;

@@ -27,7 +27,7 @@ std::vector<Bucket> cut_into_chunks(std::span<const ParameterSize> parameters, c
   std::vector<std::size_t> place(parameters.size());  // in `order`
   for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   std::vector<Bucket> chunks;
-  for (Bucket& bucket : plan_buckets(parameters, layout, order, {bytes, bytes})) {
+  for (Bucket& bucket : plan_buckets(parameters, layout, order, {.first_bytes = bytes, .bytes = bytes})) {
     std::size_t count = 0;
     for (const ArenaRange& range : bucket.ranges) count += range.count;
     const std::size_t most = std::max<std::size_t>(1, bytes / size_of(bucket.type));

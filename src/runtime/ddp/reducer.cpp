@@ -27,11 +27,11 @@ double seconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
-Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options)
+Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options)
     : group_(group),
       options_(std::move(options)),
       sizes_(sizes_of(parameters)),
-      layout_(lay_out(sizes_)),
+      layout_(options_.memory.count > 0 ? lay_out_in_order(sizes_) : lay_out(sizes_)),
       step_{true, 1.0 / group.size()},
       used_(parameters.size()),
       tracker_(parameters.size()),
@@ -39,16 +39,18 @@ Reducer::Reducer(ProcessGroup& group, std::span<const Tensor> parameters, Reduce
   const DeviceType device = options_.stream ? DeviceType::cuda : DeviceType::cpu;
   for (const DataType type : kDataTypes) {
     const std::size_t count = layout_.arena_count(type);
-    if (count > 0) (*arenas_)[static_cast<std::size_t>(type)] = group.allocate(count, type, device);
+    Memory& memory = (*arenas_)[static_cast<std::size_t>(type)];
+    if (count > 0)
+      memory = options_.memory.count > 0 ? Memory(options_.memory, nullptr) : group.allocate(count, type, device);
   }
-  if (options_.stream) gpu_.emplace(group.core_->backend().side_stream(), *options_.stream);
+  if (options_.stream) gpu_.emplace(group.core().backend().side_stream(), options_.stream.handle());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
     const Buffer memory = arena(parameter.data.type);
     gradients_.push_back({parameter.name, memory.slice(layout_.first[i], parameter.data.count), parameter.shape});
   }
-  adopt(plan_buckets(sizes_, layout_, reverse_order(parameters.size()), options_.limits));
-  if (options_.static_graph) tracker_.expect({});
+  adopt(plan_buckets(sizes_, layout_, reverse_order(parameters.size()), options_.buckets));
+  if (is_static()) tracker_.expect({});
   tracker_.begin();
   step_began_ = Clock::now();
 }
@@ -89,7 +91,7 @@ void Reducer::adopt(std::vector<Bucket> plan) {
   tracker_.adopt(plan_);
 }
 
-GradientBucket Reducer::view(std::size_t bucket, std::optional<void*> stream) const {
+GradientBucket Reducer::view(std::size_t bucket, Stream stream) const {
   const BucketViews& views = views_[bucket];
   // Part of what ranks compare: one that has left a step out is found at its next bucket.
   const std::string name = views.name + ", step " + std::to_string(steps_done_ + 1);
@@ -104,7 +106,7 @@ void Reducer::broadcast_values(std::span<const Tensor> parameters) {
   std::vector<Work> works;
   for (const Memory& memory : *arenas_) {
     if (memory.buffer().count == 0) continue;
-    works.push_back(group_.broadcast(memory, 0, {.timeout = {}, .name = "parameters", .stream = {}}));
+    works.push_back(group_.broadcast(memory, 0, {.name = "parameters"}));
   }
   for (Work& work : works) work.wait();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -141,7 +143,7 @@ bool Reducer::mark_ready(std::size_t parameter) {
 
 std::vector<std::size_t> Reducer::missing() const {
   const std::lock_guard lock(mutex_);
-  return failure_ || options_.find_unused || tracker_.is_learning() ? std::vector<std::size_t>() : tracker_.missing();
+  return failure_ || finds_unused() || tracker_.is_learning() ? std::vector<std::size_t>() : tracker_.missing();
 }
 
 // The first so many, but for those that are under way.
@@ -150,7 +152,7 @@ void Reducer::start(std::size_t buckets) {
     UnderWay& bucket = under_way_.emplace_back();
     bucket.started = Clock::now();
     bucket.ended = std::make_shared<std::atomic<Clock::rep>>(bucket.started.time_since_epoch().count());
-    if (gpu_) bucket.stream = gpu_->begin_bucket();
+    if (gpu_) bucket.stream = Stream::from_handle(gpu_->begin_bucket());
     try {
       bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1, bucket.stream));
     } catch (...) {
@@ -169,21 +171,21 @@ void Reducer::finish() {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
     if (gpu_ && step_.synchronizes) gpu_->enter_finish();
-    if (step_.synchronizes && options_.find_unused) zero_unused();
+    if (step_.synchronizes && finds_unused()) zero_unused();
     if (step_.synchronizes) start(plan_.size());
     if (tracker_.is_learning()) tracker_.expect(tracker_.times());
   }
   if (step_.synchronizes) {
     wait_for_buckets(under_way_.size());
-    if (options_.find_unused || (options_.static_graph && !rebuilt_)) find_unused();
+    if (finds_unused() || (is_static() && !rebuilt_)) find_unused();
     const auto left = Clock::now();
     count(entered, left);
     if (!rebuilt_) rebuild();
     step_began_ = Clock::now();
     ++steps_done_;
-    group_.core_->page().count_step();
+    group_.core().page().count_step();
   } else {
-    group_.core_->page().count_other_progress();
+    group_.core().page().count_other_progress();
   }
   const std::lock_guard lock(mutex_);
   under_way_.clear();
@@ -238,7 +240,7 @@ void Reducer::find_unused() {
   for (std::size_t i = 0; i < used_.size(); ++i) {
     if (used_[i] == none && has_gradient && has_gradient(i)) used_[i] = kept;
   }
-  group_.all_reduce(used_, ReduceOp::max, {.timeout = {}, .name = "which parameters were used", .stream = {}}).wait();
+  group_.all_reduce(used_, ReduceOp::max, {.name = "which parameters were used"}).wait();
   unused_.clear();
   dropped_.clear();
   for (std::size_t i = 0; i < used_.size(); ++i) {
@@ -252,15 +254,16 @@ void Reducer::find_unused() {
 // is unused has no place in it; with find_unused the next step may have others, and the plan stays.
 void Reducer::rebuild() {
   rebuilt_ = true;
-  if (!options_.rebuild || options_.find_unused) return;
+  if (!options_.buckets.rebuild || finds_unused()) return;
   std::vector<std::size_t> order = tracker_.order();
   for (std::size_t i = sizes_.size(); i-- > 0;) {
     if (tracker_.times()[i] == 0) order.push_back(i);
   }
   std::vector<std::int64_t> agreed(order.begin(), order.end());
-  group_.broadcast(agreed, 0, {.timeout = {}, .name = "the order of the gradients", .stream = {}}).wait();
+  group_.broadcast(agreed, 0, {.name = "the order of the gradients"}).wait();
   order.assign(agreed.begin(), agreed.end());
-  adopt(options_.priority_chunk_bytes > 0 ? prioritised(order) : plan_buckets(sizes_, layout_, order, options_.limits));
+  adopt(options_.priority_chunk_bytes > 0 ? prioritised(order)
+                                          : plan_buckets(sizes_, layout_, order, options_.buckets));
 }
 
 // What was ready last is needed first. The line is taken to be as fast as it was in this step; rank 0 decides.
@@ -280,7 +283,7 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
   }
   const std::vector<std::size_t> places = transmission_order(transmissions);
   std::vector<std::int64_t> agreed(places.begin(), places.end());
-  group_.broadcast(agreed, 0, {.timeout = {}, .name = "the order of the chunks", .stream = {}}).wait();
+  group_.broadcast(agreed, 0, {.name = "the order of the chunks"}).wait();
   std::vector<Bucket> plan;
   for (const std::int64_t place : agreed) plan.push_back(std::move(chunks[static_cast<std::size_t>(place)]));
   return plan;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ddp/communication_hook.h>
+#include <ddp/distributed_data_parallel.h>
 #include <ddp/process_group.h>
 #include <ddp/step_statistics.h>
 
@@ -24,13 +25,12 @@
 namespace ddp::internal {
 
 struct ReducerOptions {
-  BucketLimits limits;
-  bool rebuild = true;
-  bool find_unused = false;
-  bool static_graph = false;
+  BucketOptions buckets = {};
+  UnusedParameters unused = UnusedParameters::refuse;
   std::shared_ptr<CommunicationHook> hook;
+  Buffer memory = {};  // of the gradients, one after the other in the parameters' order; empty: the reducer's own
   std::size_t priority_chunk_bytes = 0;  // 0: buckets go as they become ready
-  std::optional<void*> stream;           // of the program, where parameters are in GPU memory
+  Stream stream = {};                    // of the program, where parameters are in GPU memory
 };
 
 // What a step's finish() is to do.
@@ -42,7 +42,7 @@ struct StepPlan {
 // mark_ready() is thread-safe; the rest belongs to one thread.
 class Reducer {
  public:
-  Reducer(ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options);
+  Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options);
   // Waits for reductions under way: they write into the gradients.
   ~Reducer();
   Reducer(const Reducer&) = delete;
@@ -64,7 +64,8 @@ class Reducer {
   // memory; as many collectives as there are types.
   void broadcast_values(std::span<const Tensor> parameters);
 
-  bool is_static() const { return options_.static_graph; }
+  bool finds_unused() const { return options_.unused == UnusedParameters::find; }
+  bool is_static() const { return options_.unused == UnusedParameters::static_graph; }
   // Whether a gradient of this step has been marked.
   bool began() const;
   // Before the first is marked.
@@ -107,13 +108,13 @@ class Reducer {
     Communication communication;
     Clock::time_point started;
     std::shared_ptr<std::atomic<Clock::rep>> ended;  // when the last of the works did
-    std::optional<void*> stream;                     // of its collectives, on a GPU
+    Stream stream;                                   // of its collectives, on a GPU
     bool is_finished = false;
   };
 
   void adopt(std::vector<Bucket> plan);
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
-  GradientBucket view(std::size_t bucket, std::optional<void*> stream) const;
+  GradientBucket view(std::size_t bucket, Stream stream) const;
   void start(std::size_t buckets);
   // The first so many that are under way.
   void wait_for_buckets(std::size_t buckets);
@@ -122,7 +123,7 @@ class Reducer {
   void rebuild();
   void count(Clock::time_point entered, Clock::time_point left);
 
-  ProcessGroup& group_;
+  const ProcessGroup group_;
   const ReducerOptions options_;
   std::vector<ParameterSize> sizes_;
   GradientLayout layout_;

@@ -67,14 +67,14 @@ std::string find_fault(std::span<const Tensor> tensors) {
   return "";
 }
 
-std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t hash, const char* what) {
+std::vector<std::int64_t> gather_hashes(const ProcessGroup& group, std::uint64_t hash, const char* what) {
   std::vector<std::int64_t> mine = {static_cast<std::int64_t>(hash)};
   std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(all, mine, {.timeout = {}, .name = what, .stream = {}}).wait();
+  group.all_gather(all, mine, {.name = what}).wait();
   return all;
 }
 
-std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text, const char* what) {
+std::optional<std::string> first_disagreement(const ProcessGroup& group, const std::string& text, const char* what) {
   base::Fnv1a64 hash;
   hash.update(text);
   const std::vector<std::int64_t> all = gather_hashes(group, hash.value(), what);

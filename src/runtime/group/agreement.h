@@ -25,11 +25,11 @@ std::string find_shape_fault(std::span<const Tensor> tensors);
 std::string find_fault(std::span<const Tensor> tensors);
 
 // Collective. The hash of every rank, in rank order. `what`: the name of the call, for messages.
-std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t hash, const char* what);
+std::vector<std::int64_t> gather_hashes(const ProcessGroup& group, std::uint64_t hash, const char* what);
 
 // Collective. Nothing if all ranks have the same text, else, the same on every rank, the first line in which a rank
 // differs from rank 0: "rank 0 has 'head' f32[10x64], rank 2 has 'head' f32[12x64]". Ranks exchange hashes first: eight
 // bytes each, and only those that differ pay for the texts.
-std::optional<std::string> first_disagreement(ProcessGroup& group, const std::string& text, const char* what);
+std::optional<std::string> first_disagreement(const ProcessGroup& group, const std::string& text, const char* what);
 
 }  // namespace ddp::internal

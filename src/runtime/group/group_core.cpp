@@ -95,7 +95,7 @@ void GroupCore::require_open(const std::string& function) const {
 // Backends trust what they get.
 void GroupCore::require_memory(const Call& call) const {
   const auto check = [&](const ConstBuffer& buffer) {
-    const bool reachable = buffer.device == DeviceType::cpu || backend_->has_gpu();
+    const bool reachable = buffer.device == DeviceType::cpu || backend_->gpu().has_value();
     if (buffer.count == 0 || (buffer.data != nullptr && reachable)) return;
     const std::string what = std::string(to_string(call.operation)) + ": " + internal::describe(buffer);
     if (buffer.data == nullptr) throw Error(ErrorKind::invalid_argument, what + " has no memory (a null pointer)");

@@ -73,12 +73,14 @@ class GroupCore {
   int world_rank_of(int rank) const { return internal::world_rank_of(rank, description_.options.world_ranks); }
   StatusPage page() const { return description_.process.page; }
   Backend& backend() { return *backend_; }
+  // The ranks of this node.
+  const NodeGroup& node_group() const { return *description_.options.node_group; }
   const std::string& backend_name() const { return backend_name_; }
 
   // Queues a call whose arguments have been checked.
   Work push(Call call, const CallOptions& options, CallSite site);
-  void group_start() { collectives_.hold(); }
-  void group_end() { collectives_.release(); }
+  void hold_collectives() { collectives_.hold(); }
+  void release_collectives() { collectives_.release(); }
   void abort();
   void close(const std::string& reason);
   // Throws `aborted` after close(), with the function's name.

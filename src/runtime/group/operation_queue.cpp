@@ -92,7 +92,7 @@ void QueueState::begin_next(Lock& lock) {
     for (std::size_t i = 0; begun && i < calls.size(); ++i) {
       WorkState& work = *waiting_[begun_++];
       work.begun_ = true;
-      watch = watch || work.call_.stream;
+      watch = watch || bool(work.call_.stream);
     }
     // Its operations are run one by one: whether they would begin later must not depend on when they are asked.
     if (!begun) refused_batch_ = waiting_[begun_]->batch_;
@@ -187,8 +187,8 @@ void QueueState::wait_on_stream(WorkState& work, Lock& lock) {
 void QueueState::wait_a_little(Lock& lock) {
   if (holds_ > 0 && holder_ == std::this_thread::get_id()) {
     throw Error(ErrorKind::invalid_argument,
-                "wait for an operation between group_start and group_end: it begins only "
-                "at group_end");
+                "wait for an operation within a batch (ProcessGroup::batch): it begins only when the "
+                "CollectiveBatch ends");
   }
   if (!can_run_front()) {
     progress_.wait(lock);

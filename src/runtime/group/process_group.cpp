@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/group/group_core.h"
+#include "runtime/peers/node_group.h"
 #include "runtime/progress/worker_progress.h"
 
 namespace ddp {
@@ -100,118 +101,140 @@ ConstBuffer total(std::span<const Part> parts) {
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(std::unique_ptr<GroupCore> core) : core_(std::move(core)) {}
-ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
-ProcessGroup& ProcessGroup::operator=(ProcessGroup&&) noexcept = default;
-ProcessGroup::~ProcessGroup() = default;
+CollectiveBatch::CollectiveBatch(std::shared_ptr<GroupCore> core) : core_(std::move(core)) {
+  core_->hold_collectives();
+}
+CollectiveBatch::~CollectiveBatch() {
+  if (core_) core_->release_collectives();
+}
+
+GroupCore& ProcessGroup::core() const {
+  if (core_ == nullptr) {
+    throw Error(ErrorKind::invalid_argument,
+                "this ProcessGroup is no group: it was moved from, or none was assigned to it. init(), new_group() and "
+                "split() make one; a copy is the same group.");
+  }
+  return *core_;
+}
 
 int ProcessGroup::rank() const {
-  return core_->rank();
+  return core().rank();
 }
 int ProcessGroup::size() const {
-  return core_->size();
+  return core().size();
+}
+int ProcessGroup::local_rank() const {
+  return static_cast<int>(core().node_group().own());
+}
+int ProcessGroup::local_size() const {
+  return static_cast<int>(core().node_group().size());
+}
+Device ProcessGroup::device() const {
+  const std::optional<int> gpu = core().backend().gpu();
+  return gpu ? Device{DeviceType::cuda, *gpu} : Device{};
 }
 const std::string& ProcessGroup::name() const {
-  return core_->description().name;
+  return core().description().name;
 }
 const std::string& ProcessGroup::backend() const {
-  return core_->backend_name();
+  return core().backend_name();
 }
 const std::string& ProcessGroup::backend_reason() const {
-  return core_->description().backend_reason;
+  return core().description().backend_reason;
 }
 
-Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op, const CallOptions& options, CallSite site) {
-  if (!is_defined(op, buffer.type)) Checks(*core_, Operation::all_reduce).reduction(op, buffer.type);
-  return core_->push(from_to(Operation::all_reduce, buffer, buffer, -1, op), options, site);
+Work ProcessGroup::all_reduce(Buffer buffer, ReduceOp op, const CallOptions& options, CallSite site) const {
+  if (!is_defined(op, buffer.type)) Checks(core(), Operation::all_reduce).reduction(op, buffer.type);
+  return core().push(from_to(Operation::all_reduce, buffer, buffer, -1, op), options, site);
 }
 
-Work ProcessGroup::reduce(Buffer buffer, int root, ReduceOp op, const CallOptions& options, CallSite site) {
-  const Checks checks(*core_, Operation::reduce);
+Work ProcessGroup::reduce(Buffer buffer, int root, ReduceOp op, const CallOptions& options, CallSite site) const {
+  const Checks checks(core(), Operation::reduce);
   checks.rank(root, "root");
   checks.reduction(op, buffer.type);
-  return core_->push(from_to(Operation::reduce, buffer, buffer, root, op), options, site);
+  return core().push(from_to(Operation::reduce, buffer, buffer, root, op), options, site);
 }
 
-Work ProcessGroup::broadcast(Buffer buffer, int root, const CallOptions& options, CallSite site) {
-  Checks(*core_, Operation::broadcast).rank(root, "root");
-  return core_->push(from_to(Operation::broadcast, buffer, buffer, root), options, site);
+Work ProcessGroup::broadcast(Buffer buffer, int root, const CallOptions& options, CallSite site) const {
+  Checks(core(), Operation::broadcast).rank(root, "root");
+  return core().push(from_to(Operation::broadcast, buffer, buffer, root), options, site);
 }
 
-Work ProcessGroup::all_gather(Buffer output, ConstBuffer input, const CallOptions& options, CallSite site) {
-  Checks(*core_, Operation::all_gather).times(output, input, "output", "input");
-  return core_->push(from_to(Operation::all_gather, input, output), options, site);
+Work ProcessGroup::all_gather(Buffer output, ConstBuffer input, const CallOptions& options, CallSite site) const {
+  Checks(core(), Operation::all_gather).times(output, input, "output", "input");
+  return core().push(from_to(Operation::all_gather, input, output), options, site);
 }
 
 Work ProcessGroup::all_gather(std::span<const Buffer> outputs, ConstBuffer input, const CallOptions& options,
-                              CallSite site) {
-  const Checks checks(*core_, Operation::all_gather);
+                              CallSite site) const {
+  const Checks checks(core(), Operation::all_gather);
   Call call = from_to(Operation::all_gather, input, {});
   call.output_parts = checks.listed(outputs, input, "outputs");
-  return core_->push(std::move(call), options, site);
+  return core().push(std::move(call), options, site);
 }
 
-Work ProcessGroup::gather(Buffer output, ConstBuffer input, int root, const CallOptions& options, CallSite site) {
-  const Checks checks(*core_, Operation::gather);
+Work ProcessGroup::gather(Buffer output, ConstBuffer input, int root, const CallOptions& options, CallSite site) const {
+  const Checks checks(core(), Operation::gather);
   checks.rank(root, "root");
   if (checks.is(root)) checks.times(output, input, "output", "input");
-  return core_->push(from_to(Operation::gather, input, checks.is(root) ? output : Buffer(), root), options, site);
+  return core().push(from_to(Operation::gather, input, checks.is(root) ? output : Buffer(), root), options, site);
 }
 
 Work ProcessGroup::gather(std::span<const Buffer> outputs, ConstBuffer input, int root, const CallOptions& options,
-                          CallSite site) {
-  const Checks checks(*core_, Operation::gather);
+                          CallSite site) const {
+  const Checks checks(core(), Operation::gather);
   checks.rank(root, "root");
   Call call = from_to(Operation::gather, input, {}, root);
   if (checks.is(root)) call.output_parts = checks.listed(outputs, input, "outputs");
-  return core_->push(std::move(call), options, site);
+  return core().push(std::move(call), options, site);
 }
 
-Work ProcessGroup::scatter(Buffer output, ConstBuffer input, int root, const CallOptions& options, CallSite site) {
-  const Checks checks(*core_, Operation::scatter);
+Work ProcessGroup::scatter(Buffer output, ConstBuffer input, int root, const CallOptions& options,
+                           CallSite site) const {
+  const Checks checks(core(), Operation::scatter);
   checks.rank(root, "root");
   if (checks.is(root)) checks.times(input, output, "input", "output");
-  return core_->push(from_to(Operation::scatter, checks.is(root) ? input : ConstBuffer(), output, root), options, site);
+  return core().push(from_to(Operation::scatter, checks.is(root) ? input : ConstBuffer(), output, root), options, site);
 }
 
 Work ProcessGroup::scatter(Buffer output, std::span<const ConstBuffer> inputs, int root, const CallOptions& options,
-                           CallSite site) {
-  const Checks checks(*core_, Operation::scatter);
+                           CallSite site) const {
+  const Checks checks(core(), Operation::scatter);
   checks.rank(root, "root");
   Call call = from_to(Operation::scatter, {}, output, root);
   if (checks.is(root)) call.input_parts = checks.listed(inputs, output, "inputs");
-  return core_->push(std::move(call), options, site);
+  return core().push(std::move(call), options, site);
 }
 
 Work ProcessGroup::reduce_scatter(Buffer output, ConstBuffer input, ReduceOp op, const CallOptions& options,
-                                  CallSite site) {
-  const Checks checks(*core_, Operation::reduce_scatter);
+                                  CallSite site) const {
+  const Checks checks(core(), Operation::reduce_scatter);
   checks.times(input, output, "input", "output");
   checks.reduction(op, output.type);
-  return core_->push(from_to(Operation::reduce_scatter, input, output, -1, op), options, site);
+  return core().push(from_to(Operation::reduce_scatter, input, output, -1, op), options, site);
 }
 
 Work ProcessGroup::reduce_scatter(Buffer output, std::span<const ConstBuffer> inputs, ReduceOp op,
-                                  const CallOptions& options, CallSite site) {
-  const Checks checks(*core_, Operation::reduce_scatter);
+                                  const CallOptions& options, CallSite site) const {
+  const Checks checks(core(), Operation::reduce_scatter);
   std::vector<ConstBuffer> parts = checks.listed(inputs, output, "inputs");
   checks.reduction(op, output.type);
   Call call = from_to(Operation::reduce_scatter, total(inputs), output, -1, op);
   call.input_parts = std::move(parts);
-  return core_->push(std::move(call), options, site);
+  return core().push(std::move(call), options, site);
 }
 
-Work ProcessGroup::all_to_all(Buffer output, ConstBuffer input, const CallOptions& options, CallSite site) {
-  const Checks checks(*core_, Operation::all_to_all);
+Work ProcessGroup::all_to_all(Buffer output, ConstBuffer input, const CallOptions& options, CallSite site) const {
+  const Checks checks(core(), Operation::all_to_all);
   checks.same_type(output, input);
   checks.own_part(output, input);
   checks.divisible(input, "input");
-  return core_->push(from_to(Operation::all_to_all, input, output), options, site);
+  return core().push(from_to(Operation::all_to_all, input, output), options, site);
 }
 
 Work ProcessGroup::all_to_all(std::span<const Buffer> outputs, std::span<const ConstBuffer> inputs,
-                              const CallOptions& options, CallSite site) {
-  const Checks checks(*core_, Operation::all_to_all);
+                              const CallOptions& options, CallSite site) const {
+  const Checks checks(core(), Operation::all_to_all);
   require(!outputs.empty() && !inputs.empty(), "all_to_all: no parts");
   checks.parts(outputs, inputs[0], "outputs");
   checks.parts(inputs, inputs[0], "inputs");
@@ -219,28 +242,28 @@ Work ProcessGroup::all_to_all(std::span<const Buffer> outputs, std::span<const C
   Call call = from_to(Operation::all_to_all, total(inputs), {});
   call.output_parts.assign(outputs.begin(), outputs.end());
   call.input_parts.assign(inputs.begin(), inputs.end());
-  return core_->push(std::move(call), options, site);
+  return core().push(std::move(call), options, site);
 }
 
-Work ProcessGroup::send(ConstBuffer input, int to, const CallOptions& options, CallSite site) {
-  Checks(*core_, Operation::send).other_rank(to, "receiver");
-  return core_->push(from_to(Operation::send, input, {}, to), options, site);
+Work ProcessGroup::send(ConstBuffer input, int to, const CallOptions& options, CallSite site) const {
+  Checks(core(), Operation::send).other_rank(to, "receiver");
+  return core().push(from_to(Operation::send, input, {}, to), options, site);
 }
 
-Work ProcessGroup::recv(Buffer output, int from, const CallOptions& options, CallSite site) {
-  Checks(*core_, Operation::recv).other_rank(from, "sender");
-  return core_->push(from_to(Operation::recv, {}, output, from), options, site);
+Work ProcessGroup::recv(Buffer output, int from, const CallOptions& options, CallSite site) const {
+  Checks(core(), Operation::recv).other_rank(from, "sender");
+  return core().push(from_to(Operation::recv, {}, output, from), options, site);
 }
 
-Work ProcessGroup::barrier(const CallOptions& options, CallSite site) {
-  return core_->push({}, options, site);
+Work ProcessGroup::barrier(const CallOptions& options, CallSite site) const {
+  return core().push({}, options, site);
 }
 
-void ProcessGroup::monitored_barrier(std::optional<std::chrono::milliseconds> timeout, CallSite /*site*/) {
-  core_->monitored_barrier(timeout);
+void ProcessGroup::monitored_barrier(std::optional<std::chrono::milliseconds> timeout, CallSite /*site*/) const {
+  core().monitored_barrier(timeout);
 }
 
-std::vector<std::string> ProcessGroup::all_gather_bytes(std::string_view bytes, CallSite site) {
+std::vector<std::string> ProcessGroup::all_gather_bytes(std::string_view bytes, CallSite site) const {
   const auto ranks = static_cast<std::size_t>(size());
   const std::vector<std::int64_t> length = {static_cast<std::int64_t>(bytes.size())};
   std::vector<std::int64_t> lengths(ranks);
@@ -253,7 +276,7 @@ std::vector<std::string> ProcessGroup::all_gather_bytes(std::string_view bytes, 
   return result;
 }
 
-std::string ProcessGroup::broadcast_bytes(std::string_view bytes, int root, CallSite site) {
+std::string ProcessGroup::broadcast_bytes(std::string_view bytes, int root, CallSite site) const {
   std::vector<std::int64_t> length = {static_cast<std::int64_t>(bytes.size())};
   broadcast(length, root, {}, site).wait();
   std::string result(static_cast<std::size_t>(length[0]), '\0');
@@ -262,7 +285,7 @@ std::string ProcessGroup::broadcast_bytes(std::string_view bytes, int root, Call
   return result;
 }
 
-ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string name) {
+ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string name) const {
   std::vector<int> sorted(ranks.begin(), ranks.end());
   std::sort(sorted.begin(), sorted.end());
   require(std::binary_search(sorted.begin(), sorted.end(), rank()),
@@ -270,10 +293,10 @@ ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string nam
   require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "new_group: a rank is in the list twice");
   require(sorted.front() >= 0 && sorted.back() < size(),
           "new_group: the list has a rank that is not in this group of " + std::to_string(size()));
-  return ProcessGroup(core_->make_group(ranks, std::move(name)));
+  return ProcessGroup(core().make_group(ranks, std::move(name)));
 }
 
-std::optional<ProcessGroup> ProcessGroup::split(int color, int key, CallSite site) {
+std::optional<ProcessGroup> ProcessGroup::split(int color, int key, CallSite site) const {
   const std::array<std::int32_t, 2> own = {color, key};
   std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(size()));
   all_gather(all, own, {}, site).wait();
@@ -283,52 +306,50 @@ std::optional<ProcessGroup> ProcessGroup::split(int color, int key, CallSite sit
   }
   const auto key_of = [&](int other) { return all[static_cast<std::size_t>(other) * 2 + 1]; };
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
-  auto made = core_->split_off(color, members, name() + "/" + std::to_string(color));
+  auto made = core().split_off(color, members, name() + "/" + std::to_string(color));
   if (!made) return std::nullopt;
   return ProcessGroup(std::move(made));
 }
 
-Memory ProcessGroup::allocate(std::size_t count, DataType type, DeviceType device) {
-  core_->require_open("allocate");
+Memory ProcessGroup::allocate(std::size_t count, DataType type, DeviceType device) const {
+  core().require_open("allocate");
   const std::size_t bytes = count * size_of(type);
-  Backend& backend = core_->backend();
+  Backend& backend = core().backend();
   auto memory = device == DeviceType::cpu ? backend.allocate(bytes) : backend.allocate_on_gpu(bytes);
   return {{memory.get(), count, type, device}, memory};
 }
 
-Memory ProcessGroup::allocate_pinned(std::size_t count, DataType type) {
-  auto memory = core_->backend().allocate_pinned(count * size_of(type));
+Memory ProcessGroup::allocate_pinned(std::size_t count, DataType type) const {
+  auto memory = core().backend().allocate_pinned(count * size_of(type));
   return {{memory.get(), count, type}, memory};
 }
 
-void ProcessGroup::copy(Buffer to, ConstBuffer from, std::optional<void*> stream) {
+void ProcessGroup::copy(Buffer to, ConstBuffer from, Stream stream) const {
   require(to.bytes() == from.bytes(), "copy: " + describe(from) + " does not fill " + describe(to));
-  core_->backend().copy(to, from, stream);
+  core().backend().copy(to, from, stream);
 }
 
-void ProcessGroup::zero(Buffer buffer, std::optional<void*> stream) {
-  core_->backend().zero(buffer, stream);
+void ProcessGroup::zero(Buffer buffer, Stream stream) const {
+  core().backend().zero(buffer, stream);
 }
 
-Registration ProcessGroup::register_buffer(Buffer buffer) {
-  return Registration(core_->backend().register_buffer(buffer));
+Registration ProcessGroup::register_buffer(Buffer buffer) const {
+  return Registration(core().backend().register_buffer(buffer));
 }
 
-void ProcessGroup::group_start() {
-  core_->group_start();
-}
-void ProcessGroup::group_end() {
-  core_->group_end();
+CollectiveBatch ProcessGroup::batch() const {
+  core();
+  return CollectiveBatch(core_);
 }
 
-void ProcessGroup::abort() {
-  core_->abort();
+void ProcessGroup::abort() const {
+  core().abort();
 }
 
-void ProcessGroup::finalize(CallSite site) {
+void ProcessGroup::finalize(CallSite site) const {
   enter_phase(Phase::finishing);
   barrier({}, site).wait();
-  core_->close("the process group was finalized");
+  core().close("the process group was finalized");
   enter_phase(Phase::done);
 }
 

@@ -39,7 +39,7 @@ using namespace internal;
 namespace {
 
 // A view of the store for this group alone: a program may call init() again, on all ranks equally often.
-void enter_store(const std::shared_ptr<Store>& store, const Environment& environment, GroupDescription& group) {
+void enter_store(const std::shared_ptr<Store>& store, const StartEnvironment& environment, GroupDescription& group) {
   const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
   const std::int64_t count = store->add(attempt + "/init/" + std::to_string(environment.rank), 1);
   const std::string place = attempt + "/" + std::to_string(count);
@@ -52,7 +52,7 @@ void enter_store(const std::shared_ptr<Store>& store, const Environment& environ
 }
 
 // Every rank's offer, in rank order.
-std::vector<BackendOffer> exchange_offers(const GroupDescription& group, const Environment& environment,
+std::vector<BackendOffer> exchange_offers(const GroupDescription& group, const StartEnvironment& environment,
                                           const BackendOffer& own) {
   Store& store = *group.store;
   store.set("offer/" + std::to_string(environment.rank), own.encode());
@@ -131,7 +131,7 @@ std::string connect_and_try(const GroupDescription& group, const std::string& ba
   return "";
 }
 
-ProcessGroup connect(const InitOptions& options, const InitMethod& method, const Environment& environment,
+ProcessGroup connect(const InitOptions& options, const InitMethod& method, const StartEnvironment& environment,
                      const ProcessContext& process) {
   const std::string requested = options.backend.value_or(environment.backend);
   GroupDescription group;
@@ -188,7 +188,7 @@ ProcessGroup init(const InitOptions& options) {
   show_lines_at_once();
   const ProcessContext process = process_context();
   answer_stack_requests(process.page.memory());
-  Environment environment = options.environment ? *options.environment : Environment::from_process();
+  StartEnvironment environment = start_environment(options.environment);
   try {
     const InitMethod method = parse_init_method(options.init_method);
     environment = with_ranks(method, options.rank, options.world_size, environment);

@@ -4,9 +4,13 @@
 #include <cstdlib>
 
 #include "base/text.h"
+#include "runtime/init/start_environment.h"
 #include "wire/worker_env.h"
 
 namespace ddp {
+
+using namespace internal;
+
 namespace {
 
 namespace env = wire::env;
@@ -39,23 +43,44 @@ class Reader {
 
 constexpr int kMost = 1 << 24;
 
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+// What no program's own Environment says.
+StartEnvironment read_start(const Reader& reader) {
+  StartEnvironment result;
+  result.launcher_serves = reader.text(env::kUseAgentStore).value_or("") == "True";
+  result.is_watched = reader.text(env::kWatched).value_or("") == "1";
+  return result;
+}
+
 }  // namespace
 
+StartEnvironment internal::start_environment(const std::optional<Environment>& programs) {
+  if (!programs) return read_environment(variable);
+  const Environment::Lookup lookup = variable;
+  StartEnvironment result = read_start(Reader(lookup));
+  static_cast<Environment&>(result) = *programs;
+  result.has_ranks = true;
+  return result;
+}
+
 Environment Environment::from_process() {
-  return from_lookup([](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-    if (value == nullptr) return std::nullopt;
-    return value;
-  });
+  return from_lookup(variable);
 }
 
 Environment Environment::from_lookup(const Lookup& lookup) {
+  return read_environment(lookup);
+}
+
+StartEnvironment internal::read_environment(const Environment::Lookup& lookup) {
   const Reader reader(lookup);
-  Environment result;
+  StartEnvironment result = read_start(reader);
   result.backend = reader.text(env::kBackend).value_or("");
-  result.launcher_serves = reader.text(env::kUseAgentStore).value_or("") == "True";
   result.detail = reader.text(env::kDebug).value_or("") == "detail";
-  result.is_watched = reader.text(env::kWatched).value_or("") == "1";
   result.quiet = reader.text(env::kQuiet).value_or("") == "1";
   if (reader.text(env::kRank)) {
     result.world_size = reader.integer(env::kWorldSize, 1, kMost);

@@ -101,8 +101,8 @@ InitMethod parse_init_method(const std::string& text) {
   refuse(text, "is of no known kind");
 }
 
-Environment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,
-                       Environment environment) {
+StartEnvironment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,
+                            StartEnvironment environment) {
   rank = agreed("rank", method.rank, rank);
   world_size = agreed("world_size", method.world_size, world_size);
   const bool explicit_world = method.kind != InitMethod::Kind::environment || rank || world_size;

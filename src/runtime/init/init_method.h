@@ -1,11 +1,11 @@
 // What the text of InitOptions::init_method means. Pure.
 #pragma once
 
-#include <ddp/environment.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include "runtime/init/start_environment.h"
 
 namespace ddp::internal {
 
@@ -25,7 +25,7 @@ InitMethod parse_init_method(const std::string& text);
 // `environment` with rank and world size from the method, else from `rank` and `world_size` (InitOptions'), else as
 // they are. Throws invalid_argument if the first two differ, if one is nowhere to be found, or if they do not fit
 // together.
-Environment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,
-                       Environment environment);
+StartEnvironment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,
+                            StartEnvironment environment);
 
 }  // namespace ddp::internal

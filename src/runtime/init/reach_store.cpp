@@ -96,7 +96,7 @@ std::uint16_t serve_here(const std::string& host, std::uint16_t port) {
   return server->port();
 }
 
-std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port, const Environment& environment,
+std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port, const StartEnvironment& environment,
                                     milliseconds timeout) {
   if (environment.world_size == 1) return make_memory_store(timeout);
   if (environment.rank == 0 && !environment.launcher_serves) serve_here(host, port);
@@ -104,7 +104,7 @@ std::shared_ptr<Store> reach_server(const std::string& host, std::uint16_t port,
 }
 
 // Where rank 0 serves a store is told by MPI.
-std::shared_ptr<Store> meet_by_mpi(const Environment& environment, milliseconds timeout) {
+std::shared_ptr<Store> meet_by_mpi(const StartEnvironment& environment, milliseconds timeout) {
   const LoadedPlugin mpi = load_backend_plugin("mpi");
   if (mpi.plugin == nullptr) {
     throw Error(ErrorKind::unavailable,
@@ -140,7 +140,8 @@ std::string this_process() {
 
 // An old file may hold keys of ranks that are gone. A rank that finds itself in it says so to the others; one that does
 // not find itself there goes on only when all have seen all: those that are gone have not seen it come.
-void meet_in_file(Store& store, const std::string& path, const Environment& environment, const std::string& process) {
+void meet_in_file(Store& store, const std::string& path, const StartEnvironment& environment,
+                  const std::string& process) {
   const std::string attempt = "ddp/" + std::to_string(environment.restart_count);
   const std::string rank = std::to_string(environment.rank);
   const std::string left_over = attempt + "/left over";
@@ -168,7 +169,8 @@ void meet_in_file(Store& store, const std::string& path, const Environment& envi
   }
 }
 
-std::shared_ptr<Store> reach_store(const InitMethod& method, const Environment& environment, milliseconds timeout) {
+std::shared_ptr<Store> reach_store(const InitMethod& method, const StartEnvironment& environment,
+                                   milliseconds timeout) {
   if (method.kind == InitMethod::Kind::tcp) return reach_server(method.host, method.port, environment, timeout);
   if (method.kind == InitMethod::Kind::file) {
     auto store = make_file_store(method.path, timeout, environment.world_size);

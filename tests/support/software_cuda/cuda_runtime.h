@@ -20,7 +20,7 @@ inline thread_local dim3 blockIdx;
 inline thread_local dim3 blockDim;
 inline thread_local dim3 threadIdx;
 
-using cudaStream_t = void*;
+using cudaStream_t = struct CUstream_st*;
 enum cudaError_t { cudaSuccess = 0 };
 
 struct cudaLaunchConfig_t {
@@ -55,7 +55,7 @@ inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "an error";
 }
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return static_cast<cudaError_t>(cuStreamCreate(stream, 0));
+  return static_cast<cudaError_t>(cuStreamCreate(reinterpret_cast<void**>(stream), 0));
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return static_cast<cudaError_t>(cuStreamDestroy_v2(stream));

@@ -223,7 +223,7 @@ void NcclBackend::reduce_on_host(const Call& call) {
     for (int rank = 0; rank < options_.rank; ++rank) first += inputs[static_cast<std::size_t>(rank)].bytes();
   }
   for (const ConstBuffer& input : inputs) own_bytes += input.bytes();
-  if (call.stream) CudaEvents(cuda_).finish(*call.stream, call.timeout);
+  if (call.stream) CudaEvents(cuda_).finish(call.stream.handle(), call.timeout);
   std::vector<std::byte> own(own_bytes);
   std::byte* end = own.data();
   for (const ConstBuffer& input : inputs) {
@@ -308,29 +308,30 @@ std::shared_ptr<void> NcclBackend::allocate_pinned(std::size_t bytes) {
 }
 
 // On a stream of its own, because the lanes' may wait for other ranks.
-void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> before) {
+void NcclBackend::copy(const Buffer& to, const ConstBuffer& from, Stream before) {
   use_gpu(cuda_, device_);
   require_own_memory(to);
   require_own_memory(from);
   if (from.count == 0) return;
   CudaEvents events(cuda_);
   if (to.device == DeviceType::cpu && from.device == DeviceType::cpu) {
-    if (before) events.finish(*before, limits::kDeviceCopy);
+    if (before) events.finish(before.handle(), limits::kDeviceCopy);
     return Backend::copy(to, from, before);
   }
   CudaStream stream(cuda_);
-  if (before) events.order(*before, stream.handle());
+  if (before) events.order(before.handle(), stream.handle());
   require_cuda(cuda_, cuda_.copy_async(to.data, from.data, from.bytes(), stream.handle()),
                "copy " + std::to_string(from.bytes()) + " bytes");
   events.finish(stream.handle(), limits::kDeviceCopy);
 }
 
-void NcclBackend::zero(const Buffer& buffer, std::optional<void*> stream) {
+void NcclBackend::zero(const Buffer& buffer, Stream stream) {
   if (buffer.device == DeviceType::cpu) return Backend::zero(buffer, stream);
   use_gpu(cuda_, device_);
   require_own_memory(buffer);
   if (buffer.count == 0) return;
-  if (stream) return require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), *stream), "clear memory");
+  if (stream)
+    return require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), stream.handle()), "clear memory");
   CudaStream own(cuda_);
   CudaEvents events(cuda_);
   require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), own.handle()), "clear memory");

@@ -38,7 +38,7 @@ class NcclBackend : public Backend {
   NcclBackend& operator=(const NcclBackend&) = delete;
 
   std::string_view name() const override { return "nccl"; }
-  bool has_gpu() const override { return true; }
+  std::optional<int> gpu() const override { return device_; }
   void try_out(std::chrono::milliseconds timeout) override;
   std::size_t begins_ahead() const override;
   bool begin(std::span<const Call* const> calls) override;
@@ -48,8 +48,8 @@ class NcclBackend : public Backend {
   void abort() override;
   std::shared_ptr<void> allocate_on_gpu(std::size_t bytes) override;
   std::shared_ptr<void> allocate_pinned(std::size_t bytes) override;
-  void copy(const Buffer& to, const ConstBuffer& from, std::optional<void*> before) override;
-  void zero(const Buffer& buffer, std::optional<void*> stream) override;
+  void copy(const Buffer& to, const ConstBuffer& from, Stream before) override;
+  void zero(const Buffer& buffer, Stream stream) override;
   std::unique_ptr<SideStream> side_stream() override;
   std::shared_ptr<void> register_buffer(const Buffer& buffer) override;
   bool can_split() const override { return libraries_->nccl.split != nullptr; }

@@ -40,7 +40,7 @@ NcclLane::~NcclLane() {
 }
 
 void NcclLane::wait_for_stream_of(const Call& call) {
-  if (call.stream) events_.order(*call.stream, stream_.handle());
+  if (call.stream) events_.order(call.stream.handle(), stream_.handle());
 }
 
 void NcclLane::begin(std::span<const Call* const> calls) {
@@ -98,7 +98,7 @@ void NcclLane::join_stream(const Call& call) {
   const auto found = begun_.find(call.sequence);
   // Not found: the operation is done.
   if (found == begun_.end()) return;
-  require_cuda(cuda_, cuda_.stream_wait_event(*call.stream, found->second), "order streams");
+  require_cuda(cuda_, cuda_.stream_wait_event(call.stream.handle(), found->second), "order streams");
 }
 
 // The stream is empty, so that a copy waits for nothing but itself: CUDA may block while it copies host memory.

@@ -34,20 +34,19 @@ class HalfHook : public CommunicationHook {
  public:
   explicit HalfHook(DataType type) : type_(type) {}
 
-  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+  Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     require_host(bucket, "half-precision");
     Memory& memory = halves_[bucket.index];
     const std::size_t count = elements(bucket);
     if (memory.buffer().count != count || memory.buffer().data == nullptr) memory = group.allocate(count, type_);
     each(bucket, [](const Buffer& range, const Buffer& half) { convert(range, half); });
     Communication result;
-    result.works.push_back(group.all_reduce(memory, ReduceOp::premultiplied(bucket.factor),
-                                            {.timeout = {}, .name = bucket.name, .stream = {}}));
+    result.works.push_back(group.all_reduce(memory, ReduceOp::premultiplied(bucket.factor), {.name = bucket.name}));
     result.bytes = memory.buffer().bytes();
     return result;
   }
 
-  std::size_t finish(ProcessGroup&, const GradientBucket& bucket) override {
+  std::size_t finish(const ProcessGroup&, const GradientBucket& bucket) override {
     each(bucket, [](const Buffer& range, const Buffer& half) { convert(half, range); });
     return 0;
   }

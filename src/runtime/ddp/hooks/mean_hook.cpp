@@ -10,17 +10,15 @@ namespace {
 
 class MeanHook : public CommunicationHook {
  public:
-  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+  Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     const ReduceOp op = bucket_mean(bucket, group.size());
     Communication result;
-    const bool several = bucket.ranges.size() > 1;
-    if (several) group.group_start();
+    std::optional<CollectiveBatch> batch;
+    if (bucket.ranges.size() > 1) batch.emplace(group.batch());
     for (const Buffer& range : bucket.ranges) {
-      result.works.push_back(
-          group.all_reduce(range, op, {.timeout = {}, .name = bucket.name, .stream = bucket.stream}));
+      result.works.push_back(group.all_reduce(range, op, {.name = bucket.name, .stream = bucket.stream}));
       result.bytes += range.bytes();
     }
-    if (several) group.group_end();
     return result;
   }
 };
@@ -29,7 +27,7 @@ class MeanHook : public CommunicationHook {
 
 CommunicationHook::~CommunicationHook() = default;
 
-std::size_t CommunicationHook::finish(ProcessGroup&, const GradientBucket&) {
+std::size_t CommunicationHook::finish(const ProcessGroup&, const GradientBucket&) {
   return 0;
 }
 

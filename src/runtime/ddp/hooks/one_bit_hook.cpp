@@ -22,7 +22,7 @@ std::size_t words_for(std::size_t elements) {
 
 class OneBitHook : public CommunicationHook {
  public:
-  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+  Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     require_host(bucket, "one-bit");
     State& state = states_[bucket.index];
     std::size_t words = 0;
@@ -39,13 +39,12 @@ class OneBitHook : public CommunicationHook {
       place += words_for(values_.size());
     }
     Communication result;
-    result.works.push_back(
-        group.all_gather(state.received, state.sent, {.timeout = {}, .name = bucket.name, .stream = {}}));
+    result.works.push_back(group.all_gather(state.received, state.sent, {.name = bucket.name}));
     result.bytes = words * sizeof(std::int32_t);
     return result;
   }
 
-  std::size_t finish(ProcessGroup& group, const GradientBucket& bucket) override {
+  std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
     const State& state = states_[bucket.index];
     const float share = 1.0F / static_cast<float>(group.size());
     std::size_t first = 0;

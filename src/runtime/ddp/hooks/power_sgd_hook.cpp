@@ -24,7 +24,7 @@ class PowerSgdHook : public CommunicationHook {
  public:
   explicit PowerSgdHook(const PowerSgdOptions& options) : options_(options), plain_(make_mean_hook()) {}
 
-  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+  Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     require_host(bucket, "PowerSGD");
     if (bucket.index == 0) ++step_;
     if (step_ <= options_.start_step) return plain_->start(group, bucket);
@@ -50,14 +50,13 @@ class PowerSgdHook : public CommunicationHook {
     Communication result;
     for (std::vector<float>* part : {&state.left, &state.whole}) {
       if (part->empty()) continue;
-      result.works.push_back(
-          group.all_reduce(*part, ReduceOp::average, {.timeout = {}, .name = bucket.name, .stream = {}}));
+      result.works.push_back(group.all_reduce(*part, ReduceOp::average, {.name = bucket.name}));
       result.bytes += part->size() * sizeof(float);
     }
     return result;
   }
 
-  std::size_t finish(ProcessGroup& group, const GradientBucket& bucket) override {
+  std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
     if (step_ <= options_.start_step) return plain_->finish(group, bucket);
     State& state = states_[bucket.index];
     each_compressed(bucket, state, [](const Tensor&, const Views& views) {
@@ -66,7 +65,7 @@ class PowerSgdHook : public CommunicationHook {
     });
     std::size_t bytes = 0;
     if (!state.right.empty()) {
-      group.all_reduce(state.right, ReduceOp::average, {.timeout = {}, .name = bucket.name, .stream = {}}).wait();
+      group.all_reduce(state.right, ReduceOp::average, {.name = bucket.name}).wait();
       bytes = state.right.size() * sizeof(float);
     }
     each_compressed(bucket, state, [&](const Tensor& gradient, const Views& views) {

@@ -8,7 +8,7 @@ namespace {
 
 class ShardHook : public CommunicationHook {
  public:
-  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+  Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     const ReduceOp op = bucket_mean(bucket, group.size());
     const auto ranks = static_cast<std::size_t>(group.size());
     Communication result;
@@ -16,8 +16,7 @@ class ShardHook : public CommunicationHook {
       std::vector<ConstBuffer> shares;
       for (std::size_t rank = 0; rank < ranks; ++rank) shares.emplace_back(share_of(range, rank, ranks));
       result.works.push_back(group.reduce_scatter(share_of(range, static_cast<std::size_t>(group.rank()), ranks),
-                                                  shares, op,
-                                                  {.timeout = {}, .name = bucket.name, .stream = bucket.stream}));
+                                                  shares, op, {.name = bucket.name, .stream = bucket.stream}));
       result.bytes += range.bytes();
     }
     return result;

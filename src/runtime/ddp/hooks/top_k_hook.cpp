@@ -25,7 +25,7 @@ class TopKHook : public CommunicationHook {
  public:
   explicit TopKHook(double density) : density_(density) {}
 
-  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+  Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     require_host(bucket, "top-k");
     State& state = states_[bucket.index];
     std::size_t count = 0;
@@ -53,13 +53,12 @@ class TopKHook : public CommunicationHook {
     }
     state.received.resize(state.sent.size() * static_cast<std::size_t>(group.size()));
     Communication result;
-    result.works.push_back(
-        group.all_gather(state.received, state.sent, {.timeout = {}, .name = bucket.name, .stream = {}}));
+    result.works.push_back(group.all_gather(state.received, state.sent, {.name = bucket.name}));
     result.bytes = state.sent.size() * sizeof(std::int32_t);
     return result;
   }
 
-  std::size_t finish(ProcessGroup& group, const GradientBucket& bucket) override {
+  std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
     State& state = states_[bucket.index];
     std::fill(state.values.begin(), state.values.end(), 0.0F);
     const float share = 1.0F / static_cast<float>(group.size());

@@ -48,7 +48,7 @@ TEST_CASE("options of a call reach the runtime") {
   options.device = DDP_DEVICE_CUDA;
   options.factor = 0.5;
   const CCall call("f", world.group(), &options, nullptr);
-  CHECK(call.options().stream == &stream);
+  CHECK(call.options().stream == Stream::from_handle(&stream));
   CHECK(call.output(&stream, 1, DDP_TYPE_I32).device == DeviceType::cuda);
   CHECK(call.reduction(DDP_OP_PREMULTIPLIED_SUM) == ReduceOp::premultiplied(0.5));
 }

@@ -277,7 +277,7 @@ TEST_CASE("a sharded optimizer goes on from what another number of ranks saved")
     RankThreads(make_cpu_backend, ranks).all_succeed([&](RankThreads::Rank& self) {
       std::vector<float> weight(500, 1);
       DataParallelOptions options;
-      options.shard_optimizer = true;
+      options.exchange = ShardOptimizer{};
       DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {500}}}, options);
       Optimizer optimizer(data_parallel, AdamOptions{.learning_rate = 0.1});
       CheckpointState state;

@@ -9,12 +9,13 @@
 
 #include "support/random_seed.h"
 
+using ddp::BucketOptions;
 using ddp::DataType;
 using ddp::internal::ArenaRange;
 using ddp::internal::Bucket;
-using ddp::internal::BucketLimits;
 using ddp::internal::GradientLayout;
 using ddp::internal::lay_out;
+using ddp::internal::lay_out_in_order;
 using ddp::internal::ParameterSize;
 using ddp::internal::reverse_order;
 
@@ -28,16 +29,16 @@ std::vector<ParameterSize> floats(const std::vector<std::size_t>& counts) {
 
 using Plan = std::vector<Bucket>;
 
-Plan plan_buckets(const std::vector<ParameterSize>& parameters, const BucketLimits& limits) {
+Plan plan_buckets(const std::vector<ParameterSize>& parameters, const BucketOptions& limits) {
   return ddp::internal::plan_buckets(parameters, lay_out(parameters), reverse_order(parameters.size()), limits);
 }
 
 Plan plan_in_order(const std::vector<ParameterSize>& parameters, const std::vector<std::size_t>& order,
-                   const BucketLimits& limits) {
+                   const BucketOptions& limits) {
   return ddp::internal::plan_buckets(parameters, lay_out(parameters), order, limits);
 }
 
-constexpr BucketLimits kHuge{std::size_t{1} << 40, std::size_t{1} << 40};
+constexpr BucketOptions kHuge{std::size_t{1} << 40, std::size_t{1} << 40};
 
 }  // namespace
 
@@ -116,7 +117,7 @@ TEST_CASE("any model in any order has every parameter once and every element in 
     for (ParameterSize& parameter : parameters) {
       parameter = {generator() % 3 == 0 ? DataType::f64 : DataType::f32, generator() % 500};
     }
-    const BucketLimits limits{generator() % 2000, generator() % 5000};
+    const BucketOptions limits{.first_bytes = generator() % 2000, .bytes = generator() % 5000};
     std::vector<std::size_t> order = reverse_order(parameters.size());
     if (round % 2 == 0) std::shuffle(order.begin(), order.end(), generator);
     const GradientLayout layout = lay_out(parameters);
@@ -151,4 +152,13 @@ TEST_CASE("any model in any order has every parameter once and every element in 
       }
     }
   }
+}
+
+TEST_CASE("gradients in one array of the program's lie in the parameters' order and without gaps") {
+  const std::vector<ParameterSize> parameters = floats({3, 0, 5, 7});
+  const GradientLayout layout = lay_out_in_order(parameters);
+  CHECK(layout.first == std::vector<std::size_t>{0, 3, 3, 8});
+  CHECK(layout.arena_count(DataType::f32) == 15);
+  CHECK(ddp::internal::plan_buckets(parameters, layout, reverse_order(4), {.first_bytes = 28, .bytes = 1000}) ==
+        Plan{{DataType::f32, {3}, {{8, 7}}}, {DataType::f32, {2, 1, 0}, {{0, 8}}}});
 }

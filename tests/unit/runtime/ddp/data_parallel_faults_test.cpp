@@ -23,11 +23,11 @@ namespace {
 // Fails in its second bucket.
 class FailingHook : public CommunicationHook {
  public:
-  Communication start(ProcessGroup& group, const GradientBucket& bucket) override {
+  Communication start(const ProcessGroup& group, const GradientBucket& bucket) override {
     if (++calls_ == 2) throw std::runtime_error("no memory for the hook");
     return mean_->start(group, bucket);
   }
-  std::size_t finish(ProcessGroup& group, const GradientBucket& bucket) override {
+  std::size_t finish(const ProcessGroup& group, const GradientBucket& bucket) override {
     return mean_->finish(group, bucket);
   }
 
@@ -42,9 +42,9 @@ TEST_CASE("a hook that fails ends the step, and nothing steps on what was not re
   ScriptedGroup scripted;
   MixedModel model;
   DataParallelOptions options;
-  options.hook = std::make_shared<FailingHook>();
-  options.first_bucket_bytes = options.bucket_bytes = 1;
-  options.rebuild_buckets = false;
+  options.exchange = std::make_shared<FailingHook>();
+  options.buckets.first_bytes = options.buckets.bytes = 1;
+  options.buckets.rebuild = false;
   DistributedDataParallel data_parallel(scripted.group, model.parameters, options);
   data_parallel.mark_ready(2);
   CHECK_THROWS_WITH(data_parallel.mark_ready(1), "no memory for the hook");
@@ -57,7 +57,7 @@ TEST_CASE("what a rank did not use counts as 0, whatever the gradient held") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DataParallelOptions options;
-    options.find_unused = true;
+    options.unused = UnusedParameters::find;
     DistributedDataParallel data_parallel(self.group(), model.parameters, options);
     for (const std::size_t i : {0, 1}) fill_gradient(data_parallel, i, 100.0F);
     data_parallel.mark_ready(0);
@@ -132,7 +132,7 @@ TEST_CASE("what the library calls for the program is shown at the program's own 
 TEST_CASE("a step that failed is given up by all ranks and the next one is whole") {
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
-    DistributedDataParallel data_parallel(self.group(), model.parameters, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    DistributedDataParallel data_parallel(self.group(), model.parameters, {.buckets = {.first_bytes = 1, .bytes = 1}});
     data_parallel.abandon_step();  // there is none
     for (int step = 0; step < 3; ++step) {
       fill_gradient(data_parallel, 2, 9.0);
@@ -157,7 +157,7 @@ TEST_CASE("a rank that gives up a step alone is told from one that ends it") {
       .all_fail(ErrorKind::mismatch, {"a step that is given up"}, [](RankThreads::Rank& self) {
         MixedModel model;
         DistributedDataParallel data_parallel(self.group(), model.parameters,
-                                              {.first_bucket_bytes = 1, .bucket_bytes = 1});
+                                              {.buckets = {.first_bytes = 1, .bytes = 1}});
         data_parallel.mark_ready(2);
         if (self.rank() == 0) data_parallel.abandon_step();
         data_parallel.mark_ready(1);

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "support/expect_error.h"
 #include "support/mixed_model.h"
@@ -16,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const DataParallelOptions kBucketEach{.first_bucket_bytes = 1, .bucket_bytes = 1};
+const DataParallelOptions kBucketEach{.buckets = {.first_bytes = 1, .bytes = 1}};
 
 // One rank's model differs as `change` makes it.
 GlooRanks::Deed with_different_model(int rank, const std::function<void(MixedModel&)>& change) {
@@ -67,7 +70,7 @@ TEST_CASE("ranks with other bucket sizes are told so") {
                         [](GlooRanks::Rank& self) {
                           std::vector<float> values(3);
                           DataParallelOptions options;
-                          if (self.rank() == 1) options.first_bucket_bytes = 16;
+                          if (self.rank() == 1) options.buckets.first_bytes = 16;
                           DistributedDataParallel(self.group(), {{"bias", values, {3}}}, options);
                         });
 }
@@ -239,7 +242,7 @@ TEST_CASE("buffers are those of rank 0 at first and of any rank later") {
     std::vector<float> mean(2, static_cast<float>(self.rank()) + 1);
     std::vector<std::int64_t> batches(1, self.rank());
     DataParallelOptions options;
-    options.buffers = {{"mean", mean, {2}}, {"batches", batches, {}}};
+    options.model_buffers = {{"mean", mean, {2}}, {"batches", batches, {}}};
     DistributedDataParallel data_parallel(self.group(), model.parameters, options);
     require(mean[1] == 1.0F && batches[0] == 0, "not those of rank 0");
     mean[1] = static_cast<float>(10 + self.rank());
@@ -253,14 +256,15 @@ TEST_CASE("ranks with different buffers or options are told so") {
   ranks.all_fail(ErrorKind::mismatch, {"rank 0 has nothing more, rank 1 has 'mean' f32[3]"}, [](GlooRanks::Rank& self) {
     MixedModel model;
     DataParallelOptions options;
-    if (self.rank() == 1) options.buffers = {{"mean", model.bias, {3}}};
+    if (self.rank() == 1) options.model_buffers = {{"mean", model.bias, {3}}};
     DistributedDataParallel(self.group(), model.parameters, options);
   });
-  ranks.all_fail(ErrorKind::mismatch, {"DataParallelOptions", "find_unused off, rank 1 has find_unused on"},
+  ranks.all_fail(ErrorKind::mismatch,
+                 {"DataParallelOptions", "unused parameters: refuse, rank 1 has unused parameters: find"},
                  [](GlooRanks::Rank& self) {
                    MixedModel model;
                    DataParallelOptions options;
-                   options.find_unused = self.rank() == 1;
+                   if (self.rank() == 1) options.unused = UnusedParameters::find;
                    DistributedDataParallel(self.group(), model.parameters, options);
                  });
 }
@@ -269,7 +273,7 @@ TEST_CASE("a parameter that one rank does not use gets the others' share and one
   GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
     MixedModel model;
     DataParallelOptions options = kBucketEach;
-    options.find_unused = true;
+    options.unused = UnusedParameters::find;
     DistributedDataParallel data_parallel(self.group(), model.parameters, options);
     for (int step = 0; step < 3; ++step) {
       data_parallel.zero_gradients();
@@ -322,4 +326,72 @@ TEST_CASE("half-precision gradients are averaged in single precision") {
     data_parallel.finish();
     require(static_cast<float>(data_parallel.gradient<BFloat16>(0)[3]) == 2.0F, "mean");
   });
+}
+
+TEST_CASE("a parameter is found by its name and is what its number is") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    MixedModel model;
+    DistributedDataParallel data_parallel(self.group(), model.parameters);
+    const Parameter bias = data_parallel.parameter("bias");
+    require(bias.index() == 1 && bias.values().name == "bias", "another parameter");
+    bias.gradient<float>()[2] = static_cast<float>(self.rank());
+    require(data_parallel.gradient<float>(1)[2] == static_cast<float>(self.rank()), "another gradient");
+    bias.mark_ready();
+    for (const std::size_t other : {0, 2}) data_parallel.parameter(other).mark_ready();
+    bias.wait();
+    require(bias.gradient<float>()[2] == 0.5F, "no mean");
+    data_parallel.finish();
+    self.group().barrier().wait();
+  });
+  ScriptedGroup scripted;
+  MixedModel model;
+  DistributedDataParallel data_parallel(scripted.group, model.parameters);
+  expect_error(ErrorKind::invalid_argument, {"'heft'", "'weight'", "'bias'"},
+               [&] { (void)data_parallel.parameter("heft"); });
+  expect_error(ErrorKind::invalid_argument, {"no parameter 9"}, [&] { (void)data_parallel.parameter(9); });
+}
+
+TEST_CASE("gradients in one array of the program's are averaged where they lie") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    std::vector<float> first(3);
+    std::vector<float> second(20);
+    std::vector<float> gradients(23, 7);
+    DistributedDataParallel data_parallel(self.group(), {{"first", first, {3}}, {"second", second, {20}}},
+                                          {.buckets = {.first_bytes = 1, .bytes = 1}, .gradients = gradients});
+    require(data_parallel.gradient(1).data == &gradients[3], "elsewhere");
+    require(data_parallel.bucket_count() == 2, "not two buckets");
+    for (int step = 0; step < 3; ++step) {
+      data_parallel.zero_gradients();
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        gradients[i] = static_cast<float>(i) * (self.rank() == 0 ? 1 : 3);
+      data_parallel.mark_ready(1);
+      data_parallel.mark_ready(0);
+      data_parallel.finish();
+      for (std::size_t i = 0; i < gradients.size(); ++i) require(gradients[i] == static_cast<float>(2 * i), "no mean");
+    }
+  });
+}
+
+TEST_CASE("an array for the gradients that does not fit is refused with what it must hold") {
+  ScriptedGroup scripted;
+  std::vector<float> weight(3);
+  std::vector<float> few(2);
+  std::vector<double> doubles(3);
+  const auto with = [&](Buffer gradients) {
+    DistributedDataParallel(scripted.group, {{"weight", weight, {3}}}, {.gradients = gradients});
+  };
+  expect_error(ErrorKind::invalid_argument, {"DataParallelOptions::gradients is f32[2]", "3 elements"},
+               [&] { with(few); });
+  expect_error(ErrorKind::invalid_argument, {"f64[3]", "another type"}, [&] { with(doubles); });
+  expect_error(ErrorKind::invalid_argument, {"3 elements"}, [&] { with({nullptr, 3, DataType::f32}); });
+}
+
+TEST_CASE("a DistributedDataParallel keeps its group") {
+  MixedModel model;
+  std::optional<ScriptedGroup> scripted(std::in_place);
+  DistributedDataParallel data_parallel(scripted->group, model.parameters);
+  scripted.reset();
+  CHECK(data_parallel.group().size() == 1);
+  for (const std::size_t i : {2, 1, 0}) data_parallel.mark_ready(i);
+  data_parallel.finish();
 }

@@ -35,8 +35,8 @@ struct GpuModel {
 
   DataParallelOptions options() {
     DataParallelOptions result;
-    result.stream = stream.handle();
-    result.first_bucket_bytes = 1;
+    result.stream = Stream::from_handle(stream.handle());
+    result.buckets.first_bytes = 1;
     return result;
   }
 
@@ -48,7 +48,7 @@ struct GpuModel {
   // What the buffer holds when what is on the stream is done.
   void require_all(const Buffer& buffer, float expected, const std::string& what) {
     std::vector<float> values(buffer.count);
-    group.copy(values, buffer, stream.handle());
+    group.copy(values, buffer, Stream::from_handle(stream.handle()));
     for (const float value : values) {
       if (std::abs(value - expected) <= 1e-5F) continue;
       require(false, what + " holds " + std::to_string(value) + ", not " + std::to_string(expected));
@@ -122,7 +122,7 @@ TEST_CASE("steps on the gpu that are not synchronised add up, and unused paramet
   on_gpu_ranks([](RankThreads::Rank& self) {
     GpuModel model(self.group());
     DataParallelOptions options = model.options();
-    options.find_unused = true;
+    options.unused = UnusedParameters::find;
     DistributedDataParallel data_parallel(self.group(), model.parameters, options);
     {
       const NoSync local = data_parallel.no_sync();
@@ -167,8 +167,8 @@ TEST_CASE("what works in host memory only says so for gpu memory") {
     expect_error(ErrorKind::unavailable, {"Optimizer", "GPU memory"},
                  [&] { Optimizer(data_parallel, SgdOptions{.learning_rate = 1}); });
     DataParallelOptions sharded = model.options();
-    sharded.shard_optimizer = true;
-    expect_error(ErrorKind::invalid_argument, {"shard_optimizer"},
+    sharded.exchange = ShardOptimizer{};
+    expect_error(ErrorKind::invalid_argument, {"ShardOptimizer"},
                  [&] { DistributedDataParallel(self.group(), model.parameters, sharded); });
     std::vector<float> on_host(3);
     std::vector<Tensor> mixed = model.parameters;
@@ -176,7 +176,7 @@ TEST_CASE("what works in host memory only says so for gpu memory") {
     expect_error(ErrorKind::invalid_argument, {"'weight'", "GPU memory", "'elsewhere'", "host memory"},
                  [&] { DistributedDataParallel(self.group(), mixed, model.options()); });
     DataParallelOptions half = model.options();
-    half.hook = make_half_hook(DataType::f16);
+    half.exchange = make_half_hook(DataType::f16);
     DistributedDataParallel compressed(self.group(), model.parameters, half);
     expect_error(ErrorKind::unavailable, {"half-precision hook", "GPU memory"}, [&] { compressed.mark_ready(1); });
   });

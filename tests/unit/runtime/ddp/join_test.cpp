@@ -31,8 +31,8 @@ struct Training {
 
   DataParallelOptions options(bool sharded) {
     DataParallelOptions result;
-    result.buffers = {{"buffer", buffer, {1}}};
-    result.shard_optimizer = sharded;
+    result.model_buffers = {{"buffer", buffer, {1}}};
+    if (sharded) result.exchange = ShardOptimizer{};
     return result;
   }
   void backward(double gradient) {

@@ -76,9 +76,9 @@ TEST_CASE("wrong options of local SGD are refused") {
   ScriptedGroup scripted;
   std::vector<double> weight(1);
   DataParallelOptions options;
-  options.shard_optimizer = true;
+  options.exchange = ShardOptimizer{};
   DistributedDataParallel sharded(scripted.group, {{"weight", weight, {1}}}, options);
-  expect_error(ErrorKind::invalid_argument, {"shard_optimizer"}, [&] { LocalSgd(sharded, {}); });
+  expect_error(ErrorKind::invalid_argument, {"ShardOptimizer"}, [&] { LocalSgd(sharded, {}); });
   DistributedDataParallel whole(scripted.group, {{"weight", weight, {1}}});
   expect_error(ErrorKind::invalid_argument, {"period is 1 or more (0)"}, [&] { LocalSgd(whole, {.period = 0}); });
 }

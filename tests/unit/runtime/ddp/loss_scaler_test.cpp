@@ -19,7 +19,7 @@ TEST_CASE("an overflow on one rank skips the step on all and lowers the scale") 
     RankThreads(make_cpu_backend, 3).all_succeed([&](RankThreads::Rank& self) {
       std::vector<BFloat16> weight(100);
       DataParallelOptions options;
-      options.shard_optimizer = sharded;
+      if (sharded) options.exchange = ShardOptimizer{};
       DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {100}}}, options);
       LossScaler scaler({.scale = 1024, .growth_interval = 2});
       const auto step = [&](float gradient) {
@@ -48,7 +48,7 @@ TEST_CASE("what is too small for f16 counts when the optimizer divides") {
       std::vector<Float16> halves(40, Float16(1));
       std::vector<float> singles(40, 1);
       DataParallelOptions options;
-      options.shard_optimizer = sharded;
+      if (sharded) options.exchange = ShardOptimizer{};
       DistributedDataParallel data_parallel(self.group(), {{"halves", halves, {40}}, {"singles", singles, {40}}},
                                             options);
       Optimizer optimizer(data_parallel, SgdOptions{.learning_rate = 1e7});

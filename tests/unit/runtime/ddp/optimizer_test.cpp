@@ -74,9 +74,9 @@ TEST_CASE("a sharded optimizer gives the same parameters with a share of the sta
     for (const int size : {1, 2, 3, 4}) {
       INFO(size << " ranks");
       RankThreads(make_cpu_backend, size).all_succeed([&](RankThreads::Rank& self) {
-        DataParallelOptions options{.first_bucket_bytes = 64, .bucket_bytes = 1000};
+        DataParallelOptions options{.buckets = {.first_bytes = 64, .bytes = 1000}};
         Model whole(self.group(), options);
-        options.shard_optimizer = true;
+        options.exchange = ShardOptimizer{};
         Model sharded(self.group(), options);
         Optimizer whole_optimizer(whole.data_parallel, chosen);
         Optimizer sharded_optimizer(sharded.data_parallel, chosen);
@@ -134,7 +134,7 @@ TEST_CASE("a parameter that nobody used stays as it is and its step does not cou
   std::vector<float> used(3, 1);
   std::vector<float> unused(3, 1);
   DataParallelOptions options;
-  options.find_unused = true;
+  options.unused = UnusedParameters::find;
   DistributedDataParallel data_parallel(scripted.group, {{"used", used, {3}}, {"unused", unused, {3}}}, options);
   Optimizer optimizer(data_parallel, AdamOptions{.weight_decay = 0.5});
   data_parallel.mark_ready(0);
@@ -165,7 +165,7 @@ TEST_CASE("parameters without elements have no optimizer state, sharded or not")
     ScriptedGroup scripted;
     std::vector<float> weight(3);
     DataParallelOptions options;
-    options.shard_optimizer = sharded;
+    if (sharded) options.exchange = ShardOptimizer{};
     DistributedDataParallel data_parallel(
         scripted.group, {{"weight", weight, {3}}, {"none", {nullptr, 0, DataType::f32}, {0}}}, options);
     Optimizer optimizer(data_parallel, AdamOptions{});
@@ -176,22 +176,11 @@ TEST_CASE("parameters without elements have no optimizer state, sharded or not")
   }
 }
 
-TEST_CASE("sharding goes with no hook") {
-  ScriptedGroup scripted;
-  std::vector<float> weight(3);
-  DataParallelOptions options;
-  options.shard_optimizer = true;
-  options.hook = make_mean_hook();
-  expect_error(ErrorKind::invalid_argument, {"shard_optimizer", "hook"}, [&] {
-    DistributedDataParallel(scripted.group, {{"weight", weight, {3}}}, options);
-  });
-}
-
 TEST_CASE("parameters that are updated one by one, as their gradients come, are those of a whole step") {
   RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
-    DataParallelOptions options{.first_bucket_bytes = 64, .bucket_bytes = 1000};
+    DataParallelOptions options{.buckets = {.first_bytes = 64, .bytes = 1000}};
     Model whole(self.group(), options);
-    options.priority_chunk_bytes = 256;
+    options.exchange = PriorityChunks{256};
     Model single(self.group(), options);
     Optimizer whole_optimizer(whole.data_parallel, AdamOptions{});
     Optimizer single_optimizer(single.data_parallel, AdamOptions{});
@@ -233,11 +222,11 @@ TEST_CASE("a gradient that is not under way cannot be waited for") {
   const NoSync local = model.data_parallel.no_sync();
   expect_error(ErrorKind::invalid_argument, {"not averaged in this step"}, [&] { optimizer.step(0); });
   DataParallelOptions options;
-  options.shard_optimizer = true;
+  options.exchange = ShardOptimizer{};
   Model sharded(scripted.group, options);
   Optimizer other(sharded.data_parallel, SgdOptions{});
-  expect_error(ErrorKind::invalid_argument, {"shard_optimizer", "step()"}, [&] { other.step(0); });
-  options.priority_chunk_bytes = 100;
-  expect_error(ErrorKind::invalid_argument, {"priority_chunk_bytes goes with neither"},
+  expect_error(ErrorKind::invalid_argument, {"ShardOptimizer", "step()"}, [&] { other.step(0); });
+  options = {.unused = UnusedParameters::find, .exchange = PriorityChunks{100}};
+  expect_error(ErrorKind::invalid_argument, {"PriorityChunks do not go with UnusedParameters::find"},
                [&] { Model(scripted.group, options); });
 }

@@ -31,7 +31,7 @@ TEST_CASE("what each rank has in its pieces comes to all ranks") {
       std::vector<std::vector<float>> values = {std::vector<float>(20), std::vector<float>(5), std::vector<float>(300)};
       std::vector<Tensor> parameters = {{"a", values[0], {20}}, {"b", values[1], {5}}, {"c", values[2], {300}}};
       DataParallelOptions options;
-      options.shard_optimizer = true;
+      options.exchange = ShardOptimizer{};
       DistributedDataParallel data_parallel(self.group(), parameters, options);
       std::size_t owned = 0;
       for (const ParameterPiece& piece : data_parallel.owned()) {

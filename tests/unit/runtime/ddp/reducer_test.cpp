@@ -28,7 +28,7 @@ std::vector<Tensor> tensors(std::span<const ParameterSize> sizes) {
 
 ReducerOptions with_limits(std::size_t first_bytes, std::size_t bytes) {
   ReducerOptions options;
-  options.limits = {first_bytes, bytes};
+  options.buckets = {.first_bytes = first_bytes, .bytes = bytes};
   options.hook = make_mean_hook();
   return options;
 }
@@ -57,7 +57,7 @@ class FourBuckets {
 
   static ReducerOptions without_rebuilding() {
     ReducerOptions options = with_limits(1, 1);
-    options.rebuild = false;
+    options.buckets.rebuild = false;
     return options;
   }
 
@@ -173,7 +173,7 @@ TEST_CASE("parameters become ready on several threads at once") {
   ScriptedGroup scripted;
   const std::vector<ParameterSize> sizes(64, {DataType::f32, 16});
   ReducerOptions options = with_limits(64, 256);
-  options.rebuild = false;
+  options.buckets.rebuild = false;
   Reducer reducer(scripted.group, tensors(sizes), options);
   for (int step = 0; step < 20; ++step) {
     std::vector<std::thread> threads;
@@ -221,7 +221,7 @@ TEST_CASE("a step that is not synchronised reduces nothing") {
 
 TEST_CASE("parameters that no rank uses are told") {
   ReducerOptions options = with_limits(1, 1);
-  options.find_unused = true;
+  options.unused = UnusedParameters::find;
   FourBuckets buckets(options);
   buckets.steps({3, 1});
   CHECK(buckets.new_calls() == Calls{"all_reduce average f32[64]", "all_reduce average f64[48]",
@@ -238,7 +238,7 @@ TEST_CASE("parameters that no rank uses are told") {
 
 TEST_CASE("a static graph is learnt in the first step") {
   ReducerOptions options = with_limits(1, 1);
-  options.static_graph = true;
+  options.unused = UnusedParameters::static_graph;
   FourBuckets buckets(options);
   for (const std::size_t parameter : {3, 1, 3, 0}) REQUIRE(buckets.reducer().mark_ready(parameter));
   CHECK(buckets.new_calls().empty());

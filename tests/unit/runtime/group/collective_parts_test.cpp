@@ -149,9 +149,11 @@ TEST_CASE("collectives started together end in order") {
         std::vector<std::vector<float>> values;
         for (std::size_t i = 0; i < 20; ++i) values.emplace_back(100 + i, 1.0F);
         std::vector<Work> works;
-        if (together) self.group().group_start();
-        for (auto& value : values) works.push_back(self.group().all_reduce(value));
-        if (together) self.group().group_end();
+        {
+          std::optional<CollectiveBatch> batch;
+          if (together) batch.emplace(self.group().batch());
+          for (auto& value : values) works.push_back(self.group().all_reduce(value));
+        }
         works.back().wait();
         for (std::size_t i = 0; i < values.size(); ++i) {
           require(works[i].done(), "work " + std::to_string(i));

@@ -247,7 +247,7 @@ TEST_CASE("held operations begin together at the end of the outermost pair") {
   Work second = queue.push("second", [&] { ++ran; });
   queue.queue().release();
   CHECK_FALSE(second.wait_for(std::chrono::milliseconds(5)));
-  expect_error(ErrorKind::invalid_argument, {"group_end"}, [&] { first.wait(); });
+  expect_error(ErrorKind::invalid_argument, {"CollectiveBatch ends"}, [&] { first.wait(); });
   CHECK(ran == 0);
   queue.queue().release();
   second.wait();

@@ -1,20 +1,22 @@
 #include <ddp/environment.h>
 
 #include <catch2/catch.hpp>
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv is POSIX
 
 #include <map>
 
+#include "runtime/init/start_environment.h"
 #include "support/expect_error.h"
 
+using namespace ddp::internal;
 using namespace ddp::test;
-using ddp::Environment;
 using ddp::ErrorKind;
 using Variables = std::map<std::string, std::string>;
 
 namespace {
 
-Environment read(const Variables& variables) {
-  return Environment::from_lookup([&](const char* name) -> std::optional<std::string> {
+StartEnvironment read(const Variables& variables) {
+  return read_environment([&](const char* name) -> std::optional<std::string> {
     const auto entry = variables.find(name);
     if (entry == variables.end()) return std::nullopt;
     return entry->second;
@@ -69,7 +71,7 @@ TEST_CASE("a missing variable is named") {
 }
 
 TEST_CASE("what the launcher sets is read") {
-  const Environment environment = read(kLaunched);
+  const StartEnvironment environment = read(kLaunched);
   CHECK(environment.rank == 5);
   CHECK(environment.world_size == 8);
   CHECK(environment.local_rank == 1);
@@ -87,7 +89,7 @@ TEST_CASE("what the launcher sets is read") {
 }
 
 TEST_CASE("a process that nobody launched is a world of one") {
-  const Environment environment = read({{"DDP_BACKEND", "gloo"}, {"DDP_QUIET", "1"}});
+  const StartEnvironment environment = read({{"DDP_BACKEND", "gloo"}, {"DDP_QUIET", "1"}});
   CHECK(environment.rank == 0);
   CHECK(environment.world_size == 1);
   CHECK_FALSE(environment.has_ranks);
@@ -100,14 +102,14 @@ TEST_CASE("a process that nobody launched is a world of one") {
 }
 
 TEST_CASE("the store's address counts without RANK, too: ranks may be given in InitOptions") {
-  const Environment environment = read({{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}});
+  const StartEnvironment environment = read({{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}});
   CHECK(environment.master_addr == "localhost");
   CHECK(environment.master_port == 29500);
   CHECK(read({{"MASTER_ADDR", "localhost"}}).master_addr.empty());
 }
 
 TEST_CASE("local ranks and restarts have defaults") {
-  const Environment environment = read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  const StartEnvironment environment = read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   CHECK(environment.local_rank == 0);
   CHECK(environment.local_world_size == 1);
   CHECK(environment.restart_count == 0);
@@ -118,7 +120,7 @@ TEST_CASE("under mpirun the ranks come from Open MPI and no store is needed") {
                             {"OMPI_COMM_WORLD_SIZE", "4"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-  const Environment environment = read(mpirun);
+  const StartEnvironment environment = read(mpirun);
   CHECK(environment.under_mpirun);
   CHECK(environment.rank == 3);
   CHECK(environment.world_size == 4);
@@ -132,7 +134,22 @@ TEST_CASE("under mpirun the ranks come from Open MPI and no store is needed") {
 TEST_CASE("the launcher's variables win over those of mpirun") {
   Variables both = kLaunched;
   both.insert({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
-  const Environment environment = read(both);
+  const StartEnvironment environment = read(both);
   CHECK(environment.rank == 5);
   CHECK_FALSE(environment.under_mpirun);
+}
+
+TEST_CASE("a program's own environment takes the place of the variables but not of who serves the store") {
+  ::setenv("RANK", "garbled", 1);
+  ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+  ddp::Environment own;
+  own.rank = 2;
+  own.world_size = 3;
+  const StartEnvironment environment = start_environment(own);
+  expect_error(ErrorKind::invalid_argument, {"WORLD_SIZE"}, [] { start_environment(std::nullopt); });
+  ::unsetenv("RANK");
+  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+  CHECK(environment.rank == 2);
+  CHECK(environment.has_ranks);
+  CHECK(environment.launcher_serves);
 }

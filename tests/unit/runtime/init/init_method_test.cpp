@@ -56,7 +56,7 @@ TEST_CASE("an init method that cannot be read is an error that says what to writ
 }
 
 TEST_CASE("ranks come from the method, then from the options, then from the environment") {
-  Environment environment;
+  StartEnvironment environment;
   environment.rank = 5;
   environment.world_size = 8;
   environment.has_ranks = true;

@@ -16,8 +16,8 @@ using namespace ddp::test;
 
 namespace {
 
-Environment rank_of_two(int rank) {
-  Environment environment;
+StartEnvironment rank_of_two(int rank) {
+  StartEnvironment environment;
   environment.rank = rank;
   environment.world_size = 2;
   return environment;
@@ -53,11 +53,11 @@ TEST_CASE("a port that is taken is an error that says what to do") {
 }
 
 TEST_CASE("a world of one needs no store and more need its address") {
-  Environment alone;
+  StartEnvironment alone;
   reach_store({}, alone, kPatience)->set("k", "v");
   expect_error(ErrorKind::invalid_argument, {"MASTER_ADDR", "init_method"},
                [] { reach_store({}, rank_of_two(0), kPatience); });
-  Environment mpi = rank_of_two(0);
+  StartEnvironment mpi = rank_of_two(0);
   mpi.under_mpirun = true;
   expect_error(ErrorKind::unavailable, {"mpirun"}, [&] { reach_store({}, mpi, kPatience); });
 }

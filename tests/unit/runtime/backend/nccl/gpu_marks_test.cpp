@@ -113,7 +113,7 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
     if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
     CHECK(place_0.gpu_finished <= 1);
     CudaStream stream(values.cuda);
-    Work work = self.group().all_reduce(values.memory, ReduceOp::max, {.stream = stream.handle()});
+    Work work = self.group().all_reduce(values.memory, ReduceOp::max, {.stream = Stream::from_handle(stream.handle())});
     CHECK(work.wait_for(kPatience));
     const wire::PageGroup& own = page->groups[static_cast<std::size_t>(self.rank())];
     CHECK(own.gpu_queued == 2);

@@ -84,7 +84,7 @@ TEST_CASE("a first collective that fails or hangs says what to try") {
   CHECK(told > 0);
   // Rank 1 does not come; that is its own timeout of an idle group.
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
-    if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}, .stream = {}}).wait();
+    if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
     self.waits_for(1);
   });
   CHECK(ended[0].kind == ErrorKind::timeout);
@@ -94,7 +94,7 @@ TEST_CASE("a first collective that fails or hangs says what to try") {
 TEST_CASE("a later failure says nothing of what to try with the first collective") {
   const auto ended = ranks_over(gpu_libraries(), 2).outcomes([](RankThreads::Rank& self) {
     self.group().barrier().wait();
-    if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}, .stream = {}}).wait();
+    if (self.rank() == 0) return self.group().barrier({.timeout = 300ms, .name = {}}).wait();
     self.waits_for(1);
   });
   CHECK(ended[0].kind == ErrorKind::timeout);

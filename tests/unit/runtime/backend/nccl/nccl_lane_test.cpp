@@ -25,7 +25,7 @@ TEST_CASE("waiting for an operation on a stream does not hold the host up") {
     self.group().all_reduce(values.memory, ReduceOp::max).wait();
     if (self.rank() == 1) rank_0_has_waited.wait();
     for (int i = 0; i < kOperations; ++i) {
-      self.group().all_reduce(values.memory, ReduceOp::max, {.stream = stream.handle()}).wait();
+      self.group().all_reduce(values.memory, ReduceOp::max, {.stream = Stream::from_handle(stream.handle())}).wait();
     }
     if (self.rank() == 0) rank_0_has_waited.count_down();
     // What is put on the stream now comes after the operations.
@@ -45,7 +45,7 @@ TEST_CASE("an operation begins after what its stream holds") {
     CudaStream stream(values.cuda);
     values.cuda.copy_async(values.memory.buffer().data, written.data(), written.size() * sizeof(float),
                            stream.handle());
-    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = stream.handle()});
+    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
     CHECK(work.wait_for(kPatience));
     if (values.get() == std::vector<float>(written.size(), 2.0f)) ++right;
   });
@@ -60,7 +60,7 @@ TEST_CASE("host memory with a stream is read after what the stream holds") {
     const CudaApi cuda = gpu_libraries()->cuda;
     CudaStream stream(cuda);
     cuda.copy_async(values.data(), written.data(), values.size() * sizeof(float), stream.handle());
-    self.group().all_reduce(values, ReduceOp::sum, {.stream = stream.handle()}).wait();
+    self.group().all_reduce(values, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}).wait();
     if (values == std::vector<float>(values.size(), 6.0f)) ++right;
   });
   CHECK(right == 2);
@@ -74,7 +74,7 @@ TEST_CASE("what nccl cannot reduce is read after what the stream holds") {
     const CudaApi cuda = gpu_libraries()->cuda;
     CudaStream stream(cuda);
     cuda.copy_async(values.buffer().data, written.data(), values.buffer().bytes(), stream.handle());
-    self.group().all_reduce(values, ReduceOp::sum, {.stream = stream.handle()}).wait();
+    self.group().all_reduce(values, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())}).wait();
     std::vector<std::int16_t> sums(written.size());
     self.group().copy(sums, values);
     if (sums == std::vector<std::int16_t>(written.size(), 10)) ++right;
@@ -88,7 +88,7 @@ TEST_CASE("a failure of an operation that only a stream waits for breaks the gro
     CudaStream stream(values.cuda);
     self.group().all_reduce(values.memory).wait();
     if (self.rank() == 1) return self.waits_for(1);
-    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = stream.handle()});
+    Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
     work.wait();  // returns at once
     while (!work.done()) std::this_thread::sleep_for(1ms);
     self.group().barrier().wait();
@@ -97,7 +97,7 @@ TEST_CASE("a failure of an operation that only a stream waits for breaks the gro
   CHECK_THAT(ended[0].message, Catch::Contains("did not take part within 2.0 s"));
 }
 
-TEST_CASE("operations between group_start and group_end are one group of nccl") {
+TEST_CASE("operations of a batch are one group of nccl") {
   const Libraries libraries = gpu_libraries();
   std::atomic<int> groups = 0;
   libraries->nccl.group_start = [&, real = libraries->nccl.group_start] {
@@ -112,14 +112,14 @@ TEST_CASE("operations between group_start and group_end are one group of nccl") 
     self.group().all_reduce(a.memory).wait();
     self.group().broadcast(c.memory, 1).wait();
     a.set({1});
-    self.group().group_start();
-    Work first = self.group().all_reduce(a.memory);
-    Work second = self.group().all_reduce(b.memory, ReduceOp::max);
-    Work third = self.group().broadcast(c.memory, 1);
-    self.group().group_end();
-    first.wait();
-    second.wait();
-    third.wait();
+    std::vector<Work> works;
+    {
+      const CollectiveBatch batch = self.group().batch();
+      works.push_back(self.group().all_reduce(a.memory));
+      works.push_back(self.group().all_reduce(b.memory, ReduceOp::max));
+      works.push_back(self.group().broadcast(c.memory, 1));
+    }
+    for (Work& work : works) work.wait();
     require(a.get()[0] == 2 && b.get()[0] == 2 && c.get()[0] == 3, "wrong values");
   });
   CHECK(groups == 2);
@@ -148,8 +148,8 @@ TEST_CASE("values go both ways between two ranks at once and on streams") {
       const GpuFloats given(self.group(), std::vector<float>(100'000, static_cast<float>(self.rank() + turn)));
       const GpuFloats taken(self.group(), std::vector<float>(100'000));
       CudaStream stream(given.cuda);
-      Work sent = self.group().send(given.memory, other, {.stream = stream.handle()});
-      Work received = self.group().recv(taken.memory, other, {.stream = stream.handle()});
+      Work sent = self.group().send(given.memory, other, {.stream = Stream::from_handle(stream.handle())});
+      Work received = self.group().recv(taken.memory, other, {.stream = Stream::from_handle(stream.handle())});
       sent.wait();
       received.wait();
       CudaEvents(given.cuda).finish(stream.handle(), kPatience);

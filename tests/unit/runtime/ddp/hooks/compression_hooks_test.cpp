@@ -65,8 +65,8 @@ class Model {
  private:
   static DataParallelOptions options(std::shared_ptr<CommunicationHook> hook) {
     DataParallelOptions result;
-    result.first_bucket_bytes = 1;
-    result.hook = std::move(hook);
+    result.buckets.first_bytes = 1;
+    result.exchange = std::move(hook);
     return result;
   }
   std::vector<Tensor> tensors() {
@@ -145,7 +145,7 @@ TEST_CASE("one bit travels with the mean magnitude of its gradient") {
   RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> weight(3);
     DataParallelOptions options;
-    options.hook = make_one_bit_hook();
+    options.exchange = make_one_bit_hook();
     DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {3}}}, options);
     const auto step = [&](float a, float b, float c) {
       const std::span<float> gradient = data_parallel.gradient<float>(0);
@@ -167,7 +167,7 @@ TEST_CASE("top-k keeps the largest and adds the others to the next step") {
   RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> weight(4);
     DataParallelOptions options;
-    options.hook = make_top_k_hook(0.25);
+    options.exchange = make_top_k_hook(0.25);
     DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {4}}}, options);
     const auto step = [&](float value) {
       const std::span<float> gradient = data_parallel.gradient<float>(0);
@@ -198,7 +198,7 @@ TEST_CASE("a gradient that is zero at first does not stay so with PowerSGD") {
   RankThreads(make_cpu_backend, 2).all_succeed([](RankThreads::Rank& self) {
     std::vector<float> weight(400);
     DataParallelOptions options;
-    options.hook = make_power_sgd_hook({.rank = 2, .start_step = 0});
+    options.exchange = make_power_sgd_hook({.rank = 2, .start_step = 0});
     DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {20, 20}}}, options);
     for (const float value : {0.0F, 3.0F}) {
       for (float& element : data_parallel.gradient<float>(0)) element = value;
@@ -224,7 +224,7 @@ TEST_CASE("an overflow is of its step alone") {
     RankThreads(make_cpu_backend, 2).all_succeed([&](RankThreads::Rank& self) {
       std::vector<float> weight(64);
       DataParallelOptions options;
-      options.hook = make();
+      options.exchange = make();
       DistributedDataParallel data_parallel(self.group(), {{"weight", weight, {8, 8}}}, options);
       for (int step = 0; step < 6; ++step) {
         for (float& element : data_parallel.gradient<float>(0)) element = 1;

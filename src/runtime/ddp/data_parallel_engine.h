@@ -1,4 +1,5 @@
-// What a DistributedDataParallel holds.
+// DataParallelEngine: what a DistributedDataParallel, and what works on one (Join, LocalSgd, Accumulation, Optimizer,
+// FrameworkAdapter), do it with.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>
@@ -13,30 +14,28 @@
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
 
-namespace ddp {
+namespace ddp::internal {
 
-namespace internal {
 [[noreturn]] void refuse(const std::string& what);
 bool is_on_gpu(std::span<const Tensor> parameters);
 ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options);
-}  // namespace internal
 
-class DistributedDataParallel::Implementation {
+class DataParallelEngine {
  public:
-  Implementation(ProcessGroup& group_, std::vector<Tensor> parameters_, DataParallelOptions options)
-      : group(group_),
+  DataParallelEngine(ProcessGroup group_, std::vector<Tensor> parameters_, DataParallelOptions options)
+      : group(std::move(group_)),
         parameters(std::move(parameters_)),
-        buffers(std::move(options.buffers)),
+        model_buffers(std::move(options.model_buffers)),
         frozen(std::move(options.frozen)),
-        stream(options.stream),
-        reducer(group, parameters, internal::reducer_options(parameters, options)) {
-    if (!options.shard_optimizer) return;
+        stream(options.stream ? options.stream : Stream(nullptr)),
+        reducer(group, parameters, reducer_options(parameters, options)) {
+    if (!std::holds_alternative<ShardOptimizer>(options.exchange)) return;
     shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
   }
 
   void require_parameter(std::size_t index, const char* function) const {
     if (index < parameters.size()) return;
-    internal::refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
+    refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
   }
 
   bool is_sharded() const { return shards.has_value(); }
@@ -60,10 +59,10 @@ class DistributedDataParallel::Implementation {
   void finish_step();
   // Takes part in a synchronised step of the others, with what was not synchronised yet, or gradients of 0.
   void shadow_step(std::int64_t steps);
-  void broadcast_parameters(int root) { internal::broadcast_all(group, parameters, root, stream); }
+  void broadcast_parameters(int root) { broadcast_all(group, parameters, root, stream); }
 
   void require_host(const char* function) const {
-    if (!internal::is_on_gpu(parameters)) return;
+    if (!is_on_gpu(parameters)) return;
     throw Error(ErrorKind::unavailable, std::string(function) +
                                             ": works on gradients in host memory, and these are in GPU memory. Do it "
                                             "with kernels, or with your GPU library, on all gradient(i)");
@@ -72,14 +71,14 @@ class DistributedDataParallel::Implementation {
   std::vector<Buffer> owned_gradients() const;
   double sum_over_ranks(double value, const char* name) const;
 
-  ProcessGroup& group;
+  ProcessGroup group;
   const std::vector<Tensor> parameters;
-  const std::vector<Tensor> buffers;
+  const std::vector<Tensor> model_buffers;
   const std::vector<Tensor> frozen;
-  void* const stream;  // of what is in GPU memory
-  internal::Reducer reducer;
-  std::optional<internal::ParameterShards> shards;  // with shard_optimizer
-  std::exception_ptr failure;                       // of a finish(): the object is of no use after it
+  const Stream stream;  // of what is in GPU memory
+  Reducer reducer;
+  std::optional<ParameterShards> shards;  // with ShardOptimizer
+  std::exception_ptr failure;             // of a finish(): the object is of no use after it
 
   std::function<void()> step_ended;
   // What Join and a wrapper of a framework's modules know of each other.
@@ -99,4 +98,4 @@ class DistributedDataParallel::Implementation {
   bool is_synchronized = false;
 };
 
-}  // namespace ddp
+}  // namespace ddp::internal

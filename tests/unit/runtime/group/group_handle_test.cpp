@@ -1,0 +1,74 @@
+// What a ProcessGroup is as a handle: copies, batches, what it can be given.
+#include <ddp/process_group.h>
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "support/backends_under_test.h"
+#include "support/expect_error.h"
+#include "support/rank_threads.h"
+#include "support/scripted_backend.h"
+
+using namespace ddp;
+using namespace ddp::internal;
+using namespace ddp::test;
+
+TEST_CASE("copies are the same group and one that was moved from says so") {
+  ScriptedGroup scripted(3, 2);
+  const ProcessGroup copy = scripted.group;
+  ProcessGroup moved = std::move(scripted.group);
+  moved.barrier().wait();
+  CHECK(copy.rank() == 2);
+  copy.abort();
+  expect_error(ErrorKind::aborted, {"aborted"}, [&] { moved.barrier().wait(); });
+  // NOLINTNEXTLINE(bugprone-use-after-move): what it says is what is tested
+  expect_error(ErrorKind::invalid_argument, {"no group", "moved from", "init()"}, [&] { (void)scripted.group.rank(); });
+  expect_error(ErrorKind::invalid_argument, {"no group"}, [] { (void)ProcessGroup().batch(); });
+}
+
+TEST_CASE("a rank knows its place on its node and what its collectives work on") {
+  RankThreads(make_cpu_backend, 3)
+      .on([](int rank) { return rank == 1 ? "a" : "b"; })
+      .all_succeed([](RankThreads::Rank& self) {
+        require(self.group().local_size() == (self.rank() == 1 ? 1 : 2), "local_size");
+        require(self.group().local_rank() == (self.rank() == 2 ? 1 : 0), "local_rank");
+        require(self.group().device() == Device{DeviceType::cpu, 0}, "device");
+      });
+}
+
+TEST_CASE("collectives of nested batches begin at the end of the outermost") {
+  ScriptedGroup scripted;
+  std::vector<float> values(5);
+  std::vector<Work> works;
+  {
+    const CollectiveBatch outer = scripted.group.batch();
+    {
+      CollectiveBatch inner = scripted.group.batch();
+      const CollectiveBatch moved = std::move(inner);
+      works.push_back(scripted.group.all_reduce(values));
+    }
+    works.push_back(scripted.group.all_reduce(values));
+    CHECK(scripted.script->calls().empty());
+  }
+  for (Work& work : works) work.wait();
+  CHECK(scripted.script->calls().size() == 2);
+}
+
+TEST_CASE("no operation takes a temporary, which would be gone before it is done") {
+  STATIC_REQUIRE_FALSE(std::is_convertible_v<std::vector<float>, ConstBuffer>);
+  STATIC_REQUIRE_FALSE(std::is_convertible_v<const std::vector<float>, ConstBuffer>);
+  STATIC_REQUIRE_FALSE(std::is_convertible_v<std::array<double, 2>, ConstBuffer>);
+  STATIC_REQUIRE_FALSE(std::is_convertible_v<std::vector<float>, Buffer>);
+  STATIC_REQUIRE_FALSE(std::is_convertible_v<std::array<double, 2>, Buffer>);
+  STATIC_REQUIRE_FALSE(std::is_convertible_v<Memory, Buffer>);
+  STATIC_REQUIRE_FALSE(std::is_convertible_v<Memory, ConstBuffer>);
+  STATIC_REQUIRE(std::is_convertible_v<const std::vector<float>&, ConstBuffer>);
+  STATIC_REQUIRE(std::is_convertible_v<std::vector<float>&, Buffer>);
+  STATIC_REQUIRE(std::is_convertible_v<std::span<const float>, ConstBuffer>);
+  STATIC_REQUIRE(std::is_convertible_v<Memory&, Buffer>);
+}
