@@ -59,7 +59,7 @@ double validation_perplexity(Model& model, const charlm::Corpus& corpus, ddp::Pr
 }
 
 // Where the checkpoint stands, or a reason why it does not fit.
-std::int64_t restore(ddp::Checkpoint& checkpoint, std::span<const ddp::Tensor> state,
+std::int64_t restore(ddp::CheckpointFile& checkpoint, std::span<const ddp::Tensor> state,
                      const std::map<std::string, std::string>& run) {
   const auto metadata = checkpoint.load(state);
   for (const auto& [name, value] : run) {
@@ -104,7 +104,7 @@ void train(const Options& options) {
 
   std::vector<ddp::Tensor> state = model.parameters();
   for (ddp::Tensor& tensor : adam.state()) state.push_back(std::move(tensor));
-  ddp::Checkpoint checkpoint(options.checkpoint, world);
+  ddp::CheckpointFile checkpoint(options.checkpoint, world);
   const auto run = describe_run(options, corpus);
   std::int64_t step = options.resume ? restore(checkpoint, state, run) : 0;
   if (!options.checkpoint.empty()) static_cast<void>(checkpoint.exists());  // a missing directory is found out now

@@ -108,6 +108,7 @@ TESTED_ELSEWHERE = {
     "store/server/rank_search.cpp": "unit/store/server/store_server_test.cpp",
     "store/server/store_ranks.cpp": "unit/store/server/store_requests_test.cpp",
     "store/local/table_store.cpp": "unit/store/store_contract_test.cpp",
+    "store/store.cpp": "unit/store/store_contract_test.cpp",
     "runtime/init/bootstrap.cpp": "integration/train_test.cpp",
     "runtime/init/process_context.cpp": "integration/fault_test.py",
     "runtime/call/names.cpp": "unit/runtime",

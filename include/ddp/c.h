@@ -109,7 +109,7 @@ enum ddp_progress_phase {
 
 typedef struct ddp_group ddp_group;        // a process group, as ddp::ProcessGroup
 typedef struct ddp_work ddp_work;          // an operation under way, as ddp::Work
-typedef struct ddp_progress ddp_progress;  // a phase that has begun, as ddp::Section
+typedef struct ddp_progress ddp_progress;  // a phase that has begun, as ddp::PhaseScope
 
 typedef struct ddp_init_options {
   size_t struct_size;

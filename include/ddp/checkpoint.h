@@ -14,14 +14,14 @@ namespace ddp {
 // reads and writes it; the other ranks get what it read. save, load and exists are collective: all ranks call them, and
 // all throw the same error if rank 0 fails.
 //
-//   ddp::Checkpoint checkpoint("model.safetensors", world);
+//   ddp::CheckpointFile checkpoint("model.safetensors", world);
 //   if (checkpoint.exists()) step = std::stoi(checkpoint.load(tensors).at("step"));
 //   …
 //   checkpoint.save(tensors, {{"step", std::to_string(step)}});
-class DDP_EXPORT Checkpoint {
+class DDP_EXPORT CheckpointFile {
  public:
   // The group must outlive it.
-  Checkpoint(std::string path, const ProcessGroup& group) : path_(std::move(path)), group_(group) {}
+  CheckpointFile(std::string path, const ProcessGroup& group) : path_(std::move(path)), group_(group) {}
 
   const std::string& path() const { return path_; }
 

@@ -1,8 +1,8 @@
 // Communication hooks that send less than the gradients: half precision, PowerSGD, top-k and one bit.
 #pragma once
 
-#include <ddp/communication_hook.h>
 #include <ddp/data_type.h>
+#include <ddp/extension/communication_hook.h>
 
 #include <cstdint>
 #include <memory>

@@ -4,7 +4,7 @@
 //     ddp::ProcessGroup world = ddp::init();                       // under ddplaunch: all workers; alone: a world of 1
 //     ddp::DistributedDataParallel data_parallel(world, parameters);  // checks, gives all ranks rank 0's values
 //     ddp::DistributedSampler sampler(dataset_size, world);        // each rank its share
-//     ddp::Checkpoint checkpoint("model.safetensors", world);      // whole or not there
+//     ddp::CheckpointFile checkpoint("model.safetensors", world);      // whole or not there
 //     for (…) { backward; data_parallel.mark_ready(i); data_parallel.finish(); optimizer step; checkpoint.save(…); }
 //   }
 //
@@ -16,7 +16,6 @@
 #include <ddp/call_site.h>
 #include <ddp/checkpoint.h>
 #include <ddp/checkpoint_manager.h>
-#include <ddp/communication_hook.h>
 #include <ddp/compression_hooks.h>
 #include <ddp/data_loader.h>
 #include <ddp/data_ranges.h>
@@ -25,6 +24,7 @@
 #include <ddp/distributed_sampler.h>
 #include <ddp/environment.h>
 #include <ddp/error.h>
+#include <ddp/extension/communication_hook.h>
 #include <ddp/gradient_accumulation.h>
 #include <ddp/init.h>
 #include <ddp/join.h>

@@ -4,7 +4,7 @@
 
 #include <ddp/buffer.h>
 #include <ddp/call_site.h>
-#include <ddp/communication_hook.h>
+#include <ddp/extension/communication_hook.h>
 #include <ddp/parameter_piece.h>
 #include <ddp/process_group.h>
 #include <ddp/step_statistics.h>

@@ -68,10 +68,10 @@ class [[nodiscard]] DDP_EXPORT CollectiveBatch {
 // Memory: host memory for every backend; GPU memory for nccl. There the data must be complete before the call, unless
 // CallOptions::stream names the stream that makes them.
 //
-// A handle: copies are the same group, and so are those that a DistributedDataParallel, a Checkpoint and so on keep.
-// One that was moved from or that no group was given says so (invalid_argument). When the last handle is destroyed, the
-// collective that runs is waited for; those that have not begun fail with `aborted`. While an exception unwinds the
-// stack that takes a second at most, so that the exception is heard although other ranks wait for this one.
+// A handle: copies are the same group, and so are those that a DistributedDataParallel, a CheckpointFile and so on
+// keep. One that was moved from or that no group was given says so (invalid_argument). When the last handle is
+// destroyed, the collective that runs is waited for; those that have not begun fail with `aborted`. While an exception
+// unwinds the stack that takes a second at most, so that the exception is heard although other ranks wait for this one.
 //
 //   ddp::ProcessGroup world = ddp::init();
 //   std::vector<float> sums(1024, 1.0f);

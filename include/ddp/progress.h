@@ -37,13 +37,13 @@ struct PhasePlace {
 // are progress: --hang-timeout counts from there. Sections may be nested; the innermost counts. One thread. Costs less
 // than a microsecond; nothing without ddplaunch.
 //
-//   { const ddp::Section section(ddp::Phase::evaluation, "validation set"); evaluate(); }
-class [[nodiscard]] DDP_EXPORT Section {
+//   { const ddp::PhaseScope section(ddp::Phase::evaluation, "validation set"); evaluate(); }
+class [[nodiscard]] DDP_EXPORT PhaseScope {
  public:
-  explicit Section(Phase phase, std::string_view name = "", CallSite site = CallSite::current());
-  ~Section();
-  Section(const Section&) = delete;
-  Section& operator=(const Section&) = delete;
+  explicit PhaseScope(Phase phase, std::string_view name = "", CallSite site = CallSite::current());
+  ~PhaseScope();
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
 
  private:
   const PhasePlace before_;
@@ -54,6 +54,6 @@ DDP_EXPORT void heartbeat();
 
 // This process is about to do something that may take so long: until then ddplaunch does not take it for one that
 // hangs. Any thread; the latest moment that was asked for counts.
-DDP_EXPORT void extend(std::chrono::seconds time);
+DDP_EXPORT void request_more_time(std::chrono::seconds time);
 
 }  // namespace ddp

@@ -23,17 +23,17 @@ namespace ddp {
 //   store->set("epoch", "3");
 //   if (store->add("arrived", 1) == world_size) store->set("go", "");
 //   store->get("go");                               // waits until somebody sets it
+//
+// A store of one's own needs the first six functions. The others are made of them: what waits asks again, every 10 ms
+// at most; a queue lies in keys that begin with its own and "/queue/", so check() does not see it.
 class DDP_EXPORT Store {
  public:
-  virtual ~Store() = default;
+  virtual ~Store();
 
   virtual void set(const std::string& key, std::string_view value) = 0;
 
   // The value of `key`, waited for up to the store's time-out.
   virtual std::string get(const std::string& key) = 0;
-
-  // The values of all keys, in order, once all exist.
-  virtual std::vector<std::string> multi_get(std::span<const std::string> keys) = 0;
 
   // Adds to a decimal counter that starts at 0; returns the new value. add(key, 0) reads it.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
@@ -45,41 +45,45 @@ class DDP_EXPORT Store {
   // Whether all keys exist now. A key exists while it has a value or its queue is not empty.
   virtual bool check(std::span<const std::string> keys) = 0;
 
-  // Returns when all keys exist.
-  virtual void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) = 0;
-
   // Whether there was a value. A queue of that name stays.
   virtual bool delete_key(const std::string& key) = 0;
 
-  // The time-out of get and multi_get.
-  virtual std::chrono::milliseconds timeout() const = 0;
+  // The time-out of get and multi_get. Default: 5 minutes.
+  virtual std::chrono::milliseconds timeout() const;
 
-  // Lengthens the value of `key`; an absent one is empty.
-  virtual void append(const std::string& key, std::string_view value) = 0;
+  // The values of all keys, in order, once all exist.
+  virtual std::vector<std::string> multi_get(std::span<const std::string> keys);
+
+  // Returns when all keys exist.
+  virtual void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout);
+
+  // Lengthens the value of `key`; an absent one is empty. Default: throws unavailable.
+  virtual void append(const std::string& key, std::string_view value);
 
   // Sets values[i] under keys[i], in this order; others may see some set and some not yet.
-  virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values) = 0;
+  virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values);
 
-  // How many keys have a value. A server counts the key in which PyTorch's clients count themselves as well.
-  virtual std::int64_t num_keys() = 0;
+  // How many keys have a value. A server counts the key in which PyTorch's clients count themselves as well. Default:
+  // as many as list_keys().
+  virtual std::int64_t num_keys();
 
-  // The keys that have a value, in no order.
-  virtual std::vector<std::string> list_keys() = 0;
+  // The keys that have a value, in no order. Default: throws unavailable.
+  virtual std::vector<std::string> list_keys();
 
   // Every key has a queue besides its value: first in, first out, each value popped once.
-  virtual void queue_push(const std::string& key, std::string_view value) = 0;
+  virtual void queue_push(const std::string& key, std::string_view value);
 
   // The first value of the queue, waited for.
-  virtual std::string queue_pop(const std::string& key, std::chrono::milliseconds timeout) = 0;
+  virtual std::string queue_pop(const std::string& key, std::chrono::milliseconds timeout);
 
   // The first value of the queue, or nothing if it is empty now.
-  virtual std::optional<std::string> try_queue_pop(const std::string& key) = 0;
+  virtual std::optional<std::string> try_queue_pop(const std::string& key);
 
-  virtual std::int64_t queue_len(const std::string& key) = 0;
+  virtual std::int64_t queue_len(const std::string& key);
 
   // Counts its callers under `key`, as text like add(), and returns when there have been `world_size` of them. A key
   // serves one barrier: later callers find it open. Who gives up has been counted nevertheless.
-  virtual void barrier(const std::string& key, int world_size, std::chrono::milliseconds timeout) = 0;
+  virtual void barrier(const std::string& key, int world_size, std::chrono::milliseconds timeout);
 };
 
 struct TcpStoreOptions {

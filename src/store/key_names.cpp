@@ -1,6 +1,11 @@
 #include "store/key_names.h"
 
+#include <ddp/error.h>
+
 #include <algorithm>
+#include <iterator>
+
+#include "base/text.h"
 
 namespace ddp::store {
 
@@ -11,6 +16,12 @@ std::string name_keys(std::span<const std::string> keys) {
     text += keys[i];
   }
   return text + (keys.size() > 4 ? "', …" : "'");
+}
+
+void require_pairs(std::span<const std::string> keys, std::span<const std::string> values) {
+  if (keys.size() == values.size()) return;
+  throw Error(ErrorKind::invalid_argument, "multi_set: " + base::counted(std::ssize(keys), "key") + " but " +
+                                               base::counted(std::ssize(values), "value"));
 }
 
 }  // namespace ddp::store

@@ -9,4 +9,7 @@ namespace ddp::store {
 // "key 'a'", or "6 keys 'a', 'b', 'c', 'd', …".
 std::string name_keys(std::span<const std::string> keys);
 
+// Throws invalid_argument unless multi_set() has as many values as keys.
+void require_pairs(std::span<const std::string> keys, std::span<const std::string> values);
+
 }  // namespace ddp::store

@@ -51,6 +51,8 @@ inline constexpr std::size_t kStoreAbsentKeys = 1000;  // of a wait in vain that
 // Server of rank 0: at the end, for clients that are still there, and how often it looks.
 inline constexpr auto kStoreGoodbye = 5s;
 inline constexpr auto kStoreGoodbyeLook = 10ms;
+// A program's own store that has no wait() of its own: the longest pause between two looks.
+inline constexpr auto kOwnStorePause = 10ms;
 // Store file: pauses of those that wait for its lock or for a key, how long the lock is left to others, how long it is
 // waited for at the end, and what is read at once.
 inline constexpr auto kFileFirstPause = 50us;

@@ -27,7 +27,6 @@ class PrefixStore : public Store {
   void multi_set(std::span<const std::string> keys, std::span<const std::string> values) override {
     store_->multi_set(prefixed(keys), values);
   }
-  std::int64_t num_keys() override { return static_cast<std::int64_t>(list_keys().size()); }
   std::vector<std::string> list_keys() override {
     std::vector<std::string> result;
     for (const std::string& key : store_->list_keys()) {

@@ -3,7 +3,7 @@
 // allowed), to which AccumulateGrad adds. A post-hook on AccumulateGrad says when a gradient is complete; after the
 // last one a callback of the autograd engine, which runs when backward ends, waits for the reductions.
 #include <ddp/error.h>
-#include <ddp/framework_adapter.h>
+#include <ddp/extension/framework_adapter.h>
 #include <ddp/torch.h>
 
 #include <torch/csrc/autograd/engine.h>

@@ -49,11 +49,11 @@ void wait_for_test(const std::string& fifo) {
     }
   }
   if (kind == "section") {
-    const ddp::Section section(ddp::Phase::evaluation, "validation set");
+    const ddp::PhaseScope section(ddp::Phase::evaluation, "validation set");
     wait_for_ever();
   }
   if (kind == "extend") {
-    ddp::extend(std::chrono::seconds(1000));
+    ddp::request_more_time(std::chrono::seconds(1000));
     wait_for_ever();
   }
   if (kind == "slow") wait_for_test("go");

@@ -74,7 +74,7 @@ void train(const std::string& folder, const Case& chosen, torch::ScalarType type
   Net module;
   module->to(type);
   ddp::torch::DistributedDataParallel net(world, module, options);
-  ddp::Checkpoint initial(folder + "/initial.safetensors", world);
+  ddp::CheckpointFile initial(folder + "/initial.safetensors", world);
   const std::vector<ddp::Tensor> state = net.state();
   initial.save(state, {});
 
@@ -110,7 +110,7 @@ void train(const std::string& folder, const Case& chosen, torch::ScalarType type
     }
   }
   net.data_parallel().verify_parameters();
-  ddp::Checkpoint(folder + "/ours.safetensors", world).save(state, {});
+  ddp::CheckpointFile(folder + "/ours.safetensors", world).save(state, {});
 }
 
 }  // namespace

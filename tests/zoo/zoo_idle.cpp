@@ -184,11 +184,11 @@ const std::map<std::string, Deed> kIdle = {
        other.join();
      })},
     {"is_in_a_section", of_rank_one([] {
-       const ddp::Section section(ddp::Phase::evaluation, "validation");
+       const ddp::PhaseScope section(ddp::Phase::evaluation, "validation");
        sleep_for(kIdleSeconds);
      })},
     {"asks_for_more_time", of_rank_one([] {
-       ddp::extend(std::chrono::seconds(kBusySeconds));
+       ddp::request_more_time(std::chrono::seconds(kBusySeconds));
        sleep_for(kBusySeconds - 4);
      })},
     {"is_stopped_for_a_while", of_rank_one([] {

@@ -91,7 +91,7 @@ class AllocatedMemory {
 struct Handles {
   HandleTable<ddp_group, ProcessGroup> groups{"ddp_group", 0};
   HandleTable<ddp_work, Work> works{"ddp_work", 16};
-  HandleTable<ddp_progress, Section> phases{"ddp_progress", 32};
+  HandleTable<ddp_progress, PhaseScope> phases{"ddp_progress", 32};
   AllocatedMemory memory;
 };
 

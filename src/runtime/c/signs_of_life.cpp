@@ -37,7 +37,7 @@ int ddp_progress_heartbeat() {
 int ddp_progress_extend(int64_t seconds) {
   return at_boundary([&] {
     if (seconds < 0) refuse("ddp_progress_extend", "seconds is " + std::to_string(seconds) + ", which is negative");
-    ddp::extend(std::chrono::seconds(std::min(seconds, kMostSeconds)));
+    ddp::request_more_time(std::chrono::seconds(std::min(seconds, kMostSeconds)));
   });
 }
 
@@ -47,7 +47,7 @@ int ddp_progress_begin(int32_t phase, const char* name, ddp_progress** progress)
     require_output("ddp_progress_begin", "progress", progress);
     require_value("ddp_progress_begin", "phase", phase, "ddp_progress_phase", DDP_PROGRESS_DONE);
     const auto known = static_cast<ddp::Phase>(phase);
-    *progress = handles().phases.add(std::make_shared<ddp::Section>(known, name == nullptr ? "" : name, site));
+    *progress = handles().phases.add(std::make_shared<ddp::PhaseScope>(known, name == nullptr ? "" : name, site));
   });
 }
 

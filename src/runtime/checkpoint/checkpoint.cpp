@@ -25,15 +25,15 @@ void check_tensors(const ProcessGroup& group, const std::string& path, std::span
 
 }  // namespace
 
-bool Checkpoint::exists(CallSite site) {
+bool CheckpointFile::exists(CallSite site) {
   const CalledFrom here(site);
   return on_rank_zero(group_, [&] { return std::string(checkpoint_file_exists(path_) ? "yes" : "no"); }) == "yes";
 }
 
-void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
-                      CallSite site) {
+void CheckpointFile::save(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
+                          CallSite site) {
   const CalledFrom here(site);
-  const Section section(Phase::checkpoint, path_, site);
+  const PhaseScope section(Phase::checkpoint, path_, site);
   check_tensors(group_, path_, tensors);
   on_rank_zero(group_, [&] {
     write_checkpoint_file(path_, tensors, metadata);
@@ -41,9 +41,9 @@ void Checkpoint::save(std::span<const Tensor> tensors, const std::map<std::strin
   });
 }
 
-std::map<std::string, std::string> Checkpoint::load(std::span<const Tensor> tensors, CallSite site) {
+std::map<std::string, std::string> CheckpointFile::load(std::span<const Tensor> tensors, CallSite site) {
   const CalledFrom here(site);
-  const Section section(Phase::checkpoint, path_, site);
+  const PhaseScope section(Phase::checkpoint, path_, site);
   check_tensors(group_, path_, tensors);
   const std::string metadata = on_rank_zero(group_, [&] { return encode_texts(read_checkpoint_file(path_, tensors)); });
   for (const Tensor& tensor : tensors) group_.broadcast(tensor.data, 0).wait();

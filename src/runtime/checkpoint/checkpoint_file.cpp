@@ -154,7 +154,7 @@ void flush_directory_of(const std::string& path) {
   if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL) fail("flush", path, errno);
 }
 
-CheckpointFile open_checkpoint_file(const std::string& path) {
+ReadCheckpoint open_checkpoint_file(const std::string& path) {
   const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail("read", path, errno);
@@ -164,7 +164,7 @@ CheckpointFile open_checkpoint_file(const std::string& path) {
     read_all(file.get(), word.data(), word.size(), path);
     std::string json(safetensors_data_offset(word, file_bytes) - word.size(), '\0');
     read_all(file.get(), json.data(), json.size(), path);
-    CheckpointFile result;
+    ReadCheckpoint result;
     result.data.resize(file_bytes - word.size() - json.size());
     read_all(file.get(), result.data.data(), result.data.size(), path);
 
@@ -184,7 +184,7 @@ CheckpointFile open_checkpoint_file(const std::string& path) {
 }
 
 std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors) {
-  const CheckpointFile file = open_checkpoint_file(path);
+  const ReadCheckpoint file = open_checkpoint_file(path);
   // All are found before any is filled.
   std::vector<const StoredTensor*> found;
   for (const Tensor& tensor : tensors) found.push_back(&find_tensor(file.header, tensor, path));

@@ -12,19 +12,19 @@
 
 namespace ddp::internal {
 
-// See Checkpoint::save and Checkpoint::load for what they promise.
+// See CheckpointFile::save and CheckpointFile::load for what they promise.
 bool checkpoint_file_exists(const std::string& path);
 void write_checkpoint_file(const std::string& path, std::span<const Tensor> tensors,
                            std::map<std::string, std::string> metadata);
 std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors);
 
 // A file whose checksum was found right.
-struct CheckpointFile {
+struct ReadCheckpoint {
   SafetensorsHeader header;  // without the checksum
   std::vector<char> data;
 };
 // Throws unavailable, or corrupt.
-CheckpointFile open_checkpoint_file(const std::string& path);
+ReadCheckpoint open_checkpoint_file(const std::string& path);
 
 // Flushes the directory that a file is in, so that what was done to the file's name survives a power cut.
 void flush_directory_of(const std::string& path);

@@ -54,7 +54,7 @@ void verify(const std::string& path, const Manifest& manifest) {
                                           " is damaged: it does not have the length that it was "
                                           "written with");
     }
-    const CheckpointFile file = open_checkpoint_file(file_path);
+    const ReadCheckpoint file = open_checkpoint_file(file_path);
     for (const auto& [name, tensor] : manifest.tensors) {
       for (const ManifestPiece& piece : tensor.pieces) {
         if (piece.file == i) static_cast<void>(stored_piece(file, file_path, name, tensor.type, piece));
@@ -265,7 +265,7 @@ CheckpointManager::~CheckpointManager() = default;
 
 void CheckpointManager::save(std::int64_t step, const CheckpointState& state, CallSite site) {
   const CalledFrom here(site);
-  const Section section(Phase::checkpoint, implementation_->directory, site);
+  const PhaseScope section(Phase::checkpoint, implementation_->directory, site);
   implementation_->save(step, state, site);
 }
 
@@ -275,7 +275,7 @@ void CheckpointManager::wait() {
 
 std::optional<std::int64_t> CheckpointManager::latest(CallSite site) {
   const CalledFrom here(site);
-  const Section section(Phase::checkpoint, implementation_->directory, site);
+  const PhaseScope section(Phase::checkpoint, implementation_->directory, site);
   return implementation_->latest();
 }
 
@@ -285,7 +285,7 @@ const std::vector<std::string>& CheckpointManager::damaged() const {
 
 void CheckpointManager::load(std::int64_t step, CheckpointState& state, CallSite site) {
   const CalledFrom here(site);
-  const Section section(Phase::checkpoint, implementation_->directory, site);
+  const PhaseScope section(Phase::checkpoint, implementation_->directory, site);
   implementation_->load(step, state);
 }
 

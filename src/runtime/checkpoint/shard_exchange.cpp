@@ -146,7 +146,7 @@ WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorSha
   return written;
 }
 
-const char* stored_piece(const CheckpointFile& file, const std::string& path, const std::string& name, DataType type,
+const char* stored_piece(const ReadCheckpoint& file, const std::string& path, const std::string& name, DataType type,
                          const ManifestPiece& piece) {
   const auto& tensors = file.header.tensors;
   const auto stored =
@@ -175,7 +175,7 @@ void read_shards(const std::string& directory, const Manifest& manifest, std::sp
   // File by file: one is in memory at a time.
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const std::string path = directory + "/" + manifest.files[i].name;
-    std::optional<CheckpointFile> file;
+    std::optional<ReadCheckpoint> file;
     for (const TensorShard& shard : shards) {
       const ManifestTensor& tensor = manifest.tensors.at(shard.name);
       for (const ManifestPiece& piece : tensor.pieces) {

@@ -41,7 +41,7 @@ WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorSha
                             std::map<std::string, ManifestTensor>& plan, bool copies);
 
 // The bytes of a piece in a file; throws corrupt if the file does not hold it so.
-const char* stored_piece(const CheckpointFile& file, const std::string& path, const std::string& name, DataType type,
+const char* stored_piece(const ReadCheckpoint& file, const std::string& path, const std::string& name, DataType type,
                          const ManifestPiece& piece);
 
 // Fills the shards from the files of a step's directory. Throws unavailable, corrupt or mismatch.

@@ -1,4 +1,4 @@
-#include <ddp/framework_adapter.h>
+#include <ddp/extension/framework_adapter.h>
 
 #include <utility>
 

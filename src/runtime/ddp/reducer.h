@@ -1,8 +1,8 @@
 // Reducer: owns the gradients' memory and starts each bucket's reduction as soon as backward has filled it.
 #pragma once
 
-#include <ddp/communication_hook.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/extension/communication_hook.h>
 #include <ddp/process_group.h>
 #include <ddp/step_statistics.h>
 

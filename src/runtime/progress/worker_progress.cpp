@@ -20,7 +20,7 @@ using namespace internal;
 
 namespace {
 
-// Of the process: a Section has no object that could hold it, and the page has one place for it.
+// Of the process: a PhaseScope has no object that could hold it, and the page has one place for it.
 std::mutex place_mutex;
 PhasePlace place_now;
 
@@ -89,9 +89,10 @@ void internal::enter_phase(Phase phase) {
   enter(place_of(phase, "", {}));
 }
 
-Section::Section(Phase phase, std::string_view name, CallSite site) : before_(enter(place_of(phase, name, site))) {}
+PhaseScope::PhaseScope(Phase phase, std::string_view name, CallSite site)
+    : before_(enter(place_of(phase, name, site))) {}
 
-Section::~Section() {
+PhaseScope::~PhaseScope() {
   enter(before_);
 }
 
@@ -99,7 +100,7 @@ void heartbeat() {
   process_page().count_step();
 }
 
-void extend(std::chrono::seconds time) {
+void request_more_time(std::chrono::seconds time) {
   wire::StatusPageLayout* layout = process_page().memory();
   if (layout != nullptr) raise_to(layout->worker.more_time_until, monotonic(std::chrono::steady_clock::now() + time));
 }

@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "store/client/store_session.h"
+#include "store/key_names.h"
 #include "store/key_requests.h"
 #include "store/limits.h"
 
@@ -120,10 +121,7 @@ class TcpStore : public Store {
   }
 
   void multi_set(Keys keys, std::span<const std::string> values) override {
-    if (keys.size() != values.size()) {
-      throw Error(ErrorKind::invalid_argument, "multi_set: " + base::counted(std::ssize(keys), "key") + " but " +
-                                                   base::counted(std::ssize(values), "value"));
-    }
+    store::require_pairs(keys, values);
     if (server_.dialect == StoreDialect::legacy) {
       for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i]);
       return;

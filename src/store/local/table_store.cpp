@@ -77,10 +77,7 @@ void TableStore::append(const std::string& key, std::string_view value) {
 }
 
 void TableStore::multi_set(std::span<const std::string> keys, std::span<const std::string> values) {
-  if (keys.size() != values.size()) {
-    throw Error(ErrorKind::invalid_argument, "multi_set: " + base::counted(std::ssize(keys), "key") + " but " +
-                                                 base::counted(std::ssize(values), "value"));
-  }
+  require_pairs(keys, values);
   change([&](const LocalTable&) {
     Changes changes;
     for (std::size_t i = 0; i < keys.size(); ++i) changes.push_back({Kind::set, keys[i], values[i]});

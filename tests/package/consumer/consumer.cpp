@@ -13,7 +13,7 @@ int main() {
     store->set("k", ddp::to_string(ddp::ErrorKind::timeout));
     const ddp::DistributedSampler sampler(10, world);
     ddp::DistributedDataParallel data_parallel(world, {{"sum", sum, {1}}});
-    ddp::Checkpoint checkpoint("/no-such-file", world);
+    ddp::CheckpointFile checkpoint("/no-such-file", world);
     if (store->get("k") != "timeout" || sampler.indices().empty() || checkpoint.exists()) return 1;
     try {
       ddp::connect_tcp_store("127.0.0.1", 1, std::chrono::milliseconds(1));

@@ -18,10 +18,27 @@ using Keys = std::vector<std::string>;
 
 namespace {
 
+// A program's own store: what it does not say itself a Store makes of these.
+class SixFunctions : public ddp::Store {
+ public:
+  void set(const std::string& key, std::string_view value) override { inner_->set(key, value); }
+  std::string get(const std::string& key) override { return inner_->get(key); }
+  std::int64_t add(const std::string& key, std::int64_t delta) override { return inner_->add(key, delta); }
+  std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) override {
+    return inner_->compare_set(key, expected, desired);
+  }
+  bool check(std::span<const std::string> keys) override { return inner_->check(keys); }
+  bool delete_key(const std::string& key) override { return inner_->delete_key(key); }
+
+ private:
+  const std::shared_ptr<ddp::Store> inner_ = ddp::make_memory_store(kPatience);
+};
+
 class AnyStore {
  public:
   explicit AnyStore(const std::string& kind) {
     if (kind == "tcp") server_.emplace();
+    if (kind == "own") store_ = std::make_shared<SixFunctions>();
     if (kind == "file") file_ = directory_.emplace().path() + "/store";
     store_ = user();
     if (kind != "prefix") return;
@@ -47,7 +64,7 @@ class AnyStore {
 }  // namespace
 
 TEST_CASE("every store keeps any bytes") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   const std::string bytes("\0\xFF\n", 3);
   store->set(bytes, bytes);
   CHECK(store->get(bytes) == bytes);
@@ -58,7 +75,7 @@ TEST_CASE("every store keeps any bytes") {
 }
 
 TEST_CASE("every store returns several values in order") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   store->set("a", "1");
   store->set("b", "2");
   CHECK(store->multi_get(Keys{"b", "a", "b"}) == Keys{"2", "1", "2"});
@@ -66,7 +83,7 @@ TEST_CASE("every store returns several values in order") {
 }
 
 TEST_CASE("every store counts") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   CHECK(store->add("n", 0) == 0);
   CHECK(store->add("n", 5) == 5);
   CHECK(store->add("n", -7) == -2);
@@ -74,7 +91,7 @@ TEST_CASE("every store counts") {
 }
 
 TEST_CASE("every store compares and sets as PyTorch does") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   CHECK(store->compare_set("k", "old", "new") == "old");
   CHECK_FALSE(store->check(Keys{"k"}));
   CHECK(store->compare_set("k", "", "v1") == "v1");
@@ -84,7 +101,7 @@ TEST_CASE("every store compares and sets as PyTorch does") {
 }
 
 TEST_CASE("every store checks and deletes") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   CHECK(store->check({}));
   CHECK_FALSE(store->delete_key("k"));
   store->set("k", "");
@@ -112,7 +129,7 @@ TEST_CASE("every store lengthens values") {
 }
 
 TEST_CASE("every store sets several values") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   store->multi_set(Keys{"a", "b", "a"}, Keys{"1", "2", "3"});
   store->multi_set({}, {});
   CHECK(store->multi_get(Keys{"a", "b"}) == Keys{"3", "2"});
@@ -141,7 +158,7 @@ TEST_CASE("every store lists its keys") {
 }
 
 TEST_CASE("every store has queues") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   CHECK(store->queue_len("q") == 0);
   CHECK(store->try_queue_pop("q") == std::nullopt);
   for (const char* value : {"1", "", "3"}) store->queue_push("q", value);
@@ -170,7 +187,7 @@ TEST_CASE("every store tells a queue from the value of its key") {
 }
 
 TEST_CASE("every store gives each queued value to one of those that wait") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([user = store.user()] {
@@ -203,7 +220,7 @@ TEST_CASE("every store wakes those that wait") {
 }
 
 TEST_CASE("every store serves other threads while some wait") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   // Each waits for what the one before it does when it has waited.
   std::vector<std::thread> threads;
   for (int i = 3; i >= 0; --i) {
@@ -234,7 +251,7 @@ TEST_CASE("every store serves other threads while some wait") {
 }
 
 TEST_CASE("every store carries out what one thread asks for in its order, while others wait") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   std::vector<std::thread> waiting;
   for (int i = 0; i < 50; ++i) {
     const std::string number = std::to_string(i);
@@ -251,7 +268,7 @@ TEST_CASE("every store carries out what one thread asks for in its order, while 
 }
 
 TEST_CASE("every store lets nobody through a barrier before all have come") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([user = store.user()] {
@@ -270,9 +287,21 @@ TEST_CASE("every store lets nobody through a barrier before all have come") {
 }
 
 TEST_CASE("every store ends a barrier to which not all have come") {
-  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp"));
+  AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   store->barrier("alone", 1, kPatience);
   expect_error(ddp::ErrorKind::timeout, {"barrier", "b"}, [&] { store->barrier("b", 2, 5ms); });
   store->barrier("b", 2, kPatience);
   expect_error(ddp::ErrorKind::invalid_argument, {"b'", "world size"}, [&] { store->barrier("b", 0, 5ms); });
+}
+
+TEST_CASE("a store of one's own says what it cannot do and waits for five minutes") {
+  AnyStore store("own");
+  CHECK(store->timeout() == 5min);
+  expect_error(ddp::ErrorKind::unavailable, {"'k'"}, [&] { store->append("k", "x"); });
+  expect_error(ddp::ErrorKind::unavailable, {"list its keys"}, [&] { store->num_keys(); });
+  expect_error(ddp::ErrorKind::timeout, {"nobody set 'b', 'c' within 5 ms"}, [&] {
+    store->set("a", "");
+    store->wait(Keys{"a", "b", "c"}, 5ms);
+  });
+  expect_error(ddp::ErrorKind::timeout, {"only 1 of 2", "'meet'"}, [&] { store->barrier("meet", 2, 5ms); });
 }

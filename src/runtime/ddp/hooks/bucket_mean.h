@@ -1,7 +1,7 @@
 // The reduction that makes a bucket's mean.
 #pragma once
 
-#include <ddp/communication_hook.h>
+#include <ddp/extension/communication_hook.h>
 #include <ddp/reduce_op.h>
 
 namespace ddp::internal {

@@ -1,7 +1,7 @@
 // What compression left out of each gradient, to be added to the next one. In single precision.
 #pragma once
 
-#include <ddp/communication_hook.h>
+#include <ddp/extension/communication_hook.h>
 
 #include <map>
 #include <span>

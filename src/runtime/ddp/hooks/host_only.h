@@ -1,8 +1,8 @@
 // For hooks that compute on the host.
 #pragma once
 
-#include <ddp/communication_hook.h>
 #include <ddp/error.h>
+#include <ddp/extension/communication_hook.h>
 
 #include <string>
 

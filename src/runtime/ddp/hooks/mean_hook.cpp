@@ -1,4 +1,4 @@
-#include <ddp/communication_hook.h>
+#include <ddp/extension/communication_hook.h>
 
 #include "runtime/ddp/hooks/bucket_mean.h"
 

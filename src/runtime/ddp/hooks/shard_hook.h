@@ -1,7 +1,7 @@
 // The hook of sharded optimizers: each rank gets the mean of its own share of every range, and nothing else.
 #pragma once
 
-#include <ddp/communication_hook.h>
+#include <ddp/extension/communication_hook.h>
 
 #include <memory>
 

@@ -137,7 +137,7 @@ TEST_CASE("a full checkpoint is one file of whole tensors, a sharded one has a f
   save_steps(directory.path() + "/full", 2, options_for({Layout::full, false}), {1});
   const std::string step = directory.path() + "/full/step-000000000001";
   CHECK(files_in(step) == std::vector<std::string>{"manifest.json", "model.safetensors"});
-  const CheckpointFile file = open_checkpoint_file(step + "/model.safetensors");
+  const ReadCheckpoint file = open_checkpoint_file(step + "/model.safetensors");
   REQUIRE(file.header.tensors.size() == 3);
   CHECK(file.header.tensors[0].shape == std::vector<std::int64_t>{5, 20});
   CHECK(file.header.tensors[2].shape == std::vector<std::int64_t>{3, 11});

@@ -13,7 +13,7 @@ using namespace ddp::test;
 TEST_CASE("every rank gets what rank 0 saved") {
   const TemporaryDirectory directory;
   GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
-    Checkpoint checkpoint(directory.path() + "/model.safetensors", self.group());
+    CheckpointFile checkpoint(directory.path() + "/model.safetensors", self.group());
     require(!checkpoint.exists(), "there is no file yet");
     std::vector<float> weight(5, static_cast<float>(self.rank() + 1));
     std::vector<std::uint8_t> none;
@@ -34,19 +34,20 @@ TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
     ranks.all_fail(ErrorKind::unavailable, {path, "No such file"}, [&](GlooRanks::Rank& self) {
       std::vector<float> own(5);
       const std::vector<Tensor> tensors = {{"weight", own, {5}}};
-      Checkpoint(path, self.group()).load(tensors);
+      CheckpointFile(path, self.group()).load(tensors);
     });
   }
   SECTION("a damaged file") {
     std::ofstream(path) << "not a checkpoint";
-    ranks.all_fail(ErrorKind::corrupt, {path}, [&](GlooRanks::Rank& self) { Checkpoint(path, self.group()).load({}); });
+    ranks.all_fail(ErrorKind::corrupt, {path},
+                   [&](GlooRanks::Rank& self) { CheckpointFile(path, self.group()).load({}); });
   }
   SECTION("another model") {
     ranks.all_fail(ErrorKind::mismatch, {"'weight'", "f32[5]", "f32[6]"}, [&](GlooRanks::Rank& self) {
       std::vector<float> own(6, -1.0F);
       const std::vector<Tensor> saved = {{"weight", {own.data(), 5, DataType::f32}, {5}}};
       const std::vector<Tensor> wanted = {{"weight", own, {6}}};
-      Checkpoint checkpoint(path, self.group());
+      CheckpointFile checkpoint(path, self.group());
       checkpoint.save(saved, {});
       checkpoint.load(wanted);
     });
@@ -55,26 +56,26 @@ TEST_CASE("what fails on rank 0 fails on every rank with the same words") {
     ranks.all_fail(ErrorKind::mismatch, {"'weight' f32[2]", "rank 1 has 'weight' f32[3]"}, [&](GlooRanks::Rank& self) {
       std::vector<float> own(self.rank() == 1 ? 3 : 2);
       const std::vector<Tensor> tensors = {{"weight", own, {std::ssize(own)}}};
-      Checkpoint(path, self.group()).load(tensors);
+      CheckpointFile(path, self.group()).load(tensors);
     });
   }
   SECTION("a name that is not UTF-8") {
     ranks.all_fail(ErrorKind::invalid_argument, {"UTF-8"}, [&](GlooRanks::Rank& self) {
       std::vector<float> own(1);
       const std::vector<Tensor> tensors = {{"w\xFF", own, {1}}};
-      Checkpoint(path, self.group()).save(tensors, {});
+      CheckpointFile(path, self.group()).save(tensors, {});
     });
   }
   SECTION("a directory that is not there and whose name is not UTF-8") {
     ranks.all_fail(ErrorKind::unavailable, {"\xFF/model"}, [&](GlooRanks::Rank& self) {
-      Checkpoint(directory.path() + "/\xFF/model", self.group()).save({}, {});
+      CheckpointFile(directory.path() + "/\xFF/model", self.group()).save({}, {});
     });
   }
   SECTION("a repeated name") {
     ranks.all_fail(ErrorKind::invalid_argument, {"'w'"}, [&](GlooRanks::Rank& self) {
       std::vector<float> own(1);
       const std::vector<Tensor> tensors = {{"w", own, {1}}, {"w", own, {1}}};
-      Checkpoint(path, self.group()).save(tensors, {});
+      CheckpointFile(path, self.group()).save(tensors, {});
     });
   }
 }
@@ -85,7 +86,7 @@ TEST_CASE("a tensor whose shape is not that of its data is neither saved nor loa
   GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
     std::vector<float> full(6, 1.0F);
     std::vector<float> small(2, -1.0F);
-    Checkpoint checkpoint(path, self.group());
+    CheckpointFile checkpoint(path, self.group());
     const std::vector<Tensor> good = {{"w", full, {2, 3}}};
     checkpoint.save(good, {});
     const std::vector<Tensor> wrong = {{"w", small, {2, 3}}};
@@ -103,14 +104,14 @@ TEST_CASE("a tensor whose shape is not that of its data is neither saved nor loa
 
 TEST_CASE("a missing directory is known before anything is saved") {
   GlooRanks(2).all_fail(ErrorKind::unavailable, {"there is no directory /no/such"}, [](GlooRanks::Rank& self) {
-    static_cast<void>(Checkpoint("/no/such/file", self.group()).exists());
+    static_cast<void>(CheckpointFile("/no/such/file", self.group()).exists());
   });
 }
 
 TEST_CASE("a group goes on after a checkpoint failed") {
   const TemporaryDirectory directory;
   GlooRanks(2).all_succeed([&](GlooRanks::Rank& self) {
-    Checkpoint checkpoint(directory.path() + "/model.safetensors", self.group());
+    CheckpointFile checkpoint(directory.path() + "/model.safetensors", self.group());
     const RankOutcome failed = outcome_of([&] { checkpoint.load({}); });
     require(failed.kind == ErrorKind::unavailable, failed.message);
     checkpoint.save({}, {{"step", "1"}});

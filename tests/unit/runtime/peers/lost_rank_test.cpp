@@ -47,15 +47,6 @@ class SilentStore : public Store {
   bool check(std::span<const std::string>) override { return false; }
   bool delete_key(const std::string&) override { return false; }
   std::chrono::milliseconds timeout() const override { return kPatience; }
-  void append(const std::string&, std::string_view) override {}
-  void multi_set(std::span<const std::string>, std::span<const std::string>) override {}
-  std::int64_t num_keys() override { return 0; }
-  std::vector<std::string> list_keys() override { return {}; }
-  void queue_push(const std::string&, std::string_view) override {}
-  std::string queue_pop(const std::string&, std::chrono::milliseconds) override { return ""; }
-  std::optional<std::string> try_queue_pop(const std::string&) override { return std::nullopt; }
-  std::int64_t queue_len(const std::string&) override { return 0; }
-  void barrier(const std::string&, int, std::chrono::milliseconds) override {}
 
  private:
   std::promise<void> closed_;

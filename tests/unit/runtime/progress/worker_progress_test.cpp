@@ -9,11 +9,12 @@ using namespace ddp::internal;
 
 // What the page shows is tested with a launcher: integration/status_page_test.py.
 TEST_CASE("without a launcher phases cost nothing and break nothing") {
-  const Section outer(Phase::evaluation, "validation set with a name that is longer than there is room for on a page");
+  const PhaseScope outer(Phase::evaluation,
+                         "validation set with a name that is longer than there is room for on a page");
   {
-    const Section inner(Phase::checkpoint);
+    const PhaseScope inner(Phase::checkpoint);
     enter_phase(Phase::training);
   }
   heartbeat();
-  extend(std::chrono::seconds(10));
+  request_more_time(std::chrono::seconds(10));
 }
