@@ -108,11 +108,11 @@ void TableStore::queue_push(const std::string& key, std::string_view value) {
 
 std::string TableStore::queue_pop(const std::string& key, milliseconds timeout) {
   std::string value;
-  const bool came = change_when([&](const LocalTable& table) { return table.queue(key) != nullptr; }, timeout,
-                                [&](const LocalTable& table) {
-                                  value = table.queue(key)->front();
-                                  return Changes{{Kind::pop, key, ""}};
-                                });
+  const bool came = take_turn([&](const LocalTable& table) { return table.queue(key) != nullptr; }, timeout, true,
+                              [&](const LocalTable& table) {
+                                value = table.queue(key)->front();
+                                return Changes{{Kind::pop, key, ""}};
+                              });
   if (came) return value;
   throw Error(ErrorKind::timeout,
               "waited " + base::human_duration(timeout) + " for a value in the queue of key '" + key + "'" + place());
