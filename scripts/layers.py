@@ -122,7 +122,6 @@ TESTED_ELSEWHERE = {
     "runtime/ddp/hooks/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",
     "runtime/ddp/hooks/one_bit_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/hooks/power_sgd_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
-    "runtime/ddp/hooks/shard_hook.cpp": "unit/runtime/ddp/parameter_shards_test.cpp",
     "runtime/ddp/hooks/top_k_hook.cpp": "unit/runtime/ddp/hooks/compression_hooks_test.cpp",
     "runtime/ddp/framework_adapter.cpp": "interop/torch_module.cpp",
     "runtime/ddp/model_check.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
