@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <new>
-#include <span>
 
 #include "base/file.h"
 #include "base/random.h"
