@@ -178,12 +178,4 @@ bool NodeGroup::has_done_all(std::size_t index) const {
   return called > 0 && area(index).done >= called;
 }
 
-bool NodeGroup::ended(std::size_t index) const {
-  return area(index).state == RankState::left || links_->gone(index);
-}
-
-bool NodeGroup::gone(std::size_t index) const {
-  return area(index).state != RankState::working || links_->gone(index);
-}
-
 }  // namespace ddp::internal

@@ -232,7 +232,8 @@ class TcpStore : public Store {
     std::unique_ptr<StoreSession> own_;
   };
 
-  // The number that answers a request, of those that only read and of those that must not be carried out twice.
+  // Send a request and return the number that answers it: read() for requests that change nothing, once() for those
+  // that must not be carried out twice.
   template <typename Integer>
   Integer read(const wire::StoreRequest& request) {
     Turn turn(*this);

@@ -14,10 +14,6 @@ void TableStore::set(const std::string& key, std::string_view value) {
   change([&](const LocalTable&) { return Changes{{Kind::set, key, std::string(value)}}; });
 }
 
-std::string TableStore::get(const std::string& key) {
-  return multi_get(std::span(&key, 1)).front();
-}
-
 std::vector<std::string> TableStore::multi_get(std::span<const std::string> keys) {
   std::vector<std::string> values;
   wait_and_look(keys, timeout_, [&](const LocalTable& table) {
