@@ -1,27 +1,15 @@
 #include <ddp/error.h>
 
+#include <array>
+
 namespace ddp {
 
 std::string_view to_string(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::invalid_argument:
-      return "invalid_argument";
-    case ErrorKind::timeout:
-      return "timeout";
-    case ErrorKind::peer_lost:
-      return "peer_lost";
-    case ErrorKind::mismatch:
-      return "mismatch";
-    case ErrorKind::unavailable:
-      return "unavailable";
-    case ErrorKind::aborted:
-      return "aborted";
-    case ErrorKind::corrupt:
-      return "corrupt";
-    case ErrorKind::internal:
-      return "internal";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 8> kNames = {"invalid_argument", "timeout", "peer_lost", "mismatch",
+                                                      "unavailable",      "aborted", "corrupt",   "internal"};
+  static_assert(kNames.size() == static_cast<std::size_t>(ErrorKind::internal) + 1);
+  const auto number = static_cast<std::size_t>(kind);
+  return number < kNames.size() ? kNames[number] : "unknown";
 }
 
 }  // namespace ddp

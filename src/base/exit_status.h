@@ -1,7 +1,6 @@
 // ExitStatus: how a process ended. exited(11) and killed by signal 11 stay different everywhere.
 #pragma once
 
-#include <compare>
 #include <string>
 
 namespace ddp::base {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <bit>
+#include <cinttypes>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +35,10 @@ constexpr std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
 }
 
 // 16 lower-case hexadecimal digits.
-std::string hex64(std::uint64_t value);
+inline std::string hex64(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, value);
+  return text;
+}
 
 }  // namespace ddp::base

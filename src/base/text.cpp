@@ -130,12 +130,8 @@ std::string human_duration(std::chrono::nanoseconds duration) {
   return two_units(whole / 3600, " h", whole % 3600 / 60, " min");
 }
 
-namespace {
-
 // Each is 1024 of the one before.
 constexpr std::array<std::string_view, 5> kByteUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-
-}  // namespace
 
 std::string human_bytes(std::uint64_t bytes) {
   auto value = static_cast<double>(bytes);

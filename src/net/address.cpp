@@ -148,18 +148,26 @@ std::optional<IpAddress> own_address_towards(const std::string& host) {
   return std::nullopt;
 }
 
-std::optional<bool> is_own_host(const std::string& host) {
+base::Result<std::vector<IpAddress>> addresses_of(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* first = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &first) != 0) return std::nullopt;
+  const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &first);
+  if (error != 0) return base::Failure{::gai_strerror(error)};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(first, &::freeaddrinfo);
+  std::vector<IpAddress> addresses;
   for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
     sockaddr_storage address{};
     std::memcpy(&address, each->ai_addr, each->ai_addrlen);
-    if (const auto endpoint = to_endpoint(address); endpoint && is_own_address(endpoint->address)) return true;
+    if (const auto endpoint = to_endpoint(address)) addresses.push_back(endpoint->address);
   }
-  return false;
+  return addresses;
+}
+
+std::optional<bool> is_own_host(const std::string& host) {
+  const auto addresses = addresses_of(host);
+  if (!addresses) return std::nullopt;
+  return std::ranges::any_of(addresses.value(), is_own_address);
 }
 
 }  // namespace ddp::net

@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "base/result.h"
 
 namespace ddp::net {
 
@@ -52,6 +55,9 @@ std::string interface_of(const IpAddress& address);
 // The address under which this machine is seen by `host` (a name or an address), as the routes say; nothing is sent.
 // Nothing if there is no way to it.
 std::optional<IpAddress> own_address_towards(const std::string& host);
+
+// The addresses that `host` (a name or an address) stands for, or why the system knows none. May take its time.
+base::Result<std::vector<IpAddress>> addresses_of(const std::string& host);
 
 // Whether an address that `host` stands for is this machine's; nothing: the name cannot be resolved. May take its time.
 std::optional<bool> is_own_host(const std::string& host);

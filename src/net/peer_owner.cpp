@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -27,18 +27,9 @@ namespace {
 // A connected half that some process holds: it may have shut down its own direction, and ours may be shut down. One in
 // TIME_WAIT, or one that a process has closed, has no inode and, as the kernel tells it, root for an owner.
 std::optional<PeerOwner> owner_in_state(int state, uid_t uid, std::uint64_t inode) {
-  switch (state) {
-    case TCP_ESTABLISHED:
-    case TCP_FIN_WAIT1:
-    case TCP_FIN_WAIT2:
-    case TCP_CLOSE_WAIT:
-    case TCP_LAST_ACK:
-    case TCP_CLOSING:
-      break;
-    default:
-      return std::nullopt;
-  }
-  if (inode == 0) return std::nullopt;
+  constexpr std::array<int, 6> kHeld = {TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2,
+                                        TCP_CLOSE_WAIT,  TCP_LAST_ACK,  TCP_CLOSING};
+  if (std::ranges::find(kHeld, state) == kHeld.end() || inode == 0) return std::nullopt;
   return PeerOwner{uid, inode};
 }
 
@@ -71,13 +62,6 @@ std::string table_form(const Endpoint& endpoint, bool v6) {
   }
   std::snprintf(part, sizeof part, ":%04X", endpoint.port);
   return text + part;
-}
-
-std::optional<std::uint64_t> parse(std::string_view text, int base) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 struct ConnectionToOurselves {
@@ -130,11 +114,11 @@ std::optional<PeerOwner> find_in_socket_table(std::string_view table, const Endp
     const std::size_t start = table.rfind('\n', at) + 1;
     const auto words = words_of(table.substr(start, table.find('\n', at) - start));
     if (words.size() <= kInode) return std::nullopt;
-    const auto state = parse(words[kState], 16);
-    const auto uid = parse(words[kUid], 10);
-    const auto inode = parse(words[kInode], 10);
-    if (!state || !uid || !inode || *uid > std::numeric_limits<uid_t>::max()) return std::nullopt;
-    return owner_in_state(static_cast<int>(*state), static_cast<uid_t>(*uid), *inode);
+    const auto state = base::parse_hex(words[kState]);
+    const auto uid = base::parse_integer(words[kUid], 0, std::numeric_limits<uid_t>::max());
+    const auto inode = base::parse_integer(words[kInode], 0, INT64_MAX);
+    if (!state || !uid || !inode) return std::nullopt;
+    return owner_in_state(static_cast<int>(*state), static_cast<uid_t>(*uid), static_cast<std::uint64_t>(*inode));
   }
   return std::nullopt;
 }
@@ -144,11 +128,12 @@ std::optional<uid_t> uid_of_unknown_users(std::string_view uid_map, std::string_
   std::uint64_t known = 0;
   for (const std::string& line : base::split(uid_map, '\n')) {
     const auto words = words_of(line);
-    if (words.size() == 3) known += parse(words[2], 10).value_or(0);
+    if (words.size() == 3) known += static_cast<std::uint64_t>(base::parse_integer(words[2], 0, INT64_MAX).value_or(0));
   }
   if (known >= std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
   constexpr uid_t kUsual = 65'534;
-  const auto number = parse(overflow_uid.substr(0, overflow_uid.find('\n')), 10);
+  const auto number =
+      base::parse_integer(overflow_uid.substr(0, overflow_uid.find('\n')), 0, std::numeric_limits<uid_t>::max());
   return number ? static_cast<uid_t>(*number) : kUsual;
 }
 

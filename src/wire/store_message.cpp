@@ -8,6 +8,13 @@
 namespace ddp::wire {
 namespace {
 
+template <typename Integer>
+void put_integer(std::string& out, Integer value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  out.append(bytes, sizeof value);
+}
+
 const StoreForm& form_of(StoreOp op) {
   for (const StoreForm& form : kStoreForms) {
     if (form.op == op) return form;
@@ -47,15 +54,6 @@ std::string encode(const StoreRequest& request, StoreDialect dialect) {
 void put_u8(std::string& out, std::uint8_t value) {
   out.push_back(static_cast<char>(value));
 }
-
-namespace {
-template <typename Integer>
-void put_integer(std::string& out, Integer value) {
-  char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  out.append(bytes, sizeof value);
-}
-}  // namespace
 
 void put_u32(std::string& out, std::uint32_t value) {
   put_integer(out, value);

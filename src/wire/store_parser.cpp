@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "base/check.h"
 #include "wire/store_forms.h"
 
 namespace ddp::wire {

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/backend/nccl/cuda_library.h"
-#include "runtime/backend/nccl/nccl_library.h"
+#include "runtime/backend/nccl/cuda_api.h"
+#include "runtime/backend/nccl/nccl_api.h"
 
 namespace {
 

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backend/cpu/cpu_backend.h"
-#include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/backend/backends.h"
 #include "runtime/group/group_core.h"
 #include "support/gpu_libraries.h"
 

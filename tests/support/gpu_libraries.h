@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/backend/nccl/cuda_library.h"
+#include "runtime/backend/nccl/cuda_api.h"
+#include "runtime/backend/nccl/nccl_api.h"
 #include "runtime/backend/nccl/nccl_backend.h"
-#include "runtime/backend/nccl/nccl_library.h"
 #include "support/deadline.h"
 #include "support/paths.h"
 #include "support/require.h"

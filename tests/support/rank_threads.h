@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/backend/backends.h"
 #include "runtime/group/group_core.h"
 #include "support/deadline.h"
 #include "support/require.h"

@@ -15,10 +15,6 @@ std::shared_ptr<void> Backend::allocate(std::size_t bytes) {
   return {memory, [](void* pointer) { ::operator delete(pointer, kAlignment); }};
 }
 
-std::shared_ptr<void> Backend::allocate_pinned(std::size_t bytes) {
-  return Backend::allocate(bytes);
-}
-
 std::shared_ptr<void> Backend::allocate_on_gpu(std::size_t /*bytes*/) {
   throw Error(ErrorKind::unavailable, "backend " + std::string(name()) + " has no GPU memory; nccl has");
 }

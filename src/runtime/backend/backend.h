@@ -112,7 +112,7 @@ class Backend {
   virtual std::shared_ptr<void> allocate_on_gpu(std::size_t bytes);
 
   // Host memory of zeros that a GPU copies without the host's help; without a GPU, ordinary memory. From any thread.
-  virtual std::shared_ptr<void> allocate_pinned(std::size_t bytes);
+  virtual std::shared_ptr<void> allocate_pinned(std::size_t bytes) { return Backend::allocate(bytes); }
 
   // As many bytes, from any memory that the backend knows to any other; blocks. After what is on the stream. Any
   // thread.

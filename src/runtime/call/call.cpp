@@ -1,7 +1,6 @@
 #include "runtime/call/call.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "base/hash.h"

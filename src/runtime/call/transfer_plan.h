@@ -16,10 +16,10 @@ struct TransferPlan {
   bool shared() const;
   // Whether what is taken from all ranks is reduced to one part.
   bool reduces() const { return call.operation == Operation::reduce_scatter; }
-  bool has_givers_only_root() const {
-    return call.operation == Operation::broadcast || call.operation == Operation::scatter;
+  bool gives(int from) const {
+    const bool only_root_gives = call.operation == Operation::broadcast || call.operation == Operation::scatter;
+    return !only_root_gives || from == call.peer;
   }
-  bool gives(int from) const { return !has_givers_only_root() || from == call.peer; }
 
   // What this rank gives to another, and where what it takes from another goes; empty if nothing. With reduces() the
   // place is the same for all.

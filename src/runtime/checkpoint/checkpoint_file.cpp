@@ -103,15 +103,18 @@ const StoredTensor& find_tensor(const SafetensorsHeader& header, const Tensor& w
   if (stored == header.tensors.end()) {
     throw Error(ErrorKind::mismatch, "checkpoint " + path + " has no tensor '" + wanted.name + "'");
   }
-  if (stored->type != wanted.data.type || stored->shape != wanted.shape) {
-    throw Error(ErrorKind::mismatch, "tensor '" + wanted.name + "' is " + describe(stored->type, stored->shape) +
-                                         " in checkpoint " + path + " but " + describe(wanted.data.type, wanted.shape) +
-                                         " in this program. Was it written by a model of another size?");
-  }
+  require_stored_as(describe(wanted.data.type, wanted.shape), describe(stored->type, stored->shape), wanted.name, path);
   return *stored;
 }
 
 }  // namespace
+
+void require_stored_as(const std::string& wanted, const std::string& stored, const std::string& name,
+                       const std::string& path) {
+  if (stored == wanted) return;
+  throw Error(ErrorKind::mismatch, "tensor '" + name + "' is " + stored + " in checkpoint " + path + " but " + wanted +
+                                       " in this program. Was it written by a model of another size?");
+}
 
 bool checkpoint_file_exists(const std::string& path) {
   struct stat status {};

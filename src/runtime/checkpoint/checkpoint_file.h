@@ -18,6 +18,10 @@ void write_checkpoint_file(const std::string& path, std::span<const Tensor> tens
                            std::map<std::string, std::string> metadata);
 std::map<std::string, std::string> read_checkpoint_file(const std::string& path, std::span<const Tensor> tensors);
 
+// Throws mismatch unless a tensor is stored with the type and shape that the program wants, as describe() writes them.
+void require_stored_as(const std::string& wanted, const std::string& stored, const std::string& name,
+                       const std::string& path);
+
 // A file whose checksum was found right.
 struct ReadCheckpoint {
   SafetensorsHeader header;  // without the checksum

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -229,7 +228,7 @@ class CheckpointManager::Implementation {
 
   // Older steps beyond those to be kept; not newer ones, from which somebody may have gone back.
   void prune(std::int64_t step) {
-    remove_leftovers(directory, -1);
+    remove_leftovers(directory);
     if (options.keep_last == 0) return;
     std::int64_t kept = 0;
     for (const std::int64_t other : list_steps(directory)) {

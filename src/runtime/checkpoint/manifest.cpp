@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "runtime/group/agreement.h"
 
 namespace ddp::internal {
 namespace {
@@ -28,16 +29,6 @@ DataType type_of(const std::string& name) {
   return *type;
 }
 
-std::size_t checked_elements_of(const ManifestTensor& tensor) {
-  std::size_t product = 1;
-  for (const std::int64_t size : tensor.shape) {
-    if (size < 0 || __builtin_mul_overflow(product, static_cast<std::size_t>(size), &product)) {
-      throw Error(ErrorKind::corrupt, "it has a tensor of an impossible shape");
-    }
-  }
-  return product;
-}
-
 void check_pieces(const std::string& name, const ManifestTensor& tensor, std::size_t files) {
   std::size_t end = 0;
   for (const ManifestPiece& piece : tensor.pieces) {
@@ -45,24 +36,26 @@ void check_pieces(const std::string& name, const ManifestTensor& tensor, std::si
       throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' do not fit");
     }
   }
-  if (end != checked_elements_of(tensor)) {
+  const auto elements = elements_of(tensor.shape);
+  if (!elements) throw Error(ErrorKind::corrupt, "it has a tensor of an impossible shape");
+  if (end != *elements) {
     throw Error(ErrorKind::corrupt, "the pieces of its tensor '" + name + "' are not all there");
   }
 }
 
 }  // namespace
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ManifestPiece, file, first, count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ManifestFile, name, bytes)
+
 std::string encode_manifest(const Manifest& manifest) {
-  Json body = {{"step", manifest.step}, {"values", manifest.values}, {"rank_values", manifest.rank_values}};
-  body["files"] = Json::array();
-  for (const ManifestFile& file : manifest.files) body["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
-  body["tensors"] = Json::object();
+  Json body = {{"step", manifest.step},
+               {"values", manifest.values},
+               {"rank_values", manifest.rank_values},
+               {"files", manifest.files},
+               {"tensors", Json::object()}};
   for (const auto& [name, tensor] : manifest.tensors) {
-    Json& entry = body["tensors"][name];
-    entry = {{"type", to_string(tensor.type)}, {"shape", tensor.shape}, {"pieces", Json::array()}};
-    for (const ManifestPiece& piece : tensor.pieces) {
-      entry["pieces"].push_back({{"file", piece.file}, {"first", piece.first}, {"count", piece.count}});
-    }
+    body["tensors"][name] = {{"type", to_string(tensor.type)}, {"shape", tensor.shape}, {"pieces", tensor.pieces}};
   }
   const Json whole = {
       {"format", "ddp checkpoint"}, {"version", kVersion}, {"checksum", checksum_of(body)}, {"body", body}};
@@ -85,20 +78,13 @@ Manifest parse_manifest(std::string_view text) {
     body.at("step").get_to(manifest.step);
     body.at("values").get_to(manifest.values);
     body.at("rank_values").get_to(manifest.rank_values);
-    for (const Json& file : body.at("files")) {
-      const std::string name = file.at("name").get<std::string>();
-      if (name.empty() || name.find('/') != std::string::npos) {
-        throw Error(ErrorKind::corrupt, "it names the file '" + name + "', which is not in its directory");
-      }
-      manifest.files.push_back({name, file.at("bytes").get<std::uint64_t>()});
+    body.at("files").get_to(manifest.files);
+    for (const auto& [name, bytes] : manifest.files) {
+      if (!name.empty() && name.find('/') == std::string::npos) continue;
+      throw Error(ErrorKind::corrupt, "it names the file '" + name + "', which is not in its directory");
     }
     for (const auto& [name, entry] : body.at("tensors").items()) {
-      ManifestTensor tensor{
-          type_of(entry.at("type").get<std::string>()), entry.at("shape").get<std::vector<std::int64_t>>(), {}};
-      for (const Json& piece : entry.at("pieces")) {
-        tensor.pieces.push_back({piece.at("file").get<std::size_t>(), piece.at("first").get<std::size_t>(),
-                                 piece.at("count").get<std::size_t>()});
-      }
+      ManifestTensor tensor{type_of(entry.at("type")), entry.at("shape"), entry.at("pieces")};
       check_pieces(name, tensor, manifest.files.size());
       manifest.tensors.emplace(name, std::move(tensor));
     }

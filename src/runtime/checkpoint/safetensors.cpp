@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
 #include "runtime/limits.h"
 
@@ -17,32 +17,18 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kMetadata = "__metadata__";
 
-struct TypeName {
-  DataType type;
-  const char* name;
-};
-constexpr std::array kTypeNames = {TypeName{DataType::f16, "F16"}, TypeName{DataType::bf16, "BF16"},
-                                   TypeName{DataType::f32, "F32"}, TypeName{DataType::f64, "F64"},
-                                   TypeName{DataType::i8, "I8"},   TypeName{DataType::i16, "I16"},
-                                   TypeName{DataType::i32, "I32"}, TypeName{DataType::i64, "I64"},
-                                   TypeName{DataType::u8, "U8"},   TypeName{DataType::boolean, "BOOL"}};
+// In the order of DataType.
+constexpr std::array<std::string_view, kDataTypes.size()> kTypeNames = {"F16", "BF16", "F32", "F64", "I8",
+                                                                        "I16", "I32",  "I64", "U8",  "BOOL"};
 
 [[noreturn]] void corrupt(const std::string& what) {
   throw Error(ErrorKind::corrupt, "damaged header: " + what);
 }
 
 DataType type_named(const std::string& name) {
-  for (const TypeName& entry : kTypeNames) {
-    if (name == entry.name) return entry.type;
-  }
-  corrupt("unknown type " + name);
-}
-
-const char* name_of(DataType type) {
-  for (const TypeName& entry : kTypeNames) {
-    if (type == entry.type) return entry.name;
-  }
-  return "";
+  const auto found = std::ranges::find(kTypeNames, name);
+  if (found == kTypeNames.end()) corrupt("unknown type " + name);
+  return kDataTypes[static_cast<std::size_t>(found - kTypeNames.begin())];
 }
 
 // The library would take 4.5 for 4, and true for 1.
@@ -85,7 +71,7 @@ std::string encode_safetensors_header(std::span<const Tensor> tensors,
       throw Error(ErrorKind::invalid_argument,
                   "checkpoint: the tensor name '" + tensor.name + "' is reserved or used twice");
     }
-    header[tensor.name] = {{"dtype", name_of(tensor.data.type)},
+    header[tensor.name] = {{"dtype", kTypeNames[static_cast<std::size_t>(tensor.data.type)]},
                            {"shape", tensor.shape},
                            {"data_offsets", {first, first + tensor.data.bytes()}}};
     first += tensor.data.bytes();

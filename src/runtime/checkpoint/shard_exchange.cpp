@@ -37,9 +37,7 @@ std::string find_shard_fault(std::span<const TensorShard> shards) {
   for (const TensorShard& shard : shards) {
     // As a whole tensor it must be in order, but for its number of elements.
     Tensor whole{shard.name, shard.data, shard.shape};
-    const bool possible =
-        std::all_of(shard.shape.begin(), shard.shape.end(), [](std::int64_t size) { return size >= 0; });
-    if (possible) whole.data.count = elements_of(shard.shape);
+    whole.data.count = elements_of(shard.shape).value_or(whole.data.count);
     const std::string fault = find_fault({&whole, 1});
     if (!fault.empty()) return fault;
     if (shard.first + shard.data.count > whole.data.count) {
@@ -121,7 +119,7 @@ WrittenTensors gather_whole(const ProcessGroup& group, std::span<const TensorSha
   for (auto& [name, tensor] : plan) {
     const bool is_here = std::all_of(tensor.pieces.begin(), tensor.pieces.end(),
                                      [](const ManifestPiece& piece) { return piece.file == 0; });
-    const std::size_t elements = elements_of(tensor.shape);
+    const std::size_t elements = elements_of(tensor.shape).value();
     Buffer whole(nullptr, elements, tensor.type);
     if (own_rank == 0 && is_here && tensor.pieces.size() <= 1) {
       if (elements > 0) whole = part_of(shard_named(shards, name), tensor.pieces[0]);
@@ -165,12 +163,8 @@ void read_shards(const std::string& directory, const Manifest& manifest, std::sp
     if (stored == manifest.tensors.end()) {
       throw Error(ErrorKind::mismatch, "checkpoint " + directory + " has no tensor '" + shard.name + "'");
     }
-    if (stored->second.type != shard.data.type || stored->second.shape != shard.shape) {
-      throw Error(ErrorKind::mismatch, "tensor '" + shard.name + "' is " +
-                                           describe(stored->second.type, stored->second.shape) + " in checkpoint " +
-                                           directory + " but " + describe(shard.data.type, shard.shape) +
-                                           " in this program. Was it written by a model of another size?");
-    }
+    require_stored_as(describe(shard.data.type, shard.shape), describe(stored->second.type, stored->second.shape),
+                      shard.name, directory);
   }
   // File by file: one is in memory at a time.
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {

@@ -149,11 +149,11 @@ void remove_step(const std::string& directory, std::int64_t step) {
   remove_tree(doomed);
 }
 
-void remove_leftovers(const std::string& directory, std::int64_t spared) {
+void remove_leftovers(const std::string& directory) {
   for (const std::string& name : list(directory)) {
     const bool is_leftover = name.starts_with(std::string(kWriting) + std::string(kPrefix)) ||
                              name.starts_with(std::string(kRemoving) + std::string(kPrefix));
-    if (is_leftover && name != staging_name(spared)) remove_tree(directory + "/" + name);
+    if (is_leftover) remove_tree(directory + "/" + name);
   }
 }
 

@@ -36,8 +36,8 @@ void commit_step(const std::string& directory, std::int64_t step, const std::set
 void discard_staged(const std::string& directory, std::int64_t step) noexcept;
 
 // Removes a step; at no moment is half of it there under its name. Removes also what interrupted runs have left of
-// steps that were being written or removed, but for `spared`.
+// steps that were being written or removed.
 void remove_step(const std::string& directory, std::int64_t step);
-void remove_leftovers(const std::string& directory, std::int64_t spared);
+void remove_leftovers(const std::string& directory);
 
 }  // namespace ddp::internal

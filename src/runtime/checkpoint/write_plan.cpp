@@ -58,7 +58,7 @@ std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector
   std::map<std::string, ManifestTensor> result;
   for (const auto& [name, holders] : holders_of(shards)) {
     ManifestTensor tensor{holders.type, holders.shape, {}};
-    const std::size_t elements = elements_of(holders.shape);
+    const std::size_t elements = elements_of(holders.shape).value();
     std::size_t end = 0;
     for (const auto& [range, ranks] : holders.ranks) {
       const auto refuse = [&, &name = name, first = range.first](const char* what) {
@@ -81,12 +81,6 @@ std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector
     result.emplace(name, std::move(tensor));
   }
   return result;
-}
-
-std::size_t elements_of(const std::vector<std::int64_t>& shape) {
-  std::size_t product = 1;
-  for (const std::int64_t size : shape) product *= static_cast<std::size_t>(size);
-  return product;
 }
 
 Overlap overlap_of(std::size_t first, std::size_t count, const ManifestPiece& piece) {

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,9 +28,6 @@ struct ShardDescription {
 // invalid_argument if a rank names one twice, if parts overlap, or if elements are missing.
 std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector<ShardDescription>>& shards,
                                                    bool divides);
-
-// Of a shape that was found possible.
-std::size_t elements_of(const std::vector<std::int64_t>& shape);
 
 // What of a shard [first, first + count) lies in a piece.
 struct Overlap {

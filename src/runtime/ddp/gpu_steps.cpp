@@ -17,18 +17,6 @@ void* GpuSteps::begin_bucket() {
   return side_->handle();
 }
 
-void GpuSteps::end_bucket() {
-  step_.buckets[ended_buckets_++].ended = side_->mark(side_->handle());
-}
-
-void GpuSteps::join() {
-  side_->order(side_->handle(), stream_);
-}
-
-void GpuSteps::enter_finish() {
-  step_.entered = side_->mark(stream_);
-}
-
 void GpuSteps::leave_finish(std::size_t bytes) {
   step_.left = side_->mark(stream_);
   step_.bytes = bytes;

@@ -22,11 +22,11 @@ class GpuSteps {
   // waits for that: of the bucket's collectives.
   void* begin_bucket();
   // The first bucket that has not ended, whose collectives that stream waits for.
-  void end_bucket();
+  void end_bucket() { step_.buckets[ended_buckets_++].ended = side_->mark(side_->handle()); }
   // The program's stream waits for the buckets that have ended.
-  void join();
+  void join() { side_->order(side_->handle(), stream_); }
 
-  void enter_finish();
+  void enter_finish() { step_.entered = side_->mark(stream_); }
   // After join(). `bytes`: that this rank gave to collectives in the step.
   void leave_finish(std::size_t bytes);
 

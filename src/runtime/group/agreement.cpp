@@ -31,6 +31,14 @@ std::string describe(const Tensor& tensor) {
   return "'" + tensor.name + "' " + describe(tensor.data.type, tensor.shape);
 }
 
+std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape) {
+  std::size_t product = 1;
+  for (const std::int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(product, static_cast<std::size_t>(size), &product)) return std::nullopt;
+  }
+  return product;
+}
+
 std::string describe_all(std::span<const Tensor> tensors) {
   std::string text;
   for (const Tensor& tensor : tensors) text += describe(tensor) + "\n";
@@ -39,17 +47,12 @@ std::string describe_all(std::span<const Tensor> tensors) {
 
 std::string find_shape_fault(std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
-    std::uint64_t elements = 1;
-    bool possible = true;
-    for (const std::int64_t size : tensor.shape) {
-      possible =
-          possible && size >= 0 && !__builtin_mul_overflow(elements, static_cast<std::uint64_t>(size), &elements);
-    }
-    if (!possible) return "tensor " + describe(tensor) + " has an impossible shape";
-    if (elements != tensor.data.count) {
+    const auto elements = elements_of(tensor.shape);
+    if (!elements) return "tensor " + describe(tensor) + " has an impossible shape";
+    if (*elements != tensor.data.count) {
       return "tensor " + describe(tensor) + " has " +
              base::counted(static_cast<std::int64_t>(tensor.data.count), "element") + "; its shape says " +
-             std::to_string(elements);
+             std::to_string(*elements);
     }
   }
   return "";

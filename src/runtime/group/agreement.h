@@ -16,6 +16,9 @@ namespace ddp::internal {
 std::string describe(DataType type, std::span<const std::int64_t> shape);
 std::string describe(const Tensor& tensor);
 
+// The number of a tensor's elements; nothing if a size is negative or the product too large.
+std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape);
+
 // One line a tensor: what must be equal on all ranks.
 std::string describe_all(std::span<const Tensor> tensors);
 

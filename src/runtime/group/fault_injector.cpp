@@ -18,29 +18,12 @@
 namespace ddp::internal {
 namespace {
 
-// Of the same size, so that the memory stays what it is.
+// Of the same size, so that the memory stays what it is. In the order of DataType.
 DataType other_type(DataType type) {
-  switch (type) {
-    case DataType::f16:
-    case DataType::bf16:
-      return DataType::i16;
-    case DataType::f32:
-      return DataType::i32;
-    case DataType::f64:
-      return DataType::i64;
-    case DataType::i8:
-      return DataType::u8;
-    case DataType::i16:
-      return DataType::f16;
-    case DataType::i32:
-      return DataType::f32;
-    case DataType::i64:
-      return DataType::f64;
-    case DataType::u8:
-    case DataType::boolean:
-      return DataType::i8;
-  }
-  return type;
+  using T = DataType;
+  constexpr std::array<T, kDataTypes.size()> kOthers = {T::i16, T::i16, T::i32, T::i64, T::u8,
+                                                        T::f16, T::f32, T::f64, T::i8,  T::i8};
+  return kOthers[static_cast<std::size_t>(type)];
 }
 
 template <typename Change>

@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/backend/backend.h"
 #include "runtime/group/operation_queue.h"

@@ -15,13 +15,6 @@ constexpr const char* kForms = "Write env://, tcp://HOST:PORT?rank=R&world_size=
   throw Error(ErrorKind::invalid_argument, "init_method '" + text + "': " + why + ". " + kForms);
 }
 
-int hex_digit(char digit) {
-  if (digit >= '0' && digit <= '9') return digit - '0';
-  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
-  return -1;
-}
-
 std::string percent_decoded(const std::string& part, const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < part.size(); ++i) {
@@ -29,10 +22,9 @@ std::string percent_decoded(const std::string& part, const std::string& text) {
       result += part[i];
       continue;
     }
-    const int high = i + 1 < part.size() ? hex_digit(part[i + 1]) : -1;
-    const int low = i + 2 < part.size() ? hex_digit(part[i + 2]) : -1;
-    if (high < 0 || low < 0 || high + low == 0) refuse(text, "'%' is not followed by two hexadecimal digits of a byte");
-    result += static_cast<char>(high * 16 + low);
+    const auto byte = i + 2 < part.size() ? base::parse_hex(part.substr(i + 1, 2)) : std::nullopt;
+    if (byte.value_or(0) == 0) refuse(text, "'%' is not followed by two hexadecimal digits of a byte");
+    result += static_cast<char>(*byte);
     i += 2;
   }
   return result;

@@ -2,14 +2,9 @@
 
 #include <ddp/error.h>
 
-#include <netdb.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -41,41 +36,24 @@ void warn_of(const std::string& peer, const std::string& reason) {
 // Every interface of this node; one of IPv4 alone may have no "::".
 const std::string kEverywhere = "*";
 
-struct Address {
-  std::string number;
-  bool is_loopback = false;
-};
-
 // `why`: why there are none.
-std::vector<Address> addresses_of(const std::string& host, std::string& why) {
-  if (host == kEverywhere) return {{"::"}, {"0.0.0.0"}};
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) why = ::gai_strerror(error);
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
-  std::vector<Address> result;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    std::array<char, NI_MAXHOST> text{};
-    const int error =
-        ::getnameinfo(address->ai_addr, address->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-    sockaddr_storage storage{};
-    std::memcpy(&storage, address->ai_addr, address->ai_addrlen);
-    const auto endpoint = net::to_endpoint(storage);
-    if (error == 0) result.push_back({text.data(), endpoint && endpoint->address.is_loopback()});
-  }
-  return result;
+std::vector<net::IpAddress> addresses_of(const std::string& host, std::string& why) {
+  if (host == kEverywhere) return {net::IpAddress{.is_v6 = true}, net::IpAddress()};
+  auto found = net::addresses_of(host);
+  if (found) return std::move(found).value();
+  why = found.error().message;
+  return {};
 }
 
 // Binds the first of the host's addresses that is this node's.
 std::unique_ptr<store::StoreThread> serve(const std::string& host, std::uint16_t port) {
   std::string why;
-  for (const Address& address : addresses_of(host, why)) {
+  for (const net::IpAddress& address : addresses_of(host, why)) {
     store::StoreServerOptions options;
     // Ranks on other nodes have no token to prove who they are, as with PyTorch's own store.
-    options.open = !address.is_loopback;
+    options.open = !address.is_loopback();
     options.on_rejection = warn_of;
-    auto server = store::StoreServer::listen(address.number, port, options);
+    auto server = store::StoreServer::listen(address.text(), port, options);
     if (server) return std::make_unique<store::StoreThread>(std::move(server).value());
     why = server.error().message;
   }

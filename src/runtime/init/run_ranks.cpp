@@ -5,9 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/backend/cpu/cpu_backend.h"
-#include "runtime/backend/gloo/gloo_backend.h"
-#include "runtime/backend/nccl/nccl_factory.h"
+#include "runtime/backend/backends.h"
 #include "runtime/group/group_core.h"
 #include "runtime/init/process_context.h"
 

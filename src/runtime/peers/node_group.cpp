@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <new>
-#include <span>
 
 #include "base/file.h"
 #include "base/random.h"
@@ -177,14 +176,6 @@ bool NodeGroup::one_process() const {
 bool NodeGroup::has_done_all(std::size_t index) const {
   const std::uint64_t called = own_area().shown;
   return called > 0 && area(index).done >= called;
-}
-
-bool NodeGroup::ended(std::size_t index) const {
-  return area(index).state == RankState::left || links_->gone(index);
-}
-
-bool NodeGroup::gone(std::size_t index) const {
-  return area(index).state != RankState::working || links_->gone(index);
 }
 
 }  // namespace ddp::internal

@@ -70,9 +70,9 @@ class NodeGroup {
   // All ranks of this node are threads of this process.
   bool one_process() const;
   // It has left, failed or died. A system call if it seems to work.
-  bool gone(std::size_t index) const;
+  bool gone(std::size_t index) const { return area(index).state != RankState::working || links_->gone(index); }
   // It has left or died.
-  bool ended(std::size_t index) const;
+  bool ended(std::size_t index) const { return area(index).state == RankState::left || links_->gone(index); }
   // It has completed every collective that this rank has called.
   bool has_done_all(std::size_t index) const;
   void say_failed() const { own_area().state = RankState::failed; }

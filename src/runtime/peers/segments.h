@@ -2,7 +2,6 @@
 // where it lies.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>

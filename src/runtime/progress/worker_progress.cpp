@@ -49,10 +49,6 @@ PhasePlace place_of(Phase phase, std::string_view name, CallSite site) {
   return place;
 }
 
-}  // namespace
-
-namespace {
-
 // 0 if there is none, or it may not be known.
 pid_t parent_of(pid_t pid) {
   const std::string stat = base::read_file("/proc/" + std::to_string(pid) + "/stat");

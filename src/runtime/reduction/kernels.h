@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ddp/data_type.h>
-#include <ddp/reduce_op.h>
 
 #include <array>
 #include <cstddef>

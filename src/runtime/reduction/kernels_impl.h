@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/reduction/kernels.h"
 
@@ -58,38 +59,26 @@ struct Computed<BFloat16> : Widened<BFloat16> {};
 
 // Integers wrap around, which is defined for unsigned ones only.
 template <typename T>
-struct Unsigned {
-  using Type = T;
-};
-template <>
-struct Unsigned<std::int8_t> {
-  using Type = std::uint8_t;
-};
-template <>
-struct Unsigned<std::int16_t> {
-  using Type = std::uint32_t;  // 16 bits would be promoted to int
-};
-template <>
-struct Unsigned<std::int32_t> {
-  using Type = std::uint32_t;
-};
-template <>
-struct Unsigned<std::int64_t> {
-  using Type = std::uint64_t;
-};
+auto as_unsigned(T value) {
+  if constexpr (!std::is_integral_v<T>) {
+    return value;
+  } else if constexpr (sizeof(T) == 2) {
+    return static_cast<std::uint32_t>(value);  // 16 bits would be promoted to int
+  } else {
+    return static_cast<std::make_unsigned_t<T>>(value);
+  }
+}
 
 struct Sum {
   template <typename T>
   static T apply(T a, T b) {
-    using U = typename Unsigned<T>::Type;
-    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    return static_cast<T>(as_unsigned(a) + as_unsigned(b));
   }
 };
 struct Product {
   template <typename T>
   static T apply(T a, T b) {
-    using U = typename Unsigned<T>::Type;
-    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+    return static_cast<T>(as_unsigned(a) * as_unsigned(b));
   }
 };
 // `b != b` only for NaN, which wins; the compiler drops it for integers.
@@ -220,25 +209,21 @@ constexpr auto boolean() {
   return row;
 }
 
-void load_half(const void* from, float* to, std::size_t count) {
-  widen(static_cast<const Float16*>(from), to, count);
-}
-void load_bfloat(const void* from, float* to, std::size_t count) {
-  widen(static_cast<const BFloat16*>(from), to, count);
-}
 template <typename T>
 void load(const void* from, float* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(static_cast<const T*>(from)[i]);
-}
-void store_half(const float* from, void* to, std::size_t count) {
-  narrow(from, static_cast<Float16*>(to), count);
-}
-void store_bfloat(const float* from, void* to, std::size_t count) {
-  narrow(from, static_cast<BFloat16*>(to), count);
+  if constexpr (sizeof(T) == 2) {
+    widen(static_cast<const T*>(from), to, count);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(static_cast<const T*>(from)[i]);
+  }
 }
 template <typename T>
 void store(const float* from, void* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) static_cast<T*>(to)[i] = static_cast<T>(from[i]);
+  if constexpr (sizeof(T) == 2) {
+    narrow(from, static_cast<T*>(to), count);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) static_cast<T*>(to)[i] = static_cast<T>(from[i]);
+  }
 }
 
 // In the order of DataType.
@@ -246,8 +231,8 @@ constexpr ReductionKernels kKernels{
     {floating_point<Float16>(), floating_point<BFloat16>(), floating_point<float>(), floating_point<double>(),
      integer<std::int8_t>(), integer<std::int16_t>(), integer<std::int32_t>(), integer<std::int64_t>(),
      integer<std::uint8_t>(), boolean()},
-    {load_half, load_bfloat, load<float>, load<double>},
-    {store_half, store_bfloat, store<float>, store<double>}};
+    {load<Float16>, load<BFloat16>, load<float>, load<double>},
+    {store<Float16>, store<BFloat16>, store<float>, store<double>}};
 
 }  // namespace
 }  // namespace ddp::internal

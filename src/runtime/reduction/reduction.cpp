@@ -1,5 +1,8 @@
 #include "runtime/reduction/reduction.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/check.h"
 #include "runtime/reduction/kernels.h"
 
@@ -7,28 +10,16 @@ namespace ddp::internal {
 namespace {
 
 ReductionKernels::Step step_of(ReduceOp op, std::span<const ReductionSource> sources) {
-  switch (op.kind) {
-    case ReduceOp::sum:
-    case ReduceOp::average:
-    case ReduceOp::premultiplied_sum:
-      for (const ReductionSource& source : sources) {
-        if (source.factor != 1) return ReductionKernels::scaled_sum;
-      }
-      return ReductionKernels::sum;
-    case ReduceOp::product:
-      return ReductionKernels::product;
-    case ReduceOp::min:
-      return ReductionKernels::min;
-    case ReduceOp::max:
-      return ReductionKernels::max;
-    case ReduceOp::bit_and:
-      return ReductionKernels::bit_and;
-    case ReduceOp::bit_or:
-      return ReductionKernels::bit_or;
-    case ReduceOp::bit_xor:
-      return ReductionKernels::bit_xor;
-  }
-  DDP_CHECK(false, static_cast<int>(op.kind));
+  using Steps = ReductionKernels;
+  // In the order of ReduceOp::Kind.
+  constexpr std::array kSteps = {Steps::sum,     Steps::sum,    Steps::product, Steps::min, Steps::max,
+                                 Steps::bit_and, Steps::bit_or, Steps::bit_xor, Steps::sum};
+  static_assert(kSteps.size() == ReduceOp::premultiplied_sum + 1);
+  DDP_CHECK(op.kind < kSteps.size(), static_cast<int>(op.kind));
+  const ReductionKernels::Step step = kSteps[op.kind];
+  if (step != Steps::sum) return step;
+  const auto is_scaled = [](const ReductionSource& source) { return source.factor != 1; };
+  return std::ranges::any_of(sources, is_scaled) ? Steps::scaled_sum : step;
 }
 
 }  // namespace

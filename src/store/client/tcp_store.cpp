@@ -73,11 +73,7 @@ class TcpStore : public Store {
   }
 
   std::int64_t add(const std::string& key, std::int64_t delta) override {
-    Turn turn(*this);
-    return turn->once(StoreOp::add, key, turn->deadline(), [&](Deadline until) {
-      turn->send({about(StoreOp::add, key, {}, delta)}, until);
-      return turn->receive<std::int64_t>(until);
-    });
+    return once(about(StoreOp::add, key, {}, delta), key);
   }
 
   std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) override {
@@ -88,13 +84,7 @@ class TcpStore : public Store {
     });
   }
 
-  bool check(Keys keys) override {
-    Turn turn(*this);
-    return turn->read(turn->deadline(), [&](Deadline until) {
-      turn->send({about(StoreOp::check, keys)}, until);
-      return turn->receive<std::uint8_t>(until) == wire::kStoreReady;
-    });
-  }
+  bool check(Keys keys) override { return read<std::uint8_t>(about(StoreOp::check, keys)) == wire::kStoreReady; }
 
   void wait(Keys keys, milliseconds timeout) override {
     Turn turn(*this);
@@ -104,13 +94,7 @@ class TcpStore : public Store {
     });
   }
 
-  bool delete_key(const std::string& key) override {
-    Turn turn(*this);
-    return turn->once(StoreOp::delete_key, key, turn->deadline(), [&](Deadline until) {
-      turn->send({about(StoreOp::delete_key, key)}, until);
-      return turn->receive<std::int64_t>(until) > 0;
-    });
-  }
+  bool delete_key(const std::string& key) override { return once(about(StoreOp::delete_key, key), key) > 0; }
 
   milliseconds timeout() const override { return options_.timeout; }
 
@@ -132,13 +116,7 @@ class TcpStore : public Store {
     turn->write(request);
   }
 
-  std::int64_t num_keys() override {
-    Turn turn(*this);
-    return turn->read(turn->deadline(), [&](Deadline until) {
-      turn->send({bare(StoreOp::key_count)}, until);
-      return turn->receive<std::int64_t>(until);
-    });
-  }
+  std::int64_t num_keys() override { return read<std::int64_t>(bare(StoreOp::key_count)); }
 
   std::vector<std::string> list_keys() override {
     require_current(StoreOp::list_keys);
@@ -193,11 +171,7 @@ class TcpStore : public Store {
 
   std::int64_t queue_len(const std::string& key) override {
     require_current(StoreOp::queue_len);
-    Turn turn(*this);
-    return turn->read(turn->deadline(), [&](Deadline until) {
-      turn->send({about(StoreOp::queue_len, key)}, until);
-      return turn->receive<std::int64_t>(until);
-    });
+    return read<std::int64_t>(about(StoreOp::queue_len, key));
   }
 
   void barrier(const std::string& key, int world_size, milliseconds timeout) override {
@@ -255,6 +229,24 @@ class TcpStore : public Store {
     std::unique_lock<std::mutex> lock_;
     std::unique_ptr<StoreSession> own_;
   };
+
+  // Send a request and return the number that answers it: read() for requests that change nothing, once() for those
+  // that must not be carried out twice.
+  template <typename Integer>
+  Integer read(const wire::StoreRequest& request) {
+    Turn turn(*this);
+    return turn->read(turn->deadline(), [&](Deadline until) {
+      turn->send({request}, until);
+      return turn->receive<Integer>(until);
+    });
+  }
+  std::int64_t once(const wire::StoreRequest& request, const std::string& key) {
+    Turn turn(*this);
+    return turn->once(request.op, key, turn->deadline(), [&](Deadline until) {
+      turn->send({request}, until);
+      return turn->receive<std::int64_t>(until);
+    });
+  }
 
   // Sends WAIT or BARRIER, and CHECK where the last write is to be known of first; returns when it is answered.
   static void wait_aside(Turn& turn, const wire::StoreRequest& request, Keys keys, milliseconds timeout,

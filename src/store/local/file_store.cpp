@@ -41,37 +41,16 @@ class FileStore : public store::TableStore {
   }
 
  protected:
-  void look(const Look& look) override {
-    const std::lock_guard lock(mutex_);
-    catch_up(FileLock::shared);
-    look(table_);
-  }
-
-  bool look_when(const Condition& ready, milliseconds timeout, const Look& look) override {
+  bool take_turn(const Condition& ready, milliseconds timeout, bool changes, const Step& step) override {
     return poll(timeout, [&] {
       const std::lock_guard lock(mutex_);
-      catch_up(FileLock::shared);
-      if (!ready(table_)) return false;
-      look(table_);
-      return true;
-    });
-  }
-
-  void change(const Step& step) override {
-    const std::lock_guard lock(mutex_);
-    const LockedFile::Guard guard(*file_, FileLock::exclusive, deadline());
-    read_new();
-    write(step(table_));
-  }
-
-  bool change_when(const Condition& ready, milliseconds timeout, const Step& step) override {
-    return poll(timeout, [&] {
-      const std::lock_guard lock(mutex_);
-      catch_up(FileLock::shared);
-      if (!ready(table_)) return false;
-      const LockedFile::Guard guard(*file_, FileLock::exclusive, deadline());
+      if (changes && ready) {
+        catch_up(FileLock::shared);
+        if (!ready(table_)) return false;
+      }
+      const LockedFile::Guard guard(*file_, changes ? FileLock::exclusive : FileLock::shared, deadline());
       read_new();
-      if (!ready(table_)) return false;
+      if (ready && !ready(table_)) return false;
       write(step(table_));
       return true;
     });

@@ -7,8 +7,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace ddp::store {
 

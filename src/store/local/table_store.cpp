@@ -14,10 +14,6 @@ void TableStore::set(const std::string& key, std::string_view value) {
   change([&](const LocalTable&) { return Changes{{Kind::set, key, std::string(value)}}; });
 }
 
-std::string TableStore::get(const std::string& key) {
-  return multi_get(std::span(&key, 1)).front();
-}
-
 std::vector<std::string> TableStore::multi_get(std::span<const std::string> keys) {
   std::vector<std::string> values;
   wait_and_look(keys, timeout_, [&](const LocalTable& table) {
@@ -105,11 +101,11 @@ void TableStore::queue_push(const std::string& key, std::string_view value) {
 
 std::string TableStore::queue_pop(const std::string& key, milliseconds timeout) {
   std::string value;
-  const bool came = change_when([&](const LocalTable& table) { return table.queue(key) != nullptr; }, timeout,
-                                [&](const LocalTable& table) {
-                                  value = table.queue(key)->front();
-                                  return Changes{{Kind::pop, key, ""}};
-                                });
+  const bool came = take_turn([&](const LocalTable& table) { return table.queue(key) != nullptr; }, timeout, true,
+                              [&](const LocalTable& table) {
+                                value = table.queue(key)->front();
+                                return Changes{{Kind::pop, key, ""}};
+                              });
   if (came) return value;
   throw Error(ErrorKind::timeout,
               "waited " + base::human_duration(timeout) + " for a value in the queue of key '" + key + "'" + place());

@@ -15,7 +15,7 @@ class TableStore : public Store {
   explicit TableStore(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
   void set(const std::string& key, std::string_view value) override;
-  std::string get(const std::string& key) override;
+  std::string get(const std::string& key) override { return multi_get(std::span(&key, 1)).front(); }
   std::vector<std::string> multi_get(std::span<const std::string> keys) override;
   std::int64_t add(const std::string& key, std::int64_t delta) override;
   std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) override;
@@ -39,18 +39,23 @@ class TableStore : public Store {
   using Changes = std::vector<TableChange>;
   using Step = std::function<Changes(const LocalTable&)>;
 
-  // Shows the table as it is now. An exception passes through, here and below.
-  virtual void look(const Look& look) = 0;
-  // Shows the table once `ready` holds for it; false if that did not come to pass in time.
-  virtual bool look_when(const Condition& ready, std::chrono::milliseconds timeout, const Look& look) = 0;
-  // Carries out what the step finds to do; nobody else changes the table in between.
-  virtual void change(const Step& step) = 0;
-  virtual bool change_when(const Condition& ready, std::chrono::milliseconds timeout, const Step& step) = 0;
+  // Waits until `ready` holds for the table, and carries out what the step finds to do; nobody else changes the table
+  // in between. Returns false if `ready` does not hold in time; an empty one is not waited for. `changes` is false if
+  // the step only looks. An exception passes through.
+  virtual bool take_turn(const Condition& ready, std::chrono::milliseconds timeout, bool changes, const Step& step) = 0;
 
   // For messages: "" or " in the store file '/x'".
   virtual std::string place() const = 0;
 
  private:
+  void look(const Look& look) { look_when({}, {}, look); }
+  bool look_when(const Condition& ready, std::chrono::milliseconds timeout, const Look& look) {
+    return take_turn(ready, timeout, false, [&](const LocalTable& table) {
+      look(table);
+      return Changes();
+    });
+  }
+  void change(const Step& step) { take_turn({}, {}, true, step); }
   void wait_and_look(std::span<const std::string> keys, std::chrono::milliseconds timeout, const Look& look);
 
   const std::chrono::milliseconds timeout_;

@@ -34,10 +34,6 @@ void ServerPoll::change(int fd, std::uint64_t number, std::uint32_t interest) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
-void ServerPoll::ignore(int fd) {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-}
-
 void ServerPoll::set_timer(std::chrono::nanoseconds delay) {
   itimerspec when{};
   ::timerfd_gettime(timer_.get(), &when);

@@ -28,7 +28,7 @@ class ServerPoll {
   // EPOLLIN, EPOLLOUT. False, with errno.
   bool watch(int fd, std::uint64_t number, std::uint32_t interest);
   void change(int fd, std::uint64_t number, std::uint32_t interest);
-  void ignore(int fd);
+  void ignore(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
   // The timer is due after this, unless it is due before.
   void set_timer(std::chrono::nanoseconds delay);

@@ -8,14 +8,6 @@
 
 namespace ddp::store {
 
-void StoreRanks::hello(ConnectionId connection, StoreRank rank) {
-  ranks_[connection] = std::move(rank);
-}
-
-void StoreRanks::gave_up(ConnectionId connection, std::vector<std::string> keys) {
-  gave_up_[connection] = std::move(keys);
-}
-
 void StoreRanks::forget(ConnectionId connection) {
   ranks_.erase(connection);
   gave_up_.erase(connection);

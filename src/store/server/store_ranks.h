@@ -30,8 +30,8 @@ struct WhoWaits {
 
 class StoreRanks {
  public:
-  void hello(ConnectionId connection, StoreRank rank);
-  void gave_up(ConnectionId connection, std::vector<std::string> keys);
+  void hello(ConnectionId connection, StoreRank rank) { ranks_[connection] = std::move(rank); }
+  void gave_up(ConnectionId connection, std::vector<std::string> keys) { gave_up_[connection] = std::move(keys); }
   void waits_again(ConnectionId connection) { gave_up_.erase(connection); }
   void forget(ConnectionId connection);
 

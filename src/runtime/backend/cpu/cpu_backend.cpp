@@ -8,17 +8,15 @@
 //
 // That the system copies memory between processes (process_vm_readv) is no way: staging takes half as long, from 128
 // KiB to 100 MiB (docs/performance.md).
-#include "runtime/backend/cpu/cpu_backend.h"
-
 #include <ddp/error.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "runtime/backend/backends.h"
 #include "runtime/backend/cpu/channels.h"
 #include "runtime/backend/cpu/near_memory.h"
-#include "runtime/backend/cpu/nodes.h"
 #include "runtime/backend/cpu/rounds.h"
 #include "runtime/backend/cpu/staged.h"
 #include "runtime/call/transfer_plan.h"

@@ -1,12 +1,10 @@
-#include "runtime/backend/cpu/nodes.h"
-
 #include <ddp/error.h>
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "runtime/backend/gloo/gloo_backend.h"
+#include "runtime/backend/backends.h"
 #include "runtime/peers/mismatch_check.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/reduction/reduction.h"

@@ -91,14 +91,6 @@ void NodeWait::look(const SharedCounter& counter, std::uint32_t target, std::siz
 Rounds::Rounds(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted)
     : node_(std::move(node)), wait_(node_, aborted) {}
 
-void Rounds::begin(const Call& call) {
-  deadline_ = Clock::now() + call.timeout;
-}
-
-void Rounds::arrive() {
-  node_->raise(node_->own_area().arrived, ++round_);
-}
-
 void Rounds::await(const Call& call) const {
   // The next one first: not all ranks look at the same line at the same time.
   for (std::size_t step = 1; step < node_->size(); ++step) {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 
 #include "runtime/call/call.h"
@@ -44,8 +43,8 @@ class Rounds {
  public:
   Rounds(std::shared_ptr<NodeGroup> node, const std::atomic<bool>& aborted);
 
-  void begin(const Call& call);
-  void arrive();
+  void begin(const Call& call) { deadline_ = std::chrono::steady_clock::now() + call.timeout; }
+  void arrive() { node_->raise(node_->own_area().arrived, ++round_); }
   // Until all have arrived as often as this rank.
   void await(const Call& call) const;
   void meet(const Call& call) {

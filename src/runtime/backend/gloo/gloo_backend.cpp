@@ -3,16 +3,14 @@
 //
 // Messages meet by a tag. Ours is a hash of the call's number and of all that the ranks must have called alike, so that
 // ranks that differ wait for each other until the time-out, instead of taking each other's data.
-#include "runtime/backend/gloo/gloo_backend.h"
-
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <span>
 
 #include "base/hash.h"
+#include "runtime/backend/backends.h"
 #include "runtime/backend/gloo/gloo_context.h"
 #include "runtime/call/transfer_plan.h"
 #include "runtime/reduction/reduction.h"

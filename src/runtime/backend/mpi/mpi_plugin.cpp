@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <climits>
 #include <cstdlib>
@@ -23,48 +24,20 @@ namespace {
 // MPI counts in int; longer buffers go in pieces.
 constexpr std::size_t kMostElements = INT_MAX;
 
-// MPI_DATATYPE_NULL: MPI cannot reduce it, we do it ourselves.
+// In the order of DataType. MPI_DATATYPE_NULL: MPI cannot reduce it, we do it ourselves.
 MPI_Datatype theirs(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return MPI_FLOAT;
-    case DataType::f64:
-      return MPI_DOUBLE;
-    case DataType::i8:
-      return MPI_INT8_T;
-    case DataType::i16:
-      return MPI_INT16_T;
-    case DataType::i32:
-      return MPI_INT32_T;
-    case DataType::i64:
-      return MPI_INT64_T;
-    case DataType::u8:
-      return MPI_UINT8_T;
-    default:
-      return MPI_DATATYPE_NULL;
-  }
+  static const std::array<MPI_Datatype, kDataTypes.size()> types = {
+      MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_FLOAT,   MPI_DOUBLE,  MPI_INT8_T,
+      MPI_INT16_T,       MPI_INT32_T,       MPI_INT64_T, MPI_UINT8_T, MPI_DATATYPE_NULL};
+  return types[static_cast<std::size_t>(type)];
 }
 
+// In the order of ReduceOp::Kind. An average is of values that have been multiplied.
 MPI_Op theirs(ReduceOp op) {
-  switch (op.kind) {
-    case ReduceOp::sum:
-    case ReduceOp::average:  // of values that have been multiplied
-    case ReduceOp::premultiplied_sum:
-      return MPI_SUM;
-    case ReduceOp::product:
-      return MPI_PROD;
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::max:
-      return MPI_MAX;
-    case ReduceOp::bit_and:
-      return MPI_BAND;
-    case ReduceOp::bit_or:
-      return MPI_BOR;
-    case ReduceOp::bit_xor:
-      return MPI_BXOR;
-  }
-  return MPI_OP_NULL;
+  static const std::array<MPI_Op, 9> ops = {MPI_SUM,  MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX,
+                                            MPI_BAND, MPI_BOR, MPI_BXOR, MPI_SUM};
+  static_assert(std::tuple_size_v<decltype(ops)> == ReduceOp::premultiplied_sum + 1);
+  return ops[op.kind];
 }
 
 // Whether MPI gives what ReduceOp promises. Open MPI adds short integers with saturation, and may lose a NaN in a

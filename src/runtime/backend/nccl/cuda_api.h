@@ -1,4 +1,4 @@
-// CudaApi: the functions of the CUDA driver that the backend calls, as a table. cuda_library.cpp fills it with those of
+// CudaApi: the functions of the CUDA driver that the backend calls, as a table. cuda_api.cpp fills it with those of
 // libcuda.so.1; tests change single entries. Nothing else in this project knows CUDA.
 #pragma once
 
@@ -61,5 +61,16 @@ struct CudaApi {
   // "CUDA_ERROR_OUT_OF_MEMORY" and the like.
   std::function<std::string(CudaStatus status)> error_name;
 };
+
+struct CudaLibrary {
+  CudaApi api;
+  std::string obstacle;  // why it cannot be used; empty: it can
+};
+
+// Looks the functions up. The library stays open.
+CudaLibrary open_cuda(const char* file);
+
+// libcuda.so.1, which belongs to the driver and not to CUDA's toolkit: any version. Opened once a process, any thread.
+const CudaLibrary& cuda_library();
 
 }  // namespace ddp::internal

@@ -1,12 +1,15 @@
-// What the backend owns of CUDA: a stream, events, and a piece of device memory.
+// What the backend owns of CUDA: streams, events, and a piece of device memory.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/backend/backend.h"
 #include "runtime/backend/nccl/cuda_api.h"
 
 namespace ddp::internal {
@@ -75,6 +78,26 @@ class DeviceScratch {
   const CudaApi& cuda_;
   std::vector<void*> pieces_;  // the last one is used
   std::size_t bytes_ = 0;
+};
+
+// SideStream over CUDA.
+class CudaSideStream : public SideStream {
+ public:
+  CudaSideStream(std::shared_ptr<const CudaApi> cuda, int device);
+  ~CudaSideStream() override { cuda_->set_device(device_); }
+  CudaSideStream(const CudaSideStream&) = delete;
+  CudaSideStream& operator=(const CudaSideStream&) = delete;
+
+  void* handle() const override { return stream_.handle(); }
+  void order(void* earlier, void* later) override;
+  Mark mark(void* stream) override;
+  std::optional<double> seconds(const Mark& earlier, const Mark& later) override;
+
+ private:
+  const std::shared_ptr<const CudaApi> cuda_;
+  const int device_;
+  CudaStream stream_;
+  CudaEvents events_;
 };
 
 }  // namespace ddp::internal

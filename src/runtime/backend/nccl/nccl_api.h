@@ -1,4 +1,4 @@
-// NcclApi: the NCCL functions that the backend calls, as a table. nccl_library.cpp fills it with those of libnccl.so.2;
+// NcclApi: the NCCL functions that the backend calls, as a table. nccl_api.cpp fills it with those of libnccl.so.2;
 // tests change single entries. Nothing else in this project knows NCCL.
 #pragma once
 
@@ -97,5 +97,20 @@ struct NcclApi {
 
 // "2.23.4"
 std::string nccl_version_text(int version);
+
+// Before it communicators could not be split and buffers not registered.
+inline constexpr int kOldestNccl = 21900;
+
+struct NcclLibrary {
+  NcclApi api;
+  std::string obstacle;  // why it cannot be used; empty: it can
+};
+
+// Looks the functions up. The library stays open.
+NcclLibrary open_nccl(const char* file);
+
+// libnccl.so.2: the one that the program has loaded already, else the one on the loader's path. Opened once a process,
+// any thread.
+const NcclLibrary& nccl_library();
 
 }  // namespace ddp::internal

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/backend/nccl/cuda_side_stream.h"
+#include "runtime/backend/nccl/cuda_resources.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
@@ -284,13 +284,11 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
           libraries->cuda.release(pointer);
         }
       });
-  CudaStream stream(cuda_);
-  require_cuda(cuda_, cuda_.zero_async(memory, wanted, stream.handle()), "clear memory");
-  CudaEvents events(cuda_);
-  events.finish(stream.handle(), limits::kDeviceCopy);
+  const Buffer buffer(memory, wanted, DataType::u8, DeviceType::cuda);
+  zero(buffer, std::nullopt);
   // Both go together, the registration first, as it is the pair's second.
-  const auto both = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
-      owner, register_buffer({memory, wanted, DataType::u8, DeviceType::cuda}));
+  const auto both =
+      std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(owner, register_buffer(buffer));
   return {both, memory};
 }
 

@@ -1,13 +1,12 @@
-#include "runtime/backend/nccl/nccl_factory.h"
-
 #include <cstdlib>
 #include <string_view>
 
 #include "base/host_name.h"
-#include "runtime/backend/nccl/cuda_library.h"
+#include "runtime/backend/backends.h"
+#include "runtime/backend/nccl/cuda_api.h"
 #include "runtime/backend/nccl/device_choice.h"
+#include "runtime/backend/nccl/nccl_api.h"
 #include "runtime/backend/nccl/nccl_backend.h"
-#include "runtime/backend/nccl/nccl_library.h"
 
 namespace ddp::internal {
 

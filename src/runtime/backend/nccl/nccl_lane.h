@@ -2,7 +2,6 @@
 // collectives and one for each rank that it sends to or receives from.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>

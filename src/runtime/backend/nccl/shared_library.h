@@ -17,15 +17,20 @@ class SharedLibrary {
   // Why it cannot be used: it cannot be opened, or has no function that was asked for. Empty: it can.
   const std::string& obstacle() const { return obstacle_; }
 
-  // `function` stays null if the library has none of that name.
-  template <typename Function>
-  void find(const char* name, Function*& function) const {
-    function = handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(handle_, name));
-  }
-  template <typename Function>
-  void require(const char* name, Function*& function) {
-    find(name, function);
-    if (function == nullptr && obstacle_.empty()) obstacle_ = "it has no " + std::string(name);
+  // A function of any type; null if the library has none of that name.
+  struct Symbol {
+    void* address;
+
+    template <typename Function>
+    operator Function*() const {
+      return reinterpret_cast<Function*>(address);
+    }
+  };
+  Symbol find(const char* name) const { return {handle_ == nullptr ? nullptr : ::dlsym(handle_, name)}; }
+  Symbol require(const char* name) {
+    const Symbol symbol = find(name);
+    if (symbol.address == nullptr && obstacle_.empty()) obstacle_ = "it has no " + std::string(name);
+    return symbol;
   }
 
  private:

@@ -1,4 +1,5 @@
-// The hook of sharded optimizers: each rank gets the mean of its own share of every range, and nothing else.
+// The hook of sharded optimizers: each rank gets the mean of its own share of every range, and nothing else. See
+// mean_hook.cpp.
 #pragma once
 
 #include <ddp/extension/communication_hook.h>

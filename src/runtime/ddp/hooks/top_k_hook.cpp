@@ -2,8 +2,8 @@
 #include <ddp/error.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <numeric>

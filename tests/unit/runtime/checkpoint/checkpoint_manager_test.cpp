@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/backend/cpu/cpu_backend.h"
+#include "runtime/backend/backends.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "support/rank_threads.h"
 #include "support/temporary_directory.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "runtime/backend/cpu/cpu_backend.h"
+#include "runtime/backend/backends.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;

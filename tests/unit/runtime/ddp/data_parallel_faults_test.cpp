@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "runtime/backend/cpu/cpu_backend.h"
+#include "runtime/backend/backends.h"
 #include "support/expect_error.h"
 #include "support/mixed_model.h"
 #include "support/rank_threads.h"

@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "runtime/backend/cpu/cpu_backend.h"
+#include "runtime/backend/backends.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;

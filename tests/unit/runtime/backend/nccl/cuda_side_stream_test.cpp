@@ -1,10 +1,9 @@
-#include "runtime/backend/nccl/cuda_side_stream.h"
-
 #include <catch2/catch.hpp>
 
 #include <thread>
 #include <vector>
 
+#include "runtime/backend/nccl/cuda_resources.h"
 #include "support/gpu_libraries.h"
 
 using namespace ddp;

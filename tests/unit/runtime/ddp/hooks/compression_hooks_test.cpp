@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "runtime/backend/cpu/cpu_backend.h"
+#include "runtime/backend/backends.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 

@@ -1,0 +1,152 @@
+// What is declared here is NCCL's stable binary interface (nccl.h), as far as it is used.
+#include "runtime/backend/nccl/nccl_api.h"
+
+#include <climits>
+#include <memory>
+#include <type_traits>
+
+#include "runtime/backend/nccl/shared_library.h"
+
+namespace ddp::internal {
+namespace {
+
+// The library takes and gives an ncclUniqueId by value, which is 128 bytes.
+static_assert(sizeof(NcclUniqueId) == 128 && std::is_trivially_copyable_v<NcclUniqueId>);
+
+// ncclConfig_t of NCCL 2.19. Newer versions have more behind it, and see by `version` that it is not there.
+struct Config {
+  static constexpr int kUndefined = INT_MIN;
+
+  std::size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21903;
+  int blocking = 0;  // only a non-blocking communicator can be aborted safely
+  int cga_cluster_size = kUndefined;
+  int min_ctas = kUndefined;
+  int max_ctas = kUndefined;
+  const char* net_name = nullptr;
+  int split_share = kUndefined;
+};
+
+// Those that are looked up with find() may be null.
+struct NcclFunctions : SharedLibrary {
+  using SharedLibrary::SharedLibrary;
+
+  NcclResult (*get_version)(int* version) = require("ncclGetVersion");
+  NcclResult (*get_unique_id)(NcclUniqueId* id) = require("ncclGetUniqueId");
+  NcclResult (*init_rank)(NcclComm* comm, int size, NcclUniqueId id, int rank,
+                          Config* config) = require("ncclCommInitRankConfig");
+  NcclResult (*get_async_error)(NcclComm comm, NcclResult* state) = require("ncclCommGetAsyncError");
+  NcclResult (*finalize)(NcclComm comm) = require("ncclCommFinalize");
+  NcclResult (*destroy)(NcclComm comm) = require("ncclCommDestroy");
+  NcclResult (*abort)(NcclComm comm) = require("ncclCommAbort");
+  NcclResult (*all_reduce)(const void*, void*, std::size_t, NcclType, NcclOp, NcclComm,
+                           CudaStreamHandle) = require("ncclAllReduce");
+  NcclResult (*reduce)(const void*, void*, std::size_t, NcclType, NcclOp, int, NcclComm,
+                       CudaStreamHandle) = require("ncclReduce");
+  NcclResult (*broadcast)(const void*, void*, std::size_t, NcclType, int, NcclComm,
+                          CudaStreamHandle) = require("ncclBroadcast");
+  NcclResult (*all_gather)(const void*, void*, std::size_t, NcclType, NcclComm,
+                           CudaStreamHandle) = require("ncclAllGather");
+  NcclResult (*reduce_scatter)(const void*, void*, std::size_t, NcclType, NcclOp, NcclComm,
+                               CudaStreamHandle) = require("ncclReduceScatter");
+  NcclResult (*send)(const void*, std::size_t, NcclType, int, NcclComm, CudaStreamHandle) = require("ncclSend");
+  NcclResult (*receive)(void*, std::size_t, NcclType, int, NcclComm, CudaStreamHandle) = require("ncclRecv");
+  NcclResult (*group_start)() = require("ncclGroupStart");
+  NcclResult (*group_end)() = require("ncclGroupEnd");
+  NcclResult (*create_premultiplied_sum)(NcclOp* op, void* scalar, NcclType type, int residence,
+                                         NcclComm comm) = require("ncclRedOpCreatePreMulSum");
+  NcclResult (*destroy_op)(NcclOp op, NcclComm comm) = require("ncclRedOpDestroy");
+  const char* (*get_error_string)(NcclResult result) = require("ncclGetErrorString");
+  const char* (*get_last_error)(NcclComm comm) = require("ncclGetLastError");
+  NcclResult (*split)(NcclComm comm, int color, int key, NcclComm* made, Config* config) = find("ncclCommSplit");
+  NcclResult (*allocate)(void** memory, std::size_t bytes) = find("ncclMemAlloc");
+  NcclResult (*release)(void* memory) = find("ncclMemFree");
+  NcclResult (*register_buffer)(NcclComm comm, void* memory, std::size_t bytes,
+                                void** handle) = find("ncclCommRegister");
+  NcclResult (*deregister_buffer)(NcclComm comm, void* handle) = find("ncclCommDeregister");
+};
+
+NcclApi table_of(const std::shared_ptr<const NcclFunctions>& f) {
+  NcclApi api;
+  api.get_unique_id = [f](NcclUniqueId& id) { return f->get_unique_id(&id); };
+  api.init_rank = [f](NcclComm& comm, int size, const NcclUniqueId& id, int rank) {
+    Config config;
+    return f->init_rank(&comm, size, id, rank, &config);
+  };
+  if (f->split != nullptr) {
+    // Without a configuration of its own the new communicator is non-blocking, as its parent.
+    api.split = [f](NcclComm comm, int color, int key, NcclComm& made) {
+      return f->split(comm, color, key, &made, nullptr);
+    };
+  }
+  api.async_error = [f](NcclComm comm) {
+    NcclResult state = NcclResult::success;
+    const NcclResult result = f->get_async_error(comm, &state);
+    return result == NcclResult::success ? state : result;
+  };
+  api.finalize = f->finalize;
+  api.destroy = f->destroy;
+  api.abort = f->abort;
+  api.all_reduce = f->all_reduce;
+  api.reduce = f->reduce;
+  api.broadcast = f->broadcast;
+  api.all_gather = f->all_gather;
+  api.reduce_scatter = f->reduce_scatter;
+  api.send = f->send;
+  api.receive = f->receive;
+  api.group_start = f->group_start;
+  api.group_end = f->group_end;
+  api.create_premultiplied_sum = [f](NcclOp& op, void* scalar, NcclType type, NcclComm comm) {
+    constexpr int kHostImmediate = 1;  // ncclScalarHostImmediate: read before the call returns
+    return f->create_premultiplied_sum(&op, scalar, type, kHostImmediate, comm);
+  };
+  api.destroy_op = f->destroy_op;
+  if (f->allocate != nullptr && f->release != nullptr) {
+    api.allocate = [f](void*& memory, std::size_t bytes) { return f->allocate(&memory, bytes); };
+    api.release = f->release;
+  }
+  if (f->register_buffer != nullptr && f->deregister_buffer != nullptr) {
+    api.register_buffer = [f](NcclComm comm, void* memory, std::size_t bytes, void*& handle) {
+      return f->register_buffer(comm, memory, bytes, &handle);
+    };
+    api.deregister_buffer = f->deregister_buffer;
+  }
+  api.error_string = [f](NcclResult result) -> std::string { return f->get_error_string(result); };
+  api.last_error = [f](NcclComm comm) -> std::string {
+    const char* text = f->get_last_error(comm);
+    return text == nullptr ? "" : text;
+  };
+  return api;
+}
+
+}  // namespace
+
+NcclLibrary open_nccl(const char* file) {
+  const auto functions = std::make_shared<const NcclFunctions>(file);
+  const std::string& obstacle = functions->obstacle();
+  if (!obstacle.empty()) {
+    return {{},
+            "NCCL cannot be used (" + std::string(file) + ": " + obstacle +
+                "). Install it, or put its folder into LD_LIBRARY_PATH."};
+  }
+  NcclLibrary found{table_of(functions), ""};
+  functions->get_version(&found.api.version);
+  if (found.api.version < kOldestNccl) {
+    found.obstacle = "NCCL " + nccl_version_text(found.api.version) + " is too old; " + nccl_version_text(kOldestNccl) +
+                     " or newer is needed";
+  }
+  return found;
+}
+
+std::string nccl_version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+const NcclLibrary& nccl_library() {
+  static const NcclLibrary library = open_nccl("libnccl.so.2");
+  return library;
+}
+
+}  // namespace ddp::internal
