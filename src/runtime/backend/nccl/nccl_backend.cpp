@@ -285,7 +285,7 @@ std::shared_ptr<void> NcclBackend::allocate_on_gpu(std::size_t bytes) {
         }
       });
   const Buffer buffer(memory, wanted, DataType::u8, DeviceType::cuda);
-  zero(buffer, std::nullopt);
+  zero(buffer, {});
   // Both go together, the registration first, as it is the pair's second.
   const auto both =
       std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(owner, register_buffer(buffer));
