@@ -38,10 +38,10 @@ foreach(plugin ddp_mpi)
     install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
-if(TARGET ddp_torch)
+if(TARGET ddp_libtorch)
   # An export of its own: only who asks for the component needs libtorch.
-  install(TARGETS ddp_torch EXPORT ddplaunchTorchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT ddplaunchTorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
+  install(TARGETS ddp_libtorch EXPORT ddplaunchLibtorchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT ddplaunchLibtorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
 endif()
 install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 # Heartbeats of programs without the runtime.

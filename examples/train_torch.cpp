@@ -5,7 +5,7 @@
 // MNIST_FOLDER holds train-images-idx3-ubyte and train-labels-idx1-ubyte. Without it the pictures are drawn here:
 // squares, discs, crosses and bars of 28 x 28 pixels with noise. A fifth of them is kept for the test.
 #include <ddp/ddp.h>
-#include <ddp/torch.h>
+#include <ddp/libtorch.h>
 
 #include <torch/torch.h>
 
@@ -117,7 +117,7 @@ TORCH_MODULE(Transformer);
 template <typename Net>
 void train(ddp::ProcessGroup& world, const Pictures& pictures) {
   torch::manual_seed(world.rank());  // ranks differ on purpose: all get rank 0's weights
-  ddp::torch::DistributedDataParallel net(world, Net(pictures.classes));
+  ddp::libtorch::DistributedDataParallel net(world, Net(pictures.classes));
   torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(3e-3));
 
   const std::int64_t trained = pictures.size() * 4 / 5;

@@ -45,7 +45,7 @@ ROOMS = {
     "runtime/init": ["base", "runtime/limits.h", "wire", "net", "store", "ddp", *[f"runtime/{layer}" for layer in (
         "call", "progress", "peers", "backend", "group")]],
     "runtime/c": ["runtime/limits.h", "ddp"],  # the public functions, as any program has them
-    "torch": ["ddp"],
+    "libtorch": ["ddp"],
     "bench": ["ddp"],
     "ddp": [],
 }
@@ -72,7 +72,7 @@ THIRD_PARTIES = {
     "nccl": [],  # looked up at run time, as the driver: docs/decisions/0015
     "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
-    "torch/": ["torch/distributed_data_parallel.cpp", "ddp/torch.h"],
+    "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/tensor_view.h", "ddp/libtorch.h"],
 }
 
 # Sources without a unit test of the same name -> what tests them instead.
@@ -147,7 +147,9 @@ TESTED_ELSEWHERE = {
     "runtime/backend/mpi/mpi_communicator.cpp": "integration/mpi_test.sh",
     "runtime/backend/mpi/mpi_plugin.cpp": "integration/mpi_test.sh",
     "runtime/c/memory.cpp": "unit/runtime/c/groups_test.cpp",
-    "torch/distributed_data_parallel.cpp": "interop",
+    "libtorch/collectives.cpp": "interop/torch_module.cpp",
+    "libtorch/distributed_data_parallel.cpp": "interop",
+    "libtorch/tensor_view.cpp": "interop/torch_module.cpp",
 }
 
 

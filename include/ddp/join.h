@@ -21,7 +21,7 @@ struct JoinOptions {
   bool throw_on_early_end = false;
 
   // begin_step() gives all ranks the buffers (DataParallelOptions::model_buffers) of the highest rank that has data.
-  // Always with ddp/torch.h, whose forward() does not do it while there is a Join.
+  // Always with ddp/libtorch.h, whose forward() does not do it while there is a Join.
   bool broadcast_buffers = false;
 };
 

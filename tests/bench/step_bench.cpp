@@ -6,7 +6,7 @@
 //   step_bench BATCH PAIRS MODE      MODE: synchronised, or barrier (local, and a barrier after backward: what it takes
 //                                    that the ranks wait for each other)
 #include <ddp/ddp.h>
-#include <ddp/torch.h>
+#include <ddp/libtorch.h>
 
 #include <sys/resource.h>
 #include <torch/torch.h>
@@ -58,7 +58,7 @@ void run(std::int64_t batch, int pairs, const std::string& mode) {
   torch::set_num_threads(1);
   ddp::ProcessGroup world = ddp::init();
   const double before = proportional_mib();
-  ddp::torch::DistributedDataParallel net(world, make_net());
+  ddp::libtorch::DistributedDataParallel net(world, make_net());
   torch::optim::SGD optimizer(net->parameters(), 0.01);
   const torch::Tensor x = torch::randn({batch, 1024});
   const torch::Tensor y = torch::randn({batch, 1024});

@@ -1,6 +1,6 @@
 // What programs do to libtorch modules that are wrapped, on two ranks: every case as its own small training.
 #include <ddp/ddp.h>
-#include <ddp/torch.h>
+#include <ddp/libtorch.h>
 
 #include <torch/torch.h>
 
@@ -63,7 +63,7 @@ void expect(const std::string& words, const Deed& deed) {
 
 // What this rank did not use and another did has the mean; what nobody used is left as it is.
 void unused_parameters(ddp::ProcessGroup& world, bool set_to_none) {
-  ddp::torch::DistributedDataParallel net(world, Branches(), finding_unused());
+  ddp::libtorch::DistributedDataParallel net(world, Branches(), finding_unused());
   for (int step = 0; step < 3; ++step) {
     for (Tensor& parameter : net->parameters()) {
       if (set_to_none) parameter.mutable_grad().reset();
@@ -81,7 +81,7 @@ void unused_parameters(ddp::ProcessGroup& world, bool set_to_none) {
 }
 
 void join_with_unused(ddp::ProcessGroup& world) {
-  ddp::torch::DistributedDataParallel net(world, Branches(), finding_unused());
+  ddp::libtorch::DistributedDataParallel net(world, Branches(), finding_unused());
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   ddp::Join join(net.data_parallel(), [&] { optimizer.step(); });
   for (int step = 0; step < 1 + 3 * world.rank(); ++step) {
@@ -97,7 +97,7 @@ void join_with_unused(ddp::ProcessGroup& world) {
 
 // forward() gives all ranks rank 0's buffers, but a rank without data has no forward().
 void join_with_buffers(ddp::ProcessGroup& world) {
-  ddp::torch::DistributedDataParallel net(world, Normalised());
+  ddp::libtorch::DistributedDataParallel net(world, Normalised());
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   {
     ddp::Join join(net.data_parallel(), [&] { optimizer.step(); });
@@ -114,7 +114,7 @@ void join_with_buffers(ddp::ProcessGroup& world) {
 }
 
 void other_memory(ddp::ProcessGroup& world) {
-  ddp::torch::DistributedDataParallel net(world, Branches());
+  ddp::libtorch::DistributedDataParallel net(world, Branches());
   std::stringstream saved;
   torch::save(net.module(), saved);
   torch::load(net.module(), saved);
@@ -131,7 +131,7 @@ void other_memory(ddp::ProcessGroup& world) {
 }
 
 void late_parameters(ddp::ProcessGroup& world) {
-  ddp::torch::DistributedDataParallel net(world, Branches());
+  ddp::libtorch::DistributedDataParallel net(world, Branches());
   net->register_parameter("d", torch::zeros({1}));
   expect("'d' is trained, and was not", [&] { net.forward("abc"); });
 }
@@ -142,7 +142,7 @@ void outlived(ddp::ProcessGroup& world) {
   torch::optim::SGD optimizer(module->parameters(), 0.1);
   for (int round = 0; round < 3; ++round) {
     {
-      ddp::torch::DistributedDataParallel net(world, module);
+      ddp::libtorch::DistributedDataParallel net(world, module);
       net.forward(world.rank() == 0 ? "abc" : "aabbcc").backward();
       require(has(module->named_parameters()["b"].grad(), 1.5), "no mean");
     }
@@ -162,7 +162,7 @@ struct Fails : torch::autograd::Function<Fails> {
 };
 
 void failed_backward(ddp::ProcessGroup& world, bool synchronises) {
-  ddp::torch::DistributedDataParallel net(world, Branches());
+  ddp::libtorch::DistributedDataParallel net(world, Branches());
   for (int step = 0; step < 2; ++step) {
     {
       std::unique_ptr<ddp::NoSync> local;
@@ -186,10 +186,52 @@ void refused(ddp::ProcessGroup& world) {
     explicit OneImpl(const Tensor& tensor) { register_parameter("w", tensor); }
   };
   const auto wrap = [&](const Tensor& tensor) {
-    ddp::torch::ModuleReducer reducer(world, std::make_shared<OneImpl>(tensor), {});
+    ddp::libtorch::ModuleReducer reducer(world, std::make_shared<OneImpl>(tensor), {});
   };
   expect("'w' is not contiguous", [&] { wrap(torch::zeros({2, 3}).t()); });
   expect("'w' is of type", [&] { wrap(torch::zeros({2}, torch::kComplexFloat)); });
+}
+
+// Temporaries are kept until the operation is done.
+void tensor_collectives(ddp::ProcessGroup& world) {
+  const double rank = world.rank();
+  const Tensor mean = torch::full({1 << 16}, rank);
+  ddp::libtorch::all_reduce(world, mean, ddp::ReduceOp::average).wait();
+  require(has(mean, 0.5), "all_reduce");
+  const Tensor taken = torch::zeros({2, 3}, torch::kLong);
+  ddp::libtorch::all_gather(world, taken, torch::full({3}, world.rank(), torch::kLong)).wait();
+  require(taken.sum().item<int>() == 3 && taken[1][0].item<int>() == 1, "all_gather");
+  const Tensor parts[] = {torch::zeros({2}), torch::zeros({1})};
+  ddp::libtorch::all_gather(world, parts, torch::full({world.rank() == 0 ? 2 : 1}, rank + 1)).wait();
+  require(has(parts[0], 1) && has(parts[1], 2), "all_gather of parts");
+  const Tensor half = torch::zeros({2});
+  ddp::libtorch::reduce_scatter(world, half, torch::arange(4, torch::kFloat)).wait();
+  require(half[0].item<double>() == 4 * rank && half[1].item<double>() == 2 + 4 * rank, "reduce_scatter");
+  const Tensor turned = torch::zeros({2});
+  ddp::libtorch::all_to_all(world, turned, torch::full({2}, rank)).wait();
+  require(turned[0].item<double>() == 0 && turned[1].item<double>() == 1, "all_to_all");
+  ddp::libtorch::reduce(world, mean, 1).wait();
+  require(has(mean, world.rank() == 1 ? 1 : 0.5), "reduce");
+  ddp::libtorch::broadcast(world, mean, 1).wait();
+  require(has(mean, 1), "broadcast");
+  const Tensor all = world.rank() == 0 ? torch::zeros({2}) : Tensor();
+  ddp::libtorch::gather(world, all, torch::full({1}, rank + 5), 0).wait();
+  require(world.rank() != 0 || all[1].item<double>() == 6, "gather");
+  const Tensor own = torch::zeros({1});
+  ddp::libtorch::scatter(world, own, all, 0).wait();
+  require(has(own, rank + 5), "scatter");
+  if (world.rank() == 0) ddp::libtorch::send(world, torch::full({4}, 9.0), 1).wait();
+  const Tensor received = torch::zeros({4});
+  if (world.rank() == 1) ddp::libtorch::recv(world, received, 0).wait();
+  require(world.rank() == 0 || has(received, 9), "send and recv");
+  expect("the tensor is not contiguous", [&] { (void)ddp::libtorch::all_reduce(world, torch::zeros({2, 3}).t()); });
+  expect("the tensor is undefined", [&] { (void)ddp::libtorch::broadcast(world, Tensor(), 0); });
+}
+
+void another_libtorch() {
+  ddp::libtorch::require_libtorch(TORCH_VERSION);
+  expect("built for libtorch " TORCH_VERSION ", and the program was compiled with 9.8.7",
+         [] { ddp::libtorch::require_libtorch("9.8.7+cu999"); });
 }
 
 }  // namespace
@@ -209,6 +251,8 @@ int main() {
         {"failed backward", [&] { failed_backward(world, true); }},
         {"failed backward in no_sync", [&] { failed_backward(world, false); }},
         {"refused", [&] { refused(world); }},
+        {"collectives of tensors", [&] { tensor_collectives(world); }},
+        {"another libtorch", [&] { another_libtorch(); }},
     };
     for (const auto& [name, run] : cases) {
       try {

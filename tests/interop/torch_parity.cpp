@@ -4,7 +4,7 @@
 //   torch_parity FOLDER CASE TYPE      CASE: see kCases; TYPE: f32 or f64; writes FOLDER/initial.safetensors and
 //   ours.safetensors
 #include <ddp/ddp.h>
-#include <ddp/torch.h>
+#include <ddp/libtorch.h>
 
 #include <torch/torch.h>
 #include <torch/version.h>
@@ -73,7 +73,7 @@ void train(const std::string& folder, const Case& chosen, torch::ScalarType type
   if (chosen.is_sharded) options.exchange = ddp::ShardOptimizer{};
   Net module;
   module->to(type);
-  ddp::torch::DistributedDataParallel net(world, module, options);
+  ddp::libtorch::DistributedDataParallel net(world, module, options);
   ddp::CheckpointFile initial(folder + "/initial.safetensors", world);
   const std::vector<ddp::Tensor> state = net.state();
   initial.save(state, {});

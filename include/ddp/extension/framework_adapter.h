@@ -1,5 +1,5 @@
 // FrameworkAdapter: what a wrapper of a framework's modules needs of DistributedDataParallel beside its public face.
-// Programs do not need it; ddp/torch.h is one.
+// Programs do not need it; ddp/libtorch.h is one.
 #pragma once
 
 #include <ddp/distributed_data_parallel.h>

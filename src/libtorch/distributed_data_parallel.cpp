@@ -4,7 +4,7 @@
 // last one a callback of the autograd engine, which runs when backward ends, waits for the reductions.
 #include <ddp/error.h>
 #include <ddp/extension/framework_adapter.h>
-#include <ddp/torch.h>
+#include <ddp/libtorch.h>
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -13,40 +13,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <array>
 #include <unordered_set>
 #include <utility>
 
-namespace ddp::torch {
+#include "libtorch/tensor_view.h"
+
+namespace ddp::libtorch {
 namespace {
-
-struct TypeName {
-  ::torch::ScalarType theirs;
-  DataType ours;
-};
-constexpr std::array kTypes = {TypeName{::torch::kHalf, DataType::f16},  TypeName{::torch::kBFloat16, DataType::bf16},
-                               TypeName{::torch::kFloat, DataType::f32}, TypeName{::torch::kDouble, DataType::f64},
-                               TypeName{::torch::kChar, DataType::i8},   TypeName{::torch::kShort, DataType::i16},
-                               TypeName{::torch::kInt, DataType::i32},   TypeName{::torch::kLong, DataType::i64},
-                               TypeName{::torch::kByte, DataType::u8},   TypeName{::torch::kBool, DataType::boolean}};
-
-Tensor view_of(const std::string& name, const ::torch::Tensor& tensor) {
-  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
-                                 [&](const TypeName& entry) { return entry.theirs == tensor.scalar_type(); });
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorKind::invalid_argument, "'" + name + "' " + why);
-  };
-  if (!tensor.device().is_cpu()) refuse("is on " + tensor.device().str() + "; this adapter works in host memory");
-  if (type == kTypes.end())
-    refuse(std::string("is of type ") + c10::toString(tensor.scalar_type()) + ", which cannot be sent");
-  if (!tensor.is_contiguous()) {
-    refuse(
-        "is not contiguous (a transposed view, or channels_last). Make it contiguous() before the module is wrapped");
-  }
-  return {name,
-          {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->ours},
-          {tensor.sizes().begin(), tensor.sizes().end()}};
-}
 
 // A shared_ptr in libtorch 1.13, in 2.13 a pointer of its own kind.
 using Accumulator = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const ::torch::Tensor&>()));
@@ -226,4 +199,4 @@ ddp::DistributedDataParallel& ModuleReducer::data_parallel() {
   return implementation_->core;
 }
 
-}  // namespace ddp::torch
+}  // namespace ddp::libtorch

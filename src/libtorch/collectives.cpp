@@ -1,0 +1,112 @@
+// Collectives of tensors, which live until the operation that uses them is done.
+#include <ddp/error.h>
+#include <ddp/libtorch.h>
+
+#include <ATen/Version.h>
+#include <torch/types.h>
+
+#include <initializer_list>
+#include <string>
+
+namespace ddp::libtorch {
+namespace {
+
+// The version that at::show_config() tells; empty if it tells none.
+std::string loaded_version() {
+  const std::string config = at::show_config();
+  const std::string mark = "TORCH_VERSION=";
+  const std::size_t begin = config.find(mark);
+  if (begin == std::string::npos) return "";
+  const std::size_t end = config.find_first_of(", \n", begin);
+  return config.substr(begin + mark.size(), end - begin - mark.size());
+}
+
+// "2.13.0" of "2.13.0+cpu".
+std::string_view release_of(std::string_view version) {
+  return version.substr(0, version.find('+'));
+}
+
+Work keeping(Work work, std::initializer_list<::torch::Tensor> tensors) {
+  work.then([kept = std::vector<::torch::Tensor>(tensors)](const Error*) {});
+  return work;
+}
+
+}  // namespace
+
+void require_libtorch(std::string_view compiled_with) {
+  static const std::string loaded = loaded_version();
+  const auto refuse = [](const std::string& what) {
+    throw Error(ErrorKind::unavailable, "ddplaunch's adapter was built for libtorch " TORCH_VERSION ", and " + what +
+                                            ". Use that libtorch, or build ddplaunch with this one "
+                                            "(-DCMAKE_PREFIX_PATH=the folder of libtorch).");
+  };
+  if (release_of(compiled_with) != release_of(TORCH_VERSION)) {
+    refuse("the program was compiled with " + std::string(compiled_with));
+  }
+  if (!loaded.empty() && release_of(loaded) != release_of(TORCH_VERSION)) refuse("the process has loaded " + loaded);
+}
+
+Work all_reduce(const ProcessGroup& group, const ::torch::Tensor& tensor, ReduceOp op, const CallOptions& options,
+                CallSite site) {
+  return keeping(group.all_reduce(buffer_of(tensor), op, options, site), {tensor});
+}
+
+Work reduce(const ProcessGroup& group, const ::torch::Tensor& tensor, int root, ReduceOp op, const CallOptions& options,
+            CallSite site) {
+  return keeping(group.reduce(buffer_of(tensor), root, op, options, site), {tensor});
+}
+
+Work broadcast(const ProcessGroup& group, const ::torch::Tensor& tensor, int root, const CallOptions& options,
+               CallSite site) {
+  return keeping(group.broadcast(buffer_of(tensor), root, options, site), {tensor});
+}
+
+Work all_gather(const ProcessGroup& group, const ::torch::Tensor& output, const ::torch::Tensor& input,
+                const CallOptions& options, CallSite site) {
+  return keeping(group.all_gather(buffer_of(output), buffer_of(input), options, site), {output, input});
+}
+
+Work all_gather(const ProcessGroup& group, std::span<const ::torch::Tensor> outputs, const ::torch::Tensor& input,
+                const CallOptions& options, CallSite site) {
+  std::vector<Buffer> buffers;
+  for (const ::torch::Tensor& output : outputs) buffers.push_back(buffer_of(output));
+  Work work = keeping(group.all_gather(buffers, buffer_of(input), options, site), {input});
+  work.then([kept = std::vector<::torch::Tensor>(outputs.begin(), outputs.end())](const Error*) {});
+  return work;
+}
+
+Work gather(const ProcessGroup& group, const ::torch::Tensor& output, const ::torch::Tensor& input, int root,
+            const CallOptions& options, CallSite site) {
+  const bool takes = group.rank() == root;
+  return keeping(group.gather(takes ? buffer_of(output) : Buffer(), buffer_of(input), root, options, site),
+                 {output, input});
+}
+
+Work scatter(const ProcessGroup& group, const ::torch::Tensor& output, const ::torch::Tensor& input, int root,
+             const CallOptions& options, CallSite site) {
+  const bool gives = group.rank() == root;
+  return keeping(
+      group.scatter(buffer_of(output), gives ? ConstBuffer(buffer_of(input)) : ConstBuffer(), root, options, site),
+      {output, input});
+}
+
+Work reduce_scatter(const ProcessGroup& group, const ::torch::Tensor& output, const ::torch::Tensor& input, ReduceOp op,
+                    const CallOptions& options, CallSite site) {
+  return keeping(group.reduce_scatter(buffer_of(output), buffer_of(input), op, options, site), {output, input});
+}
+
+Work all_to_all(const ProcessGroup& group, const ::torch::Tensor& output, const ::torch::Tensor& input,
+                const CallOptions& options, CallSite site) {
+  return keeping(group.all_to_all(buffer_of(output), buffer_of(input), options, site), {output, input});
+}
+
+Work send(const ProcessGroup& group, const ::torch::Tensor& tensor, int to, const CallOptions& options, CallSite site) {
+  return keeping(group.send(buffer_of(tensor), to, options, site), {tensor});
+}
+
+Work recv(const ProcessGroup& group, const ::torch::Tensor& tensor, int from, const CallOptions& options,
+          CallSite site) {
+  return keeping(group.recv(buffer_of(tensor), from, options, site), {tensor});
+}
+
+}  // namespace ddp::libtorch
