@@ -80,8 +80,8 @@ struct DataParallelOptions {
 
   // Where the gradients of all parameters lie, one after the other in the parameters' order and without gaps, in memory
   // that the program owns and that must outlive this object: reduced in place. For programs with one flat array of
-  // gradients; what it holds is lost when the object is made. Parameters are then of one type. Default: memory that
-  // the ranks of a node share (ProcessGroup::allocate), which is reduced faster.
+  // gradients; making the object leaves them as they are. Parameters are then of one type. Default: memory that the
+  // ranks of a node share (ProcessGroup::allocate), which is reduced faster.
   Buffer gradients = {};
 
   // Parameters in GPU memory (nccl): where the program computes; default: CUDA's default stream. A gradient that is

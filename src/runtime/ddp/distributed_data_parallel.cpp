@@ -52,9 +52,12 @@ DistributedDataParallel::DistributedDataParallel(const ProcessGroup& group, std:
                                                  DataParallelOptions options, CallSite site) {
   const CalledFrom here(site);
   check_model(group, parameters, options);
+  const bool gradients_are_programs = options.gradients.count > 0;
   engine_ = std::make_shared<DataParallelEngine>(group, std::move(parameters), std::move(options));
   DataParallelEngine& self = *engine_;
-  is_on_gpu(self.parameters) ? self.broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
+  // Through the gradients' memory it takes fewer collectives; what the program's own holds is left alone.
+  const bool in_place = is_on_gpu(self.parameters) || gradients_are_programs;
+  in_place ? self.broadcast_parameters(0) : self.reducer.broadcast_values(self.parameters);
   broadcast_all(group, self.frozen, 0, self.stream);
   broadcast_buffers();
 }

@@ -359,6 +359,7 @@ TEST_CASE("gradients in one array of the program's are averaged where they lie")
     DistributedDataParallel data_parallel(self.group(), {{"first", first, {3}}, {"second", second, {20}}},
                                           {.buckets = {.first_bytes = 1, .bytes = 1}, .gradients = gradients});
     require(data_parallel.gradient(1).data == &gradients[3], "elsewhere");
+    require(gradients[22] == 7, "not as they were");
     require(data_parallel.bucket_count() == 2, "not two buckets");
     for (int step = 0; step < 3; ++step) {
       data_parallel.zero_gradients();
