@@ -8,21 +8,24 @@ endif()
 
 find_package(Threads REQUIRED)
 find_package(Boost 1.81 REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Gloo REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc>=2.1)
-pkg_check_modules(libdw REQUIRED IMPORTED_TARGET libdw>=0.164)
 
-# Linked as an archive where there is one: of libsodium the launcher needs a few functions, and starts sooner.
-pkg_check_modules(libsodium REQUIRED libsodium>=1.0.12)
-find_library(DDP_SODIUM_LIBRARY NAMES libsodium.a sodium HINTS ${libsodium_LIBRARY_DIRS} REQUIRED)
-mark_as_advanced(DDP_SODIUM_LIBRARY)
-add_library(ddp_sodium INTERFACE)
-target_include_directories(ddp_sodium SYSTEM INTERFACE ${libsodium_INCLUDE_DIRS})
-target_link_libraries(ddp_sodium INTERFACE ${DDP_SODIUM_LIBRARY} Threads::Threads)
+if(DDP_BUILD_LAUNCHER)
+  find_package(CLI11 REQUIRED)
+  find_package(spdlog REQUIRED)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc>=2.1)
+  pkg_check_modules(libdw REQUIRED IMPORTED_TARGET libdw>=0.164)
+
+  # Linked as an archive where there is one: of libsodium the launcher needs a few functions, and starts sooner.
+  pkg_check_modules(libsodium REQUIRED libsodium>=1.0.12)
+  find_library(DDP_SODIUM_LIBRARY NAMES libsodium.a sodium HINTS ${libsodium_LIBRARY_DIRS} REQUIRED)
+  mark_as_advanced(DDP_SODIUM_LIBRARY)
+  add_library(ddp_sodium INTERFACE)
+  target_include_directories(ddp_sodium SYSTEM INTERFACE ${libsodium_INCLUDE_DIRS})
+  target_link_libraries(ddp_sodium INTERFACE ${DDP_SODIUM_LIBRARY} Threads::Threads)
+endif()
 
 # Debian's Gloo target names no include directory of its own; /usr/include is searched anyway.
 set(DDP_HAVE_MPI OFF)

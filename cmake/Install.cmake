@@ -3,41 +3,46 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddplaunch)
 
-install(TARGETS ddplaunch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-# The manual page and the completions are what the program says of itself.
-if(NOT CMAKE_CROSSCOMPILING)
-  set(share_dir ${CMAKE_BINARY_DIR}/share)
-  file(MAKE_DIRECTORY ${share_dir})
-  add_custom_command(
-    OUTPUT ${share_dir}/ddplaunch.1 ${share_dir}/ddplaunch ${share_dir}/_ddplaunch ${share_dir}/ddplaunch.fish
-    COMMAND ddplaunch --man > ${share_dir}/ddplaunch.1
-    COMMAND ddplaunch --completion bash > ${share_dir}/ddplaunch
-    COMMAND ddplaunch --completion zsh > ${share_dir}/_ddplaunch
-    COMMAND ddplaunch --completion fish > ${share_dir}/ddplaunch.fish
-    DEPENDS ddplaunch VERBATIM)
-  add_custom_target(ddp_share ALL DEPENDS ${share_dir}/ddplaunch.1)
-  install(FILES ${share_dir}/ddplaunch.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES ${share_dir}/ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-  install(FILES ${share_dir}/_ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${share_dir}/ddplaunch.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-endif()
-# Under the name torchrun ddplaunch is in its compatibility mode. In a folder of its own: PyTorch's torchrun is not put
-# in the shade unless somebody wants that (docs/reference/cli.md).
-set(torchrun_dir ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
-file(RELATIVE_PATH torchrun_target ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddplaunch ${CMAKE_INSTALL_FULL_BINDIR}/ddplaunch)
-file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
-file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
-install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
+if(DDP_BUILD_LAUNCHER)
+  install(TARGETS ddplaunch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # The manual page and the completions are what the program says of itself.
+  if(NOT CMAKE_CROSSCOMPILING)
+    set(share_dir ${CMAKE_BINARY_DIR}/share)
+    file(MAKE_DIRECTORY ${share_dir})
+    add_custom_command(
+      OUTPUT ${share_dir}/ddplaunch.1 ${share_dir}/ddplaunch ${share_dir}/_ddplaunch ${share_dir}/ddplaunch.fish
+      COMMAND ddplaunch --man > ${share_dir}/ddplaunch.1
+      COMMAND ddplaunch --completion bash > ${share_dir}/ddplaunch
+      COMMAND ddplaunch --completion zsh > ${share_dir}/_ddplaunch
+      COMMAND ddplaunch --completion fish > ${share_dir}/ddplaunch.fish
+      DEPENDS ddplaunch VERBATIM)
+    add_custom_target(ddp_share ALL DEPENDS ${share_dir}/ddplaunch.1)
+    install(FILES ${share_dir}/ddplaunch.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${share_dir}/ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${share_dir}/_ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES ${share_dir}/ddplaunch.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  endif()
+  # Under the name torchrun ddplaunch is in its compatibility mode. In a folder of its own: PyTorch's torchrun is not put
+  # in the shade unless somebody wants that (docs/reference/cli.md).
+  set(torchrun_dir ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+  file(RELATIVE_PATH torchrun_target ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddplaunch ${CMAKE_INSTALL_FULL_BINDIR}/ddplaunch)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
+  file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
+  install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
 
-# What `ddplaunch bench` starts, and what reads copied stacks.
-install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+  # What `ddplaunch bench` starts, and what reads copied stacks.
+  install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+endif()
 
 install(TARGETS ddp_runtime EXPORT ddplaunchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-foreach(plugin ddp_mpi)
-  if(TARGET ${plugin})
-    install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  endif()
-endforeach()
+if(TARGET ddp_mpi)
+  install(TARGETS ddp_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(TARGET ddp_runtime_static)
+  # An export of its own: only who asks for the component needs Gloo's package.
+  install(TARGETS ddp_runtime_static EXPORT ddplaunchStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT ddplaunchStaticTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
+endif()
 if(TARGET ddp_libtorch)
   # An export of its own: only who asks for the component needs libtorch.
   install(TARGETS ddp_libtorch EXPORT ddplaunchLibtorchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -48,6 +53,11 @@ install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATC
 install(FILES bindings/c/ddp_board.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES bindings/python/ddp_board.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python)
 install(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
+
+# Its prefix is reckoned from where the file lies, so that the installed tree can be moved.
+file(RELATIVE_PATH DDP_PREFIX_FROM_PC ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/ddplaunch.pc.in ${CMAKE_BINARY_DIR}/ddplaunch.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/ddplaunch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 configure_package_config_file(cmake/ddplaunchConfig.cmake.in ${CMAKE_BINARY_DIR}/ddplaunchConfig.cmake
                               INSTALL_DESTINATION ${package_dir})

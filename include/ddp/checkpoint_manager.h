@@ -18,11 +18,11 @@ namespace ddp {
 struct CheckpointState {
   // Each rank names what it has: whole tensors, which all ranks have alike, or its parts of tensors that are divided
   // among the ranks (Optimizer::state). Host memory.
-  std::vector<TensorShard> tensors;
+  std::vector<TensorShard> tensors = {};
   // Text in UTF-8. The same on all ranks; rank 0's are saved.
-  std::map<std::string, std::string> values;
+  std::map<std::string, std::string> values = {};
   // Each rank's own, as the state of its random generator.
-  std::map<std::string, std::string> rank_values;
+  std::map<std::string, std::string> rank_values = {};
 };
 
 // The same on all ranks.
@@ -43,7 +43,7 @@ struct CheckpointOptions {
 
   // How long ranks wait for each other's disks: a slow one is not a dead rank. Default: 30 minutes; under ddplaunch,
   // which judges itself who hangs, the default of the group's operations, which is no limit.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 // A checkpoint is a directory `step-000000001200` with files in safetensors format and a manifest. It is written under

@@ -17,11 +17,11 @@ struct Environment {
   int local_rank = 0;
   int local_world_size = 1;
   int restart_count = 0;
-  std::string master_addr;  // empty: no store was named
+  std::string master_addr = {};  // empty: no store was named
   std::uint16_t master_port = 0;
-  std::string backend;  // DDP_BACKEND; empty: the best that works
-  bool quiet = false;   // DDP_QUIET: no line about the backend
-  bool detail = false;  // DDP_DEBUG=detail: ranks of several nodes compare their calls, too
+  std::string backend = {};  // DDP_BACKEND; empty: the best that works
+  bool quiet = false;        // DDP_QUIET: no line about the backend
+  bool detail = false;       // DDP_DEBUG=detail: ranks of several nodes compare their calls, too
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
 

@@ -15,17 +15,17 @@
 namespace ddp {
 
 struct InitOptions {
-  std::optional<Environment> environment;  // default: Environment::from_process()
+  std::optional<Environment> environment = {};  // default: Environment::from_process()
   // "cpu", "gloo", "nccl", "mpi", or several, of which the first that works on all ranks is taken: "nccl,gloo".
   // Default: the environment's, else the best that works.
-  std::optional<std::string> backend;
+  std::optional<std::string> backend = {};
   // Of each operation, and of connecting the ranks once all have come. Default: 10 minutes; under ddplaunch operations
   // have no limit: it sees which rank the others wait for, and a rank that waits would only give up first.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = {};
   // Of each call of the store, and of waiting for all ranks to come. Default: 5 minutes; under ddplaunch ranks wait
   // for each other without a limit, unless one of the two is given.
-  std::optional<std::chrono::milliseconds> store_timeout;
-  std::shared_ptr<Store> store;  // default: the one of init_method
+  std::optional<std::chrono::milliseconds> store_timeout = {};
+  std::shared_ptr<Store> store = {};  // default: the one of init_method
 
   // As torch.distributed's: where the ranks meet.
   //   env://                                  at MASTER_ADDR:MASTER_PORT
@@ -35,8 +35,8 @@ struct InitOptions {
   // With env:// and tcp:// rank 0 serves the store itself, on a thread, unless TORCHELASTIC_USE_AGENT_STORE is "True",
   // as ddplaunch sets it. That thread ends with the process: when all other ranks have left the store, or after 5 s.
   std::string init_method = "env://";
-  std::optional<int> rank;
-  std::optional<int> world_size;
+  std::optional<int> rank = {};
+  std::optional<int> world_size = {};
 };
 
 // Joins the group of all ranks: meets them at the store, agrees on a backend and connects. One line on rank 0's stderr

@@ -87,13 +87,13 @@ class DDP_EXPORT Store {
 };
 
 struct TcpStoreOptions {
-  std::string host;
+  std::string host = {};
   std::uint16_t port = 0;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Who we are. Told to ddplaunch's server, which can then say who waits for what; with a rank, the client also finds
   // back to it after a lost connection.
-  std::optional<int> rank;
-  std::optional<int> world_size;
+  std::optional<int> rank = {};
+  std::optional<int> world_size = {};
 };
 
 // A client of a store server: ddplaunch's, or PyTorch's 2.5 or later or 1.13. Tries again, with growing pauses, until

@@ -16,6 +16,54 @@ output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=c
 echo "$output"
 [ "$output" = "sum of 3 ranks: 3" ]
 
+# Each public header alone, as strict projects compile it; those of libtorch are compiled by the adapter's tests.
+(cd "$work/prefix/include" && find ddp -name '*.h' ! -name c.h ! -name torch.h ! -name libtorch.h) | sort |
+  xargs -P 2 -I HEADER sh -c 'echo "#include <HEADER>" | c++ -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror -I"$0/include" -x c++ - || { echo "HEADER fails"; exit 255; }' "$work/prefix"
+# Options with some members given, and no warning of the others.
+cat >"$work/options.cpp" <<'END'
+#include <ddp/ddp.h>
+using namespace std::chrono_literals;
+const ddp::CallOptions kCall{.timeout = 1s};
+const ddp::DataParallelOptions kOptions{.unused = ddp::UnusedParameters::find};
+const ddp::InitOptions kInit{.backend = "cpu"};
+const ddp::TcpStoreOptions kStore{.host = "localhost", .port = 1};
+const ddp::CheckpointOptions kCheckpoint{.keep_last = 1};
+END
+c++ -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Werror -I"$work/prefix/include" "$work/options.cpp"
+! c++ -std=c++17 -fsyntax-only -I"$work/prefix/include" "$work/options.cpp" 2>"$work/cxx17.log"
+grep -q 'ddp needs C++20' "$work/cxx17.log"
+
+# A component that is missing, and another libtorch than the adapter's, say why.
+refused() {  # COMPONENTS WORDS [CMake options]
+  if cmake -S "${source%/*}/components" -B "$work/components" --fresh -DCMAKE_PREFIX_PATH="$work/prefix" \
+           -DCOMPONENTS="$1" "${@:3}" >"$work/configure.log" 2>&1; then
+    echo "COMPONENTS $1 were found"; exit 1
+  fi
+  tr -s ' \n' ' ' <"$work/configure.log" | grep -q "$2" || { cat "$work/configure.log"; exit 1; }
+}
+refused nonsense "has no component 'nonsense'; there are libtorch and static"
+if [ -e "$(find "$work/prefix" -name ddplaunchLibtorchTargets.cmake)" ]; then
+  mkdir "$work/other"
+  echo 'set(Torch_VERSION 9.8.7)' >"$work/other/TorchConfig.cmake"
+  refused libtorch "built for libtorch [0-9.]*, and $work/other is libtorch 9.8.7" -DTorch_DIR="$work/other"
+else
+  refused libtorch "was built without libtorch"
+fi
+
+# The static library.
+cmake -S "${source%/*}/components" -B "$work/static" -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS=static \
+      >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
+cmake --build "$work/static" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
+output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/static/consumer")
+[ "$output" = "sum of 3 ranks: 3" ] || { echo "the static program says: $output"; exit 1; }
+! ldd "$work/static/consumer" | grep -q libddp
+
+# No binary tells where it was built.
+if grep -rl --binary-files=text "$(cd "$build/../.." && pwd)/src" "$work/prefix"; then echo "tell where they were built"; exit 1; fi
+# What the library shows is what cmake/ddp_runtime.exports says.
+library=$(find "$work/prefix" -name 'libddp_runtime.so')
+nm -DC --defined-only "$library" | cut -c20- | grep -vE '^(ddp::|ddp_|(typeinfo|typeinfo name|vtable) for ddp::[A-Z])' && exit 1
+
 # The same for a program in C, with a compiler for C alone.
 cmake -S "${source%/*}/c_consumer" -B "$work/c_build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
       >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
@@ -36,3 +84,13 @@ done
 usage=$("$work/prefix/libexec/ddplaunch/torchrun" --help | sed -n 1p)
 [ "$usage" = "Usage: torchrun [options] program [arguments ...]" ] || { echo "torchrun says: $usage"; exit 1; }
 [ ! -e "$work/prefix/bin/torchrun" ]
+
+# The installed tree moved elsewhere, by pkg-config.
+mv "$work/prefix" "$work/moved"
+export PKG_CONFIG_PATH=${library%/*}/pkgconfig
+PKG_CONFIG_PATH=${PKG_CONFIG_PATH/#"$work/prefix"/"$work/moved"}
+# shellcheck disable=SC2046
+c++ -std=c++20 "$source/consumer.cpp" $(pkg-config --cflags --libs ddplaunch) \
+    -Wl,-rpath,"$(pkg-config --variable=libdir ddplaunch)" -o "$work/by_pkg_config"
+output=$("$work/moved/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/by_pkg_config")
+[ "$output" = "sum of 3 ranks: 3" ] || { echo "the program by pkg-config says: $output"; exit 1; }

@@ -16,17 +16,17 @@ namespace ddp {
 
 // A bucket whose gradients are complete on this rank. The views are valid until the hook's finish() returns.
 struct GradientBucket {
-  std::size_t index = 0;              // 0 is reduced first
-  std::string name;                   // "bucket 0: fc.weight …, step 12", for its collectives: ranks compare it
-  std::span<const Tensor> gradients;  // named and shaped as their parameters
-  std::span<const Buffer> ranges;     // the same memory, with the padding between, in as few pieces as possible
-  double factor = 1;                  // the mean is `factor` times the sum over all ranks
-  Stream stream = {};                 // GPU memory: CallOptions::stream of the hook's collectives
+  std::size_t index = 0;                   // 0 is reduced first
+  std::string name = {};                   // "bucket 0: fc.weight …, step 12", for its collectives: ranks compare it
+  std::span<const Tensor> gradients = {};  // named and shaped as their parameters
+  std::span<const Buffer> ranges = {};     // the same memory, with the padding between, in as few pieces as possible
+  double factor = 1;                       // the mean is `factor` times the sum over all ranks
+  Stream stream = {};                      // GPU memory: CallOptions::stream of the hook's collectives
 };
 
 // What a hook has begun.
 struct Communication {
-  std::vector<Work> works;
+  std::vector<Work> works = {};
   std::size_t bytes = 0;  // that this rank gave to collectives; for the statistics
 };
 

@@ -1,0 +1,16 @@
+// A linear module that two ranks train for a step.
+#include <ddp/ddp.h>
+#include <ddp/torch.h>
+
+#include <torch/torch.h>
+
+#include <cstdio>
+
+int main() {
+  ddp::ProcessGroup world = ddp::init();
+  ddp::torch::DistributedDataParallel net(world, torch::nn::Linear(2, 1));
+  net.forward(torch::full({1, 2}, static_cast<double>(world.rank()))).sum().backward();
+  const double gradient = net->weight.grad()[0][0].item<double>();
+  if (world.rank() == 0) std::printf("mean gradient: %.1f\n", gradient);
+  return 0;
+}
