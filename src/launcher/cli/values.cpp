@@ -37,20 +37,10 @@ std::optional<int> signal_of(std::string name) {
 
 // Why a signal cannot end a job on its way through ddplaunch; nullptr: it can.
 const char* why_not_handled(int signal) {
-  switch (signal) {
-    case SIGKILL:
-    case SIGSTOP:
-      return "cannot be caught";
-    case SIGCHLD:
-      return "comes whenever a worker ends";
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-      return "means that ddplaunch itself is broken";
-    default:
-      return nullptr;
-  }
+  if (signal == SIGKILL || signal == SIGSTOP) return "cannot be caught";
+  if (signal == SIGCHLD) return "comes whenever a worker ends";
+  const bool is_fault = signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
+  return is_fault ? "means that ddplaunch itself is broken" : nullptr;
 }
 
 bool is_seconds(const std::string& value) {

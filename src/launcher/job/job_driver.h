@@ -54,8 +54,6 @@ class JobDriver {
  public:
   explicit JobDriver(JobDriverParts parts);
   ~JobDriver();
-  JobDriver(const JobDriver&) = delete;
-  JobDriver& operator=(const JobDriver&) = delete;
 
   // Takes what comes from outside, at any time; it has its turn in work().
   void deliver(const Event& event) { post(event); }

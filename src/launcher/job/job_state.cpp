@@ -37,8 +37,8 @@ void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>
   worker = {.pid = event.pid, .started = true, .alive = true};
 }
 
-void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) begin_ending(event, now, actions);
+void JobState::end_for(RootCause cause, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(std::move(cause), now, actions);
   finish_if_done(now, actions);
 }
 
@@ -93,32 +93,15 @@ void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Acti
   finish_if_done(now, actions);
 }
 
-void JobState::handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ != Phase::running) return;
-  begin_ending(SignalArrived{SIGPIPE}, now, actions);
-  finish_if_done(now, actions);
-}
-
 void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running || event.kind != HangNews::Kind::hung || !event.ends_job) return;
   begin_ending(event, now, actions);
-}
-
-// What happened here meanwhile may be a secondary failure; the reported cause is the same on all nodes.
-void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ != Phase::running) return;
-  begin_ending(event, now, actions);
-  finish_if_done(now, actions);
 }
 
 void JobState::handle(const Settled&, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running || !doubt_) return;
   begin_ending(now, actions);
   finish_if_done(now, actions);
-}
-
-void JobState::handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) begin_ending(event, now, actions);
 }
 
 void JobState::handle(const SignalRefused& event, TimePoint, std::vector<Action>&) {

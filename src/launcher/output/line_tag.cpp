@@ -117,31 +117,17 @@ int LineTag::rank_of(int local_rank) const {
 }
 
 std::string LineTag::render(std::span<const int> local_ranks) const {
+  std::vector<int> ranks;
+  for (const int local_rank : local_ranks) ranks.push_back(rank_of(local_rank));
+  std::sort(ranks.begin(), ranks.end());
   std::string text;
   for (const Part& part : parts_) {
-    switch (part.field) {
-      case Field::text:
-        text += part.text;
-        break;
-      case Field::node:
-        text += names_.node;
-        break;
-      case Field::role:
-        text += names_.role;
-        break;
-      case Field::time:
-        text += time_;
-        break;
-      case Field::local_rank:
-        text += base::short_rank_list(local_ranks);
-        break;
-      case Field::rank: {
-        std::vector<int> ranks;
-        for (const int local_rank : local_ranks) ranks.push_back(rank_of(local_rank));
-        std::sort(ranks.begin(), ranks.end());
-        text += base::short_rank_list(ranks);
-      }
-    }
+    if (part.field == Field::text) text += part.text;
+    if (part.field == Field::rank) text += base::short_rank_list(ranks);
+    if (part.field == Field::local_rank) text += base::short_rank_list(local_ranks);
+    if (part.field == Field::node) text += names_.node;
+    if (part.field == Field::role) text += names_.role;
+    if (part.field == Field::time) text += time_;
   }
   return text;
 }

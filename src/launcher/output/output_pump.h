@@ -72,8 +72,6 @@ class OutputPump {
  public:
   OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext context);
   ~OutputPump();
-  OutputPump(const OutputPump&) = delete;
-  OutputPump& operator=(const OutputPump&) = delete;
 
   // The reader of our output has gone (EPIPE; EIO after a hang-up). Once. Files are written as before.
   std::function<void()> on_console_closed;

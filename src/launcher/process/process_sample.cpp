@@ -27,6 +27,53 @@ std::string kernel_function(const std::string& folder) {
   return function == "0" ? "" : function;
 }
 
+// The first one first.
+std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  std::vector<pid_t> tids;
+  if (DIR* directory = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
+      if (const auto tid = base::parse_integer(entry->d_name, 1, 1 << 30)) tids.push_back(static_cast<pid_t>(*tid));
+    }
+    ::closedir(directory);
+  }
+  std::sort(tids.begin(), tids.end(),
+            [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  if (tids.size() > most) tids.resize(most);
+  return tids;
+}
+
+// "202 0x7f00 0x80 0x0 0x0 …": whether a thread waits for a futex without a time-out; of the process's own, or another
+// one's too (a thread that is joined is waited for so).
+enum class Parked : std::uint8_t { no, shared, own };
+Parked parked(const std::string& system_call) {
+  const std::vector<std::string> words = base::split(system_call, ' ');
+  constexpr std::size_t kOperation = 2;
+  constexpr std::size_t kTimeout = 4;
+  if (words.size() <= kTimeout || words[0] != std::to_string(SYS_futex) || words[kTimeout] != "0x0") return Parked::no;
+  constexpr unsigned long kPrivate = 128;
+  constexpr unsigned long kWait = 0;
+  constexpr unsigned long kWaitBits = 9;
+  const unsigned long operation = std::strtoul(words[kOperation].c_str(), nullptr, 16);
+  const unsigned long command = operation & 0x7f;
+  if (command != kWait && command != kWaitBits) return Parked::no;
+  return (operation & kPrivate) != 0 ? Parked::own : Parked::shared;
+}
+
+// `mask`: the line of /proc/PID/status with the set of signals.
+bool is_in_mask(pid_t pid, std::string_view mask, int signal) {
+  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status.find(mask);
+  if (at == std::string::npos || signal < 1 || signal > 64) return false;
+  const unsigned long long bits = std::strtoull(status.c_str() + at + mask.size(), nullptr, 16);
+  return ((bits >> static_cast<unsigned>(signal - 1)) & 1) != 0;
+}
+
+std::string executable_name(pid_t pid) {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename();
+}
+
 }  // namespace
 
 std::vector<std::string> fields_of_stat(std::string_view stat) {
@@ -64,26 +111,6 @@ std::optional<ProcessSample> sample_process(pid_t pid, bool with_waits) {
   return sample;
 }
 
-namespace {
-
-// The first one first.
-std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
-  std::vector<pid_t> tids;
-  if (DIR* directory = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
-      if (const auto tid = base::parse_integer(entry->d_name, 1, 1 << 30)) tids.push_back(static_cast<pid_t>(*tid));
-    }
-    ::closedir(directory);
-  }
-  std::sort(tids.begin(), tids.end(),
-            [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
-  if (tids.size() > most) tids.resize(most);
-  return tids;
-}
-
-}  // namespace
-
 std::vector<ThreadSample> sample_threads(pid_t pid, std::size_t most) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/task";
   std::vector<ThreadSample> threads;
@@ -97,27 +124,6 @@ std::vector<ThreadSample> sample_threads(pid_t pid, std::size_t most) {
   }
   return threads;
 }
-
-namespace {
-
-// "202 0x7f00 0x80 0x0 0x0 …": whether a thread waits for a futex without a time-out; of the process's own, or another
-// one's too (a thread that is joined is waited for so).
-enum class Parked : std::uint8_t { no, shared, own };
-Parked parked(const std::string& system_call) {
-  const std::vector<std::string> words = base::split(system_call, ' ');
-  constexpr std::size_t kOperation = 2;
-  constexpr std::size_t kTimeout = 4;
-  if (words.size() <= kTimeout || words[0] != std::to_string(SYS_futex) || words[kTimeout] != "0x0") return Parked::no;
-  constexpr unsigned long kPrivate = 128;
-  constexpr unsigned long kWait = 0;
-  constexpr unsigned long kWaitBits = 9;
-  const unsigned long operation = std::strtoul(words[kOperation].c_str(), nullptr, 16);
-  const unsigned long command = operation & 0x7f;
-  if (command != kWait && command != kWaitBits) return Parked::no;
-  return (operation & kPrivate) != 0 ? Parked::own : Parked::shared;
-}
-
-}  // namespace
 
 std::optional<FreeThreads> count_free_threads(pid_t pid, pid_t but, std::size_t most) {
   const std::vector<pid_t> threads = threads_of(pid, most + 1);
@@ -162,24 +168,6 @@ RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
   }
   return sample;
 }
-
-namespace {
-
-// `mask`: the line of /proc/PID/status with the set of signals.
-bool is_in_mask(pid_t pid, std::string_view mask, int signal) {
-  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
-  const std::size_t at = status.find(mask);
-  if (at == std::string::npos || signal < 1 || signal > 64) return false;
-  const unsigned long long bits = std::strtoull(status.c_str() + at + mask.size(), nullptr, 16);
-  return ((bits >> static_cast<unsigned>(signal - 1)) & 1) != 0;
-}
-
-std::string executable_name(pid_t pid) {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename();
-}
-
-}  // namespace
 
 bool catches_signal(pid_t pid, int signal) {
   return is_in_mask(pid, "\nSigCgt:\t", signal);

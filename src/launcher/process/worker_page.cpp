@@ -1,7 +1,6 @@
 #include "launcher/process/worker_page.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace ddp::launcher {
@@ -14,7 +13,7 @@ WorkerPage::WorkerPage(int rank, int local_rank, int attempt) {
   void* mapped = ::mmap(nullptr, sizeof(wire::StatusPageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) return;
   descriptor_ = std::move(memory);
-  page_ = static_cast<wire::StatusPageLayout*>(mapped);  // zeros, which is what the worker's part must be
+  page_.reset(static_cast<wire::StatusPageLayout*>(mapped));  // zeros, which is what the worker's part must be
   page_->magic = wire::kPageMagic;
   page_->version = wire::kPageVersion;
   page_->bytes = sizeof(wire::StatusPageLayout);
@@ -22,10 +21,6 @@ WorkerPage::WorkerPage(int rank, int local_rank, int attempt) {
   page_->local_rank = local_rank;
   page_->attempt = attempt;
   page_->lost_rank = wire::kNoRankLost;
-}
-
-WorkerPage::~WorkerPage() {
-  if (page_ != nullptr) ::munmap(page_, sizeof(wire::StatusPageLayout));
 }
 
 void WorkerPage::request_stacks() const {

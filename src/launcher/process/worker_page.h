@@ -1,7 +1,9 @@
 // WorkerPage: the status page of one worker (wire/status_page_layout.h), on the launcher's side.
 #pragma once
 
-#include <utility>
+#include <sys/mman.h>
+
+#include <memory>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -16,12 +18,6 @@ class WorkerPage {
   // Empty where the system has no memory for it: then the worker goes without.
   WorkerPage() = default;
   WorkerPage(int rank, int local_rank, int attempt);
-  WorkerPage(WorkerPage&& other) noexcept { swap(other); }
-  WorkerPage& operator=(WorkerPage&& other) noexcept {
-    swap(other);
-    return *this;
-  }
-  ~WorkerPage();
 
   // To be inherited; -1: none.
   int descriptor() const { return descriptor_.get(); }
@@ -45,13 +41,12 @@ class WorkerPage {
   void mark_peer_lost(int rank) const;
 
  private:
-  void swap(WorkerPage& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    std::swap(page_, other.page_);
-  }
+  struct Unmap {
+    void operator()(wire::StatusPageLayout* page) const { ::munmap(page, sizeof *page); }
+  };
 
   base::UniqueFd descriptor_;
-  wire::StatusPageLayout* page_ = nullptr;
+  std::unique_ptr<wire::StatusPageLayout, Unmap> page_;
 };
 
 }  // namespace ddp::launcher

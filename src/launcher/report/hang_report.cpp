@@ -1,9 +1,11 @@
 #include "launcher/report/hang_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "launcher/report/straggler_report.h"
@@ -19,22 +21,14 @@ constexpr std::size_t kMostStackLinesOfNote = 3;
 constexpr std::size_t kMostSourceLines = 4;  // of each
 
 std::string_view state_name(char state) {
-  switch (state) {
-    case 'R':
-      return "running";
-    case 'S':
-      return "sleeping";
-    case 'D':
-      return "in the kernel, uninterruptible";
-    case 'T':
-      return "stopped";
-    case 't':
-      return "stopped by a debugger";
-    case 'Z':
-      return "dead";
-    default:
-      return "in an unknown state";
-  }
+  constexpr std::array<std::pair<char, std::string_view>, 6> kNames = {{{'R', "running"},
+                                                                        {'S', "sleeping"},
+                                                                        {'D', "in the kernel, uninterruptible"},
+                                                                        {'T', "stopped"},
+                                                                        {'t', "stopped by a debugger"},
+                                                                        {'Z', "dead"}}};
+  const auto* found = std::ranges::find(kNames, state, &std::pair<char, std::string_view>::first);
+  return found == kNames.end() ? "in an unknown state" : found->second;
 }
 
 std::string since(std::uint64_t then, std::uint64_t now) {

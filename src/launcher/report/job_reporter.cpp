@@ -26,20 +26,9 @@ WallTime wall_now() {
 // The first report of a stall is a note, since the ranks may well go on.
 LogLevel level_of(const HangNews& news) {
   using Kind = HangNews::Kind;
-  switch (news.kind) {
-    case Kind::stalled:
-    case Kind::goes_on:
-    case Kind::stopped:
-    case Kind::resumed:
-      return LogLevel::note;
-    case Kind::asked:
-      return LogLevel::answer;
-    case Kind::warned:
-      return LogLevel::warning;
-    case Kind::hung:
-      return news.ends_job ? LogLevel::error : LogLevel::warning;
-  }
-  return LogLevel::warning;
+  if (news.kind == Kind::asked) return LogLevel::answer;
+  if (news.kind == Kind::hung && news.ends_job) return LogLevel::error;
+  return news.kind == Kind::hung || news.kind == Kind::warned ? LogLevel::warning : LogLevel::note;
 }
 
 // What the user has asked for is no error.

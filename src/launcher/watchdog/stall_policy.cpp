@@ -1,6 +1,7 @@
 #include "launcher/watchdog/stall_policy.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 #include "launcher/limits.h"
@@ -69,15 +70,8 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
 }  // namespace
 
 std::string_view name_of(HangClass hang_class) {
-  switch (hang_class) {
-    case HangClass::certain:
-      return "certain";
-    case HangClass::users_limit:
-      return "users_limit";
-    case HangClass::unknown:
-      break;
-  }
-  return "unknown";
+  constexpr std::array kNames = {"certain", "users_limit", "unknown"};
+  return kNames[static_cast<std::size_t>(hang_class)];
 }
 
 StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {

@@ -227,18 +227,6 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   return verdict;
 }
 
-}  // namespace
-
-std::string_view code_of(VerdictKind kind) {
-  return kTexts[static_cast<std::size_t>(kind)].code;
-}
-
-std::string_view title_of(VerdictKind kind) {
-  return kTexts[static_cast<std::size_t>(kind)].title;
-}
-
-namespace {
-
 // Of a send or a receive that a thread waits for and that its other side has not called, has called and does not end,
 // or cannot call any more. Nothing: nobody waits for it.
 std::optional<Verdict> verdict_of(const Member& member, const TransferView& transfer,
@@ -283,7 +271,32 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   return verdict;
 }
 
+// Of ranks that wait in init() for all ranks of the job, of which some have ended before they called it as often.
+std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
+  Verdict verdict;
+  verdict.kind = VerdictKind::ended;
+  verdict.call = "init()";
+  int entered = 0;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended || rank.page.awaited_world != static_cast<int>(ranks.size())) continue;
+    entered = std::max(entered, rank.page.worlds_entered);
+    verdict.waiting.push_back(rank.rank);
+  }
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended && rank.page.worlds_entered < entered) verdict.culprits.push_back(rank.rank);
+  }
+  return verdict.culprits.empty() ? std::nullopt : std::optional(verdict);
+}
+
 }  // namespace
+
+std::string_view code_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].code;
+}
+
+std::string_view title_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].title;
+}
 
 std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
   for (const auto& [key, members] : members_by_group(ranks)) {
@@ -322,27 +335,6 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
   }
   return odd.size() < alive ? odd : std::vector<int>();
 }
-
-namespace {
-
-// Of ranks that wait in init() for all ranks of the job, of which some have ended before they called it as often.
-std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
-  Verdict verdict;
-  verdict.kind = VerdictKind::ended;
-  verdict.call = "init()";
-  int entered = 0;
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended || rank.page.awaited_world != static_cast<int>(ranks.size())) continue;
-    entered = std::max(entered, rank.page.worlds_entered);
-    verdict.waiting.push_back(rank.rank);
-  }
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended && rank.page.worlds_entered < entered) verdict.culprits.push_back(rank.rank);
-  }
-  return verdict.culprits.empty() ? std::nullopt : std::optional(verdict);
-}
-
-}  // namespace
 
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
@@ -388,11 +380,6 @@ std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {
   }
   add(ended_before_init(ranks));
   return root_causes(verdicts, ranks);
-}
-
-std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
-  std::vector<Verdict> verdicts = find_verdicts(ranks);
-  return verdicts.empty() ? std::nullopt : std::optional(std::move(verdicts.front()));
 }
 
 }  // namespace ddp::launcher

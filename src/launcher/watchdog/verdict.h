@@ -101,8 +101,6 @@ struct Verdict {
 // is no culprit, but waits for one; ranks that wait for each other in a circle are one cause
 // together. Empty: no rank waits. Never `silent`, which takes time to know.
 std::vector<Verdict> find_verdicts(std::span<const RankView> ranks);
-// The first of these.
-std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
 
 // Where ranks called different things, whether they still wait, or failed, or ended. Nothing: nowhere.
 std::optional<Verdict> find_difference(std::span<const RankView> ranks);

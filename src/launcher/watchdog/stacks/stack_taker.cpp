@@ -24,37 +24,6 @@ std::vector<ThreadStack> parse_copied(std::string_view text) {
   return processes.empty() ? std::vector<ThreadStack>() : std::move(processes.begin()->second);
 }
 
-}  // namespace
-
-struct StackTaker::Tool {
-  std::string_view name;
-  std::vector<std::string> arguments;  // before the pid
-  std::vector<ThreadStack> (*parse)(std::string_view text);
-  bool is_ours = false;  // it reads the copy of the stacks
-
-  std::string source() const { return is_ours ? "copied stack" : std::string(name); }
-  std::optional<std::string> path() const {
-    return is_ours ? our_program(std::string(name)) : find_tool(std::string(name));
-  }
-};
-
-// In the order in which they are tried. Those that are not gentle stop the process for a moment.
-std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
-  static const std::array<Tool, 2> gentle = {
-      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}, {kReader, {}, parse_copied, true}}};
-  static const std::array<Tool, 3> any = {
-      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
-       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
-       {"gdb",
-        {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
-         "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
-        parse_gdb}}};
-  const std::span<const Tool> tools = means == StackMeans::gentle ? std::span<const Tool>(gentle) : any;
-  return tools.subspan(python ? 0 : 1);
-}
-
-namespace {
-
 // Where in the kernel each thread waits: all that there is without a tool.
 std::vector<ThreadStack> kernel_stacks(pid_t pid) {
   std::vector<ThreadStack> stacks;
@@ -92,6 +61,33 @@ std::vector<ThreadStack> addresses_of(const std::vector<RawStack>& raw) {
 }
 
 }  // namespace
+
+struct StackTaker::Tool {
+  std::string_view name;
+  std::vector<std::string> arguments;  // before the pid
+  std::vector<ThreadStack> (*parse)(std::string_view text);
+  bool is_ours = false;  // it reads the copy of the stacks
+
+  std::string source() const { return is_ours ? "copied stack" : std::string(name); }
+  std::optional<std::string> path() const {
+    return is_ours ? our_program(std::string(name)) : find_tool(std::string(name));
+  }
+};
+
+// In the order in which they are tried. Those that are not gentle stop the process for a moment.
+std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
+  static const std::array<Tool, 2> gentle = {
+      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}, {kReader, {}, parse_copied, true}}};
+  static const std::array<Tool, 3> any = {
+      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
+       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
+       {"gdb",
+        {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
+         "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
+        parse_gdb}}};
+  const std::span<const Tool> tools = means == StackMeans::gentle ? std::span<const Tool>(gentle) : any;
+  return tools.subspan(python ? 0 : 1);
+}
 
 StackTaker::~StackTaker() = default;
 
