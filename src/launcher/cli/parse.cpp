@@ -134,7 +134,6 @@ class CommandLine {
                         " --help"};
     }
     if (options.over_ssh()) options.host_words = words_for_hosts(all);
-    if (options.color == Color::automatic && wants_no_color(environment_)) options.color = Color::never;
     options.warnings.insert(options.warnings.end(), warnings.begin(), warnings.end());
     // In a job on several nodes an operator has set them, as a rule, and the user does not see them.
     const std::string used = used_variables(from_variables, from_words);

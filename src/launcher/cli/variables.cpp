@@ -74,10 +74,4 @@ std::string used_variables(std::span<const Setting> from_variables, std::span<co
   return base::join(used, ", ");
 }
 
-bool wants_no_color(std::span<const std::string> environment) {
-  return std::ranges::any_of(environment, [name = std::string_view("NO_COLOR=")](const std::string& line) {
-    return line.starts_with(name) && line.size() > name.size();
-  });
-}
-
 }  // namespace ddp::launcher

@@ -19,16 +19,12 @@ std::optional<double> ratio(const std::string& quota, const std::string& period)
   return *allowed / *every;
 }
 
-std::string first_line(const std::string& path) {
-  const std::string text = base::read_file(path);
-  return text.substr(0, text.find('\n'));
-}
-
 std::optional<double> limit_of(const std::string& folder, bool version2) {
   // No limit is -1.
-  if (!version2) return ratio(first_line(folder + "/cpu.cfs_quota_us"), first_line(folder + "/cpu.cfs_period_us"));
+  if (!version2)
+    return ratio(base::read_line(folder + "/cpu.cfs_quota_us"), base::read_line(folder + "/cpu.cfs_period_us"));
   // No limit is "max 100000".
-  const std::vector<std::string> words = base::split(first_line(folder + "/cpu.max"), ' ');
+  const std::vector<std::string> words = base::split(base::read_line(folder + "/cpu.max"), ' ');
   return words.size() == 2 ? ratio(words[0], words[1]) : std::nullopt;
 }
 

@@ -163,19 +163,6 @@ base::Result<std::optional<int>> parse_slots(std::string_view host, std::span<co
   return slots;
 }
 
-// The words before a #.
-std::vector<std::string> words_of(std::string_view line) {
-  constexpr std::string_view kBlanks = " \t\r";
-  line = line.substr(0, line.find('#'));
-  std::vector<std::string> words;
-  for (std::size_t at = line.find_first_not_of(kBlanks); at < line.size(); at = line.find_first_not_of(kBlanks, at)) {
-    const std::size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
-    words.emplace_back(line.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
-
 // `slots`: what the line says about each of its hosts.
 std::optional<base::Failure> add_list(std::string_view list, std::optional<int> slots, HostTally& tally) {
   const std::vector<std::string_view> parts = split_host_list(list);
@@ -194,7 +181,7 @@ std::optional<base::Failure> add_list(std::string_view list, std::optional<int> 
 }
 
 std::optional<base::Failure> add_line(std::string_view line, HostTally& tally) {
-  const std::vector<std::string> words = words_of(line);
+  const std::vector<std::string> words = base::words(line.substr(0, line.find('#')), " \t\r");
   if (words.empty()) return std::nullopt;
   const auto slots = parse_slots(words.front(), std::span(words).subspan(1));
   if (!slots) return slots.error();
@@ -212,11 +199,9 @@ base::Result<std::vector<HostEntry>> parse_hosts(std::string_view text) {
 base::Result<std::vector<HostEntry>> parse_host_file(std::string_view content) {
   HostTally tally;
   for (std::size_t line = 1; !content.empty(); ++line) {
-    const std::size_t end = std::min(content.find('\n'), content.size());
-    if (auto failure = add_line(content.substr(0, end), tally)) {
+    if (auto failure = add_line(base::take_line(content), tally)) {
       return base::Failure{"line " + std::to_string(line) + ": " + failure->message};
     }
-    content.remove_prefix(std::min(end + 1, content.size()));
   }
   return std::move(tally).take();
 }

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -49,7 +51,7 @@ struct FactsWanted {
 NodeFacts gather_node_facts(const FactsWanted& wanted);
 
 // The job's token: of the file, if one is named, or of DDP_AUTH_TOKEN in the "NAME=value" lines; null if there is
-// neither. The failure says whose token cannot be used, and why.
+// neither. The failure says whose token cannot be used, and why, or that both give one.
 base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const std::string& file,
                                                                           const std::vector<std::string>& environment);
 
@@ -57,6 +59,6 @@ base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const 
 void hide_auth_token();
 
 // The value of `name` in "NAME=value" lines.
-std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name);
+std::optional<std::string> find_variable(std::span<const std::string> environment, std::string_view name);
 
 }  // namespace ddp::launcher

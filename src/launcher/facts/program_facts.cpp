@@ -182,10 +182,6 @@ std::string similar_file(const std::string& path, ProgramKind kind) {
   return script ? *nearest : "./" + *nearest;
 }
 
-std::string non_empty(const std::vector<std::string>& environment, const char* name) {
-  return find_variable(environment, name).value_or("");
-}
-
 }  // namespace
 
 ProgramFacts find_program(const std::string& program, const std::vector<std::string>& environment) {
@@ -222,9 +218,9 @@ ProgramFacts find_script(const std::string& script) {
 }
 
 std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment) {
-  const std::string chosen = non_empty(environment, "PYTHON_EXEC");
+  const std::string chosen = find_variable(environment, "PYTHON_EXEC").value_or("");
   if (!chosen.empty()) return {chosen};
-  const std::string virtual_environment = non_empty(environment, "VIRTUAL_ENV");
+  const std::string virtual_environment = find_variable(environment, "VIRTUAL_ENV").value_or("");
   if (!virtual_environment.empty()) return {virtual_environment + "/bin/python"};
   return {"python3", "python"};
 }

@@ -197,10 +197,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan.run_id = rendezvous.value().run_id;
   add_notes(rendezvous.value().notes);
 
-  OutputDecision output = plan_output(options, facts, plan.workers);
-  plan.output = std::move(output.output);
-  plan.files = std::move(output.files);
-  add_notes(output.notes);
+  plan_output(options, facts, plan);
   if (options.numa_binding) {
     auto bindings = plan_cpus(options, facts, binding);
     if (!bindings) return bindings.error();

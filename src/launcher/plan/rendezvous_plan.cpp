@@ -16,35 +16,6 @@ namespace {
 constexpr std::uint16_t kStaticPort = 29500;
 constexpr std::uint16_t kDynamicPort = 29400;
 
-struct Endpoint {
-  std::string host;
-  std::optional<std::uint16_t> port;
-};
-
-// "host", "host:port", "[::1]", "[::1]:port".
-std::optional<Endpoint> parse_endpoint(const std::string& text) {
-  Endpoint endpoint;
-  std::string rest;
-  if (text.starts_with("[")) {
-    const std::size_t close = text.find(']');
-    if (close == std::string::npos) return std::nullopt;
-    endpoint.host = text.substr(1, close - 1);
-    rest = text.substr(close + 1);
-  } else {
-    // More colons than one: an IPv6 address without brackets, whose end cannot be told from a port.
-    if (std::ranges::count(text, ':') > 1) return std::nullopt;
-    const std::size_t colon = std::min(text.find(':'), text.size());
-    endpoint.host = text.substr(0, colon);
-    rest = text.substr(colon);
-  }
-  if (endpoint.host.empty()) return std::nullopt;
-  if (rest.empty()) return endpoint;
-  const auto port = rest[0] == ':' ? base::parse_integer(rest.substr(1), 0, 65535) : std::nullopt;
-  if (!port) return std::nullopt;
-  endpoint.port = static_cast<std::uint16_t>(*port);
-  return endpoint;
-}
-
 // Whether the store's address is settled beforehand, as under torchrun, where that is the backend by default.
 bool is_static(const Options& options) {
   if (options.rdzv_backend) return options.rdzv_backend == RdzvBackend::static_;
@@ -57,18 +28,21 @@ base::Result<StorePlan, StartFailure> plan_store(const Options& options) {
   const bool torch = options.compatibility_mode != CompatibilityMode::native;
   StorePlan store;
   if (!options.rdzv_endpoint.empty()) {
-    const auto endpoint = parse_endpoint(options.rdzv_endpoint);
-    if (!endpoint) {
+    const auto endpoint = parse_host_and_port(options.rdzv_endpoint);
+    // Where an IPv6 address without brackets ends cannot be told from a port.
+    const bool is_clear =
+        endpoint && (options.rdzv_endpoint.starts_with('[') || endpoint.value().host.find(':') == std::string::npos);
+    if (!is_clear) {
       return StartFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
                                                 " is not an address. Use host:port, or [address]:port for IPv6."};
     }
-    if (is_static(options) && !endpoint->port) {
+    if (is_static(options) && !endpoint.value().port) {
       return StartFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
                                                 " has no port. Use --rdzv-endpoint=" + options.rdzv_endpoint + ":" +
                                                 std::to_string(kStaticPort) + ", or port 0 for a free one."};
     }
-    store.advertised = endpoint->host;
-    store.port = endpoint->port.value_or(kDynamicPort);
+    store.advertised = endpoint.value().host;
+    store.port = endpoint.value().port.value_or(kDynamicPort);
     return store;
   }
   if (torch && options.rdzv_backend == RdzvBackend::c10d) store.advertised = "localhost";
@@ -92,10 +66,6 @@ std::optional<StartFailure> plan_access(const Options& options, const NodeFacts&
   store.open = options.store_open;
   const bool in_variable = find_variable(facts.environment, wire::env::kAuthToken).has_value();
   const std::string option = "--auth-token-file=" + options.auth_token_file;
-  if (!options.auth_token_file.empty() && in_variable) {
-    return StartFailure{base::kExitUsage,
-                        option + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out."};
-  }
   if (!facts.auth_token_failure.empty()) return StartFailure{base::kExitUsage, facts.auth_token_failure};
   store.token = facts.auth_token;
   if (store.token) store.token_source = in_variable ? wire::env::kAuthToken : option;

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/plan/cluster_options.h"
+#include "launcher/plan/output_plan.h"
 #include "launcher/remote/forwarded_environment.h"
 
 namespace ddp::launcher {
@@ -72,11 +73,6 @@ std::vector<std::string> first_words(const Options& options) {
   return {"ddplaunch"};
 }
 
-bool wants_color(const Options& options, const ControllerFacts& facts) {
-  return options.color == Color::automatic && facts.console_is_terminal &&
-         find_variable(facts.environment, "TERM").value_or("") != "dumb";
-}
-
 // The command line of one host's launcher. What we add comes last and so wins, but for what the user may have said.
 std::vector<std::string> words_of(const Options& options, const ControllerFacts& facts,
                                   const std::vector<HostEntry>& hosts, std::size_t rank) {
@@ -85,7 +81,8 @@ std::vector<std::string> words_of(const Options& options, const ControllerFacts&
   if (options.compatibility_mode == CompatibilityMode::native && hosts.size() > 1 && !options.tag)
     words.emplace_back("--tag=[${rank}] ");
   words.insert(words.end(), options.host_words.begin(), options.host_words.end());
-  if (wants_color(options, facts)) words.emplace_back("--color=always");
+  const bool is_color_wanted = wants_color(options.color, facts.environment, facts.console_is_terminal);
+  if (options.color == Color::automatic && is_color_wanted) words.emplace_back("--color=always");
   if (hosts[rank].workers) words.push_back("--nproc-per-node=" + std::to_string(*hosts[rank].workers));
   words.push_back("--nnodes=" + std::to_string(hosts.size()));
   words.push_back("--node-rank=" + std::to_string(rank));
@@ -101,8 +98,7 @@ std::vector<std::string> words_of(const Options& options, const ControllerFacts&
 }
 
 std::vector<std::string> ssh_of(const Options& options, const std::string& host) {
-  std::vector<std::string> words = base::split(options.ssh, ' ');
-  std::erase(words, "");
+  std::vector<std::string> words = base::words(options.ssh);
   // Whoever cannot be asked for a password fails at once. Nothing else of the user's configuration is touched.
   words.insert(words.end(), {"-o", "BatchMode=yes", host});
   return words;

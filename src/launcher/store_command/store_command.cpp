@@ -158,21 +158,16 @@ int run_store_command(const StoreOptions& options, const std::vector<std::string
                       int (*print)(const std::string& text)) {
   const auto token = read_auth_token(options.auth_token_file, environment);
   hide_auth_token();
-  const bool in_variable = find_variable(environment, wire::env::kAuthToken).has_value();
-  const std::string file = "--auth-token-file=" + options.auth_token_file;
-  std::string mistake;
-  if (!token) mistake = token.error().message;
-  if (in_variable && !options.auth_token_file.empty()) {
-    mistake = file + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out.";
-  }
-  if (!mistake.empty()) {
-    log.write({LogLevel::error, LogSource::store, mistake});
+  if (!token) {
+    log.write({LogLevel::error, LogSource::store, token.error().message});
     return base::kExitUsage;
   }
   Command command(options, log);
   if (options.action == StoreOptions::Action::inspect) return command.inspect(token.value(), print);
   if (options.action == StoreOptions::Action::join) return command.join(token.value());
-  return command.serve(token.value(), !token.value() ? "" : in_variable ? wire::env::kAuthToken : file);
+  const std::string source =
+      options.auth_token_file.empty() ? wire::env::kAuthToken : "--auth-token-file=" + options.auth_token_file;
+  return command.serve(token.value(), token.value() ? source : "");
 }
 
 }  // namespace ddp::launcher
