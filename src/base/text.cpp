@@ -109,6 +109,10 @@ std::string list_of_ranges(std::span<const int> ranks, const char* between, cons
 
 }  // namespace
 
+void append(std::vector<std::string>& texts, std::span<const std::string> more) {
+  texts.insert(texts.end(), more.begin(), more.end());
+}
+
 std::vector<std::string> words(std::string_view text, std::string_view spaces) {
   std::vector<std::string> words;
   while (true) {

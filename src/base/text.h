@@ -26,6 +26,7 @@ std::optional<std::string> nearest_match(std::string_view word, std::span<const 
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
+void append(std::vector<std::string>& texts, std::span<const std::string> more);
 
 // The words of `text`, between which there is at least one of these `spaces`.
 std::vector<std::string> words(std::string_view text, std::string_view spaces = " ");

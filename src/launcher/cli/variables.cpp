@@ -70,7 +70,7 @@ std::string used_variables(std::span<const Setting> from_variables, std::span<co
   for (const Setting& setting : from_variables) {
     if (last_of(from_words, setting.option->name()) == nullptr) used.push_back(setting.subject);
   }
-  std::sort(used.begin(), used.end());
+  std::ranges::sort(used);
   return base::join(used, ", ");
 }
 

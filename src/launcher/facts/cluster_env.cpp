@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/host_list.h"
 #include "launcher/facts/schedulers.h"
 
 namespace ddp::launcher {

@@ -3,13 +3,11 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <span>
 #include <unordered_map>
 
 #include "base/text.h"
 #include "launcher/facts/host_list.h"
-#include "launcher/facts/host_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -42,17 +40,22 @@ bool is_ipv6_address(std::string_view name) {
   return ::inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
 }
 
-// The hosts of a part and, after `colon`, their number of workers.
-base::Result<Entry> parse_counted(std::string_view part, std::size_t colon) {
-  auto names = expand_host_list(part.substr(0, colon));
+// The hosts of a list and their number of workers, which `rest` gives after a colon if it is not empty.
+base::Result<Entry> entry_of(std::string_view part, std::string_view list, std::string_view rest) {
+  auto names = expand_host_list(list);
   if (!names) return names.error();
-  if (colon == 0) return wrong_host(part, "has no name before the colon. Write it as in b:4.");
   Entry entry{std::move(names).value(), std::nullopt};
-  if (colon >= part.size()) return entry;
-  const auto workers = parse_workers(part, part.substr(colon + 1));
+  if (rest.empty()) return entry;
+  const auto workers = parse_workers(part, rest.substr(1));
   if (!workers) return workers.error();
   entry.workers = workers.value();
   return entry;
+}
+
+// The hosts of a part and, after `colon`, their number of workers.
+base::Result<Entry> parse_counted(std::string_view part, std::size_t colon) {
+  if (colon == 0) return wrong_host(part, "has no name before the colon. Write it as in b:4.");
+  return entry_of(part, part.substr(0, colon), part.substr(colon));
 }
 
 // "[::1]:4": `open` and `close` are where the brackets are.
@@ -63,14 +66,7 @@ base::Result<Entry> parse_bracketed_address(std::string_view part, std::size_t o
   if (!fits || !is_ipv6_address(name) || (!rest.empty() && rest.front() != ':')) {
     return wrong_host(part, "is no IPv6 address in brackets. Write it as in [::1] or [::1]:4.");
   }
-  auto names = expand_host_list(name);
-  if (!names) return names.error();
-  Entry entry{std::move(names).value(), std::nullopt};
-  if (rest.empty()) return entry;
-  const auto workers = parse_workers(part, rest.substr(1));
-  if (!workers) return workers.error();
-  entry.workers = workers.value();
-  return entry;
+  return entry_of(part, name, rest);
 }
 
 // A bracket begins either an IPv6 address or the numbers of a host list. An address has two colons at least; numbers

@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "base/host_name.h"
 #include "base/random.h"
-#include "launcher/facts/cpu_limit.h"
 #include "store/store_token.h"
 #include "wire/worker_env.h"
 
@@ -56,12 +55,7 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   facts.random_id = base::hex64(base::random64());
   facts.random_uuid = random_uuid();
   facts.console_is_terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  auto token = read_auth_token(wanted.auth_token_file, facts.environment);
-  if (token) {
-    facts.auth_token = std::move(token).value();
-  } else {
-    facts.auth_token_failure = token.error().message;
-  }
+  facts.auth_token = read_auth_token(wanted.auth_token_file, facts.environment);
   const auto read = [](const std::string& path) {
     std::string text = base::read_file(path);
     return text.empty() ? std::nullopt : std::optional(std::move(text));
@@ -72,14 +66,7 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   } else {
     facts.cluster_failure = found.error().message;
   }
-  if (wanted.topology) {
-    auto topology = read_cpu_topology(cpus);
-    if (topology) {
-      facts.topology = std::move(topology).value();
-    } else {
-      facts.topology_failure = topology.error().message;
-    }
-  }
+  if (wanted.topology) facts.topology = read_cpu_topology(cpus);
   return facts;
 }
 

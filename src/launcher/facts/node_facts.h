@@ -28,11 +28,10 @@ struct NodeFacts {
   std::string random_id;                 // for a run without a name
   std::string random_uuid;               // the same as torchrun writes it
   ResourceLimits limits;
-  bool console_is_terminal = false;                        // standard output and standard error are both terminals
-  CpuTopology topology;                                    // read only if it is wanted
-  std::string topology_failure;                            // why there is none
-  std::shared_ptr<const store::Authenticator> auth_token;  // of the file that was named, or of DDP_AUTH_TOKEN
-  std::string auth_token_failure;                          // why there is none, if one was meant
+  bool console_is_terminal = false;                    // standard output and standard error are both terminals
+  base::Result<CpuTopology> topology = CpuTopology();  // read only if it is wanted
+  // Of the file that was named, or of DDP_AUTH_TOKEN; null if none is meant.
+  base::Result<std::shared_ptr<const store::Authenticator>> auth_token = {nullptr};
   std::optional<ClusterEnv> cluster;  // what the scheduler that started us says; nothing: there is none
   std::vector<std::string> cluster_warnings;
   std::string cluster_failure;  // why its variables cannot be believed

@@ -7,10 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
@@ -94,12 +92,8 @@ void examine_elf(std::ifstream& file, const std::string& head, ProgramFacts& fac
 
 void examine_script(const std::string& head, const std::vector<std::string>& environment, ProgramFacts& facts) {
   facts.format = FileFormat::script;
-  std::istringstream words(head.substr(2, head.find('\n') - 2));
   // A carriage return at the end belongs to the name: such a script cannot run, and the name should show why.
-  std::vector<std::string> line;
-  for (std::string word; words.peek() != EOF && std::getline(words, word, ' ');) {
-    if (!word.empty()) line.push_back(word);
-  }
+  const std::vector<std::string> line = base::words(head.substr(2, head.find('\n') - 2));
   if (line.empty()) return;
   if (!exists(line[0])) {
     facts.missing_interpreter = line[0];

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "launcher/facts/host_file.h"
 #include "launcher/facts/host_list.h"
-#include "launcher/facts/host_text.h"
 #include "launcher/facts/node_facts.h"
 
 namespace ddp::launcher {
@@ -167,10 +166,6 @@ std::optional<int> SchedulerVariables::find_host(const HostNames& hosts, const s
     const bool domains = host.find('.') != std::string::npos && name.find('.') != std::string::npos;
     return !domains && short_name(host) == short_name(name);
   });
-}
-
-void SchedulerVariables::refuse(const std::string& why) {
-  if (!failure_) failure_ = why;
 }
 
 }  // namespace ddp::launcher

@@ -58,7 +58,9 @@ class SchedulerVariables {
 
   const std::string& own_name() const { return request_.host_name; }
 
-  void refuse(const std::string& why);
+  void refuse(const std::string& why) {
+    if (!failure_) failure_ = why;
+  }
   const std::optional<std::string>& failure() const { return failure_; }
 
  private:

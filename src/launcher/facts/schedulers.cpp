@@ -1,9 +1,7 @@
 #include "launcher/facts/schedulers.h"
 
-#include <algorithm>
-
 #include "base/text.h"
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/host_list.h"
 
 namespace ddp::launcher {
 namespace {

@@ -1,13 +1,12 @@
 #include "launcher/job/coordinator.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/exit_code.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "launcher/job/blame.h"
-#include "launcher/job/node_comparison.h"
+#include "launcher/job/node_hello.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -311,10 +310,6 @@ std::vector<CoordinatorAction> Coordinator::ask(wire::Subject what) {
     if (id != kOwnNode && node.takes_part && !node.has_ended) send(id, wire::CoordinatorAsks{attempt_, what});
   }
   return take();
-}
-
-void Coordinator::stop_clocks(TimePoint now) {
-  if (!stopped_at_) stopped_at_ = now;
 }
 
 void Coordinator::continue_clocks(TimePoint now) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "launcher/job/node_roster.h"
-#include "launcher/job/quarantined_nodes.h"
 #include "launcher/job/restart_policy.h"
 #include "launcher/job/stranger_lines.h"
 #include "launcher/log/log_line.h"
@@ -83,7 +82,9 @@ class Coordinator {
   }
   // The coordinator's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to
   // follow the others to the end, and before a restart stand still.
-  void stop_clocks(TimePoint now);
+  void stop_clocks(TimePoint now) {
+    if (!stopped_at_) stopped_at_ = now;
+  }
   void continue_clocks(TimePoint now);
   // At alarm(), or later.
   std::vector<CoordinatorAction> tick(TimePoint now);

@@ -1,6 +1,5 @@
 #include "launcher/job/coordinator_node.h"
 
-#include <chrono>
 #include <utility>
 
 #include "launcher/job/node_hello.h"

@@ -1,7 +1,6 @@
 #include "launcher/job/job_state.h"
 
 #include <algorithm>
-#include <csignal>
 
 #include "base/check.h"
 #include "base/exit_code.h"
@@ -167,7 +166,7 @@ std::string JobState::describe_wait(TimePoint now) const {
 std::string JobState::describe_early_ends() const {
   std::vector<int> ended;
   for (const WorkerEnd& end : ends_) ended.push_back(end.rank);
-  std::sort(ended.begin(), ended.end());
+  std::ranges::sort(ended);
   const std::vector<int> alive = alive_ranks();
   return ranks_text(ended) + " ended with exit code 0; " + ranks_text(alive) +
          (alive.size() == 1 ? " still runs " : " still run ") + base::human_duration(limits::kExitNote) +
@@ -223,7 +222,7 @@ void JobState::begin_killing(KillReason why, TimePoint now, std::vector<Action>&
 }
 
 void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
-  const bool any_alive = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
+  const bool any_alive = std::ranges::any_of(workers_, [](const Worker& w) { return w.alive; });
   const bool all_ended = ends_.size() == workers_.size();
   if (all_ended && phase_ == Phase::running && expects_signal_ && doubt_) return;
   // While ending, workers that were never started are not waited for.
@@ -312,7 +311,7 @@ JobOutcome JobState::outcome() const {
       outcome.left_early.push_back(end.rank);
     }
   }
-  std::sort(outcome.ended_ranks.begin(), outcome.ended_ranks.end());
+  std::ranges::sort(outcome.ended_ranks);
   return outcome;
 }
 

@@ -14,7 +14,6 @@
 #include "base/host_name.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "launcher/limits.h"
 #include "launcher/log/line_file.h"
 
 namespace ddp::launcher {
@@ -147,11 +146,6 @@ bool Log::show(const LogLine& line, bool is_last) {
   const std::string source(is_detail ? kLogSourceNames[static_cast<std::size_t>(line.source)] : "");
   sinks_->show(line, base::printable(source + (is_detail ? ": " : "") + line.text, kLongestLine));
   return true;
-}
-
-// All lines of a report together must not wait for so long that other nodes take this one for lost.
-std::chrono::milliseconds Log::wait() const {
-  return takes_lines_ ? limits::kConsoleWait : std::chrono::milliseconds(0);
 }
 
 // A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.

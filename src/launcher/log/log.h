@@ -6,9 +6,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "base/result.h"
+#include "launcher/limits.h"
 #include "launcher/log/log_line.h"
 
 namespace ddp::launcher {
@@ -56,7 +56,8 @@ class Log {
   class Sinks;
 
   bool show(const LogLine& line, bool is_last);
-  std::chrono::milliseconds wait() const;
+  // All lines of a report together must not wait for so long that other nodes take this one for lost.
+  std::chrono::milliseconds wait() const { return takes_lines_ ? limits::kConsoleWait : std::chrono::milliseconds(0); }
   bool console_is_ready(bool is_last);
 
   const LogSettings settings_;

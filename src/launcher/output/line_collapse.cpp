@@ -74,10 +74,6 @@ void LineCollapse::put_in_bucket(Sequence line, std::vector<Entry>& entries, std
   bucket.last = line;
 }
 
-void LineCollapse::enter(int local_rank) {
-  if (speaker(local_rank).streams++ == 0) ++speaking_;
-}
-
 void LineCollapse::leave(int local_rank) {
   DDP_CHECK(speaker(local_rank).streams > 0, local_rank);
   if (--speaker(local_rank).streams > 0) return;
@@ -258,10 +254,6 @@ std::optional<OutputTime> LineCollapse::due() const {
 
 void LineCollapse::emit_due(OutputTime now) {
   while (head_ != end_ && entry(head_).came + bounds_.window <= now) emit_through(head_);
-}
-
-void LineCollapse::emit_all() {
-  if (back_ != 0) emit_through(back_);
 }
 
 }  // namespace ddp::launcher

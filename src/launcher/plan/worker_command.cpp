@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/exit_code.h"
+#include "base/text.h"
 
 namespace ddp::launcher {
 
@@ -138,7 +139,7 @@ base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& opt
   if (kind == ProgramKind::module) command.arguments.emplace_back("-m");
   command.local_rank_argument = options.local_rank_argument;
   command.local_rank_argument_at = command.arguments.size() + 1;
-  command.arguments.insert(command.arguments.end(), options.command.begin(), options.command.end());
+  base::append(command.arguments, options.command);
   return command;
 }
 

@@ -1,6 +1,5 @@
 #include "launcher/process/process_sample.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -29,16 +27,12 @@ std::string kernel_function(const std::string& folder) {
 
 // The first one first.
 std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
   std::vector<pid_t> tids;
-  if (DIR* directory = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
-      if (const auto tid = base::parse_integer(entry->d_name, 1, 1 << 30)) tids.push_back(static_cast<pid_t>(*tid));
-    }
-    ::closedir(directory);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
+    tids.push_back(std::atoi(entry.path().filename().c_str()));
   }
-  std::sort(tids.begin(), tids.end(),
-            [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  std::ranges::sort(tids, [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
   if (tids.size() > most) tids.resize(most);
   return tids;
 }
@@ -180,7 +174,7 @@ bool blocks_signal(pid_t tid, int signal) {
 pid_t program_of(pid_t worker) {
   constexpr std::array<std::string_view, 6> kShells = {"sh", "bash", "dash", "zsh", "ksh", "busybox"};
   for (int depth = 0; depth < 8; ++depth) {
-    if (std::find(kShells.begin(), kShells.end(), executable_name(worker)) == kShells.end()) return worker;
+    if (std::ranges::find(kShells, executable_name(worker)) == kShells.end()) return worker;
     const std::vector<pid_t> children = children_of(worker);
     if (children.size() != 1) return worker;
     worker = children.front();
@@ -190,6 +184,36 @@ pid_t program_of(pid_t worker) {
 
 bool is_python(pid_t pid) {
   return executable_name(pid).starts_with("python");
+}
+
+std::optional<std::uint64_t> socket_of_link(std::string_view link) {
+  constexpr std::string_view kBefore = "socket:[";
+  if (!link.starts_with(kBefore) || !link.ends_with(']')) return std::nullopt;
+  link.remove_prefix(kBefore.size());
+  link.remove_suffix(1);
+  const auto inode = base::parse_integer(link, 1, INT64_MAX);
+  return inode ? std::optional(static_cast<std::uint64_t>(*inode)) : std::nullopt;
+}
+
+std::vector<HeldSocket> sockets_of(pid_t root, std::chrono::steady_clock::time_point until) {
+  std::vector<pid_t> processes = descendants(root, {});
+  processes.insert(processes.begin(), root);
+  return sockets_of(processes, until);
+}
+
+std::vector<HeldSocket> sockets_of(std::span<const pid_t> processes, std::chrono::steady_clock::time_point until) {
+  std::vector<HeldSocket> sockets;
+  std::error_code ignored;
+  for (const pid_t pid : processes) {
+    if (std::chrono::steady_clock::now() >= until) break;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", ignored)) {
+      std::array<char, 64> link{};
+      const ssize_t size = ::readlink(entry.path().c_str(), link.data(), link.size());
+      const auto inode = socket_of_link({link.data(), size > 0 ? static_cast<std::size_t>(size) : 0});
+      if (inode) sockets.push_back({*inode, pid});
+    }
+  }
+  return sockets;
 }
 
 }  // namespace ddp::launcher

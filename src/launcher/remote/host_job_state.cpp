@@ -106,10 +106,6 @@ void HostJobState::handle(const TimeIsUp&, TimePoint now, std::vector<HostAction
   }
 }
 
-void HostJobState::failed(int exit_code) {
-  if (!exit_code_) exit_code_ = exit_code;
-}
-
 void HostJobState::cut_all(std::vector<HostAction>& actions) {
   note_.reset();
   deadline_.reset();

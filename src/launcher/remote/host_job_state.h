@@ -83,7 +83,9 @@ class HostJobState {
   void handle(const SignalToAll& event, TimePoint now, std::vector<HostAction>& actions);
   void handle(const TimeIsUp& event, TimePoint now, std::vector<HostAction>& actions);
 
-  void failed(int exit_code);
+  void failed(int exit_code) {
+    if (!exit_code_) exit_code_ = exit_code;
+  }
   void cut_all(std::vector<HostAction>& actions);
   void pass(int signal, std::vector<HostAction>& actions) const;
   void ask_to_end(int signal, TimePoint now, std::vector<HostAction>& actions);

@@ -61,7 +61,7 @@ std::string expand_pattern(const CoreFacts& facts) {
 
 bool leaves_core(const base::ExitStatus& status) {
   constexpr std::array signals = {SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU, SIGXFSZ};
-  return std::any_of(signals.begin(), signals.end(), [&](int signal) { return status.was_killed_by(signal); });
+  return std::ranges::any_of(signals, [&](int signal) { return status.was_killed_by(signal); });
 }
 
 std::string why_no_core(const CoreFacts& facts) {

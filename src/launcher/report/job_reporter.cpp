@@ -5,12 +5,10 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <utility>
 
 #include "base/exit_code.h"
 #include "launcher/report/core_location.h"
 #include "launcher/report/event_text.h"
-#include "launcher/report/failure_summary.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
 #include "launcher/report/straggler_report.h"
@@ -179,10 +177,6 @@ void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   evidence_ = {};
   text_ = {describe_failure(outcome) + ", before the job was started again"};
   say_last(level_of(outcome), text_.front());
-}
-
-void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& end) {
-  finish(outcome, end.shell_code(), "");
 }
 
 void JobReporter::job_failed(const base::Failure& failure) {

@@ -3,9 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <optional>
+#include <tuple>
 
 namespace ddp::launcher {
 
@@ -18,22 +17,9 @@ void from_json(const nlohmann::json& json, TransferView& transfer) {
   transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
 }
 void to_json(nlohmann::json& json, const GroupView& group) {
-  json = {group.name,
-          group.rank,
-          group.size,
-          group.place,
-          group.called,
-          group.started,
-          group.finished,
-          group.transfers_called,
-          group.transfers_finished,
-          group.is_left,
-          group.gpu_queued,
-          group.gpu_started,
-          group.gpu_finished,
-          group.identity,
-          group.transfers,
-          group.blocked};
+  json = std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
+                  group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
+                  group.gpu_finished, group.identity, group.transfers, group.blocked);
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
   group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),

@@ -270,15 +270,14 @@ void StackTaker::finish() {
     const std::vector<ThreadSample> samples = sample_threads(asked.request.pid, kStackThreads);
     std::vector<ThreadStack>& threads = asked.result.threads;
     for (ThreadStack& thread : threads) {
-      const auto sample =
-          std::find_if(samples.begin(), samples.end(), [&](const auto& l) { return l.tid == thread.tid; });
+      const auto sample = std::ranges::find_if(samples, [&](const auto& l) { return l.tid == thread.tid; });
       if (thread.name.empty() && sample != samples.end()) thread.name = sample->name;
     }
-    std::stable_sort(threads.begin(), threads.end(), [&](const ThreadStack& a, const ThreadStack& b) {
+    std::ranges::stable_sort(threads, [&](const ThreadStack& a, const ThreadStack& b) {
       return (a.tid == asked.request.pid) > (b.tid == asked.request.pid);
     });
     for (const pid_t tid : asked.request.threads) {
-      const bool answered = std::any_of(threads.begin(), threads.end(), [&](const auto& t) { return t.tid == tid; });
+      const bool answered = std::ranges::any_of(threads, [&](const auto& t) { return t.tid == tid; });
       if (!answered && asked.result.source == "signal handler") {
         asked.result.missing.push_back("thread " + std::to_string(tid) +
                                        ": no answer (stopped, or the signal is blocked)");

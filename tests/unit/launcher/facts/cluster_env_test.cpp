@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/text.h"
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/host_list.h"
 #include "unit/launcher/facts/scheduler_fixtures.h"
 
 using namespace ddp::launcher;
