@@ -123,6 +123,12 @@ TEST_CASE("a size has a unit that fits") {
   CHECK(human_bytes(std::uint64_t{3} << 40) == "3 TiB");
 }
 
+TEST_CASE("texts are appended in their order") {
+  std::vector<std::string> texts = {"a"};
+  ddp::base::append(texts, std::vector<std::string>{"b", "c"});
+  CHECK(texts == std::vector<std::string>{"a", "b", "c"});
+}
+
 TEST_CASE("words are what spaces separate") {
   using ddp::base::words;
   CHECK(words("").empty());

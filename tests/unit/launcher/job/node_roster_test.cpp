@@ -97,9 +97,9 @@ TEST_CASE("a host that is lost again and again waits longer and longer") {
 
 TEST_CASE("a job goes on without a host that flaps and with it when its time is over") {
   CoordinatorOptions options;
-  options.min_nodes = 1;
-  options.max_nodes = 2;
-  options.last_call = 1s;
+  options.nodes.min = 1;
+  options.nodes.max = 2;
+  options.nodes.last_call = 1s;
   options.max_restarts = 20;
   CoordinatorJob job(options);
   // Lost twice, while another node keeps the coordinator's company.
@@ -120,7 +120,7 @@ TEST_CASE("a job goes on without a host that flaps and with it when its time is 
 TEST_CASE("a job that needs a host that flaps waits for it") {
   CoordinatorOptions options;
   options.max_restarts = 20;
-  options.join_timeout = 300s;
+  options.nodes.join_timeout = 300s;
   CoordinatorJob job(options);
   for (NodeId id = 7; id < 9; ++id) {
     job.comes(id, node("b")).loses(id).says(kOwnNode, wire::NodeEnded{static_cast<int>(id) - 7}).passes(300ms);
