@@ -19,6 +19,8 @@
 namespace ddp::launcher {
 namespace {
 
+using wire::NodeHello;
+
 // Of a program that lies on a slow file system, not more than this is read.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 constexpr std::size_t kMostCompared = 1000;
@@ -64,8 +66,6 @@ std::string comparable(const std::string& text) {
   hash.update(text);
   return text.substr(0, kMostCompared) + "... (hash " + base::hex64(hash.value()) + ")";
 }
-
-using wire::NodeHello;
 
 // "program train: b0a1… on b, 77c2… on a"; empty: all is the same.
 std::string difference(const NodeHello& theirs, const NodeHello& ours) {

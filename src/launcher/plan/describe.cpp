@@ -16,6 +16,8 @@
 namespace ddp::launcher {
 namespace {
 
+using OrderedJson = nlohmann::ordered_json;
+
 constexpr std::size_t kLabelWidth = 13;
 
 std::string row(const std::string& label, const std::string& value) {
@@ -139,8 +141,6 @@ std::string environment_rows(const LaunchPlan& plan) {
   const std::vector<std::string> names(differing.begin(), differing.end());
   return text + row("", "set at the start or for each worker: " + base::join(names, ", "));
 }
-
-using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson or_null(const std::optional<std::string>& value) {
   return value ? OrderedJson(*value) : OrderedJson(nullptr);

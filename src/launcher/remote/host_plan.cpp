@@ -15,6 +15,9 @@
 namespace ddp::launcher {
 namespace {
 
+using base::Failure;
+using base::Result;
+
 namespace env = wire::env;
 
 constexpr std::string_view kForwarded[] = {"DDP_*",   "NCCL_*", "GLOO_*",          "UCX_*",      "OMP_*",
@@ -42,9 +45,6 @@ void set(std::vector<std::string>& lines, std::string_view line) {
   std::erase_if(lines, [&](const std::string& other) { return name_of(other) == name_of(line); });
   lines.emplace_back(line);
 }
-
-using base::Failure;
-using base::Result;
 
 Result<std::vector<HostEntry>> hosts_of(const Options& options, const ControllerFacts& facts) {
   if (!options.hosts.empty()) return options.hosts;

@@ -16,7 +16,9 @@
 namespace ddp::launcher {
 namespace {
 
-using Client = wire::StoreReport::Client;
+using OrderedJson = nlohmann::ordered_json;
+using wire::StoreReport;
+using Client = StoreReport::Client;
 using Clients = std::vector<const Client*>;
 using Row = std::vector<std::string>;
 
@@ -132,7 +134,7 @@ std::string waiting_text(const std::vector<Clients>& groups) {
   return text + "\nClients wait for " + base::counted(more, "other key") + " as well (--json has all)\n";
 }
 
-std::string keys_text(const wire::StoreReport& report) {
+std::string keys_text(const StoreReport& report) {
   if (report.keys.empty()) return "\nNo keys.\n";
   std::vector<Row> rows;
   const std::size_t shown = std::min(report.keys.size(), limits::kInspectedKeys);
@@ -148,9 +150,6 @@ std::string keys_text(const wire::StoreReport& report) {
          rest(static_cast<std::size_t>(std::max<std::int64_t>(report.key_count, 0)), report.keys.size(), shown);
 }
 
-using OrderedJson = nlohmann::ordered_json;
-using wire::StoreReport;
-
 OrderedJson or_null(std::int64_t number) {
   return number < 0 ? OrderedJson(nullptr) : OrderedJson(number);
 }
@@ -159,7 +158,7 @@ OrderedJson key_of(const StoreReport::Key& key) {
   return {{"name", key.name}, {"bytes", key.bytes}, {"queued", or_null(key.queued)}};
 }
 
-OrderedJson client_of(const StoreReport::Client& client) {
+OrderedJson client_of(const Client& client) {
   return {{"peer", client.peer},
           {"rank", or_null(client.rank)},
           {"name", client.rank < 0 ? OrderedJson(nullptr) : OrderedJson(client.name)},
@@ -183,7 +182,7 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string inspection_text(const Inspection& inspection) {
-  const wire::StoreReport& report = inspection.report;
+  const StoreReport& report = inspection.report;
   const Sections sections = sections_of(inspection);
   std::string text = "The store at " + inspection.where + " has " + base::counted(report.key_count, "key") + " in " +
                      bytes(report.table_bytes) + " of memory, and " + base::counted(report.client_count - 1, "client") +
@@ -213,7 +212,7 @@ std::string inspection_json(const Inspection& inspection) {
   OrderedJson keys = OrderedJson::array();
   for (const StoreReport::Key& key : report.keys) keys.push_back(key_of(key));
   OrderedJson clients = OrderedJson::array();
-  for (const StoreReport::Client& client : report.clients) {
+  for (const Client& client : report.clients) {
     if (client.peer != inspection.inspector) clients.push_back(client_of(client));
   }
   const OrderedJson result = {{"where", inspection.where},
