@@ -54,13 +54,11 @@ Result<Entries> read_json(const std::string& text) {
   return entries;
 }
 
-Result<Entries> read_toml(const std::string& text) {
+Result<Entries> read_toml(const std::string& text) try {
   std::istringstream stream(text);
-  try {
-    return CLI::ConfigTOML().from_config(stream);
-  } catch (const CLI::Error& error) {
-    return Failure{std::string("cannot be understood: ") + error.what()};
-  }
+  return CLI::ConfigTOML().from_config(stream);
+} catch (const CLI::Error& error) {
+  return Failure{std::string("cannot be understood: ") + error.what()};
 }
 
 bool has_hash_in_quotes(const std::string& line) {

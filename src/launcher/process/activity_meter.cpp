@@ -97,8 +97,7 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
     activity_.reset();
   }
   if (!window_) window_ = Window{sample, now};
-  const bool is_runnable =
-      std::ranges::any_of(sample.processes, [](const ProcessCounters& process) { return process.is_runnable; });
+  const bool is_runnable = std::ranges::any_of(sample.processes, &ProcessCounters::is_runnable);
   ++window_->samples;
   if (is_runnable) ++window_->runnable_samples;
   if (sample.gpu && sample.gpu->busy_percent >= thresholds_.gpu_busy_percent) window_->gpu_was_busy = true;
