@@ -14,6 +14,11 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+std::string read_line(const std::string& path) {
+  const std::string text = read_file(path);
+  return text.substr(0, text.find('\n'));
+}
+
 std::string behind_links(const std::string& path) {
   constexpr int kMostLinks = 40;  // as many as the kernel follows
   std::filesystem::path file(path);

@@ -20,13 +20,13 @@ bool acts_on_terminal(char32_t character) {
                      [&](const Range& range) { return character >= range.first && character <= range.last; });
 }
 
+}  // namespace
+
 std::string escaped(char byte) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   const auto value = static_cast<unsigned char>(byte);
   return {'\\', 'x', kDigits[value / 16], kDigits[value % 16]};
 }
-
-}  // namespace
 
 std::size_t printable_length(std::string_view text) {
   if (text.empty()) return 0;

@@ -16,4 +16,7 @@ std::size_t printable_length(std::string_view text);
 // `most` bytes is cut between characters and ends with "...".
 std::string printable(std::string_view text, std::size_t most = std::string_view::npos);
 
+// The byte in hexadecimal: "\x1b".
+std::string escaped(char byte);
+
 }  // namespace ddp::base

@@ -109,6 +109,31 @@ std::string list_of_ranges(std::span<const int> ranks, const char* between, cons
 
 }  // namespace
 
+void append(std::vector<std::string>& texts, std::span<const std::string> more) {
+  texts.insert(texts.end(), more.begin(), more.end());
+}
+
+std::vector<std::string> words(std::string_view text, std::string_view spaces) {
+  std::vector<std::string> words;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(spaces), text.size()));
+    if (text.empty()) return words;
+    words.emplace_back(text.substr(0, text.find_first_of(spaces)));
+    text.remove_prefix(words.back().size());
+  }
+}
+
+std::string trimmed(std::string_view text, std::string_view spaces) {
+  text.remove_prefix(std::min(text.find_first_not_of(spaces), text.size()));
+  return std::string(text.substr(0, text.find_last_not_of(spaces) + 1));
+}
+
+std::string_view take_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return line;
+}
+
 std::string rank_list(std::span<const int> ranks) {
   return list_of_ranges(ranks, ", ", ", ");
 }

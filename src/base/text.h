@@ -26,6 +26,16 @@ std::optional<std::string> nearest_match(std::string_view word, std::span<const 
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
+void append(std::vector<std::string>& texts, std::span<const std::string> more);
+
+// The words of `text`, between which there is at least one of these `spaces`.
+std::vector<std::string> words(std::string_view text, std::string_view spaces = " ");
+
+// `text` without the `spaces` before and after it.
+std::string trimmed(std::string_view text, std::string_view spaces = " \t\r\n");
+
+// Takes the first line off `text`. Returns it without the end of the line.
+std::string_view take_line(std::string_view& text);
 
 // Ranks as people write them: {0,1,2,5,6} is "0-2, 5, 6". Expects ascending order.
 std::string rank_list(std::span<const int> ranks);

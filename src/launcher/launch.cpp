@@ -148,8 +148,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
 bool is_end_pending(const LaunchPlan& plan) {
   sigset_t pending;
   ::sigpending(&pending);
-  return std::any_of(plan.ending_signals.begin(), plan.ending_signals.end(),
-                     [&](int signal) { return ::sigismember(&pending, signal) == 1; });
+  return std::ranges::any_of(plan.ending_signals, [&](int signal) { return ::sigismember(&pending, signal) == 1; });
 }
 
 // Whether the supervisor has ended by a signal because somebody asked it to.

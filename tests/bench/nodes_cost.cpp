@@ -37,12 +37,9 @@ class CoordinatorAlone {
  public:
   explicit CoordinatorAlone(int nodes)
       : nodes_(nodes),
-        coordinator_({.min_nodes = nodes + 1,
-                      .max_nodes = nodes + 1,
-                      .is_static = true,
-                      .join_timeout = 1h,
-                      .node_timeout = 10s},
-                     hello(0), now_) {}
+        coordinator_(
+            {.nodes = {.min = nodes + 1, .max = nodes + 1, .rank = 0, .join_timeout = 1h, .node_timeout = 10s}},
+            hello(0), now_) {}
 
   Sizes run() {
     Sizes sizes;

@@ -83,7 +83,7 @@ void NodesRules::look_at_beginning(int emptied) {
   if (++attempts_ > options_.max_restarts + 1) violate(7, "attempt " + std::to_string(attempts_));
   std::ranges::sort(begins_, {}, [](const auto& one) { return one.second.node_rank; });
   const auto count = static_cast<int>(begins_.size());
-  if (count < options_.min_nodes || count > options_.max_nodes) violate(6, std::to_string(count) + " nodes");
+  if (count < options_.nodes.min || count > options_.nodes.max) violate(6, std::to_string(count) + " nodes");
   int ranks = 0;
   int last_number = wire::kAnyNodeRank;
   for (int i = 0; i < count; ++i) {
@@ -143,7 +143,7 @@ void NodesRules::workers_end(std::size_t machine, End how) {
   if (ends.is_known) count(ends.runs, -1);
   ends.runs = -1;
   if (machine == 0 || ends.is_frozen || how == End::with_machine) return;
-  const auto latest = ends.heard_at + options_.node_timeout + limits::kNodeHeartbeat + ending_;
+  const auto latest = ends.heard_at + options_.nodes.node_timeout + limits::kNodeHeartbeat + ending_;
   if (now_ > latest) {
     violate(2, name(machine) + " has had workers for " +
                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - ends.heard_at).count()) +
@@ -172,14 +172,14 @@ void NodesRules::launcher_ends(std::size_t machine, int exit_code) {
   one.has_ended = true;
   if (!one.left_with) return violate(10, name(machine) + " ends before it leaves");
   const bool is_well = one.trouble + coordinator_trouble_ <= kHarmless;
-  const auto latest = one.told_at + ending_ + options_.node_timeout + kPatience;
+  const auto latest = one.told_at + ending_ + options_.nodes.node_timeout + kPatience;
   if (one.times_told > 0 && is_well && now_ > latest) {
     violate(11, name(machine) + " was asked to end " +
                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now_ - one.told_at).count()) +
                     " s before it does");
   }
   // What its attempt ended with counts, where no other node has to agree and the user has asked after that.
-  const bool is_alone_and_asked = options_.max_nodes == 1 && one.times_told > 0;
+  const bool is_alone_and_asked = options_.nodes.max == 1 && one.times_told > 0;
   if (one.is_in_haste || is_alone_and_asked || exit_code == one.left_with->exit_code) return;
   violate(10, name(machine) + " ends with " + std::to_string(exit_code) + " for '" + one.left_with->text + "' (" +
                   std::to_string(one.left_with->exit_code) + ")");

@@ -20,13 +20,13 @@ constexpr int kManyNodes = 100;
 
 CoordinatorOptions NodesWorld::draw_options(int nodes) {
   CoordinatorOptions options;
-  options.max_nodes = std::max(1, nodes + below(3) - 1);
-  options.min_nodes = one_in(3) ? options.max_nodes : 1 + below(options.max_nodes);
-  options.is_static = one_in(3);
+  options.nodes.max = std::max(1, nodes + below(3) - 1);
+  options.nodes.min = one_in(3) ? options.nodes.max : 1 + below(options.nodes.max);
+  if (one_in(3)) options.nodes.rank = 0;
   options.max_restarts = below(4);
-  options.join_timeout = 60s;
-  options.last_call = std::chrono::seconds(below(3) * 5);
-  options.node_timeout = 10s;
+  options.nodes.join_timeout = 60s;
+  options.nodes.last_call = std::chrono::seconds(below(3) * 5);
+  options.nodes.node_timeout = 10s;
   return options;
 }
 
@@ -47,7 +47,7 @@ NodesWorld::NodesWorld(std::uint64_t seed, int nodes)
   const int faults = one_in(4) ? 0 : below(nodes > kManyNodes ? 8 : 5);
   for (int i = 0; i < faults; ++i) at(milliseconds_below(spread + longest_run_ms_ * 3 / 2), {.kind = Kind::befalls});
   is_console_slow_ = one_in(4);
-  expects_success_ = faults == 0 && !is_console_slow_ && nodes >= options_.min_nodes && spread < 50'000;
+  expects_success_ = faults == 0 && !is_console_slow_ && nodes >= options_.nodes.min && spread < 50'000;
 }
 
 // By number where nodes have one; those that are too many have somebody else's.
@@ -57,7 +57,7 @@ wire::NodeHello NodesWorld::new_hello() {
   hello.workers = 1 + below(3);
   hello.nodes = "2";
   hello.same["program train"] = "aa11";
-  if (options_.is_static) hello.node_rank = next_rank_ < options_.max_nodes ? next_rank_++ : below(options_.max_nodes);
+  if (options_.nodes.rank) hello.node_rank = next_rank_ < options_.nodes.max ? next_rank_++ : below(options_.nodes.max);
   return hello;
 }
 
@@ -146,7 +146,7 @@ void NodesWorld::carry_out(const Event& event) {
 void NodesWorld::comes(const Event& event) {
   if (is_coordinator_gone_) return;
   const std::size_t id = machines_.size();
-  machines_.push_back(std::make_unique<Machine>(options_.node_timeout, now_));
+  machines_.push_back(std::make_unique<Machine>(options_.nodes.node_timeout, now_));
   machines_[id]->hello = event.local_rank > 0 ? machines_[event.local_rank - 1]->hello : new_hello();
   Machine& machine = *machines_[id];
   rules_.appears(id, machine.hello);

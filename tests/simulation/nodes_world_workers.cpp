@@ -169,8 +169,8 @@ void NodesWorld::start_launcher(std::size_t id) {
   LaunchPlan& plan = machine.plan;
   plan.host_name = machine.hello.host;
   plan.workers = machine.hello.workers;
-  plan.nodes.min = options_.min_nodes;
-  plan.nodes.max = options_.max_nodes;
+  plan.nodes.min = options_.nodes.min;
+  plan.nodes.max = options_.nodes.max;
   plan.grace = kGrace;
   plan.exit_timeout = options_.exit_timeout;
   plan.ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};

@@ -34,10 +34,11 @@ inline ddp::wire::Cause failure(const std::string& text = "rank 5: exited with c
 class CoordinatorJob {
  public:
   explicit CoordinatorJob(CoordinatorOptions options = {}, int own_rank = ddp::wire::kAnyNodeRank) {
-    options.max_nodes = std::max(options.max_nodes, 2);
-    if (options.min_nodes == 1 && options.last_call == std::chrono::milliseconds(0)) options.min_nodes = 2;
-    if (options.join_timeout == std::chrono::milliseconds(0)) options.join_timeout = std::chrono::seconds(60);
-    options.node_timeout = std::chrono::seconds(10);
+    options.nodes.max = std::max(options.nodes.max, 2);
+    if (options.nodes.min == 1 && options.nodes.last_call == std::chrono::milliseconds(0)) options.nodes.min = 2;
+    if (options.nodes.join_timeout == std::chrono::milliseconds(0))
+      options.nodes.join_timeout = std::chrono::seconds(60);
+    options.nodes.node_timeout = std::chrono::seconds(10);
     coordinator.emplace(options, node("a", own_rank), now);
     add(coordinator->begin(now));
   }

@@ -60,7 +60,11 @@ class Ranks {
     views[static_cast<std::size_t>(rank)].page.groups[0].transfers.push_back(view);
     return *this;
   }
-  std::optional<Verdict> verdict() const { return find_verdict(views); }
+  // The first one, if there is any.
+  std::optional<Verdict> verdict() const {
+    const std::vector<Verdict> verdicts = find_verdicts(views);
+    return verdicts.empty() ? std::nullopt : std::optional(verdicts.front());
+  }
 
   std::vector<RankView> views;
 };

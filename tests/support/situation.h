@@ -28,7 +28,7 @@ struct Situation {
     facts.interpreter.path = "/usr/bin/python3";
     facts.random_id = "0123456789abcdef";
     facts.random_uuid = "11111111-2222-4333-8444-555555555555";
-    for (int cpu = 0; cpu < 16; ++cpu) facts.topology.cpus.push_back({cpu, cpu / 2, cpu / 4, cpu / 8, cpu / 8});
+    for (int cpu = 0; cpu < 16; ++cpu) facts.topology.value().cpus.push_back({cpu, cpu / 2, cpu / 4, cpu / 8, cpu / 8});
   }
 
   Situation& without_gpus() {

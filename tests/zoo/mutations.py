@@ -17,14 +17,14 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/hang_detector.cpp",
            "src/launcher/watchdog/verdict.cpp", "src/launcher/process/activity_meter.cpp",
-           "src/launcher/process/page_view.cpp", "src/launcher/watchdog/root_causes.cpp"]
+           "src/launcher/process/worker_page.cpp", "src/launcher/watchdog/root_causes.cpp"]
 # What zoo_replay consists of, beside them.
-REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/hang_trace.cpp", "src/launcher/watchdog/shown_ranks.cpp",
-          "src/launcher/watchdog/verdict_text.cpp", "src/launcher/output/log_file.cpp"]
+REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/watchdog/shown_ranks.cpp",
+          "src/launcher/watchdog/verdict_text.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/hang_detector", "watchdog/hang_detector_beats",
          "watchdog/hang_detector_groups", "watchdog/hang_detector_silent",
          "watchdog/hang_detector_gpu", "watchdog/verdict", "watchdog/root_causes",
-         "process/activity_meter", "process/page_view"]
+         "process/activity_meter", "process/worker_page"]
 POLICY, DETECTOR, VERDICT, METER, VIEW, ROOTS = SOURCES
 
 # What is broken: the file, what stands there once, what stands there instead.
@@ -36,7 +36,7 @@ MUTATIONS = {
     "age counts instead of signs of life": (POLICY, "Limit{plan.still, *facts.still_for,", "Limit{plan.still, facts.age,"),
     "a rank that has ended is waited for": (POLICY, "Limit{limits::kHangFirstWord, facts.age, \"it will not come\"}",
                                             "Limit{10 * limits::kHangFirstWord, facts.age, \"it will not come\"}"),
-    "a circle needs no proof": (POLICY, "if (facts.is_proven)", "if (true)"),
+    "a circle needs no proof": (POLICY, " || !facts.is_proven)", ")"),
     "work extends the user's limit": (POLICY, "Limit users{*plan.timeout, facts.progress_age,",
                                       "Limit users{*plan.timeout, facts.still_for.value_or(facts.age),"),
     "learnt limits end jobs by default": (POLICY, "plan.limit == HangLimit::learnt && facts.is_warm) return", "facts.is_warm) return"),

@@ -19,8 +19,8 @@
 
 #include "base/text.h"
 #include "launcher/watchdog/hang_detector.h"
-#include "launcher/watchdog/hang_trace.h"
 #include "launcher/watchdog/verdict_text.h"
+#include "support/hang_trace_reader.h"
 
 namespace {
 

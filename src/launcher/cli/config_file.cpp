@@ -17,6 +17,8 @@ using Json = nlohmann::json;
 
 namespace {
 
+constexpr std::string_view kSpaces = " \t\r";
+
 using Entries = std::vector<CLI::ConfigItem>;
 
 Result<Entries> read_json(const std::string& text) {
@@ -52,18 +54,11 @@ Result<Entries> read_json(const std::string& text) {
   return entries;
 }
 
-Result<Entries> read_toml(const std::string& text) {
+Result<Entries> read_toml(const std::string& text) try {
   std::istringstream stream(text);
-  try {
-    return CLI::ConfigTOML().from_config(stream);
-  } catch (const CLI::Error& error) {
-    return Failure{std::string("cannot be understood: ") + error.what()};
-  }
-}
-
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+  return CLI::ConfigTOML().from_config(stream);
+} catch (const CLI::Error& error) {
+  return Failure{std::string("cannot be understood: ") + error.what()};
 }
 
 bool has_hash_in_quotes(const std::string& line) {
@@ -83,7 +78,7 @@ bool has_hash_in_quotes(const std::string& line) {
 std::vector<std::size_t> lines_of(const std::string& key, const std::vector<std::string>& lines) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    std::string name = trimmed(lines[i].substr(0, lines[i].find('=')));
+    std::string name = base::trimmed(lines[i].substr(0, lines[i].find('=')), kSpaces);
     if (name.size() > 1 && (name.front() == '"' || name.front() == '\'') && name.front() == name.back()) {
       name = name.substr(1, name.size() - 2);
     }
@@ -96,12 +91,12 @@ std::vector<std::size_t> lines_of(const std::string& key, const std::vector<std:
 std::optional<std::string> overlooked(const std::string& path, const std::vector<std::string>& lines) {
   bool in_list = false;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::string line = trimmed(lines[i]);
+    const std::string line = base::trimmed(lines[i], kSpaces);
     const std::string where = path + ":" + std::to_string(i + 1) + ": ";
     if (has_hash_in_quotes(line)) return where + "a # within quotes is not understood here. Use a JSON file for it.";
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
     if (!in_list && line.size() < 3) return where + "\"" + line + "\" is not understood. Write NAME = VALUE.";
-    const std::string value = trimmed(line.substr(line.find('=') + 1));
+    const std::string value = base::trimmed(line.substr(line.find('=') + 1), kSpaces);
     in_list = in_list || (line.find('=') != std::string::npos && value.starts_with("["));
     if (in_list && line.substr(0, line.find('#')).find(']') != std::string::npos) in_list = false;
   }

@@ -1,4 +1,4 @@
-// What --help prints. Made by walking the options.
+// The texts of --help and of the manual page ddplaunch(1). Made by walking the options.
 #pragma once
 
 #include <string>
@@ -21,5 +21,8 @@ std::string option_synopsis(const OptionInfo& option);
 
 // Words of `text` in lines of at most `width` columns; a longer word has a line of its own.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
+
+// The manual page, in troff with the man macros.
+std::string man_page();
 
 }  // namespace ddp::launcher

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <iterator>
 #include <string_view>
 #include <tuple>
 
@@ -96,8 +95,7 @@ void workers(OptionSet& c, Options& o) {
   c.value("--remote-launcher", "PATH", some_text(o.remote_launcher, "a path"),
           "Where ddplaunch is on the hosts. Default: where it is here.");
   c.value("--forward-env", "NAMES",
-          parsed(parse_forwarded,
-                 [&o](const auto& names) { o.forwarded.insert(o.forwarded.end(), names.begin(), names.end()); }),
+          parsed(parse_forwarded, [&o](const auto& names) { base::append(o.forwarded, names); }),
           "More variables for the hosts, separated by commas: NAME, NAME* or NAME=value. May be repeated.")
       ->take_all();
 }

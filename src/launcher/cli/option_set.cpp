@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "base/text.h"
-
 namespace ddp::launcher {
 
 std::string with_dashes(std::string_view name) {

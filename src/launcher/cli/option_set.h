@@ -100,8 +100,6 @@ class OptionSet {
   // `has_variables`: PET_ variables may set its options.
   explicit OptionSet(bool has_variables);
   ~OptionSet();
-  OptionSet(const OptionSet&) = delete;
-  OptionSet& operator=(const OptionSet&) = delete;
 
   // The title under which --help lists the options that are declared next.
   void group(std::string title) { group_ = std::move(title); }

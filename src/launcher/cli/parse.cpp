@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/text.h"
 #include "bench/bench_options.h"
 #include "launcher/cli/command_words.h"
 #include "launcher/cli/completion.h"
@@ -17,7 +18,6 @@
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/log_options.h"
-#include "launcher/cli/man_page.h"
 #include "launcher/cli/variables.h"
 
 namespace ddp::launcher {
@@ -134,8 +134,7 @@ class CommandLine {
                         " --help"};
     }
     if (options.over_ssh()) options.host_words = words_for_hosts(all);
-    if (options.color == Color::automatic && wants_no_color(environment_)) options.color = Color::never;
-    options.warnings.insert(options.warnings.end(), warnings.begin(), warnings.end());
+    base::append(options.warnings, warnings);
     // In a job on several nodes an operator has set them, as a rule, and the user does not see them.
     const std::string used = used_variables(from_variables, from_words);
     if (mode_ == CompatibilityMode::native && options.max_nodes > 1 && !used.empty()) {
@@ -149,7 +148,7 @@ class CommandLine {
     if (!given.empty() && given.front() == "help") return Information{bench_help_text()};
     // The user wants the table, without the launcher's own lines and tags.
     std::vector<std::string> words = {"--quiet", "--no-tag"};
-    words.insert(words.end(), given.begin(), given.end());
+    base::append(words, given);
     return job(words, true);
   }
 

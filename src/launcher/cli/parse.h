@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "launcher/cli/options.h"
 #include "launcher/cli/store_options.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <optional>
 
 #include "base/signals.h"
 #include "base/text.h"
@@ -37,20 +36,10 @@ std::optional<int> signal_of(std::string name) {
 
 // Why a signal cannot end a job on its way through ddplaunch; nullptr: it can.
 const char* why_not_handled(int signal) {
-  switch (signal) {
-    case SIGKILL:
-    case SIGSTOP:
-      return "cannot be caught";
-    case SIGCHLD:
-      return "comes whenever a worker ends";
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-      return "means that ddplaunch itself is broken";
-    default:
-      return nullptr;
-  }
+  if (signal == SIGKILL || signal == SIGSTOP) return "cannot be caught";
+  if (signal == SIGCHLD) return "comes whenever a worker ends";
+  const bool is_fault = signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
+  return is_fault ? "means that ddplaunch itself is broken" : nullptr;
 }
 
 bool is_seconds(const std::string& value) {
@@ -61,7 +50,7 @@ bool is_count(const std::string& value) {
 }
 bool is_yes_or_no(const std::string& value) {
   static const std::vector<std::string> kWords = {"0", "1", "false", "true", "False", "True", "no", "yes"};
-  return std::find(kWords.begin(), kWords.end(), value) != kWords.end();
+  return std::ranges::find(kWords, value) != kWords.end();
 }
 bool is_tcp(const std::string& value) {
   return value == "tcp";
@@ -109,7 +98,7 @@ Result<WorkerCount> parse_workers(const std::string& text) {
 
 Result<std::string> parse_scheduler(const std::string& text) {
   const std::vector<std::string> names = scheduler_names();
-  if (std::find(names.begin(), names.end(), text) != names.end()) return text;
+  if (std::ranges::find(names, text) != names.end()) return text;
   return Failure{" is not known. Use one of " + base::join(names, ", ") + "."};
 }
 
@@ -195,7 +184,7 @@ Result<std::vector<int>> parse_local_ranks(const std::string& text) {
     if (!rank) return Failure{" is not a list of local ranks. Use numbers from 0, separated by commas, as in 0,1."};
     ranks.push_back(*rank);
   }
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(ranks);
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
@@ -214,7 +203,7 @@ Result<std::vector<std::string>> parse_filters(const std::string& text) {
     filters.back() += text[i];
     if (doubled) ++i;
   }
-  if (std::find(filters.begin(), filters.end(), "") != filters.end()) {
+  if (std::ranges::find(filters, "") != filters.end()) {
     return Failure{
         " has an empty text, which every line contains. Separate texts by one comma; ,, is a comma in a text."};
   }
@@ -232,7 +221,7 @@ Result<std::vector<int>> parse_signals(const std::string& text) {
     if (const char* why = why_not_handled(*signal)) {
       return Failure{": " + base::signal_name(*signal) + " " + why + ". Leave it out."};
     }
-    if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) signals.push_back(*signal);
+    if (std::ranges::find(signals, *signal) == signals.end()) signals.push_back(*signal);
   }
   return signals;
 }
@@ -304,7 +293,7 @@ Result<std::string> parse_tag(const std::string& text) {
     const std::size_t end = text.find('}', at);
     if (end == std::string::npos) return Failure{" has a ${ without }. A field is ${rank}, say."};
     const std::string field = text.substr(at + 2, end - at - 2);
-    if (std::find(kFields.begin(), kFields.end(), field) == kFields.end()) {
+    if (std::ranges::find(kFields, field) == kFields.end()) {
       return Failure{" has an unknown field ${" + field + "}. Known are ${" + base::join(kFields, "}, ${") + "}."};
     }
   }

@@ -70,14 +70,8 @@ std::string used_variables(std::span<const Setting> from_variables, std::span<co
   for (const Setting& setting : from_variables) {
     if (last_of(from_words, setting.option->name()) == nullptr) used.push_back(setting.subject);
   }
-  std::sort(used.begin(), used.end());
+  std::ranges::sort(used);
   return base::join(used, ", ");
-}
-
-bool wants_no_color(std::span<const std::string> environment) {
-  return std::ranges::any_of(environment, [name = std::string_view("NO_COLOR=")](const std::string& line) {
-    return line.starts_with(name) && line.size() > name.size();
-  });
 }
 
 }  // namespace ddp::launcher

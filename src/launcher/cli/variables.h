@@ -28,7 +28,4 @@ base::Result<VariableSettings> settings_of_variables(std::span<const std::string
 // Those that count, sorted, as "PET_NNODES=2, PET_NODE_RANK=1": an option of the command line takes a variable's place.
 std::string used_variables(std::span<const Setting> from_variables, std::span<const Setting> from_words);
 
-// NO_COLOR is set, and not empty.
-bool wants_no_color(std::span<const std::string> environment);
-
 }  // namespace ddp::launcher

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/host_list.h"
 #include "launcher/facts/schedulers.h"
 
 namespace ddp::launcher {
@@ -177,13 +177,6 @@ base::Result<ClusterFinding> find_scheduler(const ClusterRequest& request) {
   return finding;
 }
 
-base::Failure no_such_scheduler(const std::string& name) {
-  const std::vector<std::string> names = scheduler_names();
-  const auto nearest = base::nearest_match(name, names);
-  return {"--scheduler=" + name + " is no scheduler" + (nearest ? "; did you mean " + *nearest + "?" : ".") +
-          " Use one of " + base::join(names, ", ") + "."};
-}
-
 // For a scheduler that is asked for and did not start us.
 std::string remedy(std::string_view start) {
   const std::string first = start.empty() ? "Leave" : "Start it with \"" + std::string(start) + "\", leave";
@@ -207,7 +200,6 @@ base::Result<ClusterFinding> ask_scheduler(const ClusterRequest& request) {
     }
     return ClusterFinding{std::move(reading.value().cluster), std::move(reading.value().warnings)};
   }
-  if (missing.empty()) return no_such_scheduler(request.scheduler);
   return base::Failure{"--scheduler=" + request.scheduler + ": not set here: " + base::join(missing, ", or ") + ". " +
                        remedy(start)};
 }

@@ -33,8 +33,7 @@ std::set<std::int64_t> device_files(const fs::path& folder) {
 // "GPU UUID:   GPU-5f1c…" is the field "GPU UUID" with the value "GPU-5f1c…".
 std::string field(const std::string& line, const std::string& name) {
   if (!line.starts_with(name + ":")) return "";
-  const std::size_t value = line.find_first_not_of(" \t", name.size() + 1);
-  return value == std::string::npos ? "" : line.substr(value, line.find_last_not_of(" \t") + 1 - value);
+  return base::trimmed(line.substr(name.size() + 1), " \t");
 }
 
 std::optional<int> numa_node(const fs::path& device) {

@@ -3,13 +3,11 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <span>
 #include <unordered_map>
 
 #include "base/text.h"
 #include "launcher/facts/host_list.h"
-#include "launcher/facts/host_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -42,17 +40,22 @@ bool is_ipv6_address(std::string_view name) {
   return ::inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
 }
 
-// The hosts of a part and, after `colon`, their number of workers.
-base::Result<Entry> parse_counted(std::string_view part, std::size_t colon) {
-  auto names = expand_host_list(part.substr(0, colon));
+// The hosts of a list and their number of workers, which `rest` gives after a colon if it is not empty.
+base::Result<Entry> entry_of(std::string_view part, std::string_view list, std::string_view rest) {
+  auto names = expand_host_list(list);
   if (!names) return names.error();
-  if (colon == 0) return wrong_host(part, "has no name before the colon. Write it as in b:4.");
   Entry entry{std::move(names).value(), std::nullopt};
-  if (colon >= part.size()) return entry;
-  const auto workers = parse_workers(part, part.substr(colon + 1));
+  if (rest.empty()) return entry;
+  const auto workers = parse_workers(part, rest.substr(1));
   if (!workers) return workers.error();
   entry.workers = workers.value();
   return entry;
+}
+
+// The hosts of a part and, after `colon`, their number of workers.
+base::Result<Entry> parse_counted(std::string_view part, std::size_t colon) {
+  if (colon == 0) return wrong_host(part, "has no name before the colon. Write it as in b:4.");
+  return entry_of(part, part.substr(0, colon), part.substr(colon));
 }
 
 // "[::1]:4": `open` and `close` are where the brackets are.
@@ -63,14 +66,7 @@ base::Result<Entry> parse_bracketed_address(std::string_view part, std::size_t o
   if (!fits || !is_ipv6_address(name) || (!rest.empty() && rest.front() != ':')) {
     return wrong_host(part, "is no IPv6 address in brackets. Write it as in [::1] or [::1]:4.");
   }
-  auto names = expand_host_list(name);
-  if (!names) return names.error();
-  Entry entry{std::move(names).value(), std::nullopt};
-  if (rest.empty()) return entry;
-  const auto workers = parse_workers(part, rest.substr(1));
-  if (!workers) return workers.error();
-  entry.workers = workers.value();
-  return entry;
+  return entry_of(part, name, rest);
 }
 
 // A bracket begins either an IPv6 address or the numbers of a host list. An address has two colons at least; numbers
@@ -163,19 +159,6 @@ base::Result<std::optional<int>> parse_slots(std::string_view host, std::span<co
   return slots;
 }
 
-// The words before a #.
-std::vector<std::string> words_of(std::string_view line) {
-  constexpr std::string_view kBlanks = " \t\r";
-  line = line.substr(0, line.find('#'));
-  std::vector<std::string> words;
-  for (std::size_t at = line.find_first_not_of(kBlanks); at < line.size(); at = line.find_first_not_of(kBlanks, at)) {
-    const std::size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
-    words.emplace_back(line.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
-
 // `slots`: what the line says about each of its hosts.
 std::optional<base::Failure> add_list(std::string_view list, std::optional<int> slots, HostTally& tally) {
   const std::vector<std::string_view> parts = split_host_list(list);
@@ -194,7 +177,7 @@ std::optional<base::Failure> add_list(std::string_view list, std::optional<int> 
 }
 
 std::optional<base::Failure> add_line(std::string_view line, HostTally& tally) {
-  const std::vector<std::string> words = words_of(line);
+  const std::vector<std::string> words = base::words(line.substr(0, line.find('#')), " \t\r");
   if (words.empty()) return std::nullopt;
   const auto slots = parse_slots(words.front(), std::span(words).subspan(1));
   if (!slots) return slots.error();
@@ -212,11 +195,9 @@ base::Result<std::vector<HostEntry>> parse_hosts(std::string_view text) {
 base::Result<std::vector<HostEntry>> parse_host_file(std::string_view content) {
   HostTally tally;
   for (std::size_t line = 1; !content.empty(); ++line) {
-    const std::size_t end = std::min(content.find('\n'), content.size());
-    if (auto failure = add_line(content.substr(0, end), tally)) {
+    if (auto failure = add_line(base::take_line(content), tally)) {
       return base::Failure{"line " + std::to_string(line) + ": " + failure->message};
     }
-    content.remove_prefix(std::min(end + 1, content.size()));
   }
   return std::move(tally).take();
 }

@@ -1,12 +1,11 @@
 #include "launcher/facts/host_list.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <optional>
 
+#include "base/printable.h"
 #include "base/text.h"
-#include "launcher/facts/host_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -151,6 +150,25 @@ std::vector<std::string> names_of(const Pattern& pattern) {
 }
 
 }  // namespace
+
+bool is_host_character(char character) {
+  const bool letter = (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z');
+  const bool digit = character >= '0' && character <= '9';
+  return letter || digit || std::string_view(".-_:%@").find(character) != std::string_view::npos;
+}
+
+std::string shown(std::string_view text, std::size_t most) {
+  std::string result = "\"";
+  for (const char each : text.substr(0, most)) {
+    const bool is_plain = each >= ' ' && each <= '~' && each != '"' && each != '\\';
+    result += is_plain ? std::string(1, each) : base::escaped(each);
+  }
+  return result + (text.size() > most ? "…\"" : "\"");
+}
+
+base::Failure wrong_host(std::string_view part, const std::string& why) {
+  return {"host " + shown(part) + " " + why};
+}
 
 std::vector<std::string_view> split_host_list(std::string_view text) {
   std::vector<std::string_view> parts;

@@ -1,16 +1,14 @@
 #include "launcher/facts/node_facts.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/host_name.h"
-#include "launcher/facts/cpu_limit.h"
+#include "base/random.h"
 #include "store/store_token.h"
 #include "wire/worker_env.h"
 
@@ -19,19 +17,10 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace ddp::launcher {
 namespace {
 
-std::array<std::uint64_t, 2> random_numbers() {
-  std::array<std::uint64_t, 2> numbers{};
-  if (::getrandom(numbers.data(), sizeof numbers, 0) != sizeof numbers) {
-    numbers = {static_cast<std::uint64_t>(::getpid()), static_cast<std::uint64_t>(::getppid())};
-  }
-  return numbers;
-}
-
 // Version 4 of RFC 4122: random but for the version and two bits of the variant.
 std::string random_uuid() {
-  auto [high, low] = random_numbers();
-  high = (high & ~0xf000ULL) | 0x4000ULL;
-  low = (low & ~(3ULL << 62)) | (2ULL << 62);
+  const std::uint64_t high = (base::random64() & ~0xf000ULL) | 0x4000ULL;
+  const std::uint64_t low = (base::random64() & ~(3ULL << 62)) | (2ULL << 62);
   const std::string digits = base::hex64(high) + base::hex64(low);
   return digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" + digits.substr(16, 4) +
          "-" + digits.substr(20);
@@ -63,15 +52,10 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   if (wanted.kind != ProgramKind::executable) {
     facts.interpreter = first_found(interpreter_candidates(facts.environment), facts.environment);
   }
-  facts.random_id = base::hex64(random_numbers()[0]);
+  facts.random_id = base::hex64(base::random64());
   facts.random_uuid = random_uuid();
   facts.console_is_terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  auto token = read_auth_token(wanted.auth_token_file, facts.environment);
-  if (token) {
-    facts.auth_token = std::move(token).value();
-  } else {
-    facts.auth_token_failure = token.error().message;
-  }
+  facts.auth_token = read_auth_token(wanted.auth_token_file, facts.environment);
   const auto read = [](const std::string& path) {
     std::string text = base::read_file(path);
     return text.empty() ? std::nullopt : std::optional(std::move(text));
@@ -82,14 +66,7 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   } else {
     facts.cluster_failure = found.error().message;
   }
-  if (wanted.topology) {
-    auto topology = read_cpu_topology(cpus);
-    if (topology) {
-      facts.topology = std::move(topology).value();
-    } else {
-      facts.topology_failure = topology.error().message;
-    }
-  }
+  if (wanted.topology) facts.topology = read_cpu_topology(cpus);
   return facts;
 }
 
@@ -98,9 +75,12 @@ base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const 
   using Token = std::shared_ptr<const store::Authenticator>;
   const auto variable = find_variable(environment, wire::env::kAuthToken);
   if (file.empty() && !variable) return Token();
+  const std::string source = file.empty() ? wire::env::kAuthToken : "--auth-token-file=" + file;
+  if (!file.empty() && variable) {
+    return base::Failure{source + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out."};
+  }
   auto token = file.empty() ? store::StoreToken::from_text(*variable) : store::StoreToken::from_file(file);
   if (token) return Token(std::move(token).value());
-  const std::string source = file.empty() ? wire::env::kAuthToken : "--auth-token-file=" + file;
   return base::Failure{source + " " + token.error().message};
 }
 
@@ -111,7 +91,7 @@ void hide_auth_token() {
   ::unsetenv(wire::env::kAuthToken);
 }
 
-std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name) {
+std::optional<std::string> find_variable(std::span<const std::string> environment, std::string_view name) {
   for (const std::string& line : environment) {
     if (line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name)) {
       return line.substr(name.size() + 1);

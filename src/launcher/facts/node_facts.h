@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -26,11 +28,10 @@ struct NodeFacts {
   std::string random_id;                 // for a run without a name
   std::string random_uuid;               // the same as torchrun writes it
   ResourceLimits limits;
-  bool console_is_terminal = false;                        // standard output and standard error are both terminals
-  CpuTopology topology;                                    // read only if it is wanted
-  std::string topology_failure;                            // why there is none
-  std::shared_ptr<const store::Authenticator> auth_token;  // of the file that was named, or of DDP_AUTH_TOKEN
-  std::string auth_token_failure;                          // why there is none, if one was meant
+  bool console_is_terminal = false;                    // standard output and standard error are both terminals
+  base::Result<CpuTopology> topology = CpuTopology();  // read only if it is wanted
+  // Of the file that was named, or of DDP_AUTH_TOKEN; null if none is meant.
+  base::Result<std::shared_ptr<const store::Authenticator>> auth_token = {nullptr};
   std::optional<ClusterEnv> cluster;  // what the scheduler that started us says; nothing: there is none
   std::vector<std::string> cluster_warnings;
   std::string cluster_failure;  // why its variables cannot be believed
@@ -49,7 +50,7 @@ struct FactsWanted {
 NodeFacts gather_node_facts(const FactsWanted& wanted);
 
 // The job's token: of the file, if one is named, or of DDP_AUTH_TOKEN in the "NAME=value" lines; null if there is
-// neither. The failure says whose token cannot be used, and why.
+// neither. The failure says whose token cannot be used, and why, or that both give one.
 base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const std::string& file,
                                                                           const std::vector<std::string>& environment);
 
@@ -57,6 +58,6 @@ base::Result<std::shared_ptr<const store::Authenticator>> read_auth_token(const 
 void hide_auth_token();
 
 // The value of `name` in "NAME=value" lines.
-std::optional<std::string> find_variable(const std::vector<std::string>& environment, const std::string& name);
+std::optional<std::string> find_variable(std::span<const std::string> environment, std::string_view name);
 
 }  // namespace ddp::launcher

@@ -7,10 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
@@ -94,12 +92,8 @@ void examine_elf(std::ifstream& file, const std::string& head, ProgramFacts& fac
 
 void examine_script(const std::string& head, const std::vector<std::string>& environment, ProgramFacts& facts) {
   facts.format = FileFormat::script;
-  std::istringstream words(head.substr(2, head.find('\n') - 2));
   // A carriage return at the end belongs to the name: such a script cannot run, and the name should show why.
-  std::vector<std::string> line;
-  for (std::string word; words.peek() != EOF && std::getline(words, word, ' ');) {
-    if (!word.empty()) line.push_back(word);
-  }
+  const std::vector<std::string> line = base::words(head.substr(2, head.find('\n') - 2));
   if (line.empty()) return;
   if (!exists(line[0])) {
     facts.missing_interpreter = line[0];
@@ -182,10 +176,6 @@ std::string similar_file(const std::string& path, ProgramKind kind) {
   return script ? *nearest : "./" + *nearest;
 }
 
-std::string non_empty(const std::vector<std::string>& environment, const char* name) {
-  return find_variable(environment, name).value_or("");
-}
-
 }  // namespace
 
 ProgramFacts find_program(const std::string& program, const std::vector<std::string>& environment) {
@@ -222,9 +212,9 @@ ProgramFacts find_script(const std::string& script) {
 }
 
 std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment) {
-  const std::string chosen = non_empty(environment, "PYTHON_EXEC");
+  const std::string chosen = find_variable(environment, "PYTHON_EXEC").value_or("");
   if (!chosen.empty()) return {chosen};
-  const std::string virtual_environment = non_empty(environment, "VIRTUAL_ENV");
+  const std::string virtual_environment = find_variable(environment, "VIRTUAL_ENV").value_or("");
   if (!virtual_environment.empty()) return {virtual_environment + "/bin/python"};
   return {"python3", "python"};
 }

@@ -1,4 +1,5 @@
-// The limits that the workers inherit from us, as far as training runs into them.
+// The limits of this process: those that the workers inherit from us, as far as training runs into them, and how many
+// CPUs it may use.
 #pragma once
 
 #include <cstdint>
@@ -29,5 +30,18 @@ std::optional<std::string> descriptor_shortage(const ResourceLimits& limits, std
 
 // Pure. One line for each limit that is too low (or, the stack's, too high) for what this node has, with what to do.
 std::vector<std::string> limit_notes(const ResourceLimits& limits, int gpus);
+
+// --- How many CPUs this process may use: those of its affinity mask, cut by what its control groups grant.
+
+// The CPUs of our affinity mask, ascending.
+std::vector<int> affinity_cpus();
+
+// CPU time a wall-clock second that our control groups allow, as a number of CPUs: the smallest of our own group's and
+// its parents' (cpu.max of version 2, cpu.cfs_quota_us of version 1); nothing where there is no limit. Reads
+// proc/self/cgroup and proc/self/mountinfo below `root` (empty but for tests), and the groups where they are mounted.
+std::optional<double> cgroup_cpu_limit(const std::string& root = "");
+
+// Of `affinity` CPUs, how many `limit` leaves: rounded up, at least one.
+int usable_cpus(int affinity, std::optional<double> limit);
 
 }  // namespace ddp::launcher

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "launcher/facts/host_file.h"
 #include "launcher/facts/host_list.h"
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/node_facts.h"
 
 namespace ddp::launcher {
 namespace {
@@ -13,25 +13,13 @@ namespace {
 constexpr std::size_t kWordBytes = 256;
 constexpr std::int64_t kNodes = kHosts;
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words = base::split(text, ' ');
-  std::erase(words, "");
-  return words;
-}
-
-std::string without_blanks(const std::string& text) {
-  constexpr const char* kBlanks = " \t\r\n";
-  const std::size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
-  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
-}
-
 // The strings of a JSON list. Nothing for other JSON, and for strings that need an escape: no host's name does.
 std::optional<std::vector<std::string>> json_strings(const std::string& json) {
-  const std::string list = without_blanks(json);
+  const std::string list = base::trimmed(json);
   if (list.size() < 2 || list.front() != '[' || list.back() != ']') return std::nullopt;
   std::vector<std::string> strings;
   for (const std::string& element : base::split(list.substr(1, list.size() - 2), ',')) {
-    const std::string word = without_blanks(element);
+    const std::string word = base::trimmed(element);
     if (word.size() < 3 || word.front() != '"' || word.back() != '"') return std::nullopt;
     strings.push_back(word.substr(1, word.size() - 2));
     if (!std::ranges::all_of(strings.back(), is_host_character)) return std::nullopt;
@@ -55,12 +43,9 @@ std::string assignment(const std::string& name, const std::string& value) {
 }
 
 std::optional<std::string> SchedulerVariables::find(const std::string& name) const {
-  for (const std::string& line : request_.environment) {
-    if (line.size() > name.size() + 1 && line[name.size()] == '=' && line.starts_with(name)) {
-      return line.substr(name.size() + 1);
-    }
-  }
-  return std::nullopt;
+  auto value = find_variable(request_.environment, name);
+  if (value && value->empty()) value.reset();
+  return value;
 }
 
 std::optional<std::string> SchedulerVariables::first_of(std::initializer_list<const char*> names,
@@ -127,20 +112,12 @@ HostNames SchedulerVariables::host_pairs(const char* name) {
   const auto text = find(name);
   if (!text) return {};
   // Pairs are lines of a host file with two words each.
-  const std::vector<std::string> words = words_of(*text);
+  const std::vector<std::string> words = base::words(*text);
   std::string lines;
   for (std::size_t i = 0; i < words.size(); i += 2) {
     lines += words[i] + " " + (i + 1 < words.size() ? words[i + 1] : "?") + "\n";
   }
-  const auto hosts = parse_host_file(lines);
-  if (!hosts) {
-    refuse(assignment(name, *text) +
-           " is not a list of hosts, each with its number of slots: " + hosts.error().message);
-    return {};
-  }
-  std::vector<std::string> names;
-  for (const HostEntry& host : hosts.value()) names.push_back(host.name);
-  return named(std::move(names), name);
+  return names_in(lines, name, assignment(name, *text) + " is not a list of hosts, each with its number of slots: ");
 }
 
 HostNames SchedulerVariables::host_json(const char* name) {
@@ -159,9 +136,15 @@ HostNames SchedulerVariables::host_file(const char* name) {
   const auto path = find(name);
   const auto content = path && request_.read_file ? request_.read_file(*path) : std::nullopt;
   if (!content) return {};
-  const auto hosts = parse_host_file(*content);
-  if (!hosts || hosts.value().empty()) {
-    refuse(assignment(name, *path) + ": " + (hosts ? "the file names no host" : hosts.error().message));
+  HostNames hosts = names_in(*content, name, assignment(name, *path) + ": ");
+  if (hosts.names.empty()) refuse(assignment(name, *path) + ": the file names no host");
+  return hosts;
+}
+
+HostNames SchedulerVariables::names_in(const std::string& host_file, const char* name, const std::string& complaint) {
+  const auto hosts = parse_host_file(host_file);
+  if (!hosts) {
+    refuse(complaint + hosts.error().message);
     return {};
   }
   std::vector<std::string> names;
@@ -183,10 +166,6 @@ std::optional<int> SchedulerVariables::find_host(const HostNames& hosts, const s
     const bool domains = host.find('.') != std::string::npos && name.find('.') != std::string::npos;
     return !domains && short_name(host) == short_name(name);
   });
-}
-
-void SchedulerVariables::refuse(const std::string& why) {
-  if (!failure_) failure_ = why;
 }
 
 }  // namespace ddp::launcher

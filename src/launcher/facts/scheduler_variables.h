@@ -58,10 +58,14 @@ class SchedulerVariables {
 
   const std::string& own_name() const { return request_.host_name; }
 
-  void refuse(const std::string& why);
+  void refuse(const std::string& why) {
+    if (!failure_) failure_ = why;
+  }
   const std::optional<std::string>& failure() const { return failure_; }
 
  private:
+  // `complaint` comes before what is wrong with the text.
+  HostNames names_in(const std::string& host_file, const char* name, const std::string& complaint);
   std::optional<std::string> first_of(std::initializer_list<const char*> names, std::string& source) const;
 
   const ClusterRequest& request_;

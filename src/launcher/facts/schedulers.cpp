@@ -1,9 +1,7 @@
 #include "launcher/facts/schedulers.h"
 
-#include <algorithm>
-
 #include "base/text.h"
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/host_list.h"
 
 namespace ddp::launcher {
 namespace {
@@ -223,6 +221,31 @@ SchedulerFacts read_sagemaker(SchedulerVariables& variables) {
   return facts;
 }
 
+std::optional<std::string> warn_of_batch_script(const SchedulerVariables& variables) {
+  const auto count_in = [&](const char* name) {
+    return base::parse_integer(variables.find(name).value_or(""), 2, INT32_MAX);
+  };
+  const auto components = count_in("SLURM_HET_SIZE");
+  const auto nodes = variables.has("SLURM_NNODES") ? count_in("SLURM_NNODES") : count_in("SLURM_JOB_NUM_NODES");
+  if (!variables.has("SLURM_JOB_ID") || (!components && !nodes)) return std::nullopt;
+  const std::string what = components ? base::counted(*components, "component") : base::counted(*nodes, "node");
+  return "this Slurm job has " + what +
+         ", but srun did not start ddplaunch, which therefore runs on this node only. For all of them: " +
+         (components ? srun_of_components(*components) : kSrun);
+}
+
+// A pod of Kubernetes has these by PyTorchJob, or by whoever started ddplaunch in it as a rank of a job of its own, who
+// says also which rank of the pod it is.
+std::optional<std::string> warn_of_pods(const SchedulerVariables& variables) {
+  for (const char* name : {"KUBERNETES_SERVICE_HOST", "RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
+    if (!variables.has(name)) return std::nullopt;
+  }
+  const auto pods = base::parse_integer(*variables.find("WORLD_SIZE"), 2, INT32_MAX);
+  if (!pods || variables.has("LOCAL_RANK")) return std::nullopt;
+  return "RANK and WORLD_SIZE=" + std::to_string(*pods) +
+         " may count pods. This is a job of this pod alone; for one job of all of them give --scheduler=kubernetes";
+}
+
 }  // namespace
 
 // clang-format off
@@ -252,35 +275,6 @@ std::span<const Scheduler> scheduler_table() {
   return table;
 }
 // clang-format on
-
-namespace {
-
-std::optional<std::string> warn_of_batch_script(const SchedulerVariables& variables) {
-  const auto count_in = [&](const char* name) {
-    return base::parse_integer(variables.find(name).value_or(""), 2, INT32_MAX);
-  };
-  const auto components = count_in("SLURM_HET_SIZE");
-  const auto nodes = variables.has("SLURM_NNODES") ? count_in("SLURM_NNODES") : count_in("SLURM_JOB_NUM_NODES");
-  if (!variables.has("SLURM_JOB_ID") || (!components && !nodes)) return std::nullopt;
-  const std::string what = components ? base::counted(*components, "component") : base::counted(*nodes, "node");
-  return "this Slurm job has " + what +
-         ", but srun did not start ddplaunch, which therefore runs on this node only. For all of them: " +
-         (components ? srun_of_components(*components) : kSrun);
-}
-
-// A pod of Kubernetes has these by PyTorchJob, or by whoever started ddplaunch in it as a rank of a job of its own, who
-// says also which rank of the pod it is.
-std::optional<std::string> warn_of_pods(const SchedulerVariables& variables) {
-  for (const char* name : {"KUBERNETES_SERVICE_HOST", "RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
-    if (!variables.has(name)) return std::nullopt;
-  }
-  const auto pods = base::parse_integer(*variables.find("WORLD_SIZE"), 2, INT32_MAX);
-  if (!pods || variables.has("LOCAL_RANK")) return std::nullopt;
-  return "RANK and WORLD_SIZE=" + std::to_string(*pods) +
-         " may count pods. This is a job of this pod alone; for one job of all of them give --scheduler=kubernetes";
-}
-
-}  // namespace
 
 std::optional<std::string> warn_of_lone_node(const SchedulerVariables& variables) {
   const auto warning = warn_of_batch_script(variables);

@@ -55,7 +55,7 @@ bool others_know_more(const WorkerEnd& end, bool another_failed_before) {
 }
 
 const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends) {
-  const auto first = std::find_if(ends.begin(), ends.end(), failed_by_itself);
+  const auto first = std::ranges::find_if(ends, failed_by_itself);
   return first == ends.end() ? nullptr : &*first;
 }
 
@@ -63,7 +63,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
   const WorkerEnd* first = find_first_failure(ends);
   if (first == nullptr) return nullptr;
   const auto find = [&](const auto& condition) {
-    const auto found = std::find_if(ends.begin(), ends.end(), condition);
+    const auto found = std::ranges::find_if(ends, condition);
     return found == ends.end() ? nullptr : &*found;
   };
   if (is_difference(first->verdict)) {
@@ -103,7 +103,7 @@ std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const Work
   }
   verdict.kind = VerdictKind::ended;
   verdict.culprits = {culprit.rank};
-  std::sort(verdict.waiting.begin(), verdict.waiting.end());
+  std::ranges::sort(verdict.waiting);
   return verdict;
 }
 

@@ -1,13 +1,12 @@
 #include "launcher/job/coordinator.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/exit_code.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "launcher/job/blame.h"
-#include "launcher/job/node_comparison.h"
+#include "launcher/job/node_hello.h"
 #include "launcher/limits.h"
 
 namespace ddp::launcher {
@@ -24,7 +23,7 @@ constexpr const char* kNoPlace =
 Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimePoint now)
     : options_(options),
       own_(std::move(own)),
-      roster_(options.max_nodes, options.is_static),
+      roster_(options.nodes.max, options.nodes.rank.has_value()),
       next_heartbeat_(now + limits::kNodeHeartbeat) {
   roster_.add(kOwnNode, "", own_, now, now);
 }
@@ -86,7 +85,8 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
   const Stranger who{hello.host, address};
   // The next job may have this endpoint in a moment: who hears nothing goes on looking.
   if (phase_ == Phase::over) return close(from);
-  if (const std::string why = difference_of_kind(hello, own_, options_.is_static, options_.max_nodes); !why.empty())
+  if (const std::string why = difference_of_kind(hello, own_, options_.nodes.rank.has_value(), options_.nodes.max);
+      !why.empty())
     return send_away(from, who, why);
   if (const auto other = roster_.with_number(hello.node_rank)) {
     // One that has gone without a word, perhaps, and is back: it has its place when it is given up.
@@ -141,18 +141,18 @@ void Coordinator::gather(TimePoint now) {
 
 void Coordinator::gather_more(TimePoint now) {
   const int count = roster_.count_those_that_may(now);
-  if (count >= options_.max_nodes) return start(now);
-  const bool was_enough = std::exchange(is_enough_, count >= options_.min_nodes);
+  if (count >= options_.nodes.max) return start(now);
+  const bool was_enough = std::exchange(is_enough_, count >= options_.nodes.min);
   // Who comes late is waited for again.
   const bool has_come = count > std::exchange(last_count_, count);
   if (is_enough_ && has_come) enough_since_ = now;
-  if (is_enough_ && !was_enough && options_.last_call.count() == 0) return start(now);
+  if (is_enough_ && !was_enough && options_.nodes.last_call.count() == 0) return start(now);
 }
 
 void Coordinator::tell_who_is_missing(TimePoint now) {
   const int have = roster_.count_those_that_may(now);
-  const auto wanted = is_enough_ ? options_.max_nodes : options_.min_nodes;
-  const auto limit = is_enough_ ? options_.last_call : options_.join_timeout;
+  const auto wanted = is_enough_ ? options_.nodes.max : options_.nodes.min;
+  const auto limit = is_enough_ ? options_.nodes.last_call : options_.nodes.join_timeout;
   const auto since = is_enough_ ? enough_since_ : gathering_since_;
   const std::string text = "waiting for " + std::to_string(wanted - have) + " of " + std::to_string(wanted) +
                            " nodes (have: " + roster_.here() + "; " + base::human_duration(now - since) + " of " +
@@ -192,7 +192,7 @@ void Coordinator::start(TimePoint now) {
 void Coordinator::keep_from_restarting(const Node& node, const Cause& cause) {
   if (!cause_->may_restart || options_.max_restarts == 0) return;
   cause_->may_restart = false;
-  const std::string where = options_.max_nodes > 1 ? "node " + node.name + ": " : "";
+  const std::string where = options_.nodes.several() ? "node " + node.name + ": " : "";
   cause_->not_restarted = "not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : where + cause.text);
 }
 
@@ -254,7 +254,7 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
 void Coordinator::finish(Cause cause, TimePoint now) {
   phase_ = Phase::over;
   left_alone_at_.reset();
-  go_on_at_ = now + options_.node_timeout;
+  go_on_at_ = now + options_.nodes.node_timeout;
   for (const auto& [id, node] : roster_.all()) {
     send(id, wire::CoordinatorIsDone{cause});
     if (id != kOwnNode) close(id);
@@ -297,11 +297,11 @@ void Coordinator::lose(NodeId who, const std::string& why, TimePoint now) {
 void Coordinator::look_for_silence(TimePoint now) {
   std::vector<NodeId> silent;
   for (const auto& [id, node] : roster_.all()) {
-    if (id != kOwnNode && now - node.heard_at >= options_.node_timeout) silent.push_back(id);
+    if (id != kOwnNode && now - node.heard_at >= options_.nodes.node_timeout) silent.push_back(id);
   }
   for (const NodeId id : silent) {
     close(id);
-    lose(id, "no word from it for " + base::human_duration(options_.node_timeout), now);
+    lose(id, "no word from it for " + base::human_duration(options_.nodes.node_timeout), now);
   }
 }
 
@@ -311,10 +311,6 @@ std::vector<CoordinatorAction> Coordinator::ask(wire::Subject what) {
     if (id != kOwnNode && node.takes_part && !node.has_ended) send(id, wire::CoordinatorAsks{attempt_, what});
   }
   return take();
-}
-
-void Coordinator::stop_clocks(TimePoint now) {
-  if (!stopped_at_) stopped_at_ = now;
 }
 
 void Coordinator::continue_clocks(TimePoint now) {
@@ -343,11 +339,11 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
     end_attempt(now);
   }
   if (phase_ == Phase::gathering && now >= roster_.look_again_at()) gather_more(now);
-  if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.last_call) start(now);
-  if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.join_timeout) {
+  if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.nodes.last_call) start(now);
+  if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.nodes.join_timeout) {
     finish({.text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
-                    std::to_string(options_.min_nodes) + " came within " + base::human_duration(options_.join_timeout) +
-                    " (" + roster_.here() + ")",
+                    std::to_string(options_.nodes.min) + " came within " +
+                    base::human_duration(options_.nodes.join_timeout) + " (" + roster_.here() + ")",
             .exit_code = base::kExitOwnFault},
            now);
   }
@@ -363,8 +359,9 @@ Coordinator::TimePoint Coordinator::alarm() const {
   if (settle_at_ && !stopped_at_) next = std::min(next, *settle_at_);
   if (left_alone_at_ && !stopped_at_) next = std::min(next, *left_alone_at_);
   if (phase_ == Phase::gathering) {
-    next = std::min({next, next_word_, roster_.look_again_at(),
-                     is_enough_ ? enough_since_ + options_.last_call : gathering_since_ + options_.join_timeout});
+    next = std::min(
+        {next, next_word_, roster_.look_again_at(),
+         is_enough_ ? enough_since_ + options_.nodes.last_call : gathering_since_ + options_.nodes.join_timeout});
   }
   if ((phase_ == Phase::pausing && !stopped_at_) || phase_ == Phase::over) next = std::min(next, go_on_at_);
   return next;

@@ -13,22 +13,17 @@
 #include <vector>
 
 #include "launcher/job/node_roster.h"
-#include "launcher/job/quarantined_nodes.h"
 #include "launcher/job/restart_policy.h"
 #include "launcher/job/stranger_lines.h"
 #include "launcher/log/log_line.h"
+#include "launcher/plan/launch_plan.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
 
 struct CoordinatorOptions {
-  int min_nodes = 1;
-  int max_nodes = 1;
-  bool is_static = false;  // every node says its number
+  NodesPlan nodes;
   int max_restarts = 0;
-  std::chrono::milliseconds join_timeout{0};  // for `min_nodes` to come
-  std::chrono::milliseconds last_call{0};     // for more of them
-  std::chrono::milliseconds node_timeout{0};  // without a word
   std::chrono::milliseconds exit_timeout{0};  // for the other ranks to end when one has ended with 0; 0: none
 };
 
@@ -83,7 +78,9 @@ class Coordinator {
   }
   // The coordinator's own node is stopped (Ctrl-Z), or goes on: until then the waits for a better cause, for ranks to
   // follow the others to the end, and before a restart stand still.
-  void stop_clocks(TimePoint now);
+  void stop_clocks(TimePoint now) {
+    if (!stopped_at_) stopped_at_ = now;
+  }
   void continue_clocks(TimePoint now);
   // At alarm(), or later.
   std::vector<CoordinatorAction> tick(TimePoint now);

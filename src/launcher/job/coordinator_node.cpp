@@ -1,6 +1,5 @@
 #include "launcher/job/coordinator_node.h"
 
-#include <chrono>
 #include <utility>
 
 #include "launcher/job/node_hello.h"
@@ -14,9 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 CoordinatorNode::CoordinatorNode(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
     : Node(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
-      coordinator_({plan.nodes.min, plan.nodes.max, plan.nodes.rank.has_value(), plan.max_restarts,
-                    plan.nodes.join_timeout, plan.nodes.last_call, plan.nodes.node_timeout, plan.exit_timeout},
-                   make_node_hello(plan), Clock::now()) {}
+      coordinator_({plan.nodes, plan.max_restarts, plan.exit_timeout}, make_node_hello(plan), Clock::now()) {}
 
 std::optional<std::string> CoordinatorNode::listen(const std::string& address) {
   store::StoreServerOptions options;

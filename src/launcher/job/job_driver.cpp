@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <csignal>
 #include <utility>
-#include <vector>
 
 #include "base/exit_code.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "launcher/job/conclusion.h"
 #include "launcher/limits.h"
 #include "launcher/watchdog/verdict_text.h"
 
@@ -24,10 +22,6 @@ wire::Cause own_fault(const std::string& text) {
 JobDriver::JobDriver(JobDriverParts parts) : parts_(std::move(parts)) {
   parts_.workers.on_exit([this](int local_rank, const WorkerExit& exit) { worker_has_ended(local_rank, exit); });
   post(Begin{});
-}
-
-JobDriver::~JobDriver() {
-  parts_.workers.on_exit(nullptr);
 }
 
 void JobDriver::post(Turn turn) {
@@ -142,14 +136,6 @@ void JobDriver::log_of_nodes(const LogLine& line) {
   if (is_limited && (!are_warnings_due_ || ++store_warnings_ > limits::kStoreWarnings)) return;
   parts_.observer.log(line);
   if (is_limited && store_warnings_ == limits::kStoreWarnings) log(line.level, "more of these are not shown");
-}
-
-void JobDriver::log(LogLevel level, std::string text) const {
-  parts_.observer.log({level, LogSource::job, std::move(text)});
-}
-
-std::string JobDriver::own_name() const {
-  return place_.node_name.empty() ? parts_.plan.host_name : place_.node_name;
 }
 
 // --- An attempt.

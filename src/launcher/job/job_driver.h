@@ -53,9 +53,7 @@ struct JobDriverParts {
 class JobDriver {
  public:
   explicit JobDriver(JobDriverParts parts);
-  ~JobDriver();
-  JobDriver(const JobDriver&) = delete;
-  JobDriver& operator=(const JobDriver&) = delete;
+  ~JobDriver() { parts_.workers.on_exit(nullptr); }
 
   // Takes what comes from outside, at any time; it has its turn in work().
   void deliver(const Event& event) { post(event); }
@@ -112,8 +110,8 @@ class JobDriver {
   void send_output_to_coordinator();
   void show(const Shown& shown);
   void log_of_nodes(const LogLine& line);
-  void log(LogLevel level, std::string text) const;
-  std::string own_name() const;
+  void log(LogLevel level, std::string text) const { parts_.observer.log({level, LogSource::job, std::move(text)}); }
+  std::string own_name() const { return place_.node_name.empty() ? parts_.plan.host_name : place_.node_name; }
 
   // --- An attempt.
   void begin_attempt(const Placement& place);

@@ -1,7 +1,6 @@
 #include "launcher/job/job_state.h"
 
 #include <algorithm>
-#include <csignal>
 
 #include "base/check.h"
 #include "base/exit_code.h"
@@ -37,8 +36,8 @@ void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>
   worker = {.pid = event.pid, .started = true, .alive = true};
 }
 
-void JobState::handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) begin_ending(event, now, actions);
+void JobState::end_for(RootCause cause, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(std::move(cause), now, actions);
   finish_if_done(now, actions);
 }
 
@@ -93,32 +92,15 @@ void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Acti
   finish_if_done(now, actions);
 }
 
-void JobState::handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ != Phase::running) return;
-  begin_ending(SignalArrived{SIGPIPE}, now, actions);
-  finish_if_done(now, actions);
-}
-
 void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running || event.kind != HangNews::Kind::hung || !event.ends_job) return;
   begin_ending(event, now, actions);
-}
-
-// What happened here meanwhile may be a secondary failure; the reported cause is the same on all nodes.
-void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ != Phase::running) return;
-  begin_ending(event, now, actions);
-  finish_if_done(now, actions);
 }
 
 void JobState::handle(const Settled&, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running || !doubt_) return;
   begin_ending(now, actions);
   finish_if_done(now, actions);
-}
-
-void JobState::handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) begin_ending(event, now, actions);
 }
 
 void JobState::handle(const SignalRefused& event, TimePoint, std::vector<Action>&) {
@@ -184,7 +166,7 @@ std::string JobState::describe_wait(TimePoint now) const {
 std::string JobState::describe_early_ends() const {
   std::vector<int> ended;
   for (const WorkerEnd& end : ends_) ended.push_back(end.rank);
-  std::sort(ended.begin(), ended.end());
+  std::ranges::sort(ended);
   const std::vector<int> alive = alive_ranks();
   return ranks_text(ended) + " ended with exit code 0; " + ranks_text(alive) +
          (alive.size() == 1 ? " still runs " : " still run ") + base::human_duration(limits::kExitNote) +
@@ -240,7 +222,7 @@ void JobState::begin_killing(KillReason why, TimePoint now, std::vector<Action>&
 }
 
 void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
-  const bool any_alive = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
+  const bool any_alive = std::ranges::any_of(workers_, [](const Worker& w) { return w.alive; });
   const bool all_ended = ends_.size() == workers_.size();
   if (all_ended && phase_ == Phase::running && expects_signal_ && doubt_) return;
   // While ending, workers that were never started are not waited for.
@@ -329,7 +311,7 @@ JobOutcome JobState::outcome() const {
       outcome.left_early.push_back(end.rank);
     }
   }
-  std::sort(outcome.ended_ranks.begin(), outcome.ended_ranks.end());
+  std::ranges::sort(outcome.ended_ranks);
   return outcome;
 }
 

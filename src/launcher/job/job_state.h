@@ -59,21 +59,27 @@ class JobState {
   };
 
   void handle(const WorkerStarted& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
   void handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions);
   void handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
   void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
   void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const ConsoleClosed& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
+    end_for(SignalArrived{SIGPIPE}, now, actions);
+  }
   void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
+  // What happened here meanwhile may be a secondary failure; the reported cause is the same on all nodes.
+  void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
+    end_for(event, now, actions);
+  }
   void handle(const Settled& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
   void handle(const SignalRefused& event, TimePoint now, std::vector<Action>& actions);
 
   void pause(TimePoint now, std::vector<Action>& actions);
   void resume(TimePoint now, std::vector<Action>& actions);
   void signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const;
+  void end_for(RootCause cause, TimePoint now, std::vector<Action>& actions);
   void begin_ending(TimePoint now, std::vector<Action>& actions);
   void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
   void begin_killing(KillReason why, TimePoint now, std::vector<Action>& actions);

@@ -39,16 +39,9 @@ std::vector<NodeAction> NodeAgent::heard(const wire::ControlMessage& message, Ti
   return take();
 }
 
-std::vector<NodeAction> NodeAgent::coordinator_lost(const std::string& why) {
+std::vector<NodeAction> NodeAgent::leave_coordinator(const std::string& why) {
   if (has_left_ || last_) return {};
-  leave({.text = "the first node (" + coordinator_ + ") is lost: " + why, .exit_code = base::kExitOwnFault});
-  return take();
-}
-
-std::vector<NodeAction> NodeAgent::coordinator_refuses(const std::string& why) {
-  if (has_left_ || last_) return {};
-  leave({.text = "the first node (" + coordinator_ + ") does not take this node: " + why,
-         .exit_code = base::kExitOwnFault});
+  leave({.text = "the first node (" + coordinator_ + ") " + why, .exit_code = base::kExitOwnFault});
   return take();
 }
 

@@ -56,9 +56,11 @@ class NodeAgent {
   // To the coordinator, after a search that may have been long, or again.
   std::vector<NodeAction> connected(const wire::NodeHello& hello, TimePoint now);
   std::vector<NodeAction> heard(const wire::ControlMessage& message, TimePoint now);
-  std::vector<NodeAction> coordinator_lost(const std::string& why);
+  std::vector<NodeAction> coordinator_lost(const std::string& why) { return leave_coordinator("is lost: " + why); }
   // It has answered, and does not let this node in: another token, say.
-  std::vector<NodeAction> coordinator_refuses(const std::string& why);
+  std::vector<NodeAction> coordinator_refuses(const std::string& why) {
+    return leave_coordinator("does not take this node: " + why);
+  }
   // A cause here, or one of which more is known than of the last; or that somebody asks this node to end. A spare
   // leaves.
   std::vector<NodeAction> failed(const wire::Cause& cause);
@@ -80,6 +82,7 @@ class NodeAgent {
   bool is_silent(TimePoint now) const { return node_timeout_.count() > 0 && now - heard_at_ >= node_timeout_; }
 
  private:
+  std::vector<NodeAction> leave_coordinator(const std::string& why);
   void leave(const wire::Cause& cause);
   void add(NodeAction action) { actions_.push_back(std::move(action)); }
   std::vector<NodeAction> take() { return std::exchange(actions_, {}); }

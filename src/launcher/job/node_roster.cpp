@@ -5,8 +5,9 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "launcher/job/node_comparison.h"
+#include "launcher/job/node_hello.h"
 #include "launcher/limits.h"
+#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -59,7 +60,7 @@ std::optional<NodeId> NodeRoster::with_number(int number) const {
 
 std::string NodeRoster::name_for(const std::string& host) const {
   const auto is_taken = [&](const std::string& name) {
-    return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second.name == name; });
+    return std::ranges::any_of(nodes_, [&](const auto& entry) { return entry.second.name == name; });
   };
   const std::string name = base::printable(host, limits::kShownName);
   std::string unique = name;
@@ -72,10 +73,6 @@ int NodeRoster::count_those_that_may(TimePoint now) {
   std::erase_if(kept_out_, [&](NodeId id) { return nodes_.at(id).may_begin <= now; });
   for (const NodeId id : kept_out_) look_again_at_ = std::min(look_again_at_, nodes_.at(id).may_begin);
   return static_cast<int>(nodes_.size() - kept_out_.size());
-}
-
-void NodeRoster::clear_seats() {
-  for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
 }
 
 NodeRoster::Seating NodeRoster::seat(TimePoint now) {
@@ -128,7 +125,7 @@ std::string NodeRoster::ranks_but(const std::set<int>& ranks) const {
       if (!ranks.contains(rank)) others.push_back(rank);
     }
     if (!node.takes_part || node.has_ended || others.empty()) continue;
-    names.push_back((others.size() == 1 ? "rank " : "ranks ") + base::rank_list(others) + " on " + node.name);
+    names.push_back(ranks_text(others) + " on " + node.name);
   }
   return base::join(names, ", ");
 }
@@ -141,6 +138,21 @@ std::vector<NodeId> NodeRoster::in_order() const {
   std::vector<NodeId> ids;
   for (const auto& [rank, order, id] : sorted) ids.push_back(id);
   return ids;
+}
+
+void QuarantinedNodes::was_lost(const std::string& host, TimePoint now) {
+  History& history = hosts_[host];
+  if (history.losses > 0 && now - history.last > limits::kFlapMemory) history.losses = 0;
+  ++history.losses;
+  history.last = now;
+}
+
+QuarantinedNodes::TimePoint QuarantinedNodes::may_return(const std::string& host) const {
+  const auto found = hosts_.find(host);
+  if (found == hosts_.end() || found->second.losses < 2) return TimePoint::min();
+  std::chrono::milliseconds delay = limits::kFlapDelay;
+  for (int i = 2; i < found->second.losses && delay < limits::kLongestFlapDelay; ++i) delay *= 2;
+  return found->second.last + std::min<std::chrono::milliseconds>(delay, limits::kLongestFlapDelay);
 }
 
 }  // namespace ddp::launcher

@@ -62,7 +62,9 @@ class NodeRoster {
   TimePoint look_again_at() const { return look_again_at_; }
 
   // No node takes part any more.
-  void clear_seats();
+  void clear_seats() {
+    for (auto& [id, node] : nodes_) node.takes_part = node.has_ended = false;
+  }
   // As many as there may be take part, by number where they have one, else by arrival.
   Seating seat(TimePoint now);
 
@@ -84,6 +86,25 @@ class NodeRoster {
   std::set<NodeId> kept_out_;       // their hosts flap
   TimePoint look_again_at_ = TimePoint::max();
   int next_order_ = 0;
+};
+
+// QuarantinedNodes: hosts that were lost again and again while they took part, and when they may take part once more.
+class QuarantinedNodes {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // A node there was lost in the middle of an attempt.
+  void was_lost(const std::string& host, TimePoint now);
+  // From when on it may take part. After one loss at once; after each more of them within limits::kFlapMemory twice as
+  // long after it as before, from limits::kFlapDelay to limits::kLongestFlapDelay.
+  TimePoint may_return(const std::string& host) const;
+
+ private:
+  struct History {
+    int losses = 0;
+    TimePoint last;
+  };
+  std::map<std::string, History> hosts_;
 };
 
 }  // namespace ddp::launcher

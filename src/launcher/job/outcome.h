@@ -1,4 +1,4 @@
-// How the workers of a node ended, and why: values.
+// How the workers of a node ended, and why; and how the job ends for it. Values.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +13,7 @@
 #include "launcher/job/blame.h"
 #include "launcher/job/event.h"
 #include "launcher/watchdog/straggler_table.h"
+#include "wire/control_message.h"
 
 namespace ddp::launcher {
 
@@ -88,5 +89,25 @@ wire::Cause cause_of(const SignalArrived& event);
 wire::Cause cause_of(const HangNews& difference);
 // Of workers that cannot be killed: with these no other attempt can begin.
 wire::Cause remains_of(const JobOutcome& outcome);
+
+// How a job ends for this node, when its coordinator has said so: Conclusion. Pure.
+struct LastFacts {
+  std::optional<JobOutcome> last;  // of the attempt that no other one follows; nothing: another one was to follow
+  std::string what_followed;       // as the user was told with it
+  RootCause asked;                 // who asked this node to end while no attempt ran
+  bool in_haste = false;           // it left without the coordinator's word
+  bool is_alone = false;           // a job of one node
+  bool has_run = false;            // any attempt
+  std::string own_name;            // this node's, as causes have it
+};
+
+struct Conclusion {
+  JobOutcome outcome;
+  std::string line;                         // for the user, who has not been told; empty: nothing
+  bool was_ended_between_attempts = false;  // the user does not know it yet
+};
+
+// `cause`: of the end, the same on all nodes, and with it the exit code.
+Conclusion conclude(LastFacts facts, const wire::Cause& cause);
 
 }  // namespace ddp::launcher

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <utility>
 
 #include "base/text.h"
 
@@ -31,10 +30,6 @@ TimedFaults::TimedFaults(net::Timers& timers, WorkerGroup& workers, const Launch
     if (fault.kind != wire::FaultKind::delay) continue;
     later(*fault.after + fault.delay, [this, fault] { send(fault.rank, SIGCONT, "continues"); });
   }
-}
-
-void TimedFaults::later(std::chrono::milliseconds time, std::function<void()> deed) {
-  watches_.push_back(timers_.at(timers_.now() + time, std::move(deed)));
 }
 
 void TimedFaults::send(int rank, int signal, const std::string& what) {

@@ -28,7 +28,9 @@ class TimedFaults {
   int pending() const { return pending_; }
 
  private:
-  void later(std::chrono::milliseconds time, std::function<void()> deed);
+  void later(std::chrono::milliseconds time, std::function<void()> deed) {
+    watches_.push_back(timers_.at(timers_.now() + time, std::move(deed)));
+  }
   void send(int rank, int signal, const std::string& what);
 
   net::Timers& timers_;

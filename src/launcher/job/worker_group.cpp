@@ -7,7 +7,7 @@
 #include "base/exit_code.h"
 #include "launcher/limits.h"
 #include "launcher/output/gathered_lines.h"
-#include "launcher/process/process_sockets.h"
+#include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
 namespace {

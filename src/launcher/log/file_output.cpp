@@ -25,17 +25,16 @@ std::string reason() {
 
 }  // namespace
 
-bool write_all(int fd, const std::string& text, std::chrono::milliseconds patience) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
+bool write_all(int fd, std::string_view text, std::chrono::milliseconds patience) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(fd, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN && patience.count() > 0) {
       if (can_write_within(fd, patience)) continue;
       errno = EAGAIN;
     }
     if (count <= 0) return false;
-    done += static_cast<std::size_t>(count);
+    text.remove_prefix(static_cast<std::size_t>(count));
   }
   return true;
 }

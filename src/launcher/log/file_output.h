@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -12,7 +13,7 @@
 namespace ddp::launcher {
 
 // Writes all of it, or returns false with the reason in errno. `patience`: how long a reader may take nothing.
-bool write_all(int fd, const std::string& text, std::chrono::milliseconds patience);
+bool write_all(int fd, std::string_view text, std::chrono::milliseconds patience);
 
 // "cannot write --summary=x: No space left on device.", from errno.
 base::Failure write_failure(const std::string& what);

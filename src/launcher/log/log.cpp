@@ -1,7 +1,6 @@
 #include "launcher/log/log.h"
 
 #include <poll.h>
-#include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/base_sink.h>
@@ -15,7 +14,6 @@
 #include "base/host_name.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "launcher/limits.h"
 #include "launcher/log/line_file.h"
 
 namespace ddp::launcher {
@@ -75,7 +73,7 @@ class FileSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
 
 }  // namespace
 
-// A logger for each component and destination, made when it has its first line.
+// Writes to the sinks without a logger, which would add nothing to them but a second threshold.
 class Log::Sinks {
  public:
   explicit Sinks(const LogSettings& settings) {
@@ -85,45 +83,34 @@ class Log::Sinks {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<Word>('*', word_).set_pattern(std::string(kPrefix) + "%^%*%$%v");
     sink->set_formatter(std::move(formatter));
-    console_.sink = sink;
+    console_ = sink;
   }
 
   void open(LineFile file) {
-    file_.sink = std::make_shared<FileSink>(std::move(file));
+    file_ = std::make_shared<FileSink>(std::move(file));
     auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::local, "");
     formatter->add_flag<Word>('*', word_).set_pattern("%Y-%m-%dT%H:%M:%S.%e%z " + base::host_name() + "[%P] %* %n: %v");
-    file_.sink->set_formatter(std::move(formatter));
+    file_->set_formatter(std::move(formatter));
   }
-  bool has_file() const { return file_.sink != nullptr; }
+  bool has_file() const { return file_ != nullptr; }
 
   void show(const LogLine& line, const std::string& text) {
     word_ = severity_of(line);
-    logger(console_, line.source).log(level_of(line.level), text);
+    write(*console_, line, text);
   }
   void record(const LogLine& line, const std::string& text) {
     word_ = name_of(line.level);
-    logger(file_, line.source).log(level_of(line.level), text);
+    write(*file_, line, text);
   }
 
  private:
-  struct Destination {
-    spdlog::sink_ptr sink;
-    std::array<std::unique_ptr<spdlog::logger>, std::size(kLogSourceNames)> loggers;
-  };
-
-  static spdlog::logger& logger(Destination& destination, LogSource source) {
-    const auto index = static_cast<std::size_t>(source);
-    auto& logger = destination.loggers.at(index);
-    if (!logger) {
-      logger = std::make_unique<spdlog::logger>(std::string(kLogSourceNames[index]), destination.sink);
-      logger->set_level(spdlog::level::trace);
-    }
-    return *logger;
+  static void write(spdlog::sinks::sink& sink, const LogLine& line, const std::string& text) {
+    sink.log({kLogSourceNames[static_cast<std::size_t>(line.source)], level_of(line.level), text});
   }
 
   std::string word_;  // of the line that is written
-  Destination console_;
-  Destination file_;
+  spdlog::sink_ptr console_;
+  spdlog::sink_ptr file_;
 };
 
 Log::Log(const LogSettings& settings)
@@ -149,24 +136,6 @@ void Log::record(const LogLine& line) {
   sinks_->record(line, base::printable(line.text, kLongestRecord));
 }
 
-bool Log::show(const LogLine& line) {
-  return show(line, /*is_last=*/false);
-}
-
-void Log::show_last(const LogLine& line) {
-  show(line, /*is_last=*/true);
-}
-
-void Log::write(const LogLine& line) {
-  record(line);
-  show(line);
-}
-
-void Log::write_last(const LogLine& line) {
-  record(line);
-  show_last(line);
-}
-
 bool Log::show(const LogLine& line, bool is_last) {
   if (line.level < settings_.level) return true;
   if (prepare_) prepare_(wait());
@@ -177,11 +146,6 @@ bool Log::show(const LogLine& line, bool is_last) {
   const std::string source(is_detail ? kLogSourceNames[static_cast<std::size_t>(line.source)] : "");
   sinks_->show(line, base::printable(source + (is_detail ? ": " : "") + line.text, kLongestLine));
   return true;
-}
-
-// All lines of a report together must not wait for so long that other nodes take this one for lost.
-std::chrono::milliseconds Log::wait() const {
-  return takes_lines_ ? limits::kConsoleWait : std::chrono::milliseconds(0);
 }
 
 // A console that is stopped must not stop the launcher: SIGKILL at the end of the grace would never be sent.

@@ -6,9 +6,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "base/result.h"
+#include "launcher/limits.h"
 #include "launcher/log/log_line.h"
 
 namespace ddp::launcher {
@@ -18,8 +18,6 @@ class Log {
  public:
   explicit Log(const LogSettings& settings);
   ~Log();
-  Log(const Log&) = delete;
-  Log& operator=(const Log&) = delete;
 
   // Opens --launcher-log, if there is one. Returns the reason if that fails. It gets all lines from LogLevel::debug on,
   // or from LogLevel::trace on if the console shows those.
@@ -37,22 +35,29 @@ class Log {
   // Shows the line on the console. Returns false if the console did not take it within limits::kConsoleWait, and drops
   // the line; after that, lines are dropped without a wait until the console takes one again. A line is cut if it does
   // not fit into one write of PIPE_BUF bytes.
-  bool show(const LogLine& line);
+  bool show(const LogLine& line) { return show(line, /*is_last=*/false); }
   // The same for a line after which nothing must be done in time. All these lines together wait up to
   // limits::kLastWordsWait for a console that takes nothing (a pager, Ctrl-S, a collector of logs).
-  void show_last(const LogLine& line);
+  void show_last(const LogLine& line) { show(line, /*is_last=*/true); }
   // Called every 50 ms while show_last() waits; true ends the wait. Empty: nothing ends it early.
   void while_waiting(std::function<bool()> gives_up) { gives_up_ = std::move(gives_up); }
 
   // record() and show().
-  void write(const LogLine& line);
-  void write_last(const LogLine& line);
+  void write(const LogLine& line) {
+    record(line);
+    show(line);
+  }
+  void write_last(const LogLine& line) {
+    record(line);
+    show_last(line);
+  }
 
  private:
   class Sinks;
 
   bool show(const LogLine& line, bool is_last);
-  std::chrono::milliseconds wait() const;
+  // All lines of a report together must not wait for so long that other nodes take this one for lost.
+  std::chrono::milliseconds wait() const { return takes_lines_ ? limits::kConsoleWait : std::chrono::milliseconds(0); }
   bool console_is_ready(bool is_last);
 
   const LogSettings settings_;

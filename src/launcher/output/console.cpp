@@ -21,10 +21,6 @@ constexpr std::size_t kWriteBytes = std::size_t{256} << 10;  // collected before
 constexpr std::size_t kKeptBytes = std::size_t{1} << 20;     // of an empty backlog's memory
 constexpr auto kAsk = std::chrono::milliseconds(100);        // is a blocking flush to be interrupted?
 
-bool is_only_an_end(const LinePiece& piece) {
-  return !piece.begins && (piece.text == "\n" || piece.text == "\r\n");
-}
-
 }  // namespace
 
 bool same_file(int one, int other) {
@@ -65,16 +61,9 @@ ssize_t Console::write_some() {
     if (taken) return -1;
     detour_ = {};
   }
-  switch (way_) {
-    case Way::own:
-      return ::write(own_.get(), from, size);
-    case Way::plain:
-      return ::write(fd_, from, size);
-    case Way::socket:
-      return ::send(fd_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    case Way::polled:
-      break;
-  }
+  if (way_ == Way::own) return ::write(own_.get(), from, size);
+  if (way_ == Way::plain) return ::write(fd_, from, size);
+  if (way_ == Way::socket) return ::send(fd_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   // A pipe that is writable takes PIPE_BUF bytes without blocking.
   pollfd room{fd_, POLLOUT, 0};
   if (::poll(&room, 1, 0) == 1) return ::write(fd_, from, std::min<std::size_t>(size, PIPE_BUF));
@@ -88,7 +77,7 @@ void Console::show(const OutputLine& line) {
   if (losing_.size() <= stream) losing_.resize(stream + 1);
   const bool is_too_much = line.gathered && unsent() >= std::max(bounds_.backlog, limits::kGatheredUnshown);
   if (dropping_ || is_too_much || losing_[stream] != 0) {
-    if (losing_[stream] == 0 && !is_only_an_end(line.piece)) lost_ += line.times;
+    if (losing_[stream] == 0 && (line.piece.begins || !line.piece.is_only_an_end())) lost_ += line.times;
     losing_[stream] = line.piece.ends ? 0 : 1;
     return;
   }
@@ -98,10 +87,6 @@ void Console::show(const OutputLine& line) {
   if (unsent() >= kWriteBytes && !blocked_) flush();
 }
 
-void Console::show_own(std::string_view line) {
-  if (!closed_) append_own(line);
-}
-
 void Console::append_own(std::string_view line) {
   layout_.append_own(line, backlog_);
   own_lines_.push_back(backlog_.size());
@@ -109,12 +94,8 @@ void Console::append_own(std::string_view line) {
 
 std::int64_t Console::worker_lines_unsent() const {
   const auto from = static_cast<std::ptrdiff_t>(sent_);
-  const auto own = std::count_if(own_lines_.begin(), own_lines_.end(), [&](std::size_t end) { return end > sent_; });
+  const auto own = std::ranges::count_if(own_lines_, [&](std::size_t end) { return end > sent_; });
   return std::count(backlog_.begin() + from, backlog_.end(), '\n') - own;
-}
-
-void Console::finish_line() {
-  if (!closed_) layout_.finish(backlog_);
 }
 
 void Console::flush() {

@@ -55,9 +55,13 @@ class Console {
 
   void show(const OutputLine& line);
   // A line of the launcher's own, without its end: never dropped.
-  void show_own(std::string_view line);
+  void show_own(std::string_view line) {
+    if (!closed_) append_own(line);
+  }
   // Ends an unfinished line.
-  void finish_line();
+  void finish_line() {
+    if (!closed_) layout_.finish(backlog_);
+  }
   // Writes what can be written now; the rest follows from the event loop.
   void flush();
 

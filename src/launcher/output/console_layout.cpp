@@ -7,10 +7,6 @@ constexpr int kSeveral = -1;  // the owner of a progress bar that several ranks 
 constexpr std::string_view kWipe = "\x1b[K";
 constexpr std::string_view kContinued = "... ";
 
-bool is_only_an_end(std::string_view text) {
-  return text == "\n" || text == "\r\n" || text == "\r";
-}
-
 }  // namespace
 
 void ConsoleLayout::leave_line(std::string& out) {
@@ -30,7 +26,7 @@ void ConsoleLayout::append(const OutputLine& line, std::string& out) {
   if (!own && cursor_ == Cursor::after_return && piece.text == "\r") return;  // it would wipe another's bar
   if (!continues && !(own && cursor_ == Cursor::after_return)) leave_line(out);
   // The end of a line that somebody else's line has ended already.
-  if (!piece.begins && !continues && is_only_an_end(piece.text)) return;
+  if (!piece.begins && !continues && (piece.is_only_an_end() || piece.text == "\r")) return;
   if (!continues && piece.text != "\r") {
     if (line.tagged) out += line.times > 1 ? tag_.of_ranks(line.ranks) : tag_.of_rank(line.local_rank);
     if (!piece.begins) out += kContinued;

@@ -25,8 +25,7 @@ void GatheredLines::pass_on(int which, std::string& line, const LinePiece& piece
     sink_(which, std::string(piece.text) + "\n");
     return;
   }
-  const bool is_only_an_end = piece.text == "\n" || piece.text == "\r\n";
-  if (!is_only_an_end || line.empty()) line = piece.text.substr(0, piece.text.size() - 1);
+  if (!piece.is_only_an_end() || line.empty()) line = piece.text.substr(0, piece.text.size() - 1);
   if (line.ends_with('\r')) line.pop_back();
   sink_(which, line + "\n");
   line.clear();

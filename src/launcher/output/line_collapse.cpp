@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "base/check.h"
 
@@ -14,27 +13,6 @@ constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;  // between two places a
 constexpr std::uint64_t kStep = 16;                      // between places of lines that were moved
 constexpr int kMoves = 64;                               // lines that a rank's joining may move
 constexpr std::size_t kBitWords = 262'144;  // for many ranks fewer lines wait, so that their bits stay small
-
-// A multiply-and-fold over eight bytes at a time: it runs once a line, and a collision costs one comparison.
-std::uint64_t hash_of(std::string_view text) {
-  constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15ULL;
-  std::uint64_t state = text.size() * kFactor;
-  const auto mix = [&state](std::uint64_t word) {
-    state = (state ^ word) * kFactor;
-    state ^= state >> 32;
-  };
-  const char* at = text.data();
-  std::size_t left = text.size();
-  for (; left >= 8; at += 8, left -= 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, at, 8);
-    mix(word);
-  }
-  std::uint64_t word = 0;
-  std::memcpy(&word, at, left);
-  mix(word);
-  return state;
-}
 
 }  // namespace
 
@@ -74,10 +52,6 @@ void LineCollapse::put_in_bucket(Sequence line, std::vector<Entry>& entries, std
   bucket.last = line;
 }
 
-void LineCollapse::enter(int local_rank) {
-  if (speaker(local_rank).streams++ == 0) ++speaking_;
-}
-
 void LineCollapse::leave(int local_rank) {
   DDP_CHECK(speaker(local_rank).streams > 0, local_rank);
   if (--speaker(local_rank).streams > 0) return;
@@ -99,7 +73,7 @@ std::string_view LineCollapse::text(const Entry& entry) const {
 void LineCollapse::say(int local_rank, int stream, const LinePiece& piece, OutputTime now) {
   if (front_ == 0 && speaking_ <= 1) return emit_({piece, stream, local_rank, 1, {}});
   const bool whole = piece.begins && piece.ends;
-  const std::uint64_t hash = whole ? hash_of(piece.text) : 0;
+  const std::uint64_t hash = whole ? std::hash<std::string_view>()(piece.text) : 0;
   const Sequence line = whole ? find(local_rank, hash, piece.text) : 0;
   if (line != 0 && move_in_front(line, local_rank)) {
     join(line, local_rank);
@@ -258,10 +232,6 @@ std::optional<OutputTime> LineCollapse::due() const {
 
 void LineCollapse::emit_due(OutputTime now) {
   while (head_ != end_ && entry(head_).came + bounds_.window <= now) emit_through(head_);
-}
-
-void LineCollapse::emit_all() {
-  if (back_ != 0) emit_through(back_);
 }
 
 }  // namespace ddp::launcher

@@ -48,7 +48,9 @@ class LineCollapse {
   LineCollapse(int ranks, Bounds bounds, Emit emit);
 
   // A rank may speak from enter() until as many leave(); its other streams may still do so.
-  void enter(int local_rank);
+  void enter(int local_rank) {
+    if (speaker(local_rank).streams++ == 0) ++speaking_;
+  }
   void leave(int local_rank);
 
   // Parts of lines are never joined, but keep their place.
@@ -57,7 +59,9 @@ class LineCollapse {
   // When the oldest line has waited for the window; nothing if none waits.
   std::optional<OutputTime> due() const;
   void emit_due(OutputTime now);
-  void emit_all();
+  void emit_all() {
+    if (back_ != 0) emit_through(back_);
+  }
 
  private:
   using Sequence = std::uint64_t;  // of a line as it came, from 1 on; 0: none

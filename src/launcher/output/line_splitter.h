@@ -16,6 +16,7 @@ struct LinePiece {
   bool begins = true;     // else it continues the line of the piece before
   bool ends = true;       // else the next piece continues it
 
+  bool is_only_an_end() const { return text == "\n" || text == "\r\n"; }
   friend bool operator==(const LinePiece&, const LinePiece&) = default;
 };
 

@@ -71,7 +71,7 @@ void LineTag::parse(const std::string& format) {
     while (end < rest.size() && is_name_character(rest[end])) ++end;
     const std::string_view name = rest.substr(begin, end - begin);
     const bool closed = !braces || (end < rest.size() && rest[end] == '}');
-    const auto* known = std::find_if(kNames.begin(), kNames.end(), [&](const Name& one) { return one.name == name; });
+    const auto* known = std::ranges::find_if(kNames, [&](const Name& one) { return one.name == name; });
     const std::size_t length = std::max<std::size_t>(end + (braces && closed ? 1 : 0), 1);
     if (closed && known != kNames.end()) {
       parts_.push_back({known->field, ""});
@@ -117,31 +117,17 @@ int LineTag::rank_of(int local_rank) const {
 }
 
 std::string LineTag::render(std::span<const int> local_ranks) const {
+  std::vector<int> ranks;
+  for (const int local_rank : local_ranks) ranks.push_back(rank_of(local_rank));
+  std::ranges::sort(ranks);
   std::string text;
   for (const Part& part : parts_) {
-    switch (part.field) {
-      case Field::text:
-        text += part.text;
-        break;
-      case Field::node:
-        text += names_.node;
-        break;
-      case Field::role:
-        text += names_.role;
-        break;
-      case Field::time:
-        text += time_;
-        break;
-      case Field::local_rank:
-        text += base::short_rank_list(local_ranks);
-        break;
-      case Field::rank: {
-        std::vector<int> ranks;
-        for (const int local_rank : local_ranks) ranks.push_back(rank_of(local_rank));
-        std::sort(ranks.begin(), ranks.end());
-        text += base::short_rank_list(ranks);
-      }
-    }
+    if (part.field == Field::text) text += part.text;
+    if (part.field == Field::rank) text += base::short_rank_list(ranks);
+    if (part.field == Field::local_rank) text += base::short_rank_list(local_ranks);
+    if (part.field == Field::node) text += names_.node;
+    if (part.field == Field::role) text += names_.role;
+    if (part.field == Field::time) text += time_;
   }
   return text;
 }
@@ -174,10 +160,6 @@ std::string_view LineTag::of_ranks(RankBits bits) {
     several_ = {render_colored(ranks_of(bits)), true};
   }
   return several_.text;
-}
-
-std::string LineTag::plain(int local_rank) const {
-  return render({&local_rank, 1});
 }
 
 }  // namespace ddp::launcher

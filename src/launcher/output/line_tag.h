@@ -44,7 +44,7 @@ class LineTag {
   std::string_view of_ranks(RankBits bits);
 
   // Without colours.
-  std::string plain(int local_rank) const;
+  std::string plain(int local_rank) const { return render({&local_rank, 1}); }
 
  private:
   enum class Field { text, rank, local_rank, node, role, time };

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "launcher/log/file_output.h"
+
 namespace ddp::launcher {
 
 base::Result<base::UniqueFd> open_log_file(const std::string& path) {
@@ -34,15 +36,29 @@ std::string last_bytes_of_file(const std::string& path, std::size_t bytes, bool&
 }
 
 void LogFile::write(std::string_view bytes, const Failed& failed) {
-  while (fd_ && !bytes.empty()) {
-    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
-    if (written > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    } else if (written == 0 || errno != EINTR) {
-      const std::string reason = written == 0 ? "it takes nothing" : std::strerror(errno);
-      fd_.reset();
-      if (failed) failed("cannot write to the log file " + path_ + ": " + reason + ". It ends here; the job goes on.");
-    }
+  if (!fd_ || write_all(fd_.get(), bytes, std::chrono::milliseconds(0))) return;
+  const std::string reason = std::strerror(errno);
+  fd_.reset();
+  if (failed) failed("cannot write to the log file " + path_ + ": " + reason + ". It ends here; the job goes on.");
+}
+
+std::string LineFilter::open(const std::string& path) {
+  if (!wanted() || path.empty() || path == file_.path()) return "";
+  auto fd = open_log_file(path);
+  if (!fd) return fd.error().message;
+  file_ = LogFile(path, std::move(fd).value());
+  return "";
+}
+
+void LineFilter::take(const LinePiece& piece, const std::function<std::string()>& tag, bool& matches,
+                      const LogFile::Failed& failed) {
+  const bool goes_on = matches && !piece.begins;
+  const auto is_in = [&](const std::string& word) { return piece.text.find(word) != std::string_view::npos; };
+  if (goes_on || std::ranges::any_of(words_, is_in)) {
+    file_.write((goes_on ? std::string() : tag()) + std::string(piece.text), failed);
+    matches = !piece.ends;
+  } else {
+    matches = false;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "launcher/output/worker_channel.h"
 
 namespace ddp::launcher {
@@ -130,10 +131,6 @@ base::Result<base::UniqueFd> OutputPump::open_stream(const WorkerLabel& label, i
   slot = std::move(stream);
   arm(*slot);
   return std::move(channel.value().theirs);
-}
-
-bool OutputPump::feeds_full_console(const WorkerStream& stream) const {
-  return stream.plan.to_console && outlets_[static_cast<std::size_t>(stream.which)]->console->full();
 }
 
 void OutputPump::arm(WorkerStream& stream) {
@@ -338,9 +335,9 @@ void OutputPump::drain(std::chrono::milliseconds limit) {
   auto end = quiet_since + limit;
   const auto is_open = [](const auto& stream) { return stream && stream->fd; };
   const auto is_held_up = [&](const auto& stream) { return is_open(stream) && feeds_full_console(*stream); };
-  while (std::any_of(streams_.begin(), streams_.end(), is_open)) {
+  while (std::ranges::any_of(streams_, is_open)) {
     const auto now = steady_clock::now();
-    const bool held_up = std::any_of(streams_.begin(), streams_.end(), is_held_up);
+    const bool held_up = std::ranges::any_of(streams_, is_held_up);
     if (now >= end || (!held_up && now >= quiet_since + limits::kDrainQuiet)) break;
     if (held_up && interrupted && interrupted()) break;
     const bool any =
@@ -373,7 +370,7 @@ std::vector<std::string> OutputPump::last_lines(int local_rank) const {
   };
   const std::vector<std::string> err = lines_of(kStderr, limits::kLastLines);
   std::vector<std::string> lines = lines_of(kStdout, limits::kLastLines - err.size());
-  lines.insert(lines.end(), err.begin(), err.end());
+  base::append(lines, err);
   return lines;
 }
 

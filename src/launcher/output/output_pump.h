@@ -23,8 +23,8 @@
 #include "launcher/limits.h"
 #include "launcher/output/console.h"
 #include "launcher/output/line_collapse.h"
-#include "launcher/output/line_filter.h"
 #include "launcher/output/line_tag.h"
+#include "launcher/output/log_file.h"
 #include "launcher/output/worker_stream.h"
 #include "launcher/plan/output_plan.h"
 #include "net/event_loop.h"
@@ -72,8 +72,6 @@ class OutputPump {
  public:
   OutputPump(net::EventLoop& loop, OutputPlan plan, OutputContext context);
   ~OutputPump();
-  OutputPump(const OutputPump&) = delete;
-  OutputPump& operator=(const OutputPump&) = delete;
 
   // The reader of our output has gone (EPIPE; EIO after a hang-up). Once. Files are written as before.
   std::function<void()> on_console_closed;
@@ -144,7 +142,9 @@ class OutputPump {
   void add_outlet(int fd);
   base::Result<base::UniqueFd> open_stream(const WorkerLabel& label, int which, const std::string& file);
 
-  bool feeds_full_console(const WorkerStream& stream) const;
+  bool feeds_full_console(const WorkerStream& stream) const {
+    return stream.plan.to_console && outlets_[static_cast<std::size_t>(stream.which)]->console->full();
+  }
   void arm(WorkerStream& stream);
   void turn(WorkerStream& stream);
   // A stream's share of a turn.

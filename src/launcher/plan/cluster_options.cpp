@@ -2,6 +2,7 @@
 
 #include "base/exit_code.h"
 #include "base/hash.h"
+#include "base/text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -58,7 +59,7 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const N
   }
   if (is_counted) return with_number(options, facts.cluster);
   Options result = options;
-  result.warnings.insert(result.warnings.end(), facts.cluster_warnings.begin(), facts.cluster_warnings.end());
+  base::append(result.warnings, facts.cluster_warnings);
   const std::optional<ClusterEnv>& cluster = facts.cluster;
   if (!cluster || cluster->node_count == 1) return result;
   if (!cluster->node_count && options.scheduler == "auto") return result;

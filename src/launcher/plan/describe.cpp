@@ -1,4 +1,7 @@
-// The plan for people: a table that can be read from top to bottom, one fact a line.
+// The plan for people: a table that can be read from top to bottom, one fact a line. And for machines: field names are
+// stable; docs/reference/environment.md gives the variables' meaning.
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,6 +15,8 @@
 
 namespace ddp::launcher {
 namespace {
+
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kLabelWidth = 13;
 
@@ -109,13 +114,14 @@ std::string supervision(const LaunchPlan& plan) {
   return base::join(parts, ", ");
 }
 
+Placement known_placement(const LaunchPlan& plan) {
+  return {.world_size = plan.workers, .master_addr = plan.store.advertised, .master_port = plan.store.port};
+}
+
 // What all workers have alike, then the names of what differs.
 std::string environment_rows(const LaunchPlan& plan) {
-  Placement placement;
+  const Placement placement = known_placement(plan);
   WorkerContext worker;
-  placement.world_size = plan.workers;
-  placement.master_addr = plan.store.advertised;
-  placement.master_port = plan.store.port;
   const auto first = worker_variables(plan, placement, worker);
   std::set<std::string> differing = {wire::env::kErrorFile};
   if (plan.store.port == 0) differing.insert(wire::env::kMasterPort);
@@ -134,6 +140,65 @@ std::string environment_rows(const LaunchPlan& plan) {
   }
   const std::vector<std::string> names(differing.begin(), differing.end());
   return text + row("", "set at the start or for each worker: " + base::join(names, ", "));
+}
+
+OrderedJson or_null(const std::optional<std::string>& value) {
+  return value ? OrderedJson(*value) : OrderedJson(nullptr);
+}
+
+OrderedJson stream(const StreamPlan& plan) {
+  return {{"console", plan.to_console}, {"file", plan.to_file}, {"tagged", plan.tagged}};
+}
+
+// What is known only once the job runs is null: the port that the kernel chooses, what follows from it, the error file.
+OrderedJson environment(const LaunchPlan& plan, int local_rank) {
+  const Placement placement = known_placement(plan);
+  OrderedJson variables = OrderedJson::object();
+  for (const auto& [name, value] : worker_variables(plan, placement, {.local_rank = local_rank}))
+    variables[name] = value;
+  if (plan.store.port == 0) {
+    variables[wire::env::kMasterPort] = nullptr;
+    if (variables.contains(wire::env::kNcclRasAddress)) variables[wire::env::kNcclRasAddress] = nullptr;
+  }
+  if (plan.files.kind != RunFiles::Kind::none) variables[wire::env::kErrorFile] = nullptr;
+  return variables;
+}
+
+OrderedJson worker(const LaunchPlan& plan, int local_rank) {
+  const auto i = static_cast<std::size_t>(local_rank);
+  OrderedJson result = {{"local_rank", local_rank},
+                        {"rank", local_rank},
+                        {"gpu", or_null(i < plan.devices.size() ? plan.devices[i] : std::nullopt)},
+                        {"visible_gpus", or_null(plan.visible_devices[i])}};
+  if (i < plan.bindings.size()) {
+    result["cpus"] = plan.bindings[i].cpus;
+    result["memory_nodes"] = plan.bindings[i].memory_nodes;
+  }
+  result["stdout"] = stream(plan.output.workers[i].out);
+  result["stderr"] = stream(plan.output.workers[i].err);
+  result["environment"] = environment(plan, local_rank);
+  return result;
+}
+
+OrderedJson store_json(const StorePlan& plan) {
+  OrderedJson limits = OrderedJson::object();
+  for (const store::StoreLimitName& limit : store::store_limit_names()) {
+    limits[std::string(limit.name)] = plan.limits.*limit.member;
+  }
+  return {{"bind_address", plan.bind_address},
+          {"port", plan.port},
+          {"advertised", plan.advertised},
+          {"open", plan.open},
+          {"token_from", plan.token ? OrderedJson(plan.token_source) : OrderedJson(nullptr)},
+          {"limits", limits}};
+}
+
+OrderedJson command(const LaunchPlan& plan) {
+  const OrderedJson at = plan.local_rank_argument ? OrderedJson(plan.local_rank_argument_at) : OrderedJson(nullptr);
+  return {{"program", plan.program},
+          {"arguments", plan.arguments},
+          {"local_rank_macro", plan.local_rank_macro},
+          {"local_rank_argument_at", at}};
 }
 
 }  // namespace
@@ -166,6 +231,46 @@ std::string describe(const LaunchPlan& plan) {
   text += environment_rows(plan);
   for (const std::string& note : plan.notes) text += row("note", note);
   return text;
+}
+
+std::string describe_json(const LaunchPlan& plan) {
+  OrderedJson workers = OrderedJson::array();
+  for (int i = 0; i < plan.workers; ++i) workers.push_back(worker(plan, i));
+  OrderedJson signals = OrderedJson::array();
+  for (const int signal : plan.ending_signals) signals.push_back(base::signal_name(signal));
+  const OrderedJson result = {
+      {"command", command(plan)},
+      {"node", plan.host_name},
+      {"backend", plan.backend},
+      {"store", store_json(plan.store)},
+      {"run_id", plan.run_id},
+      {"role", plan.role},
+      {"supervision",
+       {{"max_restarts", plan.max_restarts},
+        {"grace_ms", plan.grace.count()},
+        {"exit_timeout_ms", plan.exit_timeout.count()},
+        {"hang_timeout_ms", plan.hang.timeout ? OrderedJson(plan.hang.timeout->count()) : OrderedJson(nullptr)},
+        {"hang_limit", name_of(plan.hang.limit)},
+        {"hang_action", name_of(plan.hang.action)},
+        {"ending_signals", signals},
+        {"core", name_of(plan.core)}}},
+      {"output",
+       {{"tag", plan.output.tag},
+        {"collapse", plan.output.collapse},
+        {"gathered", plan.gather_output},
+        {"lossless", plan.output.lossless},
+        {"color", plan.output.color},
+        {"end_on_closed_console", plan.end_on_closed_console},
+        {"stdout_filters", plan.output.stdout_filters},
+        {"stderr_filters", plan.output.stderr_filters},
+        {"log_dir", or_null(plan.files.shown())}}},
+      {"stdin_local_rank", plan.stdin_local_rank ? OrderedJson(*plan.stdin_local_rank) : OrderedJson(nullptr)},
+      {"summary_file", plan.summary_file},
+      {"event_log", plan.event_log},
+      {"workers", workers},
+      {"notes", plan.notes}};
+  // A name that is no UTF-8 is shown with replacement characters rather than not at all.
+  return result.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddp::launcher

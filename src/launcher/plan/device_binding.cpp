@@ -14,10 +14,7 @@ bool is_device_name(const std::string& name) {
 // The words between the commas, without blanks around them.
 std::vector<std::string> names_of(const std::string& list) {
   std::vector<std::string> names = base::split(list, ',');
-  for (std::string& name : names) {
-    const std::size_t first = std::min(name.find_first_not_of(' '), name.size());
-    name = name.substr(first, name.find_last_not_of(' ') + 1 - first);
-  }
+  for (std::string& name : names) name = base::trimmed(name, " ");
   return names;
 }
 

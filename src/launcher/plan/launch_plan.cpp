@@ -10,7 +10,6 @@
 #include "launcher/plan/device_binding.h"
 #include "launcher/plan/rendezvous_plan.h"
 #include "launcher/plan/worker_command.h"
-#include "wire/fault.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -22,20 +21,16 @@ namespace {
 constexpr std::size_t kMostBindingNotes = 4;
 
 base::Result<int, StartFailure> count_workers(const Options& options, int gpus, int cpus) {
-  switch (options.nproc_per_node.by) {
-    case WorkerCount::By::number:
-      return options.nproc_per_node.number;
-    case WorkerCount::By::cpus:
-      return cpus;
-    case WorkerCount::By::gpus_or_cpus:
-      return gpus > 0 ? gpus : cpus;
-    case WorkerCount::By::gpus:
-      if (gpus > 0) return gpus;
-      return StartFailure{kExitUsage, "--nproc-per-node=gpu: no GPU is visible here. Use a number, auto or cpu."};
-    case WorkerCount::By::compatibility_mode:
-      break;
+  using By = WorkerCount::By;
+  const By by = options.nproc_per_node.by;
+  if (by == By::number) return options.nproc_per_node.number;
+  if (by == By::cpus) return cpus;
+  if (by == By::gpus_or_cpus) return gpus > 0 ? gpus : cpus;
+  if (by == By::gpus && gpus == 0) {
+    return StartFailure{kExitUsage, "--nproc-per-node=gpu: no GPU is visible here. Use a number, auto or cpu."};
   }
-  return options.compatibility_mode == CompatibilityMode::native && gpus > 0 ? gpus : 1;
+  const bool takes_gpus = by == By::gpus || options.compatibility_mode == CompatibilityMode::native;
+  return takes_gpus && gpus > 0 ? gpus : 1;
 }
 
 struct Devices {
@@ -75,11 +70,11 @@ base::Result<Devices, StartFailure> plan_devices(const Options& options, const N
 
 base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& options, const NodeFacts& facts,
                                                                  const DeviceBinding& devices) {
-  if (!facts.topology_failure.empty()) {
+  if (!facts.topology) {
     return StartFailure{base::kExitOwnFault, "--numa-binding=" + std::string(name_of(*options.numa_binding)) + ": " +
-                                                 facts.topology_failure + ". Leave the option out."};
+                                                 facts.topology.error().message + ". Leave the option out."};
   }
-  const std::vector<CpuPlace>& cpus = facts.topology.cpus;
+  const std::vector<CpuPlace>& cpus = facts.topology.value().cpus;
   const int first_node = cpus.front().numa_node;
   const bool one_node = std::ranges::all_of(cpus, [&](const CpuPlace& place) { return place.numa_node == first_node; });
   std::vector<WorkerPlace> places;
@@ -91,7 +86,7 @@ base::Result<std::vector<WorkerBinding>, StartFailure> plan_cpus(const Options& 
     if (gpu && !place.numa_node && one_node) place.numa_node = first_node;
     places.push_back(std::move(place));
   }
-  auto bindings = bind_cpus(*options.numa_binding, facts.topology, places);
+  auto bindings = bind_cpus(*options.numa_binding, facts.topology.value(), places);
   if (!bindings) return StartFailure{kExitUsage, bindings.error().message};
   return std::move(bindings).value();
 }
@@ -186,21 +181,15 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   for (const std::optional<VisibleGpu>& gpu : binding.meant) {
     plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
   }
-  const auto add_notes = [&](const std::vector<std::string>& notes) {
-    plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
-  };
   if (!binding.note.empty()) plan.notes.push_back(binding.note);
   plan.nodes = rendezvous.value().nodes;
   if (auto failure = check_faults(plan)) return *failure;
   if (plan.gather_output && !plan.nodes.several()) plan.notes.emplace_back("--gather-output: there is one node only");
   plan.store = rendezvous.value().store;
   plan.run_id = rendezvous.value().run_id;
-  add_notes(rendezvous.value().notes);
+  base::append(plan.notes, rendezvous.value().notes);
 
-  OutputDecision output = plan_output(options, facts, plan.workers);
-  plan.output = std::move(output.output);
-  plan.files = std::move(output.files);
-  add_notes(output.notes);
+  plan_output(options, facts, plan);
   if (options.numa_binding) {
     auto bindings = plan_cpus(options, facts, binding);
     if (!bindings) return bindings.error();
@@ -208,7 +197,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
     note_bindings(*options.numa_binding, plan);
   }
   choose_omp_threads(facts, plan);
-  add_notes(limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
+  base::append(plan.notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
   plan.inherited_environment = facts.environment;
   std::erase_if(plan.inherited_environment,
                 [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });

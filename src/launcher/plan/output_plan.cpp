@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
+#include "launcher/plan/launch_plan.h"
 
 namespace ddp::launcher {
 namespace {
@@ -77,23 +78,23 @@ bool wants_color(Color choice, const std::vector<std::string>& environment, bool
   return is_terminal && !unwanted;
 }
 
-OutputDecision plan_output(const Options& options, const NodeFacts& facts, int workers) {
+void plan_output(const Options& options, const NodeFacts& facts, LaunchPlan& plan) {
+  const int workers = plan.workers;
   const bool native = options.compatibility_mode == CompatibilityMode::native;
-  OutputDecision decision;
-  decision.files = choose_files(options, facts);
-  note_unknown_ranks("--redirects", named_ranks(options.redirects), workers, decision.notes);
-  note_unknown_ranks("--tee", named_ranks(options.tee), workers, decision.notes);
+  plan.files = choose_files(options, facts);
+  note_unknown_ranks("--redirects", named_ranks(options.redirects), workers, plan.notes);
+  note_unknown_ranks("--tee", named_ranks(options.tee), workers, plan.notes);
   const std::set<int> shown(options.console_local_ranks.begin(), options.console_local_ranks.end());
-  note_unknown_ranks("--local-ranks-filter", shown, workers, decision.notes);
+  note_unknown_ranks("--local-ranks-filter", shown, workers, plan.notes);
 
   const bool selected = options.redirects.any() || options.tee.any();
   const bool filtered = !options.stdout_filters.empty() || !options.stderr_filters.empty();
-  const bool no_files = decision.files.kind == RunFiles::Kind::none;
+  const bool no_files = plan.files.kind == RunFiles::Kind::none;
   if (no_files && (selected || filtered)) {
-    decision.notes.emplace_back(
+    plan.notes.emplace_back(
         "--log-dir=/dev/null: no files are written; --redirects, --tee and the filters have no effect");
   }
-  OutputPlan& output = decision.output;
+  OutputPlan& output = plan.output;
   output.tag = choose_tag(options, facts, workers);
   output.collapse = options.collapse.value_or(native && workers > 1 && !output.tag.empty());
   output.lossless = options.lossless;
@@ -116,7 +117,6 @@ OutputDecision plan_output(const Options& options, const NodeFacts& facts, int w
     };
     output.workers.push_back({stream(StreamSelection::kStdout), stream(StreamSelection::kStderr)});
   }
-  return decision;
 }
 
 }  // namespace ddp::launcher

@@ -9,6 +9,7 @@
 
 namespace ddp::launcher {
 
+struct LaunchPlan;
 struct NodeFacts;
 
 struct StreamPlan {
@@ -55,16 +56,11 @@ struct OutputPlan {
   std::vector<std::string> stderr_filters;
 };
 
-struct OutputDecision {
-  OutputPlan output;
-  RunFiles files;
-  std::vector<std::string> notes;
-};
-
 // Whether the launcher's own lines and tags have colours. `environment`: lines "NAME=value".
 bool wants_color(Color choice, const std::vector<std::string>& environment, bool is_terminal);
 
-// A pure function; the compatibility mode decides what is said on the console when nothing is asked for.
-OutputDecision plan_output(const Options& options, const NodeFacts& facts, int workers);
+// Sets the plan's output and files for its workers, and adds what the user must know to its notes. The compatibility
+// mode decides what is said on the console when nothing is asked for.
+void plan_output(const Options& options, const NodeFacts& facts, LaunchPlan& plan);
 
 }  // namespace ddp::launcher

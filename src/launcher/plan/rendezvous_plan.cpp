@@ -5,45 +5,28 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/cli/values.h"
-#include "launcher/plan/nodes_plan.h"
+#include "launcher/limits.h"
 #include "store/server/admission.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
 
+StartFailure mistake(const std::string& text) {
+  return {base::kExitUsage, text};
+}
+
+// A setting of --rdzv-conf, which has been checked to be a number of seconds.
+std::chrono::milliseconds setting(const Options& options, const std::string& name,
+                                  std::chrono::milliseconds otherwise) {
+  const auto found = options.rdzv_conf.find(name);
+  if (found == options.rdzv_conf.end()) return otherwise;
+  return std::chrono::seconds(base::parse_integer(found->second, 0, 1 << 30).value_or(0));
+}
+
 // torchrun's.
 constexpr std::uint16_t kStaticPort = 29500;
 constexpr std::uint16_t kDynamicPort = 29400;
-
-struct Endpoint {
-  std::string host;
-  std::optional<std::uint16_t> port;
-};
-
-// "host", "host:port", "[::1]", "[::1]:port".
-std::optional<Endpoint> parse_endpoint(const std::string& text) {
-  Endpoint endpoint;
-  std::string rest;
-  if (text.starts_with("[")) {
-    const std::size_t close = text.find(']');
-    if (close == std::string::npos) return std::nullopt;
-    endpoint.host = text.substr(1, close - 1);
-    rest = text.substr(close + 1);
-  } else {
-    // More colons than one: an IPv6 address without brackets, whose end cannot be told from a port.
-    if (std::ranges::count(text, ':') > 1) return std::nullopt;
-    const std::size_t colon = std::min(text.find(':'), text.size());
-    endpoint.host = text.substr(0, colon);
-    rest = text.substr(colon);
-  }
-  if (endpoint.host.empty()) return std::nullopt;
-  if (rest.empty()) return endpoint;
-  const auto port = rest[0] == ':' ? base::parse_integer(rest.substr(1), 0, 65535) : std::nullopt;
-  if (!port) return std::nullopt;
-  endpoint.port = static_cast<std::uint16_t>(*port);
-  return endpoint;
-}
 
 // Whether the store's address is settled beforehand, as under torchrun, where that is the backend by default.
 bool is_static(const Options& options) {
@@ -57,18 +40,21 @@ base::Result<StorePlan, StartFailure> plan_store(const Options& options) {
   const bool torch = options.compatibility_mode != CompatibilityMode::native;
   StorePlan store;
   if (!options.rdzv_endpoint.empty()) {
-    const auto endpoint = parse_endpoint(options.rdzv_endpoint);
-    if (!endpoint) {
+    const auto endpoint = parse_host_and_port(options.rdzv_endpoint);
+    // Where an IPv6 address without brackets ends cannot be told from a port.
+    const bool is_clear =
+        endpoint && (options.rdzv_endpoint.starts_with('[') || endpoint.value().host.find(':') == std::string::npos);
+    if (!is_clear) {
       return StartFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
                                                 " is not an address. Use host:port, or [address]:port for IPv6."};
     }
-    if (is_static(options) && !endpoint->port) {
+    if (is_static(options) && !endpoint.value().port) {
       return StartFailure{base::kExitUsage, "--rdzv-endpoint=" + options.rdzv_endpoint +
                                                 " has no port. Use --rdzv-endpoint=" + options.rdzv_endpoint + ":" +
                                                 std::to_string(kStaticPort) + ", or port 0 for a free one."};
     }
-    store.advertised = endpoint->host;
-    store.port = endpoint->port.value_or(kDynamicPort);
+    store.advertised = endpoint.value().host;
+    store.port = endpoint.value().port.value_or(kDynamicPort);
     return store;
   }
   if (torch && options.rdzv_backend == RdzvBackend::c10d) store.advertised = "localhost";
@@ -92,12 +78,8 @@ std::optional<StartFailure> plan_access(const Options& options, const NodeFacts&
   store.open = options.store_open;
   const bool in_variable = find_variable(facts.environment, wire::env::kAuthToken).has_value();
   const std::string option = "--auth-token-file=" + options.auth_token_file;
-  if (!options.auth_token_file.empty() && in_variable) {
-    return StartFailure{base::kExitUsage,
-                        option + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out."};
-  }
-  if (!facts.auth_token_failure.empty()) return StartFailure{base::kExitUsage, facts.auth_token_failure};
-  store.token = facts.auth_token;
+  if (!facts.auth_token) return StartFailure{base::kExitUsage, facts.auth_token.error().message};
+  store.token = facts.auth_token.value();
   if (store.token) store.token_source = in_variable ? wire::env::kAuthToken : option;
   if (store.open) {
     store.bind_address = kAllInterfaces;
@@ -143,6 +125,44 @@ std::vector<std::string> without_effect(const Options& options) {
 }
 
 }  // namespace
+
+base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is_static) {
+  NodesPlan nodes;
+  nodes.min = options.min_nodes;
+  nodes.max = options.max_nodes;
+  nodes.asked =
+      nodes.min == nodes.max ? std::to_string(nodes.max) : std::to_string(nodes.min) + ":" + std::to_string(nodes.max);
+  const std::string rank = "--node-rank=" + std::to_string(options.node_rank.value_or(0));
+  if (!nodes.several()) {
+    if (options.node_rank.value_or(0) == 0) return nodes;
+    return mistake(rank + ", but the job has one node. Give --nnodes=N, the same on all nodes.");
+  }
+  const std::string asked = "--nnodes=" + nodes.asked;
+  if (options.standalone)
+    return mistake(asked + " and --standalone exclude one another: that is one node. Leave one out.");
+  const bool has_place = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
+  if (!has_place) {
+    return mistake(
+        asked +
+        ": where do the nodes meet? Give --rdzv-endpoint=HOST:PORT, the same on all nodes, where HOST is one of "
+        "them; or --master-addr, --master-port and each node's --node-rank.");
+  }
+  const bool is_numbered = is_static || (options.compatibility_mode == CompatibilityMode::native && options.node_rank);
+  if (is_numbered && nodes.min != nodes.max) {
+    return mistake(asked + " and " + rank +
+                   " exclude one another: a number of nodes that varies needs numbers that are "
+                   "given. Leave --node-rank out.");
+  }
+  if (is_numbered) nodes.rank = options.node_rank.value_or(0);
+  if (nodes.rank.value_or(0) >= nodes.max) {
+    return mistake(rank + " is none of " + std::to_string(nodes.max) + " nodes, which count from 0 (--nnodes).");
+  }
+  const auto timeout = setting(options, "timeout", limits::kDefaultJoinTimeout);
+  nodes.join_timeout = setting(options, "join_timeout", timeout);
+  nodes.last_call = setting(options, "last_call_timeout", limits::kDefaultLastCall);
+  nodes.node_timeout = options.node_timeout;
+  return nodes;
+}
 
 bool is_loopback(const std::string& address) {
   return address == "::1" || address.starts_with("127.");

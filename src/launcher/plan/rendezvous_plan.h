@@ -1,4 +1,5 @@
-// Where the workers meet: the address and port of the store, and the name of the run. A pure function.
+// Where the workers meet: how many nodes there are and which this is, the address and port of the store, and the name
+// of the run. Pure functions.
 #pragma once
 
 #include <string>
@@ -23,5 +24,9 @@ bool is_loopback(const std::string& address);
 // From --standalone, --rdzv-*, --master-*, --local-addr and --nnodes. An address that is no number stays a name; it is
 // looked up when the store starts to listen.
 base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const NodeFacts& facts);
+
+// How many nodes the job has, and which this is. From --nnodes, --node-rank, --rdzv-*, --master-*, --node-timeout.
+// `is_static`: as torchrun's static backend.
+base::Result<NodesPlan, StartFailure> plan_nodes(const Options& options, bool is_static);
 
 }  // namespace ddp::launcher

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/exit_code.h"
+#include "base/text.h"
 
 namespace ddp::launcher {
 
@@ -99,17 +100,6 @@ Refusal check_interpreter(const std::string& name, const std::vector<std::string
                                          "with PYTHON_EXEC."};
 }
 
-Refusal check_options(const Options& options) {
-  if (options.run_path) return std::nullopt;  // wins over both
-  if (options.module && options.no_python) {
-    return StartFailure{kExitUsage, "--module and --no-python exclude each other: a module needs Python."};
-  }
-  if (options.local_rank_argument && options.no_python) {
-    return StartFailure{kExitUsage, "--no-python needs --use-env: only a script takes --local_rank=N."};
-  }
-  return std::nullopt;
-}
-
 bool continues_name(char letter) {
   return letter == '_' || std::isalnum(static_cast<unsigned char>(letter)) != 0;
 }
@@ -130,7 +120,6 @@ FactsWanted facts_wanted(const Options& options) {
 }
 
 base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& options, const NodeFacts& facts) {
-  if (auto refusal = check_options(options)) return *refusal;
   const ProgramKind kind = program_kind(options);
   WorkerCommand command;
   command.what = options.command.front();
@@ -150,7 +139,7 @@ base::Result<WorkerCommand, StartFailure> make_worker_command(const Options& opt
   if (kind == ProgramKind::module) command.arguments.emplace_back("-m");
   command.local_rank_argument = options.local_rank_argument;
   command.local_rank_argument_at = command.arguments.size() + 1;
-  command.arguments.insert(command.arguments.end(), options.command.begin(), options.command.end());
+  base::append(command.arguments, options.command);
   return command;
 }
 

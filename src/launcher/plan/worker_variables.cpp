@@ -77,7 +77,7 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   for (const std::string& name : interface_variables(plan, placement.interface)) {
     variables.emplace(name, placement.interface);
   }
-  const bool has_gpus = std::any_of(plan.devices.begin(), plan.devices.end(), [](const auto& gpu) { return gpu; });
+  const bool has_gpus = std::ranges::any_of(plan.devices, [](const auto& gpu) { return gpu.has_value(); });
   if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {
     variables.emplace(env::kNcclRasAddress, ras_address(plan, placement));
   }

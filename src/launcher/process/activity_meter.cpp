@@ -12,6 +12,28 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
+struct Text {
+  std::string_view name;
+  std::string_view description;
+};
+// In the order of Sign.
+constexpr std::array<Text, 9> kSigns = {
+    Text{"none", "it shows no sign of life"},
+    {"output", "it prints"},
+    {"processes", "it starts processes, or they end"},
+    {"processor", "it uses a processor"},
+    {"runnable", "it wants to run and gets no processor"},
+    {"faults", "it touches new memory"},
+    {"io", "it reads or writes"},
+    {"network", "it sends or receives"},
+    {"gpu", "its GPU works"},
+};
+
+// A counter that has become smaller is another one's, and says nothing.
+std::uint64_t growth(std::uint64_t before, std::uint64_t now) {
+  return now > before ? now - before : 0;
+}
+
 }  // namespace
 
 // What was done between two samples.
@@ -27,15 +49,6 @@ struct ActivityMeter::Difference {
   std::optional<std::uint64_t> gpu_bytes;
   std::optional<Nanoseconds> waited = Nanoseconds(0);  // for a processor; nothing: not known of all
 };
-
-namespace {
-
-// A counter that has become smaller is another one's, and says nothing.
-std::uint64_t growth(std::uint64_t before, std::uint64_t now) {
-  return now > before ? now - before : 0;
-}
-
-}  // namespace
 
 ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before, const ActivitySample& now) {
   Difference result;
@@ -70,27 +83,6 @@ ActivityMeter::Difference ActivityMeter::difference(const ActivitySample& before
   return result;
 }
 
-namespace {
-
-struct Text {
-  std::string_view name;
-  std::string_view description;
-};
-// In the order of Sign.
-constexpr std::array<Text, 9> kSigns = {
-    Text{"none", "it shows no sign of life"},
-    {"output", "it prints"},
-    {"processes", "it starts processes, or they end"},
-    {"processor", "it uses a processor"},
-    {"runnable", "it wants to run and gets no processor"},
-    {"faults", "it touches new memory"},
-    {"io", "it reads or writes"},
-    {"network", "it sends or receives"},
-    {"gpu", "its GPU works"},
-};
-
-}  // namespace
-
 std::string_view name_of(Sign sign) {
   return kSigns[static_cast<std::size_t>(sign)].name;
 }
@@ -105,8 +97,7 @@ void ActivityMeter::add(const ActivitySample& sample, Nanoseconds now) {
     activity_.reset();
   }
   if (!window_) window_ = Window{sample, now};
-  const bool is_runnable = std::any_of(sample.processes.begin(), sample.processes.end(),
-                                       [](const ProcessCounters& process) { return process.is_runnable; });
+  const bool is_runnable = std::ranges::any_of(sample.processes, &ProcessCounters::is_runnable);
   ++window_->samples;
   if (is_runnable) ++window_->runnable_samples;
   if (sample.gpu && sample.gpu->busy_percent >= thresholds_.gpu_busy_percent) window_->gpu_was_busy = true;

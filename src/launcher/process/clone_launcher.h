@@ -14,7 +14,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <utility>
 
 #include "launcher/process/clone_process.h"
 

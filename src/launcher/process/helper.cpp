@@ -25,8 +25,6 @@ constexpr std::size_t kReadAtOnce = std::size_t{64} << 10;
 class Helper::Process : public std::enable_shared_from_this<Process> {
  public:
   Process(net::EventLoopAsio& loop, HelperCallbacks callbacks) : loop_(loop), callbacks_(std::move(callbacks)) {}
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
   // The loop has ended before the process did. It has been killed, but a process that hangs in a driver is not waited
   // for, as the destructor of basic_process would do.
   ~Process() { give_up(); }

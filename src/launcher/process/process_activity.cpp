@@ -1,7 +1,6 @@
 #include "launcher/process/process_activity.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
@@ -11,7 +10,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "launcher/process/process_sample.h"
-#include "launcher/process/process_sockets.h"
 #include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
@@ -88,7 +86,7 @@ ActivitySample read_activity(std::span<const pid_t> processes,
   }
   std::vector<std::uint64_t> held;
   for (const HeldSocket& socket : sockets_of(processes, until)) held.push_back(socket.inode);
-  std::sort(held.begin(), held.end());
+  std::ranges::sort(held);
   for (const net::TcpBytes& connection : connections.value_or(std::vector<net::TcpBytes>())) {
     const bool is_ours = connection.local_port == store_port || connection.remote_port == store_port;
     if (!is_ours && std::binary_search(held.begin(), held.end(), connection.inode)) {

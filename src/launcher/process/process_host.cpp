@@ -26,16 +26,13 @@ namespace {
 // What is kept of a worker that has ended.
 struct Remains {
   int rank = 0;
-  pid_t pid = 0;
+  pid_t pid = 0;  // also the number of its process group, which may outlive it
   WorkerPage page;
 };
 
-struct Child {
-  int rank = 0;
-  pid_t pid = 0;         // also the number of its process group, which may outlive it
-  OwnedProcess process;  // until it is reaped
-  base::UniqueFd end;    // see Spawned
-  WorkerPage page;
+struct Child : Remains {
+  OwnedProcess process;               // until it is reaped
+  base::UniqueFd end;                 // see Spawned
   std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
   bool asked_to_end = false;
   // Set once the leader is reaped; the worker has ended when its group is empty too.
@@ -81,7 +78,7 @@ class LinuxProcessHost : public ProcessHost {
     auto& [process, end] = spawned.value();
     const pid_t pid = process.id();
     ended_.erase(local_rank);
-    Child child{spec.rank, pid, std::move(process), std::move(end), std::move(page), nullptr, false, {}, {}, 0};
+    Child child{{spec.rank, pid, std::move(page)}, std::move(process), std::move(end), nullptr, false, {}, {}, 0};
     if (child.end)
       child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
@@ -97,16 +94,15 @@ class LinuxProcessHost : public ProcessHost {
     const bool has_ended = child == children_.end();
     const auto remains = has_ended ? ended_.find(local_rank) : ended_.end();
     if (has_ended && remains == ended_.end()) return false;
-    const WorkerPage& page = has_ended ? remains->second.page : child->second.page;
-    const pid_t pid = has_ended ? remains->second.pid : child->second.pid;
-    const std::uint64_t version = page.version();
-    const bool is_same = view.pid == pid && view.has_ended == has_ended && view.version == version;
+    const Remains& worker = has_ended ? remains->second : child->second;
+    const std::uint64_t version = worker.page.version();
+    const bool is_same = view.pid == worker.pid && view.has_ended == has_ended && view.version == version;
     if (is_same && depth == SampleDepth::pages) {
       view.process.reset();
       view.calls.clear();
       return false;
     }
-    view = view_of(has_ended ? remains->second.rank : child->second.rank, pid, page, depth);
+    view = view_of(worker, depth);
     view.has_ended = has_ended;
     view.version = version;
     if (!has_ended && (depth == SampleDepth::states || depth == SampleDepth::all)) sample_processes(view, depth);
@@ -142,8 +138,7 @@ class LinuxProcessHost : public ProcessHost {
     }
     // What the page says is not to be trusted with a signal.
     const std::vector<pid_t> tree = descendants(child->second.pid, {});
-    const bool is_ours =
-        page.writer == child->second.pid || std::find(tree.begin(), tree.end(), page.writer) != tree.end();
+    const bool is_ours = page.writer == child->second.pid || std::ranges::find(tree, page.writer) != tree.end();
     if (!is_ours || signal < SIGRTMIN || signal > SIGRTMAX || !catches_signal(page.writer, signal)) {
       request.obstacle = "its handler for stacks is not there any more";
       return request;
@@ -189,16 +184,16 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
-  static RankView view_of(int rank, pid_t pid, const WorkerPage& page, SampleDepth depth) {
+  static RankView view_of(const Remains& worker, SampleDepth depth) {
     RankView view;
-    view.rank = rank;
-    view.pid = pid;
-    view.page = page.view();
+    view.rank = worker.rank;
+    view.pid = worker.pid;
+    view.page = worker.page.view();
     view.seen_at = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-    for (const GroupView& group : view.page.groups) view.arrivals.push_back(page.arrivals(group.place));
+    for (const GroupView& group : view.page.groups) view.arrivals.push_back(worker.page.arrivals(group.place));
     if (depth != SampleDepth::calls && depth != SampleDepth::all) return view;
-    for (const GroupView& group : view.page.groups) view.calls.push_back(page.calls(group.place));
+    for (const GroupView& group : view.page.groups) view.calls.push_back(worker.page.calls(group.place));
     return view;
   }
 
@@ -268,7 +263,7 @@ class LinuxProcessHost : public ProcessHost {
       return;
     }
     const WorkerExit exit{*child.status, child.peak_rss_bytes};
-    ended_[local_rank] = {child.rank, child.pid, std::move(child.page)};
+    ended_[local_rank] = std::move(static_cast<Remains&>(child));
     children_.erase(local_rank);
     if (on_exit_) on_exit_(local_rank, exit);
   }
@@ -294,9 +289,9 @@ class LinuxProcessHost : public ProcessHost {
 
   void reap() {
     const auto reaped = reap_orphans([this](pid_t pid) {
-      return loop_.children().contains(pid) ||
-             std::any_of(children_.begin(), children_.end(),
-                         [pid](const auto& entry) { return entry.second.pid == pid && !entry.second.status; });
+      return loop_.children().contains(pid) || std::ranges::any_of(children_, [pid](const auto& entry) {
+               return entry.second.pid == pid && !entry.second.status;
+             });
     });
     for (const pid_t pid : reaped) strangers_.erase(pid);
   }

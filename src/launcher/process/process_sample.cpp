@@ -1,6 +1,5 @@
 #include "launcher/process/process_sample.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -25,6 +23,49 @@ namespace {
 std::string kernel_function(const std::string& folder) {
   const std::string function = base::read_file(folder + "/wchan");
   return function == "0" ? "" : function;
+}
+
+// The first one first.
+std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
+  std::vector<pid_t> tids;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
+    tids.push_back(std::atoi(entry.path().filename().c_str()));
+  }
+  std::ranges::sort(tids, [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  if (tids.size() > most) tids.resize(most);
+  return tids;
+}
+
+// "202 0x7f00 0x80 0x0 0x0 …": whether a thread waits for a futex without a time-out; of the process's own, or another
+// one's too (a thread that is joined is waited for so).
+enum class Parked : std::uint8_t { no, shared, own };
+Parked parked(const std::string& system_call) {
+  const std::vector<std::string> words = base::split(system_call, ' ');
+  constexpr std::size_t kOperation = 2;
+  constexpr std::size_t kTimeout = 4;
+  if (words.size() <= kTimeout || words[0] != std::to_string(SYS_futex) || words[kTimeout] != "0x0") return Parked::no;
+  constexpr unsigned long kPrivate = 128;
+  constexpr unsigned long kWait = 0;
+  constexpr unsigned long kWaitBits = 9;
+  const unsigned long operation = std::strtoul(words[kOperation].c_str(), nullptr, 16);
+  const unsigned long command = operation & 0x7f;
+  if (command != kWait && command != kWaitBits) return Parked::no;
+  return (operation & kPrivate) != 0 ? Parked::own : Parked::shared;
+}
+
+// `mask`: the line of /proc/PID/status with the set of signals.
+bool is_in_mask(pid_t pid, std::string_view mask, int signal) {
+  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status.find(mask);
+  if (at == std::string::npos || signal < 1 || signal > 64) return false;
+  const unsigned long long bits = std::strtoull(status.c_str() + at + mask.size(), nullptr, 16);
+  return ((bits >> static_cast<unsigned>(signal - 1)) & 1) != 0;
+}
+
+std::string executable_name(pid_t pid) {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename();
 }
 
 }  // namespace
@@ -64,26 +105,6 @@ std::optional<ProcessSample> sample_process(pid_t pid, bool with_waits) {
   return sample;
 }
 
-namespace {
-
-// The first one first.
-std::vector<pid_t> threads_of(pid_t pid, std::size_t most) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
-  std::vector<pid_t> tids;
-  if (DIR* directory = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
-      if (const auto tid = base::parse_integer(entry->d_name, 1, 1 << 30)) tids.push_back(static_cast<pid_t>(*tid));
-    }
-    ::closedir(directory);
-  }
-  std::sort(tids.begin(), tids.end(),
-            [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
-  if (tids.size() > most) tids.resize(most);
-  return tids;
-}
-
-}  // namespace
-
 std::vector<ThreadSample> sample_threads(pid_t pid, std::size_t most) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/task";
   std::vector<ThreadSample> threads;
@@ -97,27 +118,6 @@ std::vector<ThreadSample> sample_threads(pid_t pid, std::size_t most) {
   }
   return threads;
 }
-
-namespace {
-
-// "202 0x7f00 0x80 0x0 0x0 …": whether a thread waits for a futex without a time-out; of the process's own, or another
-// one's too (a thread that is joined is waited for so).
-enum class Parked : std::uint8_t { no, shared, own };
-Parked parked(const std::string& system_call) {
-  const std::vector<std::string> words = base::split(system_call, ' ');
-  constexpr std::size_t kOperation = 2;
-  constexpr std::size_t kTimeout = 4;
-  if (words.size() <= kTimeout || words[0] != std::to_string(SYS_futex) || words[kTimeout] != "0x0") return Parked::no;
-  constexpr unsigned long kPrivate = 128;
-  constexpr unsigned long kWait = 0;
-  constexpr unsigned long kWaitBits = 9;
-  const unsigned long operation = std::strtoul(words[kOperation].c_str(), nullptr, 16);
-  const unsigned long command = operation & 0x7f;
-  if (command != kWait && command != kWaitBits) return Parked::no;
-  return (operation & kPrivate) != 0 ? Parked::own : Parked::shared;
-}
-
-}  // namespace
 
 std::optional<FreeThreads> count_free_threads(pid_t pid, pid_t but, std::size_t most) {
   const std::vector<pid_t> threads = threads_of(pid, most + 1);
@@ -163,24 +163,6 @@ RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
   return sample;
 }
 
-namespace {
-
-// `mask`: the line of /proc/PID/status with the set of signals.
-bool is_in_mask(pid_t pid, std::string_view mask, int signal) {
-  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
-  const std::size_t at = status.find(mask);
-  if (at == std::string::npos || signal < 1 || signal > 64) return false;
-  const unsigned long long bits = std::strtoull(status.c_str() + at + mask.size(), nullptr, 16);
-  return ((bits >> static_cast<unsigned>(signal - 1)) & 1) != 0;
-}
-
-std::string executable_name(pid_t pid) {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename();
-}
-
-}  // namespace
-
 bool catches_signal(pid_t pid, int signal) {
   return is_in_mask(pid, "\nSigCgt:\t", signal);
 }
@@ -192,7 +174,7 @@ bool blocks_signal(pid_t tid, int signal) {
 pid_t program_of(pid_t worker) {
   constexpr std::array<std::string_view, 6> kShells = {"sh", "bash", "dash", "zsh", "ksh", "busybox"};
   for (int depth = 0; depth < 8; ++depth) {
-    if (std::find(kShells.begin(), kShells.end(), executable_name(worker)) == kShells.end()) return worker;
+    if (std::ranges::find(kShells, executable_name(worker)) == kShells.end()) return worker;
     const std::vector<pid_t> children = children_of(worker);
     if (children.size() != 1) return worker;
     worker = children.front();
@@ -202,6 +184,36 @@ pid_t program_of(pid_t worker) {
 
 bool is_python(pid_t pid) {
   return executable_name(pid).starts_with("python");
+}
+
+std::optional<std::uint64_t> socket_of_link(std::string_view link) {
+  constexpr std::string_view kBefore = "socket:[";
+  if (!link.starts_with(kBefore) || !link.ends_with(']')) return std::nullopt;
+  link.remove_prefix(kBefore.size());
+  link.remove_suffix(1);
+  const auto inode = base::parse_integer(link, 1, INT64_MAX);
+  return inode ? std::optional(static_cast<std::uint64_t>(*inode)) : std::nullopt;
+}
+
+std::vector<HeldSocket> sockets_of(pid_t root, std::chrono::steady_clock::time_point until) {
+  std::vector<pid_t> processes = descendants(root, {});
+  processes.insert(processes.begin(), root);
+  return sockets_of(processes, until);
+}
+
+std::vector<HeldSocket> sockets_of(std::span<const pid_t> processes, std::chrono::steady_clock::time_point until) {
+  std::vector<HeldSocket> sockets;
+  std::error_code ignored;
+  for (const pid_t pid : processes) {
+    if (std::chrono::steady_clock::now() >= until) break;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", ignored)) {
+      std::array<char, 64> link{};
+      const ssize_t size = ::readlink(entry.path().c_str(), link.data(), link.size());
+      const auto inode = socket_of_link({link.data(), size > 0 ? static_cast<std::size_t>(size) : 0});
+      if (inode) sockets.push_back({*inode, pid});
+    }
+  }
+  return sockets;
 }
 
 }  // namespace ddp::launcher

@@ -8,31 +8,30 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What /proc/PID/stat has after the name, which may hold anything: "S 4711 …", state and parent first. Empty if gone.
-std::string stat_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(") ");
-  return name_end == std::string::npos ? "" : line.substr(name_end + 2);
+// What /proc/PID/stat has after the name, state and parent first. Empty if gone.
+std::vector<std::string> stat_of(pid_t pid) {
+  return fields_of_stat(base::read_file("/proc/" + std::to_string(pid) + "/stat"));
 }
 
 pid_t parent_of(pid_t pid) {
-  const std::string stat = stat_of(pid);
-  return stat.size() < 3 ? 0 : static_cast<pid_t>(std::strtol(stat.c_str() + 2, nullptr, 10));
+  const std::vector<std::string> stat = stat_of(pid);
+  return stat.size() < 2 ? 0 : static_cast<pid_t>(std::atoi(stat[1].c_str()));
 }
 
 // For a kernel that keeps no lists of children.
@@ -62,7 +61,7 @@ void kill_child_of(pid_t parent, pid_t pid) {
     return;
   }
   const std::vector<pid_t> now = children_of(parent);
-  if (std::find(now.begin(), now.end(), pid) == now.end()) return;
+  if (std::ranges::find(now, pid) == now.end()) return;
   ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
 }
 
@@ -99,8 +98,8 @@ std::vector<pid_t> children_of(pid_t pid) {
 }
 
 bool is_dead(pid_t pid) {
-  const std::string stat = stat_of(pid);
-  return stat.empty() || stat[0] == 'Z' || stat[0] == 'X';
+  const std::vector<std::string> stat = stat_of(pid);
+  return stat.empty() || stat[0] == "Z" || stat[0] == "X";
 }
 
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except) {

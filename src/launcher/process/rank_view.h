@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "launcher/process/activity_meter.h"
-#include "launcher/process/page_view.h"
 #include "launcher/process/process_sample.h"
+#include "launcher/process/worker_page.h"
 
 namespace ddp::launcher {
 

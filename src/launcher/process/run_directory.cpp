@@ -1,6 +1,5 @@
 #include "launcher/process/run_directory.h"
 
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "base/hash.h"
+#include "base/random.h"
 #include "launcher/process/directory_lock.h"
 
 namespace ddp::launcher {
@@ -51,9 +51,7 @@ void remove_leftovers(const std::string& root) {
 }
 
 std::string random_name() {
-  std::uint64_t value = 0;
-  if (::getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<std::uint64_t>(::getpid());
-  return base::hex64(value).substr(0, kDigits);
+  return base::hex64(base::random64()).substr(0, kDigits);
 }
 
 }  // namespace

@@ -18,8 +18,6 @@ class RunDirectory {
   RunDirectory(const RunFiles& files, const std::string& run_id);
 
   ~RunDirectory() { remove_if_temporary(); }
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
 
   // Makes it. The reason, if it cannot be made.
   std::optional<base::Failure> make();

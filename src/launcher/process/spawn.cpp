@@ -40,8 +40,6 @@ class RaisedOomScore {
     set(std::min(1000, own_ + limits::kOomScoreRaise));
   }
   ~RaisedOomScore() { set(own_); }
-  RaisedOomScore(const RaisedOomScore&) = delete;
-  RaisedOomScore& operator=(const RaisedOomScore&) = delete;
 
  private:
   void set(int score) const {

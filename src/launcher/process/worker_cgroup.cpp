@@ -1,18 +1,17 @@
 #include "launcher/process/worker_cgroup.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "launcher/facts/cgroups.h"
 #include "launcher/limits.h"
 #include "launcher/process/directory_lock.h"
@@ -67,9 +66,7 @@ WorkerCgroup::WorkerCgroup() {
   const std::string parent = own_cgroup2_folder();
   if (parent.empty() || ::access(parent.c_str(), W_OK) != 0) return;
   // Another container's launcher may have our pid and make one in the same place.
-  std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) return;
-  path_ = parent + "/" + kCgroupPrefix + base::hex64(random).substr(0, 12) + "-" + std::to_string(::getpid());
+  path_ = parent + "/" + kCgroupPrefix + base::hex64(base::random64()).substr(0, 12) + "-" + std::to_string(::getpid());
 }
 
 bool WorkerCgroup::make() {

@@ -22,8 +22,6 @@ class WorkerCgroup {
   bool make();
 
   ~WorkerCgroup() { remove(); }
-  WorkerCgroup(const WorkerCgroup&) = delete;
-  WorkerCgroup& operator=(const WorkerCgroup&) = delete;
 
   // A process that writes "0" here joins; -1 if it was not made.
   int procs_fd() const { return procs_.get(); }
@@ -38,8 +36,6 @@ class WorkerCgroup {
   void remove() const;
 
  private:
-  bool populated() const;
-
   std::string path_;
   base::UniqueFd folder_;  // locked
   base::UniqueFd procs_;

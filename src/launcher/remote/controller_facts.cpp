@@ -47,18 +47,13 @@ void read_host_file(const std::string& path, ControllerFacts& facts) {
 }
 
 void read_token(const Options& options, ControllerFacts& facts) {
-  const auto variable = find_variable(facts.environment, wire::env::kAuthToken);
-  if (!options.auth_token_file.empty() && variable) {
-    facts.failure = "--auth-token-file=" + options.auth_token_file + " and the variable " + wire::env::kAuthToken +
-                    " both give a token. Leave one out.";
-    return;
-  }
   // Whether it is one, and nobody else can read it.
   if (const auto token = read_auth_token(options.auth_token_file, facts.environment); !token) {
     facts.failure = token.error().message;
     return;
   }
-  facts.token = options.auth_token_file.empty() ? variable.value_or("") : base::read_file(options.auth_token_file);
+  facts.token = options.auth_token_file.empty() ? find_variable(facts.environment, wire::env::kAuthToken).value_or("")
+                                                : base::read_file(options.auth_token_file);
   if (!options.auth_token_file.empty() && facts.token.ends_with('\n')) facts.token.pop_back();
   if (facts.token.find('\0') == std::string::npos) return;
   facts.failure = "--auth-token-file=" + options.auth_token_file +

@@ -20,30 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-HostJobOptions state_options(const HostPlan& plan) {
-  HostJobOptions options;
-  for (const HostStart& start : plan.starts) {
-    options.hosts.push_back({start.host, base::join(start.ssh, " "), start.launcher});
-  }
-  options.ending_signals = plan.ending_signals;
-  options.ready_within = limits::kDefaultJoinTimeout;
-  options.end_within = plan.node_timeout + plan.grace + limits::kUnkillableWait;
-  options.grace = plan.grace;
-  return options;
-}
-
-HostOutputOptions output_options(const HostPlan& plan) {
-  HostOutputOptions options;
-  for (const HostStart& start : plan.starts) options.hosts.push_back(start.host);
-  options.nonce = plan.starts.front().request.nonce;
-  options.lossless = plan.lossless;
-  return options;
-}
-
 class HostJob {
  public:
-  HostJob(const HostPlan& plan, Log& log)
-      : plan_(plan), log_(log), output_(loop_, output_options(plan)), state_(state_options(plan), Clock::now()) {}
+  HostJob(const HostPlan& plan, Log& log) : plan_(plan), log_(log), output_(loop_, plan), state_(plan, Clock::now()) {}
 
   base::ExitStatus run() {
     // Children are waited for by their parent alone.

@@ -13,13 +13,15 @@ namespace {
 
 // Of ssh itself, and of a shell that cannot execute what it shall.
 constexpr int kSshFailed = 255;
+// For all hosts to be ready.
+constexpr std::chrono::milliseconds kReadyWithin = limits::kDefaultJoinTimeout;
 
 }  // namespace
 
-HostJobState::HostJobState(HostJobOptions options, TimePoint now)
-    : options_(std::move(options)), hosts_(options_.hosts.size()), left_(hosts_.size()) {
+HostJobState::HostJobState(const HostPlan& plan, TimePoint now)
+    : plan_(plan), hosts_(plan.starts.size()), left_(hosts_.size()) {
   note_ = now + limits::kHostFirstWord;
-  deadline_ = now + options_.ready_within;
+  deadline_ = now + kReadyWithin;
 }
 
 std::vector<HostAction> HostJobState::step(const HostEvent& event, TimePoint now) {
@@ -53,7 +55,7 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
   host.ended = true;
   --left_;
   if (host.cut) return;
-  const std::string& name = options_.hosts[event.host].host;
+  const std::string& name = plan_.starts[event.host].host;
   if (!running_) {
     // The first one tells; the others are cut off with it.
     if (asks_ == 0 && !exit_code_) actions.emplace_back(TellOfHost{why_it_did_not_begin(event.host, event.status)});
@@ -67,11 +69,12 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
   if (host.exit_code == 0) return;
   // What the job's launchers say counts more than that one of them cannot be heard.
   if (host.exit_code) failed(*host.exit_code);
-  if (asks_ == 0 && !deadline_) deadline_ = now + options_.end_within;
+  // The others end by themselves.
+  if (asks_ == 0 && !deadline_) deadline_ = now + plan_.node_timeout + plan_.grace + limits::kUnkillableWait;
 }
 
 void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<HostAction>& actions) {
-  const bool is_request = event.signal == SIGPIPE || base::contains(options_.ending_signals, event.signal);
+  const bool is_request = event.signal == SIGPIPE || base::contains(plan_.ending_signals, event.signal);
   if (!is_request) {
     if (running_) pass(event.signal, actions);
     return;
@@ -93,7 +96,7 @@ void HostJobState::handle(const TimeIsUp&, TimePoint now, std::vector<HostAction
   deadline_.reset();
   if (!running_) {
     actions.emplace_back(TellOfHost{names_of_unready() + " did not answer within " +
-                                    base::human_duration(options_.ready_within) + ". Nothing was started"});
+                                    base::human_duration(kReadyWithin) + ". Nothing was started"});
     failed(base::kExitOwnFault);
     cut_all(actions);
   } else if (asks_ == 0) {
@@ -101,10 +104,6 @@ void HostJobState::handle(const TimeIsUp&, TimePoint now, std::vector<HostAction
   } else {
     cut_all(actions);
   }
-}
-
-void HostJobState::failed(int exit_code) {
-  if (!exit_code_) exit_code_ = exit_code;
 }
 
 void HostJobState::cut_all(std::vector<HostAction>& actions) {
@@ -128,19 +127,19 @@ void HostJobState::ask_to_end(int signal, TimePoint now, std::vector<HostAction>
   ++asks_;
   last_ask_ = now;
   // The first time the launchers there give their workers the grace; the second time they kill.
-  deadline_ = now + limits::kUnkillableWait + (asks_ == 1 ? options_.grace : std::chrono::milliseconds(0));
+  deadline_ = now + limits::kUnkillableWait + (asks_ == 1 ? plan_.grace : std::chrono::milliseconds(0));
   pass(signal, actions);
 }
 
 std::string HostJobState::why_it_did_not_begin(std::size_t index, const base::ExitStatus& status) const {
-  const auto& place = options_.hosts[index];
+  const HostStart& place = plan_.starts[index];
+  const std::string ssh = base::join(place.ssh, " ");
   const std::string end = "; nothing was started anywhere";
   if (hosts_[index].exit_code)
     return place.host + ": its launcher could not begin (exit code " + std::to_string(*hosts_[index].exit_code) +
            "), for the reason above" + end;
   if (status == base::ExitStatus::exited(kSshFailed)) {
-    return place.host + " cannot be reached over ssh" + end + ". This must work without a password: " + place.ssh +
-           " true";
+    return place.host + " cannot be reached over ssh" + end + ". This must work without a password: " + ssh + " true";
   }
   if (status == base::ExitStatus::exited(base::kExitNotFound) ||
       status == base::ExitStatus::exited(base::kExitNotExecutable)) {
@@ -148,14 +147,14 @@ std::string HostJobState::why_it_did_not_begin(std::size_t index, const base::Ex
            ". Install ddplaunch there, or give its place with --remote-launcher=PATH";
   }
   return place.host + ": ssh ended before a launcher answered (" + status.describe() + ")" + end +
-         ". What does this print? " + place.ssh + " " + place.launcher + " --version";
+         ". What does this print? " + ssh + " " + place.launcher + " --version";
 }
 
 std::string HostJobState::names_of_unready() const {
   constexpr std::size_t kMostNames = 8;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    if (!hosts_[i].ready) names.push_back(options_.hosts[i].host);
+    if (!hosts_[i].ready) names.push_back(plan_.starts[i].host);
   }
   const std::size_t more = names.size() - std::min(names.size(), kMostNames);
   names.resize(names.size() - more);

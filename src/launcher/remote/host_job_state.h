@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/exit_status.h"
+#include "launcher/remote/host_plan.h"
 
 namespace ddp::launcher {
 
@@ -48,19 +49,6 @@ struct TellOfHost {
 
 using HostAction = std::variant<LetBegin, PassSignal, EndSsh, TellOfHost>;
 
-struct HostJobOptions {
-  struct Place {
-    std::string host;
-    std::string ssh;       // its command, for messages
-    std::string launcher;  // the path there
-  };
-  std::vector<Place> hosts;
-  std::vector<int> ending_signals;
-  std::chrono::milliseconds ready_within{0};  // for all hosts to be ready
-  std::chrono::milliseconds end_within{0};    // for the others to end by themselves, once one has failed
-  std::chrono::milliseconds grace{0};         // for all to end, once they were asked to
-};
-
 // preparing ──all are ready──▶ running ──one fails──▶ (the others follow by themselves, or are asked to) ──▶ over
 // Nothing is started anywhere unless every host is ready. Whoever asks for the end gets it by the hosts' launchers,
 // which have their own graces; those that do not hear are cut off at the end of a time.
@@ -68,7 +56,8 @@ class HostJobState {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  HostJobState(HostJobOptions options, TimePoint now);
+  // `plan` must outlive this.
+  HostJobState(const HostPlan& plan, TimePoint now);
 
   std::vector<HostAction> step(const HostEvent& event, TimePoint now);
 
@@ -94,14 +83,16 @@ class HostJobState {
   void handle(const SignalToAll& event, TimePoint now, std::vector<HostAction>& actions);
   void handle(const TimeIsUp& event, TimePoint now, std::vector<HostAction>& actions);
 
-  void failed(int exit_code);
+  void failed(int exit_code) {
+    if (!exit_code_) exit_code_ = exit_code;
+  }
   void cut_all(std::vector<HostAction>& actions);
   void pass(int signal, std::vector<HostAction>& actions) const;
   void ask_to_end(int signal, TimePoint now, std::vector<HostAction>& actions);
   std::string why_it_did_not_begin(std::size_t host, const base::ExitStatus& status) const;
   std::string names_of_unready() const;
 
-  const HostJobOptions options_;
+  const HostPlan& plan_;
   std::vector<Host> hosts_;
   std::size_t left_;
   bool running_ = false;

@@ -14,23 +14,23 @@ constexpr std::string_view kOwnLine = "ddplaunch: ";
 
 }  // namespace
 
-HostOutput::HostOutput(net::EventLoop& loop, const HostOutputOptions& options)
-    : mark_(reply_mark(options.nonce)),
+HostOutput::HostOutput(net::EventLoop& loop, const HostPlan& plan, int console_out, int console_err)
+    : mark_(reply_mark(plan.starts.front().request.nonce)),
       loop_(loop),
       no_tag_("", {}, false),
-      named_(static_cast<int>(options.hosts.size()), LineCollapse::Bounds{},
+      named_(static_cast<int>(plan.starts.size()), LineCollapse::Bounds{},
              [this](const OutputLine& line) { show_named(line); }) {
-  for (const std::string& name : options.hosts) {
+  for (const HostStart& start : plan.starts) {
     named_.enter(static_cast<int>(hosts_.size()));
-    hosts_.emplace_back().name = name;
+    hosts_.emplace_back().name = start.host;
   }
   ConsoleBounds bounds;
-  bounds.lossless = options.lossless;
+  bounds.lossless = plan.lossless;
   bounds.ends_last_line = hosts_.size() > 1;
   if (bounds.lossless) bounds.backlog = limits::kLosslessBacklog;
-  out_ = std::make_unique<Console>(loop, options.console_out, no_tag_, bounds);
-  if (!same_file(options.console_out, options.console_err)) {
-    err_ = std::make_unique<Console>(loop, options.console_err, no_tag_, bounds);
+  out_ = std::make_unique<Console>(loop, console_out, no_tag_, bounds);
+  if (!same_file(console_out, console_err)) {
+    err_ = std::make_unique<Console>(loop, console_err, no_tag_, bounds);
   }
   for (Console* each : {out_.get(), err_.get()}) {
     if (each == nullptr) continue;

@@ -13,22 +13,15 @@
 #include "launcher/output/line_collapse.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/line_tag.h"
+#include "launcher/remote/host_plan.h"
 #include "launcher/remote/launch_request.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
 
-struct HostOutputOptions {
-  std::vector<std::string> hosts;
-  std::string nonce;
-  bool lossless = false;
-  int console_out = 1;
-  int console_err = 2;
-};
-
 class HostOutput {
  public:
-  HostOutput(net::EventLoop& loop, const HostOutputOptions& options);
+  HostOutput(net::EventLoop& loop, const HostPlan& plan, int console_out = 1, int console_err = 2);
 
   std::function<void(std::size_t host, const LaunchReply& reply)> on_reply;
   std::function<void()> on_room;    // may_take() may say something else now

@@ -1,20 +1,50 @@
 #include "launcher/remote/host_plan.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
-#include <set>
+#include <string_view>
 
 #include "base/exit_code.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "launcher/facts/node_facts.h"
 #include "launcher/plan/cluster_options.h"
-#include "launcher/remote/forwarded_environment.h"
+#include "launcher/plan/output_plan.h"
+#include "wire/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
 
 using base::Failure;
 using base::Result;
+
+namespace env = wire::env;
+
+constexpr std::string_view kForwarded[] = {"DDP_*",   "NCCL_*", "GLOO_*",          "UCX_*",      "OMP_*",
+                                           "TORCH_*", "PATH",   "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
+// Of the job in which this launcher runs, should there be one, and not of the one that it starts.
+constexpr std::string_view kOfThisJob[] = {env::kAttempt, env::kLastFailure, env::kStatusPage};
+
+std::string_view name_of(std::string_view line) {
+  return line.substr(0, line.find('='));
+}
+
+bool matches(std::string_view name, std::string_view pattern) {
+  if (!pattern.ends_with('*')) return name == pattern;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+bool is_forwarded(std::string_view name) {
+  if (std::find(std::begin(kOfThisJob), std::end(kOfThisJob), name) != std::end(kOfThisJob)) return false;
+  return std::any_of(std::begin(kForwarded), std::end(kForwarded),
+                     [&](std::string_view pattern) { return matches(name, pattern); });
+}
+
+void set(std::vector<std::string>& lines, std::string_view line) {
+  if (name_of(line) == env::kAuthToken) return;
+  std::erase_if(lines, [&](const std::string& other) { return name_of(other) == name_of(line); });
+  lines.emplace_back(line);
+}
 
 Result<std::vector<HostEntry>> hosts_of(const Options& options, const ControllerFacts& facts) {
   if (!options.hosts.empty()) return options.hosts;
@@ -72,11 +102,6 @@ std::vector<std::string> first_words(const Options& options) {
   return {"ddplaunch"};
 }
 
-bool wants_color(const Options& options, const ControllerFacts& facts) {
-  return options.color == Color::automatic && facts.console_is_terminal &&
-         find_variable(facts.environment, "TERM").value_or("") != "dumb";
-}
-
 // The command line of one host's launcher. What we add comes last and so wins, but for what the user may have said.
 std::vector<std::string> words_of(const Options& options, const ControllerFacts& facts,
                                   const std::vector<HostEntry>& hosts, std::size_t rank) {
@@ -84,8 +109,9 @@ std::vector<std::string> words_of(const Options& options, const ControllerFacts&
   std::vector<std::string> words = first_words(options);
   if (options.compatibility_mode == CompatibilityMode::native && hosts.size() > 1 && !options.tag)
     words.emplace_back("--tag=[${rank}] ");
-  words.insert(words.end(), options.host_words.begin(), options.host_words.end());
-  if (wants_color(options, facts)) words.emplace_back("--color=always");
+  base::append(words, options.host_words);
+  const bool is_color_wanted = wants_color(options.color, facts.environment, facts.console_is_terminal);
+  if (options.color == Color::automatic && is_color_wanted) words.emplace_back("--color=always");
   if (hosts[rank].workers) words.push_back("--nproc-per-node=" + std::to_string(*hosts[rank].workers));
   words.push_back("--nnodes=" + std::to_string(hosts.size()));
   words.push_back("--node-rank=" + std::to_string(rank));
@@ -101,8 +127,7 @@ std::vector<std::string> words_of(const Options& options, const ControllerFacts&
 }
 
 std::vector<std::string> ssh_of(const Options& options, const std::string& host) {
-  std::vector<std::string> words = base::split(options.ssh, ' ');
-  std::erase(words, "");
+  std::vector<std::string> words = base::words(options.ssh);
   // Whoever cannot be asked for a password fails at once. Nothing else of the user's configuration is touched.
   words.insert(words.end(), {"-o", "BatchMode=yes", host});
   return words;
@@ -115,6 +140,30 @@ std::vector<std::string> quoted_words(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+base::Result<std::vector<std::string>> forwarded_environment(std::span<const std::string> environment,
+                                                             std::span<const std::string> requests) {
+  std::vector<std::string> lines;
+  for (const std::string& line : environment) {
+    if (is_forwarded(name_of(line))) set(lines, line);
+  }
+  for (const std::string& request : requests) {
+    if (request.find('=') != std::string::npos) {
+      set(lines, request);
+      continue;
+    }
+    bool found = request.ends_with('*');
+    for (const std::string& line : environment) {
+      if (!matches(name_of(line), request)) continue;
+      found = true;
+      set(lines, line);
+    }
+    if (found) continue;
+    return base::Failure{"--forward-env=" + request + ": there is no such variable here. Set it, or give its value: " +
+                         "--forward-env=" + request + "=VALUE."};
+  }
+  return lines;
+}
 
 Result<HostPlan, StartFailure> make_host_plan(const Options& options, const ControllerFacts& facts) {
   const auto mistake = [](const std::string& text) { return StartFailure{base::kExitUsage, text}; };
@@ -171,6 +220,20 @@ std::string describe(const HostPlan& plan) {
     text += "  there      " + base::printable(base::join(quoted_words(start.request.words), " ")) + "\n";
   }
   return text;
+}
+
+std::string describe_json(const HostPlan& plan) {
+  using OrderedJson = nlohmann::ordered_json;
+  OrderedJson hosts = OrderedJson::array();
+  for (const HostStart& start : plan.starts) {
+    hosts.push_back(OrderedJson{{"host", start.host}, {"ssh", ssh_command(start)}, {"words", start.request.words}});
+  }
+  const LaunchRequest& request = plan.starts.front().request;
+  const OrderedJson json{{"directory", request.directory},
+                         {"environment", request.environment},
+                         {"has_token", !request.token.empty()},
+                         {"hosts", hosts}};
+  return json.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddp::launcher

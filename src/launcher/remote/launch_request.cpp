@@ -75,14 +75,12 @@ std::string encode(const ControllerWord& word) {
   return (word.start ? Json{{"go", true}} : Json{{"signal", word.signal}}).dump();
 }
 
-std::optional<ControllerWord> decode_word(std::string_view line) {
-  try {
-    const Json json = Json::parse(line);
-    if (json.contains("go")) return ControllerWord{json.at("go").get<bool>(), 0};
-    return ControllerWord{false, json.at("signal").get<int>()};
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
+std::optional<ControllerWord> decode_word(std::string_view line) try {
+  const Json json = Json::parse(line);
+  if (json.contains("go")) return ControllerWord{json.at("go").get<bool>(), 0};
+  return ControllerWord{false, json.at("signal").get<int>()};
+} catch (const Json::exception&) {
+  return std::nullopt;
 }
 
 std::string reply_mark(const std::string& nonce) {

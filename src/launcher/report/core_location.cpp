@@ -7,7 +7,10 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
+#include <map>
+#include <string_view>
+
+#include "base/file.h"
 
 namespace ddp::launcher {
 namespace {
@@ -22,38 +25,23 @@ std::string file_name(const std::string& path) {
 std::string expand(char specifier, const CoreFacts& facts) {
   const auto outside = [&](auto number) { return facts.has_own_numbers ? "*" : std::to_string(number); };
   std::string path = facts.executable;
-  switch (specifier) {
-    case '%':
-      return "%";
-    case 'p':
-      return std::to_string(facts.pid);
-    case 'P':
-      return outside(facts.pid);
-    case 'e':
-      return file_name(facts.program).substr(0, kThreadNameBytes);
-    case 'f':
-      return file_name(facts.executable);
-    case 'E':
-      std::replace(path.begin(), path.end(), '/', '!');
-      return path;
-    case 's':
-      return std::to_string(facts.signal);
-    case 'h':
-      return facts.host_name;
-    case 'u':
-      return outside(facts.user);
-    case 'g':
-      return outside(facts.group);
-    case 'c':  // the limit
-    case 'C':  // the CPU
-    case 'd':  // the dump mode
-    case 'i':  // the thread
-    case 'I':
-    case 't':  // the time
-      return "*";
-    default:
-      return "";
-  }
+  std::replace(path.begin(), path.end(), '/', '!');
+  const std::map<char, std::string> known = {
+      {'%', "%"},
+      {'p', std::to_string(facts.pid)},
+      {'P', outside(facts.pid)},
+      {'e', file_name(facts.program).substr(0, kThreadNameBytes)},
+      {'f', file_name(facts.executable)},
+      {'E', path},
+      {'s', std::to_string(facts.signal)},
+      {'h', facts.host_name},
+      {'u', outside(facts.user)},
+      {'g', outside(facts.group)},
+  };
+  const auto found = known.find(specifier);
+  if (found != known.end()) return found->second;
+  // The limit, the CPU, the dump mode, the thread (inside and outside of a container) and the time are not known.
+  return std::string_view("cCdiIt").find(specifier) != std::string_view::npos ? "*" : "";
 }
 
 std::string expand_pattern(const CoreFacts& facts) {
@@ -73,7 +61,7 @@ std::string expand_pattern(const CoreFacts& facts) {
 
 bool leaves_core(const base::ExitStatus& status) {
   constexpr std::array signals = {SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU, SIGXFSZ};
-  return std::any_of(signals.begin(), signals.end(), [&](int signal) { return status.was_killed_by(signal); });
+  return std::ranges::any_of(signals, [&](int signal) { return status.was_killed_by(signal); });
 }
 
 std::string why_no_core(const CoreFacts& facts) {
@@ -91,13 +79,6 @@ std::string describe_handler(const CoreFacts& facts) {
   const bool is_asked_by_pid = handler == "systemd-coredump" && !facts.has_own_numbers;
   if (is_asked_by_pid) text += " (coredumpctl info " + std::to_string(facts.pid) + ")";
   return facts.limit_is_zero ? text + ", which may drop it: the core limit is 0" : text;
-}
-
-std::string read_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 // The first namespaces have fixed numbers (PROC_PID_INIT_INO and PROC_USER_INIT_INO of the kernel).
@@ -127,8 +108,8 @@ std::string describe_core(const base::ExitStatus& status, const CoreFacts& facts
 CoreFacts gather_core_facts(pid_t pid, const std::string& program, const std::string& host_name, CoreDumps core_choice,
                             const base::ExitStatus& status) {
   CoreFacts facts;
-  facts.pattern = read_line("/proc/sys/kernel/core_pattern");
-  facts.uses_pid = read_line("/proc/sys/kernel/core_uses_pid") == "1";
+  facts.pattern = base::read_line("/proc/sys/kernel/core_pattern");
+  facts.uses_pid = base::read_line("/proc/sys/kernel/core_uses_pid") == "1";
   facts.pid = pid;
   facts.has_own_numbers = is_in_own_namespace();
   facts.program = program;

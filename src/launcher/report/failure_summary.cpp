@@ -31,12 +31,12 @@ std::vector<std::string> quote(const std::string& message) {
 }
 
 bool contains_all(const std::vector<std::string>& printed, const std::vector<std::string>& quoted) {
-  return std::all_of(quoted.begin(), quoted.end(), [&](const std::string& line) {
+  return std::ranges::all_of(quoted, [&](const std::string& line) {
     std::string words = line.substr(std::string_view(kQuote).size());
     // The library names the kind of an error in its record, programs that print what() do not.
     if (words.starts_with("ddp::Error (")) words.erase(0, words.find("): ") + 3);
-    return std::any_of(printed.begin(), printed.end(),
-                       [&](const std::string& other) { return other.find(words) != std::string::npos; });
+    return std::ranges::any_of(printed,
+                               [&](const std::string& other) { return other.find(words) != std::string::npos; });
   });
 }
 
@@ -105,8 +105,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   lines.push_back(is_secondary ? "  " + secondary_line(end, when) : culprit_line(end, when));
   if (failed.verdict) {
     if (!is_secondary) lines.push_back("  " + hang_headline(*failed.verdict));
-    const std::vector<std::string> difference = difference_lines(*failed.verdict);
-    lines.insert(lines.end(), difference.begin(), difference.end());
+    base::append(lines, difference_lines(*failed.verdict));
   }
   const std::string device = gpu_of(plan, end.local_rank);
   lines.push_back("  node " + (evidence.node.empty() ? plan.host_name : evidence.node) +
@@ -121,7 +120,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
   if (!contains_all(evidence.last_lines, error)) {
     lines.emplace_back("  its error:");
-    lines.insert(lines.end(), error.begin(), error.end());
+    base::append(lines, error);
   }
   if (!evidence.last_lines.empty()) lines.emplace_back("  its last lines:");
   for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
@@ -130,15 +129,9 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
 
 // When SIGKILL followed on SIGTERM.
 std::string when_killed(const JobOutcome& outcome, const LaunchPlan& plan) {
-  switch (outcome.kill_reason) {
-    case KillReason::grace_over:
-      return "after the grace of " + base::human_duration(plan.grace);
-    case KillReason::asked_to_end:
-      return outcome.cause_as<SignalArrived>() != nullptr ? "on a second request" : "when ddplaunch was asked to end";
-    case KillReason::guardian_lost:
-      return "when the first process of ddplaunch was killed";
-  }
-  return "";
+  if (outcome.kill_reason == KillReason::grace_over) return "after the grace of " + base::human_duration(plan.grace);
+  if (outcome.kill_reason == KillReason::guardian_lost) return "when the first process of ddplaunch was killed";
+  return outcome.cause_as<SignalArrived>() != nullptr ? "on a second request" : "when ddplaunch was asked to end";
 }
 
 void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,

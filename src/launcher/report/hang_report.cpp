@@ -1,9 +1,11 @@
 #include "launcher/report/hang_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "launcher/report/straggler_report.h"
@@ -19,22 +21,14 @@ constexpr std::size_t kMostStackLinesOfNote = 3;
 constexpr std::size_t kMostSourceLines = 4;  // of each
 
 std::string_view state_name(char state) {
-  switch (state) {
-    case 'R':
-      return "running";
-    case 'S':
-      return "sleeping";
-    case 'D':
-      return "in the kernel, uninterruptible";
-    case 'T':
-      return "stopped";
-    case 't':
-      return "stopped by a debugger";
-    case 'Z':
-      return "dead";
-    default:
-      return "in an unknown state";
-  }
+  constexpr std::array<std::pair<char, std::string_view>, 6> kNames = {{{'R', "running"},
+                                                                        {'S', "sleeping"},
+                                                                        {'D', "in the kernel, uninterruptible"},
+                                                                        {'T', "stopped"},
+                                                                        {'t', "stopped by a debugger"},
+                                                                        {'Z', "dead"}}};
+  const auto* found = std::ranges::find(kNames, state, &std::pair<char, std::string_view>::first);
+  return found == kNames.end() ? "in an unknown state" : found->second;
 }
 
 std::string since(std::uint64_t then, std::uint64_t now) {
@@ -150,7 +144,7 @@ std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources
   std::vector<std::string> lines;
   for (const EvidenceSource& source : sources) {
     std::vector<std::string> said = source.essence;
-    said.insert(said.end(), source.missing.begin(), source.missing.end());
+    base::append(said, source.missing);
     for (std::size_t i = 0; i < said.size() && i < kMostSourceLines; ++i) {
       lines.push_back("  " + source.name + ": " + said[i]);
     }
@@ -163,8 +157,8 @@ std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources
 // Whatever moves data between ranks that all have called.
 std::vector<std::string> hint_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::transport) return {};
-  const bool on_gpus = std::any_of(news.ranks.begin(), news.ranks.end(),
-                                   [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
+  const bool on_gpus =
+      std::ranges::any_of(news.ranks, [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
   if (!on_gpus) {
     return {
         "  try: GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; GPUs: "
@@ -233,8 +227,7 @@ std::vector<std::string> difference_lines(const Verdict& verdict) {
   if (verdict.sides.empty()) return {};
   const std::uint64_t first = verdict.sides.front().call.sequence;
   std::vector<RankCall> calls = verdict.around;
-  const auto after =
-      std::find_if(calls.begin(), calls.end(), [&](const RankCall& c) { return c.call.sequence > first; });
+  const auto after = std::ranges::find_if(calls, [&](const RankCall& c) { return c.call.sequence > first; });
   calls.insert(after, verdict.sides.begin(), verdict.sides.end());
   std::vector<std::string> lines = {"  what they called:"};
   for (const RankCall& one : calls) {
@@ -256,11 +249,10 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   const bool nobody_waits = news.kind == Kind::asked && news.verdict.kind == VerdictKind::silent;
   std::vector<std::string> lines = {nobody_waits ? "what the ranks are at:"
                                                  : hang_headline(news.verdict) + how_long(news)};
-  const std::vector<std::string> difference = difference_lines(news.verdict);
-  lines.insert(lines.end(), difference.begin(), difference.end());
+  base::append(lines, difference_lines(news.verdict));
   std::vector<std::string> stacks =
       news.kind == Kind::stalled ? culprits_stack_lines(news) : stack_lines(news.evidence.stacks);
-  for (const std::string& line : source_lines(news.evidence.sources)) stacks.push_back(line);
+  base::append(stacks, source_lines(news.evidence.sources));
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits first, then, when it is over, everybody.
   std::size_t told = 0;
@@ -275,14 +267,14 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
     }
   }
   if (left_out > 0) lines.push_back("  … and " + base::counted(static_cast<std::int64_t>(left_out), "rank") + " more");
-  for (const auto& more : {hint_lines(news), evidence_lines(news)}) lines.insert(lines.end(), more.begin(), more.end());
-  lines.insert(lines.end(), stacks.begin(), stacks.end());
-  if (news.kind == Kind::asked) {
-    const std::vector<std::string> stragglers = straggler_table_lines(news.stragglers);
-    lines.insert(lines.end(), stragglers.begin(), stragglers.end());
-    return lines;
+  base::append(lines, hint_lines(news));
+  base::append(lines, evidence_lines(news));
+  base::append(lines, stacks);
+  if (news.kind != Kind::asked) {
+    lines.push_back("  " + outlook(news));
+  } else {
+    base::append(lines, straggler_table_lines(news.stragglers));
   }
-  lines.push_back("  " + outlook(news));
   return lines;
 }
 

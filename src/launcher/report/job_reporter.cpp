@@ -5,12 +5,10 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <utility>
 
 #include "base/exit_code.h"
 #include "launcher/report/core_location.h"
 #include "launcher/report/event_text.h"
-#include "launcher/report/failure_summary.h"
 #include "launcher/report/hang_report.h"
 #include "launcher/report/job_json.h"
 #include "launcher/report/straggler_report.h"
@@ -26,20 +24,9 @@ WallTime wall_now() {
 // The first report of a stall is a note, since the ranks may well go on.
 LogLevel level_of(const HangNews& news) {
   using Kind = HangNews::Kind;
-  switch (news.kind) {
-    case Kind::stalled:
-    case Kind::goes_on:
-    case Kind::stopped:
-    case Kind::resumed:
-      return LogLevel::note;
-    case Kind::asked:
-      return LogLevel::answer;
-    case Kind::warned:
-      return LogLevel::warning;
-    case Kind::hung:
-      return news.ends_job ? LogLevel::error : LogLevel::warning;
-  }
-  return LogLevel::warning;
+  if (news.kind == Kind::asked) return LogLevel::answer;
+  if (news.kind == Kind::hung && news.ends_job) return LogLevel::error;
+  return news.kind == Kind::hung || news.kind == Kind::warned ? LogLevel::warning : LogLevel::note;
 }
 
 // What the user has asked for is no error.
@@ -190,10 +177,6 @@ void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   evidence_ = {};
   text_ = {describe_failure(outcome) + ", before the job was started again"};
   say_last(level_of(outcome), text_.front());
-}
-
-void JobReporter::job_ended(const JobOutcome& outcome, const base::ExitStatus& end) {
-  finish(outcome, end.shell_code(), "");
 }
 
 void JobReporter::job_failed(const base::Failure& failure) {

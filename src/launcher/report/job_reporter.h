@@ -33,7 +33,7 @@ class JobReporter {
   JobObserver observer();
 
   // The job is over: one of these. They write what is to be written at the end.
-  void job_ended(const JobOutcome& outcome, const base::ExitStatus& end);
+  void job_ended(const JobOutcome& outcome, const base::ExitStatus& end) { finish(outcome, end.shell_code(), ""); }
   void job_failed(const base::Failure& failure);  // an attempt could not begin; ddplaunch ends with base::kExitOwnFault
 
  private:

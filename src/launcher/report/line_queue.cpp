@@ -1,7 +1,5 @@
 #include "launcher/report/line_queue.h"
 
-#include <utility>
-
 #include "base/text.h"
 
 namespace ddp::launcher {

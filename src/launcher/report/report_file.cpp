@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <random>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "launcher/limits.h"
 #include "launcher/log/file_output.h"
 
@@ -41,14 +41,12 @@ class Draft {
  public:
   explicit Draft(const Target& target)
       : target_(target),
-        name_((fs::path(target.path).parent_path() / (".ddplaunch-" + base::hex64(std::random_device()()))).string()),
+        name_((fs::path(target.path).parent_path() / (".ddplaunch-" + base::hex64(base::random64()))).string()),
         file_(::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode)),
         exists_(static_cast<bool>(file_)) {}
   ~Draft() {
     if (exists_) ::unlink(name_.c_str());
   }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
 
   bool exists() const { return exists_; }
 

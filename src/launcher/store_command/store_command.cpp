@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "base/exit_code.h"
@@ -13,10 +15,10 @@
 #include "launcher/facts/node_facts.h"
 #include "launcher/job/store_listener.h"
 #include "launcher/limits.h"
+#include "launcher/plan/rendezvous_plan.h"
 #include "launcher/process/launcher_signals.h"
 #include "launcher/report/report_file.h"
 #include "launcher/store_command/inspection.h"
-#include "launcher/store_command/store_texts.h"
 #include "net/address.h"
 #include "net/event_loop.h"
 #include "store/client/store_visit.h"
@@ -152,27 +154,53 @@ class Command {
   int warnings_ = 0;
 };
 
+bool is_everywhere(const std::string& host) {
+  return host == "::" || host == "0.0.0.0";
+}
+
 }  // namespace
 
 int run_store_command(const StoreOptions& options, const std::vector<std::string>& environment, Log& log,
                       int (*print)(const std::string& text)) {
   const auto token = read_auth_token(options.auth_token_file, environment);
   hide_auth_token();
-  const bool in_variable = find_variable(environment, wire::env::kAuthToken).has_value();
-  const std::string file = "--auth-token-file=" + options.auth_token_file;
-  std::string mistake;
-  if (!token) mistake = token.error().message;
-  if (in_variable && !options.auth_token_file.empty()) {
-    mistake = file + " and the variable " + wire::env::kAuthToken + " both give a token. Leave one out.";
-  }
-  if (!mistake.empty()) {
-    log.write({LogLevel::error, LogSource::store, mistake});
+  if (!token) {
+    log.write({LogLevel::error, LogSource::store, token.error().message});
     return base::kExitUsage;
   }
   Command command(options, log);
   if (options.action == StoreOptions::Action::inspect) return command.inspect(token.value(), print);
   if (options.action == StoreOptions::Action::join) return command.join(token.value());
-  return command.serve(token.value(), !token.value() ? "" : in_variable ? wire::env::kAuthToken : file);
+  const std::string source =
+      options.auth_token_file.empty() ? wire::env::kAuthToken : "--auth-token-file=" + options.auth_token_file;
+  return command.serve(token.value(), token.value() ? source : "");
+}
+
+std::string serving_line(const StoreOptions& options, std::uint16_t port, const std::string& host_name) {
+  const std::string reached = is_everywhere(options.host) ? host_name : options.host;
+  // Without the last two rank 0 of a PyTorch program starts a store of its own there (1.13 insists on both).
+  return "the store listens on " + net::host_and_port(options.host, port) +
+         "; programs find it with MASTER_ADDR=" + reached + " MASTER_PORT=" + std::to_string(port) +
+         " TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0, and ddplaunch store --inspect " +
+         net::host_and_port(reached, port) + " tells who waits for what";
+}
+
+std::string listen_failure(const StoreOptions& options, const std::string& why) {
+  if (!why.ends_with(std::strerror(EADDRINUSE))) return why + "." + listen_remedy(why, "--host", "--port=");
+  const std::string where = net::host_and_port(is_everywhere(options.host) ? "127.0.0.1" : options.host, options.port);
+  return why + ". If that is a store, ddplaunch store --inspect " + where +
+         " tells who uses it; ss -ltnp tells the process. --port 0 takes a free port.";
+}
+
+std::vector<std::string> store_warnings(const StoreOptions& options, const std::string& token_source) {
+  std::vector<std::string> warnings;
+  if (options.open && !token_source.empty()) {
+    warnings.push_back(token_source + " has no effect beside --store-open");
+  } else if (!options.auth_token_file.empty() && (options.host == "localhost" || is_loopback(options.host))) {
+    warnings.push_back(token_source + " has no effect: the store listens on " + options.host +
+                       ", which no other machine reaches (--host)");
+  }
+  return warnings;
 }
 
 }  // namespace ddp::launcher

@@ -46,7 +46,10 @@ std::vector<HangNews> HangDetector::add_sample(std::span<const RankView> ranks, 
 
   std::vector<Verdict> verdicts;
   if (depth == SampleDepth::all) verdicts = find_verdicts(ranks);
-  if (!verdicts.empty()) remember(verdicts);
+  if (!verdicts.empty()) {
+    seen_ = verdicts;
+    since_seen_ = Nanoseconds(0);
+  }
   std::optional<Verdict> verdict = most_pressing(verdicts);
   if (depth == SampleDepth::all && !verdict) verdict = they_beat_ ? behind(ranks) : silent(ranks);
   const auto add = [&](HangNews::Kind kind, const Verdict& of, Nanoseconds age, const StallJudgement& judgement) {
@@ -54,7 +57,7 @@ std::vector<HangNews> HangDetector::add_sample(std::span<const RankView> ranks, 
     news.push_back({kind, of, age, judgement, ends_job, {ranks.begin(), ranks.end()}, {}, {}});
   };
   const auto is_told = [&](const Verdict& one) { return told_ && one.is_of(*told_); };
-  if (told_ && !(verdict && is_told(*verdict)) && std::none_of(verdicts.begin(), verdicts.end(), is_told) &&
+  if (told_ && !(verdict && is_told(*verdict)) && std::ranges::none_of(verdicts, is_told) &&
       has_gone_on(*told_, ranks)) {
     add(HangNews::Kind::goes_on, *told_, Nanoseconds(0), {});
     told_.reset();
@@ -105,11 +108,6 @@ std::optional<Verdict> HangDetector::stall_of(int rank) const {
   return verdict.is_partial || all_wait(verdict.kind) ? std::nullopt : std::optional(verdict);
 }
 
-void HangDetector::remember(const std::vector<Verdict>& verdicts) {
-  seen_ = verdicts;
-  since_seen_ = Nanoseconds(0);
-}
-
 SampleDepth HangDetector::depth() const {
   if (!stopped_.empty() && since_evidence_ >= limits::kHangEvidence) return SampleDepth::all;
   if (since_evidence_ < limits::kHangEvidence) return SampleDepth::pages;
@@ -131,8 +129,8 @@ std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& v
     const bool is_certain = verdict.kind == VerdictKind::ended || differs(verdict.kind) || verdict.is_proven_circle();
     return std::tuple(is_certain, !may_be_resolved(verdict), age_of(verdict), told_ && verdict.is_of(*told_));
   };
-  const auto found = std::max_element(verdicts.begin(), verdicts.end(),
-                                      [&](const Verdict& a, const Verdict& b) { return rank_of(a) < rank_of(b); });
+  const auto found =
+      std::ranges::max_element(verdicts, [&](const Verdict& a, const Verdict& b) { return rank_of(a) < rank_of(b); });
   return found == verdicts.end() ? std::nullopt : std::optional(*found);
 }
 
@@ -199,11 +197,10 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
     clock.unmoved = std::min(clock.unmoved, rank.activity->unmoved_for);
   }
   // Programs without the runtime may sleep for as long as they like, unless the user gave a limit.
-  silence_concerns_us_ = plan_.timeout || std::any_of(ranks.begin(), ranks.end(),
-                                                      [](const RankView& rank) { return rank.page.is_written; });
-  they_beat_ =
-      std::all_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return rank.has_ended || beats(rank); }) &&
-      std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) { return !rank.has_ended; });
+  silence_concerns_us_ =
+      plan_.timeout || std::ranges::any_of(ranks, [](const RankView& rank) { return rank.page.is_written; });
+  they_beat_ = std::ranges::all_of(ranks, [](const RankView& rank) { return rank.has_ended || beats(rank); }) &&
+               std::ranges::any_of(ranks, [](const RankView& rank) { return !rank.has_ended; });
   page_silence_ = any_life ? Nanoseconds(0) : page_silence_ + elapsed;
   silence_ = they_beat_ ? longest_silence(ranks) : std::min(silence_, page_silence_);
   for (auto& [key, seen] : groups) {
@@ -213,9 +210,9 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
       continue;
     }
     if (clock.is_warm) longest_pause_ = std::max(longest_pause_, clock.age);
-    clock.is_warm = std::all_of(seen.begin(), seen.end(),
-                                [](const auto& group) { return group.finished >= limits::kHangWarmCalls; });
-    clock.somebody_waits = std::any_of(seen.begin(), seen.end(), [](const auto& group) {
+    clock.is_warm =
+        std::ranges::all_of(seen, [](const auto& group) { return group.finished >= limits::kHangWarmCalls; });
+    clock.somebody_waits = std::ranges::any_of(seen, [](const auto& group) {
       return group.called > group.finished || group.transfers_called > group.transfers_finished;
     });
     clock.seen = std::move(seen);
@@ -335,8 +332,8 @@ std::optional<Verdict> HangDetector::behind(std::span<const RankView> ranks) con
     most = std::max(most, rank.page.steps);
     if (rank.page.steps == fewest) fewest_beats.push_back(rank.rank);
   }
-  const bool others_go_on = std::any_of(ranks.begin(), ranks.end(), [&](const RankView& rank) {
-    return !rank.has_ended && std::find(still.begin(), still.end(), rank.rank) == still.end();
+  const bool others_go_on = std::ranges::any_of(ranks, [&](const RankView& rank) {
+    return !rank.has_ended && std::ranges::find(still, rank.rank) == still.end();
   });
   verdict.culprits = others_go_on ? still : fewest < most ? fewest_beats : find_odd_ranks(ranks);
   for (const RankView& rank : ranks) {
@@ -385,8 +382,7 @@ std::optional<HangDetector::Nanoseconds> HangDetector::still_for(const Verdict& 
   if (waits_for_data) concerned = verdict.waiting;
   Nanoseconds still = Nanoseconds::max();
   for (const int number : concerned) {
-    const auto rank =
-        std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == number; });
+    const auto rank = std::ranges::find_if(ranks, [&](const RankView& view) { return view.rank == number; });
     const auto clock = ranks_.find(number);
     if (rank == ranks.end() || clock == ranks_.end() || !rank->activity || !rank->activity->is_complete) {
       return std::nullopt;

@@ -8,9 +8,7 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "launcher/limits.h"
@@ -104,7 +102,6 @@ class HangDetector {
   };
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
-  void remember(const std::vector<Verdict>& verdicts);
   std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts) const;
   Nanoseconds longest_wait() const;
   Nanoseconds longest_silence(std::span<const RankView> ranks) const;

@@ -15,16 +15,9 @@ HangEvidence::HangEvidence(HangEvidenceParts parts) : parts_(std::move(parts)), 
 // there is.
 std::optional<Subject> HangEvidence::evidence_for(const HangNews& news) const {
   if (news.verdict.kind == VerdictKind::stopped || parts_.action == HangAction::warn) return std::nullopt;
-  switch (news.kind) {
-    case Kind::stalled:
-      return Subject::stacks;
-    case Kind::warned:
-      return Subject::evidence;
-    case Kind::hung:
-      return Subject::last_evidence;
-    default:
-      return std::nullopt;
-  }
+  if (news.kind == Kind::stalled) return Subject::stacks;
+  if (news.kind == Kind::warned) return Subject::evidence;
+  return news.kind == Kind::hung ? std::optional(Subject::last_evidence) : std::nullopt;
 }
 
 void HangEvidence::consider(const HangNews& news) {

@@ -2,7 +2,6 @@
 // told. News that come meanwhile replace those that wait: what is told is always the latest.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -6,38 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
 
 #include "launcher/output/log_file.h"
 #include "launcher/process/rank_view.h"
 
 namespace ddp::launcher {
-
-// What the processes of a rank had done; it goes into its activity at the next sample.
-struct TracedSample {
-  int rank = 0;
-  std::chrono::nanoseconds now{0};
-  ActivitySample sample;
-};
-
-struct TracedRanks {
-  std::chrono::nanoseconds elapsed{0};  // since the last sample
-  int samples = 1;                      // so many, if nothing was new in them
-  std::uint64_t now = 0;                // CLOCK_MONOTONIC, nanoseconds; 0: nothing was new
-  std::vector<RankView> ranks;
-
-  bool has_news() const { return now != 0; }
-};
-
-using TracedLine = std::variant<TracedRanks, TracedSample>;
-
-// Nothing if it is none.
-std::optional<TracedLine> parse_traced_line(std::string_view line);
 
 class HangTrace {
  public:

@@ -1,7 +1,6 @@
 #include "launcher/watchdog/rank_exchange.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "launcher/limits.h"
 #include "launcher/watchdog/shown_ranks.h"
@@ -69,8 +68,8 @@ void RankExchange::ask_for_evidence(wire::Subject what) {
 }
 
 bool RankExchange::has_evidence() const {
-  return std::all_of(far_.begin(), far_.end(),
-                     [&](const auto& entry) { return entry.second.has_ended || with_evidence_.contains(entry.first); });
+  return std::ranges::all_of(
+      far_, [&](const auto& entry) { return entry.second.has_ended || with_evidence_.contains(entry.first); });
 }
 
 Evidence RankExchange::take_evidence() {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -15,9 +15,30 @@
 #include "launcher/plan/placement.h"
 #include "launcher/process/rank_view.h"
 #include "launcher/watchdog/evidence/evidence_taker.h"
-#include "launcher/watchdog/rank_channel.h"
+#include "wire/control_message.h"
 
 namespace ddp::launcher {
+
+// What another node shows of its ranks.
+struct Shown {
+  std::uint64_t from = 0;  // its connection: hosts may have one name
+  std::string host;
+  std::chrono::nanoseconds clock_ahead{0};  // of its CLOCK_MONOTONIC, against ours
+  wire::Subject what = wire::Subject::nothing;
+  std::string text;
+};
+
+// RankChannel: what the nodes of a job show each other of their ranks, and how they ask for it.
+class RankChannel {
+ public:
+  virtual ~RankChannel() = default;
+
+  virtual bool is_coordinator() const = 0;
+  // To the coordinator; of the coordinator's own ranks nothing is shown.
+  virtual void show(wire::Subject what, const std::string& text) = 0;
+  // The coordinator asks all other nodes that take part; others ask nobody.
+  virtual void ask(wire::Subject what) = 0;
+};
 
 // Belongs to the loop's thread.
 class RankExchange {

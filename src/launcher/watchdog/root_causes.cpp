@@ -129,8 +129,7 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
   for (std::size_t i = 0; i < std::min(verdicts.size(), kMostLooked); ++i) {
     if (is_root[i] || in_circles.contains(i)) continue;
     const std::set<std::size_t> reached = graph.reachable(i);
-    const bool leads_to_root =
-        std::any_of(reached.begin(), reached.end(), [&](std::size_t one) { return is_root[one]; });
+    const bool leads_to_root = std::ranges::any_of(reached, [&](std::size_t one) { return is_root[one]; });
     if (leads_to_root || !reached.contains(i)) continue;
     std::set<std::size_t> circle;
     for (const std::size_t one : reached) {

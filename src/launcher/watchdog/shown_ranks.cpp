@@ -3,9 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <optional>
+#include <tuple>
 
 namespace ddp::launcher {
 
@@ -18,22 +17,9 @@ void from_json(const nlohmann::json& json, TransferView& transfer) {
   transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
 }
 void to_json(nlohmann::json& json, const GroupView& group) {
-  json = {group.name,
-          group.rank,
-          group.size,
-          group.place,
-          group.called,
-          group.started,
-          group.finished,
-          group.transfers_called,
-          group.transfers_finished,
-          group.is_left,
-          group.gpu_queued,
-          group.gpu_started,
-          group.gpu_finished,
-          group.identity,
-          group.transfers,
-          group.blocked};
+  json = std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
+                  group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
+                  group.gpu_finished, group.identity, group.transfers, group.blocked);
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
   group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
@@ -161,25 +147,23 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
 }
 
 std::vector<RankView> read_ranks(const std::string& text, const std::string& node,
-                                 std::chrono::nanoseconds clock_ahead) {
+                                 std::chrono::nanoseconds clock_ahead) try {
   std::vector<RankView> ranks;
-  try {
-    for (const Json& json : Json::parse(text)) {
-      RankView view = rank_of(json);
-      view.node = node;
-      shift(view.page.phase_since, clock_ahead);
-      shift(view.page.more_time_until, clock_ahead);
-      shift(view.page.polled_at, clock_ahead);
-      shift(view.seen_at, clock_ahead);
-      for (auto& group : view.calls) {
-        for (CallView& call : group) shift(call.called_at, clock_ahead);
-      }
-      ranks.push_back(std::move(view));
+  for (const Json& json : Json::parse(text)) {
+    RankView view = rank_of(json);
+    view.node = node;
+    shift(view.page.phase_since, clock_ahead);
+    shift(view.page.more_time_until, clock_ahead);
+    shift(view.page.polled_at, clock_ahead);
+    shift(view.seen_at, clock_ahead);
+    for (auto& group : view.calls) {
+      for (CallView& call : group) shift(call.called_at, clock_ahead);
     }
-  } catch (const Json::exception&) {
-    return {};
+    ranks.push_back(std::move(view));
   }
   return ranks;
+} catch (const Json::exception&) {
+  return {};
 }
 
 std::string show_evidence(const Evidence& evidence, std::size_t most) {
@@ -201,13 +185,11 @@ std::string show_evidence(const Evidence& evidence, std::size_t most) {
   return text_of({{"stacks", shown.stacks}, {"witnesses", shown.sources}});
 }
 
-Evidence read_evidence(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    return {json.at("stacks").get<std::vector<RankStacks>>(), json.at("witnesses").get<std::vector<EvidenceSource>>()};
-  } catch (const Json::exception&) {
-    return {};
-  }
+Evidence read_evidence(const std::string& text) try {
+  const Json json = Json::parse(text);
+  return {json.at("stacks").get<std::vector<RankStacks>>(), json.at("witnesses").get<std::vector<EvidenceSource>>()};
+} catch (const Json::exception&) {
+  return {};
 }
 
 }  // namespace ddp::launcher

@@ -1,6 +1,7 @@
 #include "launcher/watchdog/stall_policy.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 #include "launcher/limits.h"
@@ -20,19 +21,11 @@ struct Limit {
 
 // Of what nothing can resolve.
 std::optional<Limit> certain_limit(const StallFacts& facts) {
-  switch (facts.kind) {
-    case VerdictKind::different_call:
-    case VerdictKind::different_arguments:
-      return Limit{limits::kHangConclusive, facts.age, "it cannot go on"};
-    case VerdictKind::ended:
-      // What it sent last may be on its way still.
-      return Limit{limits::kHangFirstWord, facts.age, "it will not come"};
-    case VerdictKind::each_other:
-      if (facts.is_proven) return Limit{limits::kHangFirstWord, facts.age, "nobody is left who could resolve it"};
-      return std::nullopt;
-    default:
-      return std::nullopt;
-  }
+  if (differs(facts.kind)) return Limit{limits::kHangConclusive, facts.age, "it cannot go on"};
+  // What it sent last may be on its way still.
+  if (facts.kind == VerdictKind::ended) return Limit{limits::kHangFirstWord, facts.age, "it will not come"};
+  if (facts.kind != VerdictKind::each_other || !facts.is_proven) return std::nullopt;
+  return Limit{limits::kHangFirstWord, facts.age, "nobody is left who could resolve it"};
 }
 
 // Learnt from the pauses of this job.
@@ -69,15 +62,8 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
 }  // namespace
 
 std::string_view name_of(HangClass hang_class) {
-  switch (hang_class) {
-    case HangClass::certain:
-      return "certain";
-    case HangClass::users_limit:
-      return "users_limit";
-    case HangClass::unknown:
-      break;
-  }
-  return "unknown";
+  constexpr std::array kNames = {"certain", "users_limit", "unknown"};
+  return kNames[static_cast<std::size_t>(hang_class)];
 }
 
 StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {

@@ -53,7 +53,7 @@ void StragglerTable::count_arrivals(std::uint64_t& newest,
     if (arrivals.size() != members.size()) continue;
     newest = sequence;
     ++collectives_;
-    std::sort(arrivals.begin(), arrivals.end(), [](const One& a, const One& b) { return a.called_at < b.called_at; });
+    std::ranges::sort(arrivals, [](const One& a, const One& b) { return a.called_at < b.called_at; });
     const One& median = arrivals[(arrivals.size() - 1) / 2];
     Straggler& last = ranks_[arrivals.back().rank];
     ++last.last;
@@ -89,7 +89,7 @@ void StragglerTable::add_waits(std::chrono::nanoseconds elapsed) {
 StragglerReport StragglerTable::report() const {
   StragglerReport report{collectives_, time_, {}};
   for (const auto& [rank, straggler] : ranks_) report.ranks.push_back(straggler);
-  std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const Straggler& a, const Straggler& b) {
+  std::ranges::stable_sort(report.ranks, [](const Straggler& a, const Straggler& b) {
     return std::pair(a.waited_for, a.late) > std::pair(b.waited_for, b.late);
   });
   return report;

@@ -1,6 +1,5 @@
 #include "launcher/watchdog/verdict.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <map>
@@ -51,7 +50,7 @@ Groups members_by_group(std::span<const RankView> ranks) {
   std::erase_if(result, [](const auto& entry) {
     std::set<const RankView*> seen;
     std::set<int> places;
-    return std::any_of(entry.second.begin(), entry.second.end(), [&](const Member& member) {
+    return std::ranges::any_of(entry.second, [&](const Member& member) {
       return !seen.insert(member.rank).second || !places.insert(member.group->rank).second;
     });
   });
@@ -76,8 +75,7 @@ bool waits(const Member& member) {
 const CallView* call_of(const Member& member, std::uint64_t sequence) {
   if (member.index >= member.rank->calls.size()) return nullptr;
   const auto& calls = member.rank->calls[member.index];
-  const auto found =
-      std::find_if(calls.begin(), calls.end(), [&](const CallView& call) { return call.sequence == sequence; });
+  const auto found = std::ranges::find_if(calls, [&](const CallView& call) { return call.sequence == sequence; });
   return found == calls.end() ? nullptr : &*found;
 }
 
@@ -87,7 +85,7 @@ std::vector<int> ranks_that(const std::vector<Member>& members, const Condition&
   for (const Member& member : members) {
     if (condition(member)) result.push_back(member.rank->rank);
   }
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   return result;
 }
 
@@ -104,8 +102,8 @@ void add_calls_around(const Member& one, const Member& other, std::uint64_t sequ
       if ((is_before && member == &one) || is_after) verdict.around.push_back({member->rank->rank, call});
     }
   }
-  std::stable_sort(verdict.around.begin(), verdict.around.end(),
-                   [](const RankCall& a, const RankCall& b) { return a.call.sequence < b.call.sequence; });
+  std::ranges::stable_sort(verdict.around,
+                           [](const RankCall& a, const RankCall& b) { return a.call.sequence < b.call.sequence; });
 }
 
 // Where some members' calls of this number are others than those of most. False if there are none.
@@ -122,7 +120,7 @@ bool find_different_calls(const std::vector<Member>& members, std::uint64_t sequ
     sides.push_back(std::move(side));
   }
   // The largest first; of equals that with the lowest rank.
-  std::sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(sides, [](const auto& a, const auto& b) {
     return std::pair(b.size(), a.front().rank->rank) < std::pair(a.size(), b.front().rank->rank);
   });
   const bool nobody_knows = sides[0].size() == sides[1].size();
@@ -147,8 +145,8 @@ bool find_first_difference(const std::vector<Member>& members, Verdict& verdict)
     if (member.index >= member.rank->calls.size()) continue;
     for (const CallView& call : member.rank->calls[member.index]) sequences.insert(call.sequence);
   }
-  return std::any_of(sequences.begin(), sequences.end(),
-                     [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
+  return std::ranges::any_of(sequences,
+                             [&](std::uint64_t sequence) { return find_different_calls(members, sequence, verdict); });
 }
 
 // World ranks of a group that have no place in it: they have left it, or have not made it. Nothing where they could be
@@ -166,7 +164,7 @@ std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>
 }
 
 std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<const RankView> ranks) {
-  const auto first = std::min_element(members.begin(), members.end(), [](const Member& a, const Member& b) {
+  const auto first = std::ranges::min_element(members, [](const Member& a, const Member& b) {
     return std::pair(!waits(a), a.group->finished) < std::pair(!waits(b), b.group->finished);
   });
   if (!waits(*first)) return std::nullopt;
@@ -227,18 +225,6 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   return verdict;
 }
 
-}  // namespace
-
-std::string_view code_of(VerdictKind kind) {
-  return kTexts[static_cast<std::size_t>(kind)].code;
-}
-
-std::string_view title_of(VerdictKind kind) {
-  return kTexts[static_cast<std::size_t>(kind)].title;
-}
-
-namespace {
-
 // Of a send or a receive that a thread waits for and that its other side has not called, has called and does not end,
 // or cannot call any more. Nothing: nobody waits for it.
 std::optional<Verdict> verdict_of(const Member& member, const TransferView& transfer,
@@ -249,15 +235,15 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   Verdict verdict = verdict_on(member, transfer.number);
   verdict.is_transfer = true;
   verdict.waiting = {member.rank->rank};
-  const auto peer = std::find_if(members.begin(), members.end(),
-                                 [&](const Member& other) { return other.group->rank == transfer.peer; });
+  const auto peer =
+      std::ranges::find_if(members, [&](const Member& other) { return other.group->rank == transfer.peer; });
   verdict.is_partial = peer == members.end();
   verdict.call = (transfer.is_send ? "recv " + transfer.what + " from rank " : "send " + transfer.what + " to rank ") +
                  std::to_string(member.rank->rank);
   verdict.kind = VerdictKind::transport;
   if (peer == members.end()) return verdict;
   const std::vector<TransferView>& theirs = peer->group->transfers;
-  const auto counterpart = std::find_if(theirs.begin(), theirs.end(), [&](const TransferView& their) {
+  const auto counterpart = std::ranges::find_if(theirs, [&](const TransferView& their) {
     return their.is_send != transfer.is_send && their.peer == member.group->rank && their.number == transfer.number;
   });
   const bool has_called = counterpart != theirs.end();
@@ -283,7 +269,32 @@ std::optional<Verdict> verdict_of(const Member& member, const TransferView& tran
   return verdict;
 }
 
+// Of ranks that wait in init() for all ranks of the job, of which some have ended before they called it as often.
+std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
+  Verdict verdict;
+  verdict.kind = VerdictKind::ended;
+  verdict.call = "init()";
+  int entered = 0;
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended || rank.page.awaited_world != static_cast<int>(ranks.size())) continue;
+    entered = std::max(entered, rank.page.worlds_entered);
+    verdict.waiting.push_back(rank.rank);
+  }
+  for (const RankView& rank : ranks) {
+    if (rank.has_ended && rank.page.worlds_entered < entered) verdict.culprits.push_back(rank.rank);
+  }
+  return verdict.culprits.empty() ? std::nullopt : std::optional(verdict);
+}
+
 }  // namespace
+
+std::string_view code_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].code;
+}
+
+std::string_view title_of(VerdictKind kind) {
+  return kTexts[static_cast<std::size_t>(kind)].title;
+}
 
 std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
   for (const auto& [key, members] : members_by_group(ranks)) {
@@ -305,8 +316,7 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
   constexpr std::array<std::string_view, 9> kForOthers = {
       "futex", "ep_poll", "do_epoll", "poll_schedule", "do_select", "sk_wait", "tcp_", "unix_stream", "skb_wait"};
   const auto is_in = [](const auto& names, const std::string& function) {
-    return std::any_of(names.begin(), names.end(),
-                       [&](std::string_view name) { return function.find(name) != std::string::npos; });
+    return std::ranges::any_of(names, [&](std::string_view name) { return function.find(name) != std::string::npos; });
   };
   std::vector<int> odd;
   std::size_t alive = 0;
@@ -323,27 +333,6 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
   return odd.size() < alive ? odd : std::vector<int>();
 }
 
-namespace {
-
-// Of ranks that wait in init() for all ranks of the job, of which some have ended before they called it as often.
-std::optional<Verdict> ended_before_init(std::span<const RankView> ranks) {
-  Verdict verdict;
-  verdict.kind = VerdictKind::ended;
-  verdict.call = "init()";
-  int entered = 0;
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended || rank.page.awaited_world != static_cast<int>(ranks.size())) continue;
-    entered = std::max(entered, rank.page.worlds_entered);
-    verdict.waiting.push_back(rank.rank);
-  }
-  for (const RankView& rank : ranks) {
-    if (rank.has_ended && rank.page.worlds_entered < entered) verdict.culprits.push_back(rank.rank);
-  }
-  return verdict.culprits.empty() ? std::nullopt : std::optional(verdict);
-}
-
-}  // namespace
-
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
     const GroupView& group = rank.page.groups[i];
@@ -358,8 +347,7 @@ std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
 }
 
 bool uses_gpu(const RankView& rank) {
-  return std::any_of(rank.page.groups.begin(), rank.page.groups.end(),
-                     [](const GroupView& group) { return group.gpu_queued > 0; });
+  return std::ranges::any_of(rank.page.groups, [](const GroupView& group) { return group.gpu_queued > 0; });
 }
 
 bool may_wait(const RankView& rank) {
@@ -388,11 +376,6 @@ std::vector<Verdict> find_verdicts(std::span<const RankView> ranks) {
   }
   add(ended_before_init(ranks));
   return root_causes(verdicts, ranks);
-}
-
-std::optional<Verdict> find_verdict(std::span<const RankView> ranks) {
-  std::vector<Verdict> verdicts = find_verdicts(ranks);
-  return verdicts.empty() ? std::nullopt : std::optional(std::move(verdicts.front()));
 }
 
 }  // namespace ddp::launcher

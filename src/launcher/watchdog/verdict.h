@@ -80,7 +80,7 @@ struct Verdict {
   GroupKey key() const { return key_of(group_identity, group, group_size); }
   // Of a difference: whether its sides are known. Nodes show fingerprints only, and what they mean if they are asked.
   bool is_described() const {
-    return std::none_of(sides.begin(), sides.end(), [](const RankCall& side) { return side.call.what.empty(); });
+    return std::ranges::none_of(sides, [](const RankCall& side) { return side.call.what.empty(); });
   }
   // None of the ranks has a thread left that could make the call that another one waits for.
   bool is_proven_circle() const { return kind == VerdictKind::each_other && !is_partial && is_blocked; }
@@ -88,7 +88,7 @@ struct Verdict {
   bool is_under_way_in(const GroupView& view) const {
     return key_of(view) == key() && view.called >= sequence && view.finished < sequence;
   }
-  bool blames(int rank) const { return std::find(culprits.begin(), culprits.end(), rank) != culprits.end(); }
+  bool blames(int rank) const { return std::ranges::find(culprits, rank) != culprits.end(); }
 
   // Whether it is still the same stall: evidence may change its kind.
   bool is_of(const Verdict& other) const {
@@ -101,8 +101,6 @@ struct Verdict {
 // is no culprit, but waits for one; ranks that wait for each other in a circle are one cause
 // together. Empty: no rank waits. Never `silent`, which takes time to know.
 std::vector<Verdict> find_verdicts(std::span<const RankView> ranks);
-// The first of these.
-std::optional<Verdict> find_verdict(std::span<const RankView> ranks);
 
 // Where ranks called different things, whether they still wait, or failed, or ended. Nothing: nowhere.
 std::optional<Verdict> find_difference(std::span<const RankView> ranks);

@@ -9,8 +9,7 @@ namespace {
 
 // Of different calls: those of one side are as many as those of the other.
 bool nobody_knows(const Verdict& verdict) {
-  return std::all_of(verdict.sides.begin(), verdict.sides.end(),
-                     [&](const RankCall& side) { return verdict.blames(side.rank); });
+  return std::ranges::all_of(verdict.sides, [&](const RankCall& side) { return verdict.blames(side.rank); });
 }
 
 }  // namespace

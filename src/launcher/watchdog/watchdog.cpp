@@ -7,7 +7,6 @@
 
 #include "launcher/limits.h"
 #include "launcher/watchdog/activity_watch.h"
-#include "launcher/watchdog/gpu_watch.h"
 #include "launcher/watchdog/hang_evidence.h"
 #include "launcher/watchdog/hang_trace.h"
 #include "wire/worker_env.h"

@@ -16,6 +16,15 @@ TEST_CASE("a file is read whole, zero bytes too") {
   CHECK_FALSE(ddp::base::read_file("/proc/self/status").empty());
 }
 
+TEST_CASE("the first line of a file comes without its end") {
+  const TemporaryDirectory folder;
+  std::ofstream(folder.path() + "/f") << "one\ntwo\n";
+  CHECK(ddp::base::read_line(folder.path() + "/f") == "one");
+  std::ofstream(folder.path() + "/f") << "one";
+  CHECK(ddp::base::read_line(folder.path() + "/f") == "one");
+  CHECK(ddp::base::read_line(folder.path() + "/none").empty());
+}
+
 TEST_CASE("what cannot be read is empty") {
   const TemporaryDirectory folder;
   CHECK(ddp::base::read_file(folder.path() + "/none").empty());

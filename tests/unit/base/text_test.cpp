@@ -123,6 +123,40 @@ TEST_CASE("a size has a unit that fits") {
   CHECK(human_bytes(std::uint64_t{3} << 40) == "3 TiB");
 }
 
+TEST_CASE("texts are appended in their order") {
+  std::vector<std::string> texts = {"a"};
+  ddp::base::append(texts, std::vector<std::string>{"b", "c"});
+  CHECK(texts == std::vector<std::string>{"a", "b", "c"});
+}
+
+TEST_CASE("words are what spaces separate") {
+  using ddp::base::words;
+  CHECK(words("").empty());
+  CHECK(words("  ").empty());
+  CHECK(words("a") == std::vector<std::string>{"a"});
+  CHECK(words("  a\tb   c ") == std::vector<std::string>{"a\tb", "c"});
+  CHECK(words("a\t b\r", " \t\r") == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("a text is trimmed at both ends only") {
+  using ddp::base::trimmed;
+  CHECK(trimmed("").empty());
+  CHECK(trimmed(" \t\r\n").empty());
+  CHECK(trimmed("\ta b\r\n") == "a b");
+  CHECK(trimmed(" a\t", " ") == "a\t");
+}
+
+TEST_CASE("lines are taken off a text one by one") {
+  using ddp::base::take_line;
+  std::string_view text = "one\n\ntwo";
+  CHECK(take_line(text) == "one");
+  CHECK(take_line(text).empty());
+  CHECK(text == "two");
+  CHECK(take_line(text) == "two");
+  CHECK(text.empty());
+  CHECK(take_line(text).empty());
+}
+
 TEST_CASE("a size is read with its unit, or not at all") {
   CHECK(parse_bytes("0") == 0U);
   CHECK(parse_bytes("4096") == 4096U);

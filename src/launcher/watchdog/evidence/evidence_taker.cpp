@@ -31,10 +31,9 @@ Question question_to_ras(const std::string& address) {
 }  // namespace
 
 std::vector<Question> questions_for(std::span<const std::string> environment, std::vector<int> ranks) {
-  const std::vector<std::string> variables(environment.begin(), environment.end());
   std::vector<Question> questions;
-  const auto address = find_variable(variables, wire::env::kNcclRasAddress);
-  const bool has_ras = find_variable(variables, wire::env::kNcclRasEnable) != "0";
+  const auto address = find_variable(environment, wire::env::kNcclRasAddress);
+  const bool has_ras = find_variable(environment, wire::env::kNcclRasEnable) != "0";
   if (address && has_ras) questions.push_back(question_to_ras(*address));
   if (auto recorders = find_flight_recorders(environment)) {
     questions.push_back({"flight recorder", [recorders = *recorders, ranks = std::move(ranks)](net::Deadline deadline) {

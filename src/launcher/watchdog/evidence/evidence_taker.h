@@ -39,8 +39,6 @@ class EvidenceTaker {
   using Done = std::function<void(Evidence evidence)>;
 
   EvidenceTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), stacks_(loop, processes) {}
-  EvidenceTaker(const EvidenceTaker&) = delete;
-  EvidenceTaker& operator=(const EvidenceTaker&) = delete;
 
   // Not while it is taking. `done` is called once, within limits::kStackTime, with an entry for each target and each
   // question that says what is missing; never if this is destroyed before.

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/watchdog/stacks/function_name.h"
+#include "launcher/watchdog/verdict_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -68,10 +69,6 @@ void add_remark(std::vector<Remark>& remarks, const std::string& what, int rank)
   auto same = std::ranges::find(remarks, what, &Remark::what);
   if (same == remarks.end()) same = remarks.insert(same, {what, {}});
   same->ranks.push_back(rank);
-}
-
-std::string named(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + base::rank_list(ranks);
 }
 
 std::optional<std::string> value_of(std::span<const std::string> environment, std::string_view name) {
@@ -156,7 +153,6 @@ std::string what_is_missing(const Recorder& recorder) {
     return "had not written all of " + frame_text(recorder.growing->stem, kPathBytes) + "<rank> in time";
   }
   return "was asked, but has written no file in time (with TORCH_NCCL_DUMP_ON_TIMEOUT=0, PyTorch looks at its pipe "
-         ""
          "only every few minutes)";
 }
 
@@ -199,9 +195,9 @@ EvidenceSource ask_flight_recorders(const FlightRecorders& recorders, std::span<
     add_remark(written, frame_text(recorder.written->stem, kPathBytes) + "<rank>", recorder.rank);
   }
   std::vector<std::string> places;
-  for (const Remark& place : written) places.push_back(named(place.ranks) + ": " + place.what);
+  for (const Remark& place : written) places.push_back(ranks_text(place.ranks) + ": " + place.what);
   if (!places.empty()) source.essence.push_back("files of " + base::join(places, ", of "));
-  for (const Remark& reason : missing) source.missing.push_back(named(reason.ranks) + ": " + reason.what);
+  for (const Remark& reason : missing) source.missing.push_back(ranks_text(reason.ranks) + ": " + reason.what);
   return source;
 }
 

@@ -22,9 +22,7 @@ using Kind = SocketFailure::Kind;
 
 // Takes the first line off `text`, and leaves out the blanks at its end.
 std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
+  std::string_view line = base::take_line(text);
   line.remove_suffix(line.size() - (line.find_last_not_of(" \t\r") + 1));
   return line;
 }

@@ -1,6 +1,5 @@
 #include "launcher/watchdog/stacks/function_name.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/printable.h"

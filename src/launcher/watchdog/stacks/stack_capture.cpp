@@ -13,6 +13,11 @@
 #include "launcher/process/process_sample.h"
 
 namespace ddp::launcher {
+
+// Stacks and the paths of files need not be UTF-8. CBOR takes such texts as they are; only JSON's dump() would not.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThreadCapture, tid, runs, registers, stack, addresses)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StackCapture, pid, maps, threads)
+
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -103,43 +108,13 @@ StackCapture capture_stacks(pid_t pid, std::size_t most_threads) {
 }
 
 std::string to_bytes(std::span<const StackCapture> captures) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const StackCapture& capture : captures) {
-    nlohmann::json threads = nlohmann::json::array();
-    for (const ThreadCapture& thread : capture.threads) {
-      const nlohmann::json::binary_t stack({thread.stack.begin(), thread.stack.end()});
-      threads.push_back({{"tid", thread.tid},
-                         {"runs", thread.runs},
-                         {"registers", thread.registers},
-                         {"stack", stack},
-                         {"addresses", thread.addresses}});
-    }
-    // The path of a file need not be UTF-8.
-    const nlohmann::json::binary_t maps({capture.maps.begin(), capture.maps.end()});
-    all.push_back({{"pid", capture.pid}, {"maps", maps}, {"threads", threads}});
-  }
   std::string bytes;
-  nlohmann::json::to_cbor(all, bytes);
+  nlohmann::json::to_cbor(std::vector<StackCapture>(captures.begin(), captures.end()), bytes);
   return bytes;
 }
 
 std::optional<std::vector<StackCapture>> captures_from_bytes(std::string_view bytes) try {
-  const auto text_of = [](const nlohmann::json& binary) {
-    const auto& octets = binary.get_binary();
-    return std::string(octets.begin(), octets.end());
-  };
-  std::vector<StackCapture> captures;
-  for (const nlohmann::json& json : nlohmann::json::from_cbor(bytes)) {
-    StackCapture& capture =
-        captures.emplace_back(StackCapture{json.at("pid").get<pid_t>(), text_of(json.at("maps")), {}, ""});
-    for (const nlohmann::json& thread : json.at("threads")) {
-      capture.threads.push_back({thread.at("tid").get<pid_t>(), thread.at("runs").get<bool>(),
-                                 thread.at("registers").get<std::map<int, std::uint64_t>>(),
-                                 text_of(thread.at("stack")),
-                                 thread.at("addresses").get<std::vector<std::uint64_t>>()});
-    }
-  }
-  return captures;
+  return nlohmann::json::from_cbor(bytes).get<std::vector<StackCapture>>();
 } catch (const nlohmann::json::exception&) {
   return std::nullopt;
 }

@@ -84,28 +84,10 @@ bool is_unknown(const Link& link) {
 bool only_waits(const Link& link) {
   constexpr std::array<std::string_view, 5> kBeginnings = {
       "futex", "lll_", "std::condition_variable::", "std::this_thread::", "std::__condvar::"};
-  constexpr std::array<std::string_view, 22> kNames = {"syscall",
-                                                       "internal_syscall_cancel",
-                                                       "syscall_cancel",
-                                                       "syscall_cancel_arch",
-                                                       "kernel_vsyscall",
-                                                       "poll",
-                                                       "ppoll",
-                                                       "select",
-                                                       "pselect",
-                                                       "epoll_wait",
-                                                       "epoll_pwait",
-                                                       "epoll_pwait2",
-                                                       "nanosleep",
-                                                       "clock_nanosleep",
-                                                       "usleep",
-                                                       "sleep",
-                                                       "sched_yield",
-                                                       "pthread_cond_wait",
-                                                       "pthread_cond_timedwait",
-                                                       "pthread_cond_clockwait",
-                                                       "pthread_cond_wait_common",
-                                                       "restore_rt"};
+  constexpr std::string_view kNames =
+      " syscall internal_syscall_cancel syscall_cancel syscall_cancel_arch kernel_vsyscall poll ppoll select pselect "
+      "epoll_wait epoll_pwait epoll_pwait2 nanosleep clock_nanosleep usleep sleep sched_yield pthread_cond_wait "
+      "pthread_cond_timedwait pthread_cond_clockwait pthread_cond_wait_common restore_rt ";
   std::string_view name = link.name;
   name.remove_prefix(std::min(name.find_first_not_of('_'), name.size()));  // "___pthread_cond_wait", "__GI___poll"
   for (const std::string_view prefix : {"GI_", "libc_"}) {
@@ -117,7 +99,7 @@ bool only_waits(const Link& link) {
                              [&](std::string_view beginning) {
                                return name.starts_with(beginning) || link.name.starts_with(beginning);
                              }) ||
-         std::ranges::find(kNames, name) != kNames.end();
+         kNames.find(" " + std::string(name) + " ") != std::string_view::npos;
 }
 
 bool starts_a_program(const Link& link) {

@@ -24,37 +24,6 @@ std::vector<ThreadStack> parse_copied(std::string_view text) {
   return processes.empty() ? std::vector<ThreadStack>() : std::move(processes.begin()->second);
 }
 
-}  // namespace
-
-struct StackTaker::Tool {
-  std::string_view name;
-  std::vector<std::string> arguments;  // before the pid
-  std::vector<ThreadStack> (*parse)(std::string_view text);
-  bool is_ours = false;  // it reads the copy of the stacks
-
-  std::string source() const { return is_ours ? "copied stack" : std::string(name); }
-  std::optional<std::string> path() const {
-    return is_ours ? our_program(std::string(name)) : find_tool(std::string(name));
-  }
-};
-
-// In the order in which they are tried. Those that are not gentle stop the process for a moment.
-std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
-  static const std::array<Tool, 2> gentle = {
-      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}, {kReader, {}, parse_copied, true}}};
-  static const std::array<Tool, 3> any = {
-      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
-       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
-       {"gdb",
-        {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
-         "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
-        parse_gdb}}};
-  const std::span<const Tool> tools = means == StackMeans::gentle ? std::span<const Tool>(gentle) : any;
-  return tools.subspan(python ? 0 : 1);
-}
-
-namespace {
-
 // Where in the kernel each thread waits: all that there is without a tool.
 std::vector<ThreadStack> kernel_stacks(pid_t pid) {
   std::vector<ThreadStack> stacks;
@@ -92,6 +61,33 @@ std::vector<ThreadStack> addresses_of(const std::vector<RawStack>& raw) {
 }
 
 }  // namespace
+
+struct StackTaker::Tool {
+  std::string_view name;
+  std::vector<std::string> arguments;  // before the pid
+  std::vector<ThreadStack> (*parse)(std::string_view text);
+  bool is_ours = false;  // it reads the copy of the stacks
+
+  std::string source() const { return is_ours ? "copied stack" : std::string(name); }
+  std::optional<std::string> path() const {
+    return is_ours ? our_program(std::string(name)) : find_tool(std::string(name));
+  }
+};
+
+// In the order in which they are tried. Those that are not gentle stop the process for a moment.
+std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
+  static const std::array<Tool, 2> gentle = {
+      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}, {kReader, {}, parse_copied, true}}};
+  static const std::array<Tool, 3> any = {
+      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
+       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
+       {"gdb",
+        {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
+         "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
+        parse_gdb}}};
+  const std::span<const Tool> tools = means == StackMeans::gentle ? std::span<const Tool>(gentle) : any;
+  return tools.subspan(python ? 0 : 1);
+}
 
 StackTaker::~StackTaker() = default;
 
@@ -274,15 +270,14 @@ void StackTaker::finish() {
     const std::vector<ThreadSample> samples = sample_threads(asked.request.pid, kStackThreads);
     std::vector<ThreadStack>& threads = asked.result.threads;
     for (ThreadStack& thread : threads) {
-      const auto sample =
-          std::find_if(samples.begin(), samples.end(), [&](const auto& l) { return l.tid == thread.tid; });
+      const auto sample = std::ranges::find_if(samples, [&](const auto& l) { return l.tid == thread.tid; });
       if (thread.name.empty() && sample != samples.end()) thread.name = sample->name;
     }
-    std::stable_sort(threads.begin(), threads.end(), [&](const ThreadStack& a, const ThreadStack& b) {
+    std::ranges::stable_sort(threads, [&](const ThreadStack& a, const ThreadStack& b) {
       return (a.tid == asked.request.pid) > (b.tid == asked.request.pid);
     });
     for (const pid_t tid : asked.request.threads) {
-      const bool answered = std::any_of(threads.begin(), threads.end(), [&](const auto& t) { return t.tid == tid; });
+      const bool answered = std::ranges::any_of(threads, [&](const auto& t) { return t.tid == tid; });
       if (!answered && asked.result.source == "signal handler") {
         asked.result.missing.push_back("thread " + std::to_string(tid) +
                                        ": no answer (stopped, or the signal is blocked)");

@@ -34,8 +34,6 @@ class StackTaker {
 
   StackTaker(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), processes_(processes) {}
   ~StackTaker();
-  StackTaker(const StackTaker&) = delete;
-  StackTaker& operator=(const StackTaker&) = delete;
 
   // Not while is_taking(). A program that may go on must not be disturbed: `means`. `done` is called once, within
   // limits::kStackTime, with an entry for each target that says what is missing; never if this is destroyed before.

@@ -35,13 +35,6 @@ int to_int(std::string_view digits) {
   return static_cast<int>(base::parse_integer(digits, 0, std::numeric_limits<int>::max()).value_or(0));
 }
 
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return line.substr(0, kMostLineBytes);
-}
-
 std::string frame(std::string function, std::string_view place) {
   if (place.empty()) return function;
   std::string file = frame_text(place.substr(place.find_last_of('/') + 1));
@@ -215,7 +208,7 @@ std::vector<ThreadStack> parse_py_spy(std::string_view json) {
 std::vector<ThreadStack> parse_gdb(std::string_view text) {
   std::vector<std::pair<int, ThreadStack>> numbered;
   while (!text.empty()) {
-    std::string_view line = take_line(text);
+    std::string_view line = base::take_line(text).substr(0, kMostLineBytes);
     if (auto thread = parse_gdb_thread(line)) {
       numbered.push_back(std::move(*thread));
       continue;
@@ -243,7 +236,7 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
   };
   int pid = -1;
   while (!text.empty()) {
-    std::string_view line = take_line(text);
+    std::string_view line = base::take_line(text).substr(0, kMostLineBytes);
     finish_frame(line.starts_with("    ") ? source_place(line) : "");
     if (const auto start = take_frame_start(line)) {
       last = eu_stack_frame(line, start->address);

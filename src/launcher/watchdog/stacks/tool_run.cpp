@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <utility>
 
 #include "base/text.h"
+#include "launcher/log/file_output.h"
 
 namespace ddp::launcher {
 namespace {
@@ -26,19 +26,15 @@ std::optional<std::string> find_tool(const std::string& name) {
 
 base::UniqueFd file_with(const std::string& bytes) {
   base::UniqueFd file(::memfd_create("ddplaunch", MFD_CLOEXEC));
-  for (std::size_t done = 0; file && done < bytes.size();) {
-    const ssize_t written = ::write(file.get(), bytes.data() + done, bytes.size() - done);
-    if (written <= 0) return {};
-    done += static_cast<std::size_t>(written);
-  }
-  if (file) ::lseek(file.get(), 0, SEEK_SET);
+  if (!file || !write_all(file.get(), bytes, std::chrono::milliseconds(0))) return {};
+  ::lseek(file.get(), 0, SEEK_SET);
   return file;
 }
 
 ToolRun::ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
                  std::function<void(std::string output)> done, base::UniqueFd input) {
   HelperOptions options{{path}, false, input.get()};
-  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+  base::append(options.command, arguments);
   HelperCallbacks callbacks;
   callbacks.read = [this](std::size_t /*stream*/, std::string_view bytes) {
     if (text_.size() < kMostOutput) text_.append(bytes);

@@ -7,7 +7,6 @@
 #include "launcher/cli/completion.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
-#include "launcher/cli/man_page.h"
 
 using namespace ddp::launcher;
 

@@ -241,13 +241,6 @@ TEST_CASE("the first word may be a reserved one, and a path never is") {
   CHECK(information({"help"}) == information({"--help"}));
 }
 
-TEST_CASE("colours are off with NO_COLOR unless they are asked for") {
-  CHECK(options({"p"}, {"NO_COLOR=1"}).color == Color::never);
-  CHECK(options({"p"}, {"NO_COLOR="}).color == Color::automatic);
-  CHECK(options({"--color=auto", "p"}, {"NO_COLOR=1"}).color == Color::never);
-  CHECK(options({"--color=always", "p"}, {"NO_COLOR=1"}).color == Color::always);
-}
-
 TEST_CASE("what ddplaunch says about itself is information and not a mistake") {
   CHECK(information({"--help"}).find("--nproc-per-node") != std::string::npos);
   CHECK(information({"-h", "--no-such"}).starts_with("Usage: ddplaunch"));

@@ -78,9 +78,3 @@ TEST_CASE("a variable counts unless the command line says the same") {
         "PET_NODE_RANK=1");
   CHECK(used_variables({}, variables).empty());
 }
-
-TEST_CASE("NO_COLOR counts when it is not empty") {
-  CHECK(wants_no_color(Lines{"NO_COLOR=1"}));
-  CHECK_FALSE(wants_no_color(Lines{"NO_COLOR="}));
-  CHECK_FALSE(wants_no_color(Lines{"NO_COLORS=1", "XNO_COLOR=1"}));
-}

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/text.h"
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/host_list.h"
 #include "unit/launcher/facts/scheduler_fixtures.h"
 
 using namespace ddp::launcher;
@@ -167,12 +167,6 @@ TEST_CASE("a scheduler that is asked for must have started us") {
 
 TEST_CASE("a scheduler that is asked for is the only one that is read") {
   CHECK(contains(found(with(kSlurm, {"SLURM_NODEID=x"}) + kHydra, "pmi"), "PMI: 2 nodes"));
-}
-
-TEST_CASE("a scheduler that does not exist is refused") {
-  CHECK(contains(found({}, "slrum"),
-                 "refused: --scheduler=slrum is no scheduler; did you mean slurm? Use one of auto, none, slurm"));
-  CHECK(contains(found({}, ""), "is no scheduler"));
 }
 
 TEST_CASE("the names of the schedulers are those of the option") {

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "launcher/facts/cpu_limit.h"
+#include "launcher/facts/resource_limits.h"
 
 using namespace ddp::launcher;
 

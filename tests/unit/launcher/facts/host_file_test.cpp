@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "launcher/facts/host_text.h"
+#include "launcher/facts/host_list.h"
 
 using namespace ddp::launcher;
 

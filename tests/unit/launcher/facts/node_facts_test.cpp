@@ -18,7 +18,7 @@ TEST_CASE("facts of the host are plausible") {
   CHECK(find_variable(facts.environment, "PATH").has_value());
   CHECK(facts.program.executable);
   CHECK(facts.interpreter.path.empty());
-  CHECK(facts.topology.cpus.empty());
+  CHECK(facts.topology.value().cpus.empty());
   CHECK(facts.random_id != gather_node_facts(wanted).random_id);
 }
 
@@ -41,8 +41,8 @@ TEST_CASE("for a script the interpreter is looked for as well") {
 TEST_CASE("the topology is read when CPUs are to be bound") {
   const FactsWanted wanted{.command = "sh", .topology = true};
   const NodeFacts facts = gather_node_facts(wanted);
-  CHECK(facts.topology_failure.empty());
-  CHECK_FALSE(facts.topology.cpus.empty());
+  REQUIRE(facts.topology);
+  CHECK_FALSE(facts.topology.value().cpus.empty());
 }
 
 TEST_CASE("a variable is found by its whole name") {
@@ -54,7 +54,7 @@ TEST_CASE("a variable is found by its whole name") {
 
 TEST_CASE("the token is read from the file that was named, or from the variable") {
   FactsWanted wanted{.command = "sh"};
-  CHECK(gather_node_facts(wanted).auth_token == nullptr);
+  CHECK(gather_node_facts(wanted).auth_token.value() == nullptr);
 
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/token";
@@ -63,19 +63,20 @@ TEST_CASE("the token is read from the file that was named, or from the variable"
   wanted.auth_token_file = path;
   const NodeFacts by_file = gather_node_facts(wanted);
   REQUIRE(by_file.auth_token);
-  CHECK(by_file.auth_token_failure.empty());
+  REQUIRE(by_file.auth_token.value());
 
   REQUIRE(::setenv("DDP_AUTH_TOKEN", "0123456789abcdef", 1) == 0);
   const char* value = ::getenv("DDP_AUTH_TOKEN");
   wanted.auth_token_file.clear();
   const NodeFacts by_variable = gather_node_facts(wanted);
   REQUIRE(by_variable.auth_token);
-  CHECK(by_variable.auth_token->verify("m", by_file.auth_token->sign("m")));
+  REQUIRE(by_variable.auth_token.value());
+  CHECK(by_variable.auth_token.value()->verify("m", by_file.auth_token.value()->sign("m")));
 
   hide_auth_token();
   CHECK(::getenv("DDP_AUTH_TOKEN") == nullptr);
   CHECK(std::string(value, 16) == std::string(16, '\0'));
-  CHECK(gather_node_facts(wanted).auth_token == nullptr);
+  CHECK(gather_node_facts(wanted).auth_token.value() == nullptr);
   hide_auth_token();
 }
 
@@ -85,8 +86,13 @@ TEST_CASE("a token that cannot be used is told with what gave it") {
   const NodeFacts by_variable = gather_node_facts(wanted);
   REQUIRE(::unsetenv("DDP_AUTH_TOKEN") == 0);
   CHECK_FALSE(by_variable.auth_token);
-  CHECK_THAT(by_variable.auth_token_failure, Catch::StartsWith("DDP_AUTH_TOKEN has 5 bytes"));
+  CHECK_THAT(by_variable.auth_token.error().message, Catch::StartsWith("DDP_AUTH_TOKEN has 5 bytes"));
   wanted.auth_token_file = "/nonexistent";
-  CHECK(gather_node_facts(wanted).auth_token_failure ==
+  CHECK(gather_node_facts(wanted).auth_token.error().message ==
         "--auth-token-file=/nonexistent cannot be read (No such file or directory). Check its name.");
+  REQUIRE(::setenv("DDP_AUTH_TOKEN", "0123456789abcdef", 1) == 0);
+  const NodeFacts by_both = gather_node_facts(wanted);
+  REQUIRE(::unsetenv("DDP_AUTH_TOKEN") == 0);
+  CHECK(by_both.auth_token.error().message ==
+        "--auth-token-file=/nonexistent and the variable DDP_AUTH_TOKEN both give a token. Leave one out.");
 }

@@ -4,9 +4,35 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/unique_fd.h"
+#include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
+
+namespace {
+
+class Root {
+ public:
+  void file(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = std::filesystem::path(directory_.path()) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  void group(const std::string& line) { file("proc/self/cgroup", line + "\n"); }
+  void mount(const std::string& lines) { file("proc/self/mountinfo", lines + "\n"); }
+  std::optional<double> limit() const { return cgroup_cpu_limit(directory_.path()); }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+constexpr const char* kVersion2 = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate";
+constexpr const char* kVersion1 = "33 24 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct";
+
+}  // namespace
 
 TEST_CASE("limits that suffice are not mentioned") {
   CHECK(limit_notes({}, 8).empty());
@@ -56,4 +82,77 @@ TEST_CASE("the limits that are read are those of this process") {
   ::setrlimit(RLIMIT_MEMLOCK, &low);
   CHECK(read_resource_limits().locked_memory == 4096);
   ::setrlimit(RLIMIT_MEMLOCK, &before);
+}
+
+TEST_CASE("without control groups there is no limit") {
+  CHECK_FALSE(Root().limit().has_value());
+}
+
+TEST_CASE("the smallest limit of our control group and its parents counts") {
+  Root root;
+  root.mount(kVersion2);
+  root.group("0::/slurm/job1/step0");
+  root.file("sys/fs/cgroup/slurm/job1/step0/cpu.max", "max 100000\n");
+  CHECK_FALSE(root.limit().has_value());
+  root.file("sys/fs/cgroup/slurm/job1/cpu.max", "250000 100000\n");
+  CHECK(root.limit() == 2.5);
+  root.file("sys/fs/cgroup/slurm/cpu.max", "150000 50000\n");
+  CHECK(root.limit() == 2.5);
+  root.file("sys/fs/cgroup/slurm/job1/step0/cpu.max", "50000 100000\n");
+  CHECK(root.limit() == 0.5);
+}
+
+TEST_CASE("the limit of a container's own root group counts") {
+  Root root;
+  root.mount(kVersion2);
+  root.group("0::/");
+  root.file("sys/fs/cgroup/cpu.max", "400000 100000\n");
+  CHECK(root.limit() == 4.0);
+}
+
+TEST_CASE("version 1 has a quota and a period") {
+  Root root;
+  root.mount(kVersion1);
+  root.group("4:memory:/other\n2:cpu,cpuacct:/docker/abc\n0::/docker/abc");
+  root.file("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "-1\n");
+  root.file("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
+  CHECK_FALSE(root.limit().has_value());
+  root.file("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "300000\n");
+  CHECK(root.limit() == 3.0);
+}
+
+TEST_CASE("a container that shows only its own group is read at the mount point") {
+  Root root;
+  root.mount("33 24 0:29 /docker/abc /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu");
+  root.group("2:cpu:/docker/abc");
+  root.file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
+  root.file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  CHECK(root.limit() == 2.0);
+}
+
+TEST_CASE("unreadable control groups are no limit") {
+  Root root;
+  root.mount(kVersion2);
+  root.group("0::/a");
+  for (const char* text : {"", "max", "x 100000", "100000 0", "1 2 3"}) {
+    root.file("sys/fs/cgroup/a/cpu.max", text);
+    CAPTURE(text);
+    CHECK_FALSE(root.limit().has_value());
+  }
+  root.mount("nonsense - \n31 23");
+  CHECK_FALSE(root.limit().has_value());
+}
+
+TEST_CASE("a limit is rounded up to whole CPUs and never exceeds the affinity mask") {
+  CHECK(usable_cpus(8, std::nullopt) == 8);
+  CHECK(usable_cpus(8, 2.5) == 3);
+  CHECK(usable_cpus(8, 2.0) == 2);
+  CHECK(usable_cpus(8, 0.1) == 1);
+  CHECK(usable_cpus(8, 64.0) == 8);
+}
+
+TEST_CASE("this process may run on some CPU") {
+  const std::vector<int> cpus = affinity_cpus();
+  REQUIRE_FALSE(cpus.empty());
+  CHECK(std::is_sorted(cpus.begin(), cpus.end()));
 }

@@ -90,9 +90,9 @@ TEST_CASE("a clock that is wrong is told once") {
   own.monotonic = std::chrono::nanoseconds(1h).count();
   own.time_of_day = std::chrono::nanoseconds(1000h).count();
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 3;
-  options.join_timeout = 60s;
-  options.node_timeout = 10s;
+  options.nodes.min = options.nodes.max = 3;
+  options.nodes.join_timeout = 60s;
+  options.nodes.node_timeout = 10s;
   Coordinator coordinator(options, own, Coordinator::TimePoint{1h});
   const auto told = [&](NodeId id, std::chrono::nanoseconds time_of_day) {
     wire::NodeHello other = node("b");

@@ -25,8 +25,8 @@ TEST_CASE("a job begins when all of its nodes have come") {
 
 TEST_CASE("nodes with numbers have their ranks in that order whoever comes first") {
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 3;
-  options.is_static = true;
+  options.nodes.min = options.nodes.max = 3;
+  options.nodes.rank = 0;
   Job job(options, 0);
   job.comes(7, node("c", 2)).comes(8, node("b", 1));
   REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 1);
@@ -79,7 +79,7 @@ TEST_CASE("what a node says of a failure is cut and cleaned before others hear i
 
 TEST_CASE("of nodes that come and go without taking part little is said as well") {
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 3;
+  options.nodes.min = options.nodes.max = 3;
   Job job(options);
   for (NodeId id = 10; id < 400; ++id) {
     wire::NodeHello hello = node("b");
@@ -92,7 +92,7 @@ TEST_CASE("of nodes that come and go without taking part little is said as well"
 
 TEST_CASE("nodes with equal host names have different names for people") {
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 3;
+  options.nodes.min = options.nodes.max = 3;
   Job job(options);
   wire::NodeHello same = node("a");
   same.nodes = node("a").nodes;
@@ -107,7 +107,7 @@ TEST_CASE("nodes with equal host names have different names for people") {
 
 TEST_CASE("a node that does not belong to the job is sent away with what differs") {
   CoordinatorOptions options;
-  options.is_static = true;
+  options.nodes.rank = 0;
   const auto why = [&](const std::function<void(wire::NodeHello&)>& change) {
     Job job(options, 0);
     wire::NodeHello hello = node("b", 1);
@@ -134,8 +134,8 @@ TEST_CASE("a node that does not belong to the job is sent away with what differs
 
 TEST_CASE("a number whose node says nothing is kept for that one until it is given up") {
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 3;
-  options.is_static = true;
+  options.nodes.min = options.nodes.max = 3;
+  options.nodes.rank = 0;
   Job job(options, 0);
   job.comes(7, node("b", 1)).passes(1s, {7}).comes(8, node("b", 1));
   CHECK(job.to<wire::CoordinatorRefuses>(8).size() == 1);
@@ -175,7 +175,7 @@ TEST_CASE("who does not say hello first is disconnected") {
 
 TEST_CASE("of many nodes not all are named to all") {
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 100;
+  options.nodes.min = options.nodes.max = 100;
   Job job(options);
   for (NodeId id = 2; id < 101; ++id) job.comes(id, node("n" + std::to_string(id)));
   REQUIRE(job.to<wire::CoordinatorBegins>(100).size() == 1);
@@ -185,7 +185,7 @@ TEST_CASE("of many nodes not all are named to all") {
 
 TEST_CASE("what nodes should have alike is told once") {
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 3;
+  options.nodes.min = options.nodes.max = 3;
   Job job(options);
   wire::NodeHello other = node("b");
   other.alike["NCCL_P2P_DISABLE"] = "1";
@@ -205,9 +205,9 @@ TEST_CASE("who waits is told for whom and the time is limited") {
 
 TEST_CASE("a number of nodes that varies begins after the last call") {
   CoordinatorOptions options;
-  options.min_nodes = 2;
-  options.max_nodes = 4;
-  options.last_call = 5s;
+  options.nodes.min = 2;
+  options.nodes.max = 4;
+  options.nodes.last_call = 5s;
   Job job(options);
   job.comes(7, node("b")).passes(4s, {7});
   job.comes(8, node("c")).passes(4s, {7, 8});
@@ -334,8 +334,8 @@ TEST_CASE("a signal on any node ends the job on all of them") {
 
 TEST_CASE("of nodes with numbers it is told which are missing") {
   CoordinatorOptions options;
-  options.min_nodes = options.max_nodes = 4;
-  options.is_static = true;
+  options.nodes.min = options.nodes.max = 4;
+  options.nodes.rank = 0;
   Job job(options, 0);
   job.comes(7, node("c", 2)).passes(61s, {7});
   REQUIRE_FALSE(job.told().empty());

@@ -55,3 +55,15 @@ TEST_CASE("what a token does beside --store-open is said") {
   situation.options.rdzv_endpoint = "a:29400";
   CHECK_THAT(notes(), Catch::Contains("it only makes the first node refuse launchers that have another token"));
 }
+
+TEST_CASE("the plan as JSON is the golden one") {
+  Situation situation;
+  situation.options.nproc_per_node = 2;
+  check_golden("plan_two_gpus.json", describe_json(situation.plan()));
+}
+
+TEST_CASE("a name that is no UTF-8 can be shown as JSON") {
+  Situation situation;
+  situation.options.command = {"./train", "\xff\xfe"};
+  CHECK(describe_json(situation.plan()).find("\\ufffd\\ufffd") != std::string::npos);
+}

@@ -135,14 +135,14 @@ TEST_CASE("on a machine with one node the kernel need not say where GPUs are") {
   situation.options.numa_binding = NumaBinding::node;
   for (GpuFacts& gpu : situation.facts.gpus) gpu.numa_node.reset();
   CHECK(situation.plan().bindings[0].description.find("unknown") != std::string::npos);
-  for (CpuPlace& place : situation.facts.topology.cpus) place.numa_node = 0;
+  for (CpuPlace& place : situation.facts.topology.value().cpus) place.numa_node = 0;
   CHECK(situation.plan().bindings[0].description == "NUMA node 0, CPUs 0-15 (near GPU 0)");
 }
 
 TEST_CASE("a topology that cannot be read is our own fault") {
   Situation situation;
   situation.options.numa_binding = NumaBinding::node;
-  situation.facts.topology_failure = "hwloc cannot start";
+  situation.facts.topology = ddp::base::Failure{"hwloc cannot start"};
   CHECK(situation.failure().exit_code == 125);
   CHECK(situation.failure().message == "--numa-binding=node: hwloc cannot start. Leave the option out.");
 }

@@ -2,18 +2,22 @@
 
 #include <catch2/catch.hpp>
 
+#include "launcher/plan/launch_plan.h"
 #include "support/situation.h"
 
 using namespace ddp::launcher;
 
 namespace {
 
-OutputDecision decide(const Situation& situation, int workers = 2) {
-  return plan_output(situation.options, situation.facts, workers);
+LaunchPlan decide(const Situation& situation, int workers = 2) {
+  LaunchPlan plan;
+  plan.workers = workers;
+  plan_output(situation.options, situation.facts, plan);
+  return plan;
 }
 
 // c: console, f: file, t: tagged; "-" for none of them. Standard output, then standard error.
-std::string flags(const OutputDecision& decision, std::size_t local_rank) {
+std::string flags(const LaunchPlan& decision, std::size_t local_rank) {
   const auto text = [](const StreamPlan& stream) {
     std::string flags = std::string(stream.to_console ? "c" : "") + (stream.to_file ? "f" : "");
     if (stream.to_console && stream.tagged) flags += "t";
@@ -150,6 +154,8 @@ TEST_CASE("colours are for terminals unless they are asked for") {
   CHECK(decide(situation).output.color);
   situation.facts.environment = {"NO_COLOR=1"};
   CHECK_FALSE(decide(situation).output.color);
+  situation.facts.environment = {"NO_COLOR=", "NO_COLORS=1", "XNO_COLOR=1"};
+  CHECK(decide(situation).output.color);
   situation.facts.environment = {"TERM=dumb"};
   CHECK_FALSE(decide(situation).output.color);
   situation.facts.environment = {};

@@ -167,15 +167,6 @@ TEST_CASE("a native program under torchrun's name is told to add --no-python") {
         "126 cannot start ./train: it is a native program, not a Python script. Add --no-python.");
 }
 
-TEST_CASE("options that exclude each other are refused") {
-  Situation situation;
-  situation.options.no_python = situation.options.module = true;
-  CHECK(refusal(situation) == "2 --module and --no-python exclude each other: a module needs Python.");
-  situation.options.module = false;
-  situation.options.local_rank_argument = true;
-  CHECK(refusal(situation) == "2 --no-python needs --use-env: only a script takes --local_rank=N.");
-}
-
 TEST_CASE("torch.distributed.launch gives the local rank as the script's first argument") {
   Situation situation;
   situation.mode(CompatibilityMode::torch_launch).options.local_rank_argument = true;

@@ -5,14 +5,34 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+
 using ddp::launcher::WorkerPage;
 using ddp::wire::StatusPageLayout;
+using namespace ddp::launcher;
+using ddp::wire::PageCall;
+using ddp::wire::PageGroup;
 
 namespace {
 
 const StatusPageLayout& mapped(const WorkerPage& page) {
   return *static_cast<StatusPageLayout*>(
       ::mmap(nullptr, sizeof(StatusPageLayout), PROT_READ, MAP_SHARED, page.descriptor(), 0));
+}
+
+std::unique_ptr<StatusPageLayout> zeros() {
+  auto page = std::make_unique<StatusPageLayout>();
+  std::memset(static_cast<void*>(page.get()), 0, sizeof(StatusPageLayout));
+  return page;
+}
+
+template <std::size_t N>
+void put(std::array<char, N>& to, const std::string& text) {
+  text.copy(to.data(), N);
 }
 
 }  // namespace
@@ -50,4 +70,233 @@ TEST_CASE("a page that moves stays one") {
   WorkerPage none;
   none.mark_peer_lost(1);
   CHECK(none.descriptor() == -1);
+}
+
+TEST_CASE("a page that nobody writes says so") {
+  CHECK(read_page(*zeros()) == PageView());
+}
+
+TEST_CASE("a page is read as it is written") {
+  const auto page = zeros();
+  page->writer = 4711;
+  page->worker.phase = 6;
+  page->worker.since = 99;
+  page->worker.line = 171;
+  page->worker.steps = 12;
+  page->worker.more_time_until = 1000;
+  put(page->worker.name, "run1");
+  put(page->worker.file, "/home/me/train.cpp");
+  PageGroup& group = page->groups[2];
+  group.in_use = 1;
+  page->places = ddp::wire::kPageGroups;
+  group.rank = 1;
+  group.size = 4;
+  put(group.name, "world");
+  group.called = 7;
+  group.started = 7;
+  group.finished = 6;
+  group.identity = 42;
+  group.transfers_called = 2;
+  ddp::wire::PageTransfer& transfer = group.transfers[3];
+  transfer.number = 5;
+  transfer.operation = 10;
+  transfer.type = 2;
+  transfer.count = 8;
+  transfer.peer = 3;
+  transfer.waiters = 1;
+  transfer.called_at = 77;
+  transfer.line = 9;
+  put(transfer.file, "/home/me/pipeline.cpp");
+  group.transfers[0].number = 4;
+  group.transfers[0].is_done = 1;
+  group.transfers[1].number = 4;
+  group.transfers[1].peer = 4;  // no rank of the group
+  page->worker.calling_threads = 2;
+  page->worker.waiting_threads = 1;
+  page->worlds_entered = 2;
+  page->awaited_world = 3;
+  const PageView view = read_page(*page);
+  CHECK(view.is_written);
+  CHECK(view.writer == 4711);
+  CHECK(view.phase == "checkpoint");
+  CHECK(view.phase_since == 99);
+  CHECK(view.phase_name == "run1");
+  CHECK(view.phase_place == "train.cpp:171");
+  CHECK(view.steps == 12);
+  CHECK(view.more_time_until == 1000);
+  CHECK(view.calling_threads == 2);
+  CHECK(view.waiting_threads == 1);
+  CHECK(view.worlds_entered == 2);
+  CHECK(view.awaited_world == 3);
+  GroupView expected = {"world", 1, 4, 2, 7, 7, 6, 2, 0};
+  expected.identity = 42;
+  expected.transfers = {{false, 3, 5, false, true, 77, "f32[8]", "pipeline.cpp:9"},
+                        {false, 0, 4, true, false, 0, "f16[0]", ""}};
+  REQUIRE(view.groups.size() == 1);
+  CHECK(view.groups[0].transfers == expected.transfers);
+  CHECK(view.groups[0] == expected);
+  CHECK(describe(expected.transfers[0]) == "recv f32[8] from rank 3");
+}
+
+TEST_CASE("calls are told in their order and what is being written is left out") {
+  const auto page = zeros();
+  const auto put_call = [&](std::size_t place, std::uint64_t sequence) {
+    PageCall& call = page->groups[0].calls[place];
+    call.sequence = sequence;
+    call.fingerprint = sequence * 3;
+    call.called_at = 5;
+    call.count = 1024;
+    call.peer = -1;
+    call.line = 88;
+    call.type = 2;
+    put(call.name, "bucket 0");
+    put(call.file, "train.cpp");
+  };
+  put_call(0, 17);
+  put_call(1, 2);
+  put_call(2, 0);
+  put_call(3, 4);
+  page->groups[0].calls[1].operation = 2;
+  page->groups[0].calls[1].peer = 3;
+  page->groups[0].calls[3].operation = 8;
+  const auto calls = read_calls(*page, 0);
+  REQUIRE(calls.size() == 3);
+  CHECK(calls[0] == CallView{2, 6, 5, "broadcast root 3 f32[1024]", "bucket 0", "train.cpp:88"});
+  CHECK(calls[1].what == "barrier");
+  CHECK(calls[2] == CallView{17, 51, 5, "all_reduce sum f32[1024]", "bucket 0", "train.cpp:88"});
+  CHECK_THROWS(read_calls(*page, static_cast<int>(ddp::wire::kPageGroups)));
+}
+
+TEST_CASE("whatever the memory holds the view is harmless") {
+  std::mt19937_64 random(3);
+  const auto page = zeros();
+  for (int round = 0; round < 200; ++round) {
+    auto* bytes = reinterpret_cast<unsigned char*>(page.get());
+    for (std::size_t i = 0; i < sizeof(StatusPageLayout); ++i) bytes[i] = static_cast<unsigned char>(random());
+    for (PageGroup& group : page->groups) {
+      if (random() % 2 == 0) group.in_use = 1;
+    }
+    const PageView view = read_page(*page);
+    CHECK(view.groups.size() <= ddp::wire::kPageGroups);
+    const auto is_printable = [](const std::string& text) {
+      for (const char c : text) {
+        if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) return false;
+      }
+      return true;
+    };
+    CHECK(is_printable(view.phase_name + view.phase_place + view.phase));
+    for (const GroupView& group : view.groups) {
+      CHECK((group.rank >= 0 && group.rank < group.size && is_printable(group.name)));
+      for (const CallView& call : read_calls(*page, group.place)) {
+        CHECK(is_printable(call.what + call.name + call.place));
+      }
+    }
+  }
+}
+
+TEST_CASE("a page's version is another one whenever the page is") {
+  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
+  std::set<std::uint64_t> versions = {page_version(*page)};
+  const auto changes = [&](auto& number) {
+    ++number;
+    CHECK(versions.insert(page_version(*page)).second);
+  };
+  CHECK(page_version(*page) == *versions.begin());
+  changes(page->writer);
+  changes(page->worker.changes);
+  changes(page->worker.steps);
+  changes(page->worker.more_time_until);
+  page->places = ddp::wire::kPageGroups;
+  for (auto& group : page->groups) {
+    changes(group.in_use);
+    changes(group.called);
+    changes(group.started);
+    changes(group.finished);
+    changes(group.transfers_called);
+    changes(group.transfers_finished);
+    changes(group.gpu_queued);
+    changes(group.gpu_started);
+    changes(group.gpu_finished);
+  }
+}
+
+TEST_CASE("what a gpu says is taken for true only if it can be") {
+  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
+  page->writer = 7;
+  page->places = 1;
+  PageGroup& group = page->groups[0];
+  group.in_use = ddp::wire::kPageInUse;
+  group.size = 1;
+  group.called = 9;
+  const auto seen = [&](std::uint64_t queued, std::uint64_t started, std::uint64_t finished) {
+    group.gpu_queued = queued;
+    group.gpu_started = started;
+    group.gpu_finished = finished;
+    const GroupView view = read_page(*page).groups.at(0);
+    return std::array{view.gpu_queued, view.gpu_started, view.gpu_finished};
+  };
+  using Numbers = std::array<std::uint64_t, 3>;
+  CHECK(seen(9, 8, 7) == Numbers{9, 8, 7});
+  CHECK(seen(10, 8, 7) == Numbers{});
+  CHECK(seen(8, 9, 7) == Numbers{});
+  CHECK(seen(9, 8, 9) == Numbers{});
+}
+
+TEST_CASE("training is the first step until some are done") {
+  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
+  page->writer = 7;
+  page->worker.phase = 4;
+  CHECK(read_page(*page).phase == "first step");
+  page->worker.steps = 1;
+  CHECK(read_page(*page).phase == "training");
+  // Programs that synchronise by themselves count no steps.
+  page->worker.steps = 0;
+  page->places = 1;
+  page->groups[0].in_use = ddp::wire::kPageInUse;
+  page->groups[0].size = 1;
+  page->groups[0].finished = 7;
+  CHECK(read_page(*page).phase == "first step");
+  page->groups[0].finished = 8;
+  CHECK(read_page(*page).phase == "training");
+  page->worker.phase = 6;
+  CHECK(read_page(*page).phase == "checkpoint");
+}
+
+TEST_CASE("stacks are those of the latest request") {
+  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
+  CHECK(read_stacks(*page).empty());
+  page->stacks.request = 2;
+  page->stacks.stacks[0].answers = 1;
+  page->stacks.stacks[3].answers = 2;
+  page->stacks.stacks[3].thread = 7;
+  page->stacks.stacks[3].depth = 1000;  // more than there can be
+  const auto stacks = read_stacks(*page);
+  REQUIRE(stacks.size() == 1);
+  CHECK(stacks[0].tid == 7);
+  CHECK(stacks[0].addresses.size() == ddp::wire::kPageFrames);
+}
+
+TEST_CASE("arrivals are those of whole calls") {
+  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
+  CHECK(read_arrivals(*page, 0).empty());
+  page->groups[0].calls[2].sequence = 3;
+  page->groups[0].calls[2].called_at = 99;
+  const auto arrivals = read_arrivals(*page, 0);
+  REQUIRE(arrivals.size() == 1);
+  CHECK(arrivals[0].sequence == 3);
+  CHECK(arrivals[0].called_at == 99);
+}
+
+TEST_CASE("a worker has made progress when it has finished a step or as good as one") {
+  using ddp::wire::Progress;
+  PageView page;
+  CHECK(progress_of(page) == Progress::unknown);
+  page.is_written = true;
+  page.groups.push_back({.name = "world", .finished = 999});
+  CHECK(progress_of(page) == Progress::none);
+  page.groups.front().transfers_finished = 1;
+  CHECK(progress_of(page) == Progress::some);
+  page.groups.clear();
+  page.steps = 1;
+  CHECK(progress_of(page) == Progress::some);
 }

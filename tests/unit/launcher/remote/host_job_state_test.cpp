@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "launcher/limits.h"
+
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 using ddp::base::ExitStatus;
@@ -13,17 +15,16 @@ namespace {
 // Three hosts, and what they are told, in words: "go", "15>0", "cut 2", "say …", "info …".
 class Job {
  public:
-  Job() : state_(options(), now_) {}
+  Job() : plan_(plan()), state_(plan_, now_) {}
 
-  static HostJobOptions options() {
-    HostJobOptions options;
-    for (const std::string name : {"a", "b", "c"})
-      options.hosts.push_back({name, "ssh -o BatchMode=yes " + name, "/d"});
-    options.ending_signals = {SIGTERM, SIGINT, SIGHUP};
-    options.ready_within = 600s;
-    options.end_within = 20s;
-    options.grace = 5s;
-    return options;
+  static HostPlan plan() {
+    HostPlan plan;
+    for (const char* name : {"a", "b", "c"})
+      plan.starts.push_back({name, {"ssh", "-o", "BatchMode=yes", name}, "/d", {}});
+    plan.ending_signals = {SIGTERM, SIGINT, SIGHUP};
+    plan.node_timeout = 20s - 5s - ddp::limits::kUnkillableWait;
+    plan.grace = 5s;
+    return plan;
   }
 
   std::vector<std::string> step(const HostEvent& event) {
@@ -62,6 +63,7 @@ class Job {
   };
 
   HostJobState::TimePoint now_{};
+  const HostPlan plan_;
   HostJobState state_;
 };
 

@@ -34,8 +34,14 @@ class Pipe {
   base::UniqueFd write_;
 };
 
+HostPlan plan_of(const std::vector<std::string>& hosts) {
+  HostPlan plan;
+  for (const std::string& host : hosts) plan.starts.push_back({host, {}, "", {.nonce = "nonce"}});
+  return plan;
+}
+
 struct Screen {
-  explicit Screen(const std::vector<std::string>& hosts) : output(loop, {hosts, "nonce", false, out.end(), err.end()}) {
+  explicit Screen(const std::vector<std::string>& hosts) : output(loop, plan_of(hosts), out.end(), err.end()) {
     output.on_reply = [this](std::size_t host, const LaunchReply& reply) {
       replies.push_back(std::to_string(host) + " " + encode(reply));
     };

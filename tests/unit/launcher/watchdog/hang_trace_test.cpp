@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "support/hang_trace_reader.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp;

@@ -12,7 +12,7 @@
 using namespace ddp::launcher;
 
 TEST_CASE("ranks that wait in nothing have no verdict") {
-  CHECK_FALSE(find_verdict({}));
+  CHECK(find_verdicts({}).empty());
   CHECK_FALSE(Ranks(2).verdict());
   CHECK_FALSE(Ranks(2).at(0, 5, 5).at(1, 9, 9).verdict());
 }

@@ -1,4 +1,4 @@
-#include "launcher/store_command/store_texts.h"
+#include "launcher/store_command/store_command.h"
 
 #include <catch2/catch.hpp>
 

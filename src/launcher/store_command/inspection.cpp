@@ -1,20 +1,24 @@
+#include "launcher/store_command/inspection.h"
+
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdio>
 #include <set>
 #include <span>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "launcher/limits.h"
-#include "launcher/store_command/inspection.h"
 #include "store/limits.h"
 
 namespace ddp::launcher {
 namespace {
 
-using Client = wire::StoreReport::Client;
+using OrderedJson = nlohmann::ordered_json;
+using wire::StoreReport;
+using Client = StoreReport::Client;
 using Clients = std::vector<const Client*>;
 using Row = std::vector<std::string>;
 
@@ -130,7 +134,7 @@ std::string waiting_text(const std::vector<Clients>& groups) {
   return text + "\nClients wait for " + base::counted(more, "other key") + " as well (--json has all)\n";
 }
 
-std::string keys_text(const wire::StoreReport& report) {
+std::string keys_text(const StoreReport& report) {
   if (report.keys.empty()) return "\nNo keys.\n";
   std::vector<Row> rows;
   const std::size_t shown = std::min(report.keys.size(), limits::kInspectedKeys);
@@ -146,25 +150,39 @@ std::string keys_text(const wire::StoreReport& report) {
          rest(static_cast<std::size_t>(std::max<std::int64_t>(report.key_count, 0)), report.keys.size(), shown);
 }
 
+OrderedJson or_null(std::int64_t number) {
+  return number < 0 ? OrderedJson(nullptr) : OrderedJson(number);
+}
+
+OrderedJson key_of(const StoreReport::Key& key) {
+  return {{"name", key.name}, {"bytes", key.bytes}, {"queued", or_null(key.queued)}};
+}
+
+OrderedJson client_of(const Client& client) {
+  return {{"peer", client.peer},
+          {"rank", or_null(client.rank)},
+          {"name", client.rank < 0 ? OrderedJson(nullptr) : OrderedJson(client.name)},
+          {"connected_ms", client.connected_ms},
+          {"waiting_ms", or_null(client.waiting_ms)},
+          {"awaited_keys", client.awaited_keys},
+          {"awaited", client.awaited},
+          {"held_bytes", client.held_bytes}};
+}
+
 }  // namespace
 
 std::string printable(std::string_view bytes) {
   std::string text;
   for (const char c : bytes.substr(0, limits::kInspectedBytes)) {
-    if (c >= ' ' && c <= '~' && c != '\\') {
-      text += c;
-      continue;
-    }
-    std::array<char, 5> code{};
-    std::snprintf(code.data(), code.size(), "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    text += code.data();
+    const bool is_plain = c >= ' ' && c <= '~' && c != '\\';
+    text += is_plain ? std::string(1, c) : base::escaped(c);
   }
   if (bytes.size() <= limits::kInspectedBytes) return text;
   return text + "... (" + std::to_string(bytes.size()) + " bytes)";
 }
 
 std::string inspection_text(const Inspection& inspection) {
-  const wire::StoreReport& report = inspection.report;
+  const StoreReport& report = inspection.report;
   const Sections sections = sections_of(inspection);
   std::string text = "The store at " + inspection.where + " has " + base::counted(report.key_count, "key") + " in " +
                      bytes(report.table_bytes) + " of memory, and " + base::counted(report.client_count - 1, "client") +
@@ -187,6 +205,25 @@ std::string inspection_text(const Inspection& inspection) {
     text += "\nThe server sent " + std::to_string(sent) + " of " + std::to_string(report.client_count) + " clients.\n";
   }
   return text + keys_text(report);
+}
+
+std::string inspection_json(const Inspection& inspection) {
+  const StoreReport& report = inspection.report;
+  OrderedJson keys = OrderedJson::array();
+  for (const StoreReport::Key& key : report.keys) keys.push_back(key_of(key));
+  OrderedJson clients = OrderedJson::array();
+  for (const Client& client : report.clients) {
+    if (client.peer != inspection.inspector) clients.push_back(client_of(client));
+  }
+  const OrderedJson result = {{"where", inspection.where},
+                              {"key_count", report.key_count},
+                              {"table_bytes", report.table_bytes},
+                              {"client_count", report.client_count - 1},
+                              {"absent_ranks", inspection.absent_ranks},
+                              {"clients", clients},
+                              {"keys", keys}};
+  // Keys may be any bytes; those that are no UTF-8 are shown with replacement characters.
+  return result.dump(2, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddp::launcher
