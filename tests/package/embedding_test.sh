@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a project that embeds the sources: embedding_test.sh DDPLAUNCH WITH_TORCH FETCH [CMake options]. The runtime alone
-# must need nothing of what the launcher needs.
+# must need nothing of what the launcher needs. DDPLAUNCH may be "configure": then nothing is built.
 set -euo pipefail
 ddplaunch=$1 with_torch=$2 fetch=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,11 +10,12 @@ trap 'rm -rf "$work"' EXIT
 cmake -S "$here/embedding" -B "$work" -G Ninja -DDDPLAUNCH="${here%/tests/package}" -DDDP_WITH_TORCH="$with_torch" \
       -DFETCH="$fetch" -DDDP_WITH_MPI=OFF -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON -DCMAKE_DISABLE_FIND_PACKAGE_spdlog=ON \
       -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON "${@:4}" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+find "$work" -name 'cmake_install.cmake' -exec grep -l libddp_runtime {} + && { echo "it would be installed, too"; exit 1; }
+[ "$ddplaunch" = configure ] && exit
 targets=consumer
 [ "$with_torch" = OFF ] || targets="consumer torch_consumer"
 # shellcheck disable=SC2086
 cmake --build "$work" --target $targets >"$work/log" 2>&1 || { tail -50 "$work/log"; exit 1; }
-find "$work" -name 'cmake_install.cmake' -exec grep -l libddp_runtime {} + && { echo "it would be installed, too"; exit 1; }
 
 output=$("$ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/consumer")
 [ "$output" = "sum of 3 ranks: 3" ] || { echo "the consumer says: $output"; exit 1; }
