@@ -1,9 +1,8 @@
 #include "launcher/cli/help_text.h"
 
-#include <catch2/catch.hpp>
-
 #include "base/text.h"
 #include "launcher/cli/job_options.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

@@ -1,10 +1,10 @@
 #include "launcher/facts/resource_limits.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/resource.h>
 
 #include "base/unique_fd.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,8 +1,8 @@
 #include "launcher/job/conclusion.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

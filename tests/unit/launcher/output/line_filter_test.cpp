@@ -1,10 +1,9 @@
 #include "launcher/output/line_filter.h"
 
-#include <catch2/catch.hpp>
-
 #include <fstream>
 #include <sstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

@@ -1,11 +1,11 @@
 #include "launcher/output/log_file.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include <vector>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

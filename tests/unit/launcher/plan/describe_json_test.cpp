@@ -1,5 +1,4 @@
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/golden.h"
 #include "support/situation.h"
 

@@ -1,12 +1,12 @@
 #include "launcher/process/page_view.h"
 
-#include <catch2/catch.hpp>
-
 #include <cstring>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using ddp::wire::PageCall;

@@ -1,6 +1,5 @@
 #include "launcher/process/process_sample.h"
 
-#include <catch2/catch.hpp>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): real-time signals are POSIX
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 
 using namespace ddp::launcher;

@@ -1,6 +1,5 @@
 #include "launcher/process/process_sockets.h"
 
-#include <catch2/catch.hpp>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +10,7 @@
 #include <csignal>
 
 #include "base/unique_fd.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

@@ -1,9 +1,10 @@
 #include "launcher/process/worker_page.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "support/catch.h"
 
 using ddp::launcher::WorkerPage;
 using ddp::wire::StatusPageLayout;

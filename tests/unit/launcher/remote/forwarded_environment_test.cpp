@@ -1,8 +1,8 @@
 #include "launcher/remote/forwarded_environment.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Lines = std::vector<std::string>;

@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "launcher/store_command/inspection.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Json = nlohmann::json;

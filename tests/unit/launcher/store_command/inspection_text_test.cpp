@@ -1,7 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include "launcher/limits.h"
 #include "launcher/store_command/inspection.h"
+#include "support/catch.h"
 #include "support/golden.h"
 
 using namespace ddp::launcher;
