@@ -7,7 +7,7 @@ if(CCACHE)
 endif()
 
 find_package(Threads REQUIRED)
-find_package(Boost 1.81 REQUIRED)
+find_package(Boost 1.81 REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED)
 find_package(Gloo REQUIRED)
 

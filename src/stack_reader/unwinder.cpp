@@ -172,7 +172,7 @@ struct Unwinder::State {
 };
 
 // libdw takes the processor's kind from the first file that it can read.
-Unwinder::Unwinder(const ProcessFiles& files) : state_(std::make_unique<State>(files)) {
+Unwinder::Unwinder(const ProcessFiles& files) : state_(std::make_unique<State>(State{files})) {
   Dwfl* dwfl = files.dwfl();
   state_->can_unwind = dwfl != nullptr && ::dwfl_attach_state(dwfl, nullptr, 1, &kThreads, &state_->task);
 }

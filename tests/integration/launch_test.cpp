@@ -1,13 +1,15 @@
 // The launcher as a user runs it: whole processes, real signals.
-#include <catch2/catch.hpp>
 #include <sys/types.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
+#include <sstream>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/run_command.h"
 #include "support/temporary_directory.h"
 

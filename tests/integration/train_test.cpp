@@ -1,6 +1,5 @@
 // The main job end to end: launcher, store, runtime, backend, gradients, checkpoint, report.
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -8,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "support/catch.h"
 #include "support/paths.h"
 #include "support/run_command.h"
 #include "support/temporary_directory.h"

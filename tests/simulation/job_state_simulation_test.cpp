@@ -1,8 +1,7 @@
 // Thousands of random lives of a job, each from a seed that is printed if a rule is broken.
-#include <catch2/catch.hpp>
-
 #include <random>
 
+#include "support/catch.h"
 #include "support/job_fixture.h"
 
 using namespace ddp::launcher;

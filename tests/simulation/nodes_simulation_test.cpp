@@ -1,12 +1,12 @@
 // Random lives of jobs on several nodes, each from a seed, which a failure prints; the rules are in nodes_rules.h.
 // DDP_TEST_SCHEDULES: how many, DDP_TEST_SEED: the first one's seed. docs/performance.md says what was run.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <random>
 
 #include "simulation/nodes_world.h"
+#include "support/catch.h"
 #include "support/random_seed.h"
 
 using ddp::test::NodesWorld;

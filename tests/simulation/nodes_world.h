@@ -3,6 +3,7 @@
 // what befalls all of them. Virtual time.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>

@@ -1,5 +1,6 @@
 // Connections, and what coordinator and agents say on them.
 #include <algorithm>
+#include <utility>
 
 #include "launcher/limits.h"
 #include "simulation/nodes_world.h"

@@ -1,6 +1,8 @@
 // The machines' launchers and their workers: what a JobDriver finds in this world.
 #include <algorithm>
 #include <csignal>
+#include <functional>
+#include <utility>
 
 #include "simulation/nodes_world.h"
 #include "support/no_workers.h"

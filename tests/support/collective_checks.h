@@ -5,6 +5,7 @@
 #include <ddp/process_group.h>
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <span>
 #include <string>

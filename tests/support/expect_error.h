@@ -3,11 +3,11 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "support/catch.h"
 
 namespace ddp::test {
 

@@ -1,13 +1,12 @@
 // Texts that are compared as a whole with a file under tests/golden. DDP_UPDATE_GOLDEN=1 writes the files anew.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
 
+#include "support/catch.h"
 #include "support/paths.h"
 
 inline void check_golden(const std::string& name, const std::string& text) {

@@ -2,8 +2,6 @@
 // of the domain.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <csignal>
 #include <deque>
@@ -12,6 +10,7 @@
 
 #include "launcher/job/coordinator.h"
 #include "launcher/job/job_state.h"
+#include "support/catch.h"
 
 namespace ddp::launcher {
 

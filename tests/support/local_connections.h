@@ -1,7 +1,6 @@
 // Connections within this machine, in each version of IP.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 
 #include "base/unique_fd.h"
 #include "net/peer_owner.h"
+#include "support/catch.h"
 
 namespace ddp::test {
 

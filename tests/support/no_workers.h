@@ -1,6 +1,8 @@
 // NoWorkers: a WorkerGroup whose workers cannot be started; tests override what they want of it.
 #pragma once
 
+#include <functional>
+
 #include "launcher/job/worker_group.h"
 
 namespace ddp::launcher {

@@ -1,12 +1,12 @@
 // A pump with consoles of its own, and workers that are this process or children of it.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "launcher/output/output_pump.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/output_reader.h"
 #include "support/temporary_directory.h"

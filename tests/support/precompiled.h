@@ -1,8 +1,6 @@
 // What most unit tests include, compiled once (DDP_PRECOMPILED_HEADERS). Each test still includes what it uses.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -27,3 +25,5 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "support/catch.h"

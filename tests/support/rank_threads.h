@@ -4,8 +4,6 @@
 #include <ddp/error.h>
 #include <ddp/process_group.h>
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -16,6 +14,7 @@
 
 #include "runtime/backend/backends.h"
 #include "runtime/group/group_core.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/require.h"
 

@@ -1,11 +1,10 @@
 // A machine and what its user asks for: the input of a launch plan.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <string>
 
 #include "launcher/plan/launch_plan.h"
+#include "support/catch.h"
 
 // A machine with four GPUs on two NUMA nodes and sixteen CPUs, and a user who wants to run ./train.
 struct Situation {

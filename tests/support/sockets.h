@@ -1,7 +1,6 @@
 // Raw TCP for tests: a client that says and hears bytes, and a listener of the kernel's choosing.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -12,6 +11,7 @@
 #include "base/unique_fd.h"
 #include "net/socket.h"
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 
 namespace ddp::test {

@@ -1,13 +1,13 @@
 // StderrTo: the process's standard error is a file for a while.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "base/unique_fd.h"
+#include "support/catch.h"
 
 class StderrTo {
  public:

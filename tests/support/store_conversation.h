@@ -1,12 +1,11 @@
 // Conversations with a store table.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <string>
 
 #include "store/server/store_table.h"
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/store_requests.h"
 
 namespace ddp::test {

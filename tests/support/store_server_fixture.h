@@ -1,15 +1,15 @@
 // A store server on a loop thread, and what it complained about.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "store/server/store_server.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/loop_thread.h"
 

@@ -5,6 +5,7 @@
 #include <ddp/memory.h>
 #include <ddp/reduce_op.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>

@@ -90,9 +90,11 @@ def link(objects: list[pathlib.Path], target: pathlib.Path, *libraries: pathlib.
     assert done.returncode == 0, done.stderr[:3000]
 
 
-def catch() -> pathlib.Path:
-    return next(path for path in map(pathlib.Path, ("/usr/lib/libCatch2WithMain.a", "/usr/lib/x86_64-linux-gnu/libCatch2WithMain.a",
-                                                     "/usr/lib/aarch64-linux-gnu/libCatch2WithMain.a")) if path.exists())
+def catch() -> list[pathlib.Path]:
+    """The libraries of Catch2: version 2 has one, version 3 has two."""
+    folders = map(pathlib.Path, ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"))
+    names = ("libCatch2WithMain.a", "libCatch2Main.a", "libCatch2.a")
+    return [folder / name for folder in folders for name in names if (folder / name).exists()]
 
 
 class Tests:
@@ -110,7 +112,7 @@ class Tests:
 
     def which_fail(self, place: pathlib.Path, decision: list[pathlib.Path]) -> list[str]:
         link([*decision, *self.replay], place / "zoo_replay")
-        link([*decision, *self.units, self.text], place / "units", catch())
+        link([*decision, *self.units, self.text], place / "units", *catch())
         runs = {"traces": [sys.executable, ROOT / "tests/zoo/replay_test.py", place], "units": [place / "units"]}
         return [name for name, words in runs.items() if subprocess.run(words, capture_output=True, timeout=600).returncode != 0]
 

@@ -9,8 +9,10 @@ void GatheredLines::feed(std::uint64_t node, int which, std::string_view bytes) 
 
 void GatheredLines::finish() {
   for (auto& [key, stream] : streams_) {
-    stream.splitter.finish([&](const LinePiece& piece) { pass_on(key.second, stream.line, piece); });
-    if (!stream.line.empty()) sink_(key.second, stream.line + "\n");
+    const int which = key.second;
+    std::string& line = stream.line;
+    stream.splitter.finish([&](const LinePiece& piece) { pass_on(which, line, piece); });
+    if (!line.empty()) sink_(which, line + "\n");
   }
   streams_.clear();
 }

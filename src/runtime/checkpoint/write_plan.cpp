@@ -61,9 +61,9 @@ std::map<std::string, ManifestTensor> plan_writing(const std::vector<std::vector
     const std::size_t elements = elements_of(holders.shape).value();
     std::size_t end = 0;
     for (const auto& [range, ranks] : holders.ranks) {
-      const auto refuse = [&, &name = name, first = range.first](const char* what) {
+      const auto refuse = [&end, &tensor_name = name, first = range.first](const char* what) {
         throw Error(ErrorKind::invalid_argument,
-                    "of tensor '" + name + "' element " + std::to_string(std::min(first, end)) + " " + what);
+                    "of tensor '" + tensor_name + "' element " + std::to_string(std::min(first, end)) + " " + what);
       };
       if (range.first < end) refuse("is in parts of different ranks that overlap");
       if (range.first > end) refuse("is in no rank's part");

@@ -76,7 +76,7 @@ std::vector<Bucket> plan_buckets(std::span<const ParameterSize> parameters, cons
   for (const std::size_t i : order) {
     const auto [type, count] = parameters[i];
     auto current =
-        std::find_if(open.begin(), open.end(), [type = type](const Open& o) { return o.bucket.type == type; });
+        std::find_if(open.begin(), open.end(), [wanted = type](const Open& o) { return o.bucket.type == wanted; });
     if (current == open.end()) current = open.insert(open.end(), Open{{type, {}, {}}, 0});
     current->bucket.parameters.push_back(i);
     current->bytes += align(count, type, layout.alignment) * size_of(type);

@@ -22,7 +22,11 @@ void narrow(const float* from, Float16* to, std::size_t count) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
   }
-  for (; i < count; ++i) to[i].bits = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
+  // Not _cvtss_sh(): clang 14 makes that a macro with a compound literal, which is not C++.
+  for (; i < count; ++i) {
+    const __m128i halves = _mm_cvtps_ph(_mm_set_ss(from[i]), _MM_FROUND_TO_NEAREST_INT);
+    to[i].bits = static_cast<std::uint16_t>(_mm_extract_epi16(halves, 0));
+  }
 }
 
 }  // namespace

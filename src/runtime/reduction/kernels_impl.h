@@ -85,13 +85,13 @@ struct Product {
 struct Min {
   template <typename T>
   static T apply(T a, T b) {
-    return (b < a) | (b != b) ? b : a;  // NOLINT(misc-redundant-expression)
+    return ((b < a) | (b != b)) ? b : a;  // NOLINT(misc-redundant-expression)
   }
 };
 struct Max {
   template <typename T>
   static T apply(T a, T b) {
-    return (b > a) | (b != b) ? b : a;  // NOLINT(misc-redundant-expression)
+    return ((b > a) | (b != b)) ? b : a;  // NOLINT(misc-redundant-expression)
   }
 };
 struct And {

@@ -1,5 +1,9 @@
 #include "runtime/reduction/reduction.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <array>
 
@@ -22,11 +26,19 @@ ReductionKernels::Step step_of(ReduceOp op, std::span<const ReductionSource> sou
   return std::ranges::any_of(sources, is_scaled) ? Steps::scaled_sum : step;
 }
 
+#ifdef __x86_64__
+// __builtin_cpu_supports() of clang 14 does not know "f16c".
+bool has_f16c() {
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 }  // namespace
 
 const ReductionKernels& reduction_kernels() {
 #ifdef __x86_64__
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && has_f16c();
   if (has_avx2) return kAvx2Kernels;
 #endif
   return kPortableKernels;

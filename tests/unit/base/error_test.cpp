@@ -1,6 +1,6 @@
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using ddp::ErrorKind;
 

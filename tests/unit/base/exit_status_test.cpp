@@ -1,8 +1,8 @@
 #include "base/exit_status.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
+
+#include "support/catch.h"
 
 using ddp::base::ExitStatus;
 

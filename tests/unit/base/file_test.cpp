@@ -1,11 +1,11 @@
 #include "base/file.h"
 
-#include <catch2/catch.hpp>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 TEST_CASE("a file is read whole, zero bytes too") {

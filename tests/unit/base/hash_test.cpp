@@ -1,6 +1,6 @@
 #include "base/hash.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp::base;
 

@@ -1,7 +1,8 @@
 #include "base/host_name.h"
 
-#include <catch2/catch.hpp>
 #include <sys/utsname.h>
+
+#include "support/catch.h"
 
 TEST_CASE("a machine's name is the one that uname tells") {
   utsname names{};

@@ -1,6 +1,6 @@
 #include "base/printable.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using ddp::base::printable;
 

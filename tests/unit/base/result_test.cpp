@@ -1,8 +1,8 @@
 #include "base/result.h"
 
-#include <catch2/catch.hpp>
-
 #include <memory>
+
+#include "support/catch.h"
 
 using ddp::base::Failure;
 using ddp::base::Result;

@@ -1,11 +1,12 @@
 #include "base/side_thread.h"
 
-#include <catch2/catch.hpp>
 #include <poll.h>
 
 #include <future>
 #include <memory>
 #include <string>
+
+#include "support/catch.h"
 
 using ddp::base::SideThread;
 

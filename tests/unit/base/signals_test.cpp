@@ -1,8 +1,8 @@
 #include "base/signals.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
+
+#include "support/catch.h"
 
 using ddp::base::signal_name;
 

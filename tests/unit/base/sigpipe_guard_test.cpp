@@ -1,12 +1,13 @@
 #include "base/sigpipe_guard.h"
 
-#include <catch2/catch.hpp>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <thread>
+
+#include "support/catch.h"
 
 using ddp::base::SigpipeGuard;
 

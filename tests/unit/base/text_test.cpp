@@ -1,8 +1,8 @@
 #include "base/text.h"
 
-#include <catch2/catch.hpp>
-
 #include <limits>
+
+#include "support/catch.h"
 
 using namespace ddp::base;
 using namespace std::chrono_literals;

@@ -1,9 +1,10 @@
 #include "base/unique_fd.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 
 #include <cerrno>
+
+#include "support/catch.h"
 
 using ddp::base::UniqueFd;
 

@@ -1,12 +1,12 @@
 #include "net/address.h"
 
 #include <arpa/inet.h>
-#include <catch2/catch.hpp>
 #include <netinet/in.h>
 #include <sys/resource.h>
 
 #include <cstring>
 
+#include "support/catch.h"
 #include "support/sockets.h"
 
 using namespace ddp::test;

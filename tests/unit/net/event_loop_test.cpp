@@ -1,15 +1,16 @@
 #include "net/event_loop.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/unique_fd.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 
 using namespace std::chrono_literals;

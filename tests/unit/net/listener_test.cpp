@@ -1,11 +1,11 @@
 #include "net/listener.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 
 #include "net/address.h"
+#include "support/catch.h"
 #include "support/sockets.h"
 
 using namespace ddp;

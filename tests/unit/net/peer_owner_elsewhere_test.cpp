@@ -1,5 +1,4 @@
 // Peers and questions in surroundings of their own: no socket diagnostics, another network, other users.
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -18,6 +17,7 @@
 
 #include "net/address.h"
 #include "net/peer_owner.h"
+#include "support/catch.h"
 #include "support/local_connections.h"
 
 using namespace ddp::test;

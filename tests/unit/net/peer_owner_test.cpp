@@ -1,12 +1,12 @@
 #include "net/peer_owner.h"
 
-#include <catch2/catch.hpp>
 #include <netinet/tcp.h>
 #include <sys/wait.h>
 
 #include <array>
 #include <initializer_list>
 
+#include "support/catch.h"
 #include "support/local_connections.h"
 #include "support/temporary_directory.h"
 

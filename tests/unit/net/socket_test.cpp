@@ -1,10 +1,10 @@
 #include "net/socket.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 
 #include <thread>
 
+#include "support/catch.h"
 #include "support/sockets.h"
 
 using namespace ddp::test;

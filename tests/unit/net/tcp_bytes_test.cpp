@@ -1,6 +1,5 @@
 #include "net/tcp_bytes.h"
 
-#include <catch2/catch.hpp>
 #include <linux/netlink.h>
 #include <sys/stat.h>
 
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "support/catch.h"
 #include "support/local_connections.h"
 
 using namespace ddp::test;

@@ -1,6 +1,5 @@
 #include "stack_reader/frame_names.h"
 
-#include <catch2/catch.hpp>
 #include <gnu/libc-version.h>
 
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::stack_reader;

@@ -1,6 +1,5 @@
 #include "stack_reader/held_thread.h"
 
-#include <catch2/catch.hpp>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,6 +9,8 @@
 #include <cerrno>
 #include <csignal>
 #include <functional>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::stack_reader;

@@ -1,6 +1,5 @@
 #include "stack_reader/unwinder.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "stack_reader/frame_names.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace ddp::stack_reader;

@@ -1,9 +1,8 @@
 #include "store/handshake.h"
 
-#include <catch2/catch.hpp>
-
 #include <set>
 
+#include "support/catch.h"
 #include "support/fake_authenticator.h"
 
 using ddp::store::ClientHandshake;

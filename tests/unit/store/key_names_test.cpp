@@ -1,9 +1,8 @@
 #include "store/key_names.h"
 
-#include <catch2/catch.hpp>
-
 #include <vector>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using ddp::store::name_keys;

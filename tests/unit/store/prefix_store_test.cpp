@@ -1,7 +1,6 @@
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 

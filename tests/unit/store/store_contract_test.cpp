@@ -1,12 +1,11 @@
 // What every kind of store promises, asked of each kind.
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <optional>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/store_server_fixture.h"

@@ -1,6 +1,5 @@
 #include "store/store_token.h"
 
-#include <catch2/catch.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 
 #include "store/handshake.h"
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using ddp::store::ClientHandshake;

@@ -1,7 +1,6 @@
 #include "wire/control_message.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "wire/limits.h"
 
 using namespace ddp::wire;

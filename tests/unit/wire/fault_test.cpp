@@ -1,6 +1,6 @@
 #include "wire/fault.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 namespace ddp::wire {
 namespace {

@@ -1,14 +1,13 @@
 // bindings/c/ddp_board.h describes the page that wire/status_page_layout.h describes.
 #include <ddp/progress.h>
 
-#include <catch2/catch.hpp>
-
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "../../../bindings/c/ddp_board.h"
+#include "support/catch.h"
 #include "wire/status_page_layout.h"
 #include "wire/worker_env.h"
 

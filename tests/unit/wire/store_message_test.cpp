@@ -1,9 +1,8 @@
 // The encodings, byte for byte. docs/protocol.md quotes these examples.
 #include "wire/store_message.h"
 
-#include <catch2/catch.hpp>
-
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/store_requests.h"
 #include "wire/store_parser.h"
 

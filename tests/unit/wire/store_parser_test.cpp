@@ -1,11 +1,10 @@
 // What a client may not send: limits, unknown requests, garbage.
 #include "wire/store_parser.h"
 
-#include <catch2/catch.hpp>
-
 #include <random>
 
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/random_seed.h"
 #include "support/store_requests.h"
 #include "wire/limits.h"

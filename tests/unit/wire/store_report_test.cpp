@@ -1,6 +1,6 @@
 #include "wire/store_report.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using ddp::wire::decode_store_report;
 using ddp::wire::StoreReport;

@@ -1,8 +1,7 @@
 #include "bench/bench_options.h"
 
-#include <catch2/catch.hpp>
-
 #include "launcher/cli/parse.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Words = std::vector<std::string>;

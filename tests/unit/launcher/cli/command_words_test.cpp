@@ -1,8 +1,7 @@
 #include "launcher/cli/command_words.h"
 
-#include <catch2/catch.hpp>
-
 #include "launcher/cli/job_options.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Words = std::vector<std::string>;

@@ -1,7 +1,5 @@
 #include "launcher/cli/completion.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -10,6 +8,7 @@
 #include "base/text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

@@ -1,10 +1,9 @@
 #include "launcher/cli/config_file.h"
 
-#include <catch2/catch.hpp>
-
 #include <map>
 
 #include "launcher/cli/job_options.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

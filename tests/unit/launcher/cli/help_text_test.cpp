@@ -1,12 +1,11 @@
 #include "launcher/cli/help_text.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 
 #include "base/text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

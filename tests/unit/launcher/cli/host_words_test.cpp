@@ -1,9 +1,8 @@
 // The options of a command line as the launchers on other hosts get them.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 
 #include "launcher/cli/parse.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Words = std::vector<std::string>;

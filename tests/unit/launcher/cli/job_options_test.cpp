@@ -1,10 +1,10 @@
 #include "launcher/cli/job_options.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <csignal>
 #include <functional>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

@@ -1,12 +1,11 @@
 #include "launcher/cli/log_options.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "launcher/cli/parse.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

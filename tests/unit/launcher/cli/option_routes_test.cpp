@@ -1,12 +1,11 @@
 // The same option by every route: both spellings, both forms of a value, a variable, a TOML and a JSON file.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <fstream>
 #include <map>
 
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/parse.h"
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

@@ -1,12 +1,11 @@
 #include "launcher/cli/option_set.h"
 
-#include <catch2/catch.hpp>
-
 #include <set>
 
 #include "launcher/cli/completion.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

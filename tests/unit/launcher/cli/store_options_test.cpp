@@ -1,10 +1,9 @@
 #include "launcher/cli/store_options.h"
 
-#include <catch2/catch.hpp>
-
 #include "base/text.h"
 #include "launcher/cli/help_text.h"
 #include "launcher/cli/parse.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Words = std::vector<std::string>;

@@ -1,8 +1,8 @@
 #include "launcher/cli/values.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

@@ -1,6 +1,6 @@
 #include "launcher/facts/cgroups.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

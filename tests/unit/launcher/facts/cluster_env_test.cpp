@@ -1,11 +1,10 @@
 #include "launcher/facts/cluster_env.h"
 
-#include <catch2/catch.hpp>
-
 #include <random>
 
 #include "base/text.h"
 #include "launcher/facts/host_list.h"
+#include "support/catch.h"
 #include "unit/launcher/facts/scheduler_fixtures.h"
 
 using namespace ddp::launcher;

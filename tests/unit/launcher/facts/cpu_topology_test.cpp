@@ -1,10 +1,9 @@
 #include "launcher/facts/cpu_topology.h"
 
-#include <catch2/catch.hpp>
-
 #include <cstdlib>
 
 #include "launcher/facts/resource_limits.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,10 +1,9 @@
 #include "launcher/facts/gpu_facts.h"
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 #include <fstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

@@ -1,10 +1,9 @@
 #include "launcher/facts/host_file.h"
 
-#include <catch2/catch.hpp>
-
 #include <random>
 
 #include "launcher/facts/host_list.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,10 +1,9 @@
 #include "launcher/facts/host_list.h"
 
-#include <catch2/catch.hpp>
-
 #include <random>
 
 #include "base/text.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Names = std::vector<std::string>;

@@ -1,11 +1,11 @@
 #include "launcher/facts/node_facts.h"
 
-#include <catch2/catch.hpp>
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <fstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

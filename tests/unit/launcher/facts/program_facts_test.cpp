@@ -1,6 +1,5 @@
 #include "launcher/facts/program_facts.h"
 
-#include <catch2/catch.hpp>
 #include <elf.h>
 #include <sys/stat.h>
 
@@ -8,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

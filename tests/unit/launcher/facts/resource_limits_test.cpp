@@ -1,6 +1,5 @@
 #include "launcher/facts/resource_limits.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -8,6 +7,7 @@
 #include <fstream>
 
 #include "base/unique_fd.h"
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

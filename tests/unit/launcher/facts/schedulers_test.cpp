@@ -1,9 +1,8 @@
 #include "launcher/facts/schedulers.h"
 
-#include <catch2/catch.hpp>
-
 #include <set>
 
+#include "support/catch.h"
 #include "unit/launcher/facts/scheduler_fixtures.h"
 
 using namespace ddp::launcher;

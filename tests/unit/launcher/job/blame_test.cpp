@@ -1,9 +1,8 @@
 // What the ranks' calls say of the cause.
-#include <catch2/catch.hpp>
-
 #include <csignal>
 
 #include "launcher/job/job_state.h"
+#include "support/catch.h"
 #include "support/job_fixture.h"
 
 using namespace ddp::launcher;

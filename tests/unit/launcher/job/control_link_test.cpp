@@ -1,7 +1,5 @@
 #include "launcher/job/control_link.h"
 
-#include <catch2/catch.hpp>
-
 #include <future>
 #include <string>
 #include <thread>
@@ -9,6 +7,7 @@
 
 #include "net/event_loop.h"
 #include "store/server/store_server.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 
 using namespace ddp;

@@ -1,6 +1,5 @@
 // A job of one node: the coordinator has its own node alone.
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/coordinator_job.h"
 
 using namespace ddp;

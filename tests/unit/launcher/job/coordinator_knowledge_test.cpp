@@ -1,6 +1,5 @@
 // What nodes show and know of each other's ranks.
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/coordinator_job.h"
 
 using namespace ddp;

@@ -1,7 +1,8 @@
 #include "launcher/job/coordinator.h"
 
-#include <catch2/catch.hpp>
+#include <functional>
 
+#include "support/catch.h"
 #include "support/coordinator_job.h"
 
 using namespace ddp;

@@ -1,9 +1,8 @@
 #include "launcher/job/error_record.h"
 
-#include <catch2/catch.hpp>
-
 #include <fstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

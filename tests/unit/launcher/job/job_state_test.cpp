@@ -1,8 +1,7 @@
 #include "launcher/job/job_state.h"
 
-#include <catch2/catch.hpp>
-
 #include "launcher/limits.h"
+#include "support/catch.h"
 #include "support/job_fixture.h"
 
 using namespace ddp::launcher;

@@ -1,6 +1,6 @@
 #include "launcher/job/node_agent.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

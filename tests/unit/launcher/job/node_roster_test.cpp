@@ -1,7 +1,6 @@
 #include "launcher/job/node_roster.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/coordinator_job.h"
 
 using namespace ddp;

@@ -3,11 +3,11 @@
 #include <ddp/error.h>
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
-
 #include <memory>
 #include <optional>
 #include <thread>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

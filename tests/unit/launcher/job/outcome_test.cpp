@@ -1,10 +1,10 @@
 #include "launcher/job/outcome.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
 #include <string>
 #include <utility>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using ddp::base::ExitStatus;

@@ -1,8 +1,7 @@
 #include "launcher/job/restart_policy.h"
 
-#include <catch2/catch.hpp>
-
 #include "launcher/limits.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using ddp::wire::Progress;

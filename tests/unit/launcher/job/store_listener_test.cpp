@@ -1,10 +1,9 @@
 #include "launcher/job/store_listener.h"
 
-#include <catch2/catch.hpp>
-
 #include <cerrno>
 #include <cstring>
 
+#include "support/catch.h"
 #include "support/sockets.h"
 
 using namespace ddp::launcher;

@@ -1,12 +1,11 @@
 #include "launcher/job/timed_faults.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/no_workers.h"
 
 using namespace ddp;

@@ -1,16 +1,17 @@
 #include "launcher/log/line_file.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/stderr_to.h"
 #include "support/temporary_directory.h"
 

@@ -1,11 +1,11 @@
 #include "launcher/log/log.h"
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "support/catch.h"
 #include "support/stderr_to.h"
 #include "support/temporary_directory.h"
 

@@ -1,13 +1,16 @@
 #include "launcher/output/console.h"
 
-#include <catch2/catch.hpp>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/output_reader.h"
 #include "support/temporary_directory.h"
@@ -120,7 +123,8 @@ TEST_CASE("a console that nobody reads is full, then loses lines, and tells exac
   }
   const std::string text = pipe.text();
   const std::string notice =
-      "ddplaunch: warning: 1234 lines were not shown: the console was too slow (--log-dir keeps them, --lossless waits)\n";
+      "ddplaunch: warning: 1234 lines were not shown: the console was too slow (--log-dir keeps them, --lossless "
+      "waits)\n";
   CHECK_THAT(text, Catch::EndsWith(notice + "back\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') == sent - 1234 + 2);
 }

@@ -1,10 +1,9 @@
 #include "launcher/output/gathered_lines.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
 
 #include "launcher/output/worker_stream.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

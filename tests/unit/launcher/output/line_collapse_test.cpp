@@ -1,10 +1,11 @@
 #include "launcher/output/line_collapse.h"
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <random>
+#include <utility>
 
 #include "base/text.h"
+#include "support/catch.h"
 #include "support/random_seed.h"
 
 using namespace ddp::launcher;

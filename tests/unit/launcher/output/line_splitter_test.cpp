@@ -1,11 +1,13 @@
 #include "launcher/output/line_splitter.h"
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
+#include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/random_seed.h"
 
 using namespace ddp::launcher;

@@ -1,8 +1,8 @@
 #include "launcher/output/line_tag.h"
 
-#include <catch2/catch.hpp>
-
 #include <ctime>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,6 +1,5 @@
 #include "launcher/output/log_file.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -8,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

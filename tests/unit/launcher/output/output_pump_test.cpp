@@ -1,13 +1,14 @@
 #include "launcher/output/output_pump.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <pty.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 #include <sstream>
 
+#include "support/catch.h"
 #include "support/output_job.h"
 #include "support/random_seed.h"
 

@@ -1,6 +1,6 @@
 #include "launcher/output/stream_tail.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Lines = std::vector<std::string>;

@@ -1,6 +1,5 @@
 #include "launcher/output/worker_channel.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -9,6 +8,7 @@
 #include <array>
 
 #include "launcher/output/log_file.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using ddp::base::UniqueFd;

@@ -1,7 +1,6 @@
 #include "launcher/plan/cluster_options.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/situation.h"
 
 using namespace ddp::launcher;

@@ -1,8 +1,8 @@
 #include "launcher/plan/cpu_binding.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Cpus = std::vector<int>;

@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include "base/text.h"
+#include "support/catch.h"
 #include "support/fake_authenticator.h"
 #include "support/golden.h"
 #include "support/situation.h"

@@ -1,6 +1,6 @@
 #include "launcher/plan/device_binding.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Names = std::vector<std::string>;

@@ -1,7 +1,6 @@
 #include "launcher/plan/launch_plan.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/situation.h"
 
 using namespace ddp::launcher;

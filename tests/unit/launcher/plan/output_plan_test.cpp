@@ -1,8 +1,7 @@
 #include "launcher/plan/output_plan.h"
 
-#include <catch2/catch.hpp>
-
 #include "launcher/plan/launch_plan.h"
+#include "support/catch.h"
 #include "support/situation.h"
 
 using namespace ddp::launcher;

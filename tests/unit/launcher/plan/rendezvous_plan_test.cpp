@@ -1,7 +1,6 @@
 #include "launcher/plan/rendezvous_plan.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/fake_authenticator.h"
 #include "support/situation.h"
 

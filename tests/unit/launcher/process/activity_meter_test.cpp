@@ -1,11 +1,12 @@
 #include "launcher/process/activity_meter.h"
 
-#include <catch2/catch.hpp>
 #include <unistd.h>
 
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

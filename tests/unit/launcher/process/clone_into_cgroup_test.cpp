@@ -1,6 +1,5 @@
 #include "launcher/process/clone_into_cgroup.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -11,6 +10,7 @@
 
 #include "base/unique_fd.h"
 #include "launcher/process/worker_cgroup.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

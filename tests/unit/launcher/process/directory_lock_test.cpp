@@ -1,6 +1,5 @@
 #include "launcher/process/directory_lock.h"
 
-#include <catch2/catch.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using ddp::launcher::lock_directory;

@@ -1,8 +1,8 @@
 #include "launcher/process/gpu_counters.h"
 
-#include <catch2/catch.hpp>
-
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,13 +1,14 @@
 #include "launcher/process/guardian.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 
 #include "launcher/process/launcher_signals.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using ddp::base::ExitStatus;

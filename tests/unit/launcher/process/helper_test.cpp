@@ -1,6 +1,5 @@
 #include "launcher/process/helper.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 #include <sys/resource.h>
@@ -19,6 +18,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "launcher/process/process_host.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/temporary_directory.h"
 

@@ -1,11 +1,12 @@
 #include "launcher/process/launcher_signals.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

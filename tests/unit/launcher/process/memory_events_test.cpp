@@ -1,10 +1,9 @@
 #include "launcher/process/memory_events.h"
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 #include <fstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

@@ -1,9 +1,10 @@
 #include "launcher/process/our_programs.h"
 
-#include <catch2/catch.hpp>
 #include <unistd.h>
 
 #include <filesystem>
+
+#include "support/catch.h"
 
 using ddp::launcher::our_program;
 

@@ -1,6 +1,5 @@
 #include "launcher/process/process_activity.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/local_connections.h"
 

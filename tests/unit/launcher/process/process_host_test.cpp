@@ -1,6 +1,5 @@
 #include "launcher/process/process_host.h"
 
-#include <catch2/catch.hpp>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,6 +12,7 @@
 #include <map>
 
 #include "launcher/process/process_tree.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/temporary_directory.h"
 

@@ -1,6 +1,5 @@
 #include "launcher/process/process_sample.h"
 
-#include <catch2/catch.hpp>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): real-time signals are POSIX
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 
 using namespace ddp::launcher;

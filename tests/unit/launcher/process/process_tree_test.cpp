@@ -1,11 +1,12 @@
 #include "launcher/process/process_tree.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

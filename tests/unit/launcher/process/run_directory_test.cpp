@@ -1,7 +1,5 @@
 #include "launcher/process/run_directory.h"
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -11,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

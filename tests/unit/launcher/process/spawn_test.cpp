@@ -1,6 +1,5 @@
 #include "launcher/process/spawn.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 
 #include "launcher/limits.h"
 #include "launcher/process/worker_cgroup.h"
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;

@@ -1,6 +1,5 @@
 #include "launcher/process/worker_cgroup.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "launcher/facts/cgroups.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 
 using namespace ddp::launcher;

@@ -1,7 +1,5 @@
 // Each worker's environment against torchrun's, for many option sets: names and values, none missing, none added but
 // those that are listed here. `torchrun` is what torchrun of PyTorch 2.12 gives; `ours` is where we differ on purpose.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <csignal>
 #include <functional>
@@ -9,6 +7,7 @@
 
 #include "launcher/facts/node_facts.h"
 #include "launcher/process/worker_spec.h"
+#include "support/catch.h"
 #include "support/situation.h"
 
 using namespace ddp::launcher;

@@ -1,6 +1,5 @@
 #include "launcher/process/worker_page.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,6 +9,8 @@
 #include <random>
 #include <set>
 #include <string>
+
+#include "support/catch.h"
 
 using ddp::launcher::WorkerPage;
 using ddp::wire::StatusPageLayout;

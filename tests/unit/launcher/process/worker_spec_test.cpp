@@ -1,9 +1,10 @@
 #include "launcher/process/worker_spec.h"
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <csignal>
 #include <map>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

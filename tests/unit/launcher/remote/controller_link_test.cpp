@@ -1,6 +1,5 @@
 #include "launcher/remote/controller_link.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp;

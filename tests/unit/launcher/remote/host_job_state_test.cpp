@@ -1,10 +1,9 @@
 #include "launcher/remote/host_job_state.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
 
 #include "launcher/limits.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

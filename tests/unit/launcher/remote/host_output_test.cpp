@@ -1,10 +1,11 @@
 #include "launcher/remote/host_output.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

@@ -1,10 +1,9 @@
 #include "launcher/remote/host_plan.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 
 #include "launcher/cli/parse.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Words = std::vector<std::string>;

@@ -1,6 +1,6 @@
 #include "launcher/remote/launch_request.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,9 +1,10 @@
 #include "launcher/report/core_location.h"
 
-#include <catch2/catch.hpp>
 #include <unistd.h>
 
 #include <csignal>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using ddp::base::ExitStatus;

@@ -1,9 +1,9 @@
 #include "launcher/report/event_text.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
 #include <string>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using ddp::base::ExitStatus;

@@ -1,10 +1,9 @@
 #include "launcher/report/failure_summary.h"
 
-#include <catch2/catch.hpp>
-
 #include <csignal>
 
 #include "base/text.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

@@ -1,13 +1,12 @@
 #include "launcher/report/hang_report.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
 
 #include "launcher/watchdog/verdict_text.h"
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

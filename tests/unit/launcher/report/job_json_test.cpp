@@ -1,9 +1,10 @@
 #include "launcher/report/job_json.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include <csignal>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

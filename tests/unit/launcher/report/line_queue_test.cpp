@@ -1,9 +1,9 @@
 #include "launcher/report/line_queue.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using Lines = std::vector<std::string>;

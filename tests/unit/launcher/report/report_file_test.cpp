@@ -1,6 +1,5 @@
 #include "launcher/report/report_file.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "support/catch.h"
 #include "support/stderr_to.h"
 #include "support/temporary_directory.h"
 

@@ -1,9 +1,9 @@
 #include "launcher/store_command/inspection.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "launcher/limits.h"
+#include "support/catch.h"
 #include "support/golden.h"
 
 using namespace ddp::launcher;

@@ -1,9 +1,9 @@
 #include "launcher/store_command/store_command.h"
 
-#include <catch2/catch.hpp>
-
 #include <cerrno>
 #include <cstring>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,11 +1,10 @@
 // Of ranks that show no collectives: heartbeats, and what work says.
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <string>
 #include <vector>
 
 #include "launcher/watchdog/hang_detector.h"
+#include "support/catch.h"
 #include "support/hanging_job.h"
 
 using namespace ddp::launcher;

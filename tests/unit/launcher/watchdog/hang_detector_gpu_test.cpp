@@ -1,11 +1,10 @@
 // Jobs whose collectives run on GPUs.
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <optional>
 #include <vector>
 
 #include "launcher/watchdog/hang_detector.h"
+#include "support/catch.h"
 #include "support/hanging_job.h"
 
 using namespace ddp::launcher;

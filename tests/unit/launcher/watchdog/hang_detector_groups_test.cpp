@@ -1,11 +1,10 @@
 // Of several causes at a time, and of ranks that wait for each other.
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <functional>
 #include <vector>
 
 #include "launcher/watchdog/hang_detector.h"
+#include "support/catch.h"
 #include "support/hanging_job.h"
 
 using namespace ddp::launcher;

@@ -1,9 +1,8 @@
 // Jobs in which no rank waits in a collective.
-#include <catch2/catch.hpp>
-
 #include <vector>
 
 #include "launcher/watchdog/hang_detector.h"
+#include "support/catch.h"
 #include "support/hanging_job.h"
 
 using namespace ddp::launcher;

@@ -1,11 +1,11 @@
 #include "launcher/watchdog/hang_detector.h"
 
-#include <catch2/catch.hpp>
-
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/hanging_job.h"
 
 using namespace ddp::launcher;

@@ -1,11 +1,10 @@
 #include "launcher/watchdog/hang_evidence.h"
 
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <string>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/no_processes.h"
 
 using namespace ddp;

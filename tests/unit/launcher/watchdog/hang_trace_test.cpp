@@ -1,13 +1,12 @@
 #include "launcher/watchdog/hang_trace.h"
 
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "support/catch.h"
 #include "support/hang_trace_reader.h"
 #include "support/temporary_directory.h"
 

@@ -1,8 +1,7 @@
 #include "launcher/watchdog/rank_exchange.h"
 
-#include <catch2/catch.hpp>
-
 #include "launcher/watchdog/shown_ranks.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::launcher;

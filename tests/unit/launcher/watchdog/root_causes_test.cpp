@@ -1,9 +1,8 @@
 #include "launcher/watchdog/root_causes.h"
 
-#include <catch2/catch.hpp>
-
 #include <vector>
 
+#include "support/catch.h"
 #include "support/group_ranks.h"
 
 using namespace ddp::launcher;

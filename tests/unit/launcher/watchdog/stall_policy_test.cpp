@@ -1,6 +1,6 @@
 #include "launcher/watchdog/stall_policy.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

@@ -1,8 +1,8 @@
 #include "launcher/watchdog/straggler_table.h"
 
-#include <catch2/catch.hpp>
-
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;

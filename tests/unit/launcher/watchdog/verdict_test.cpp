@@ -1,12 +1,11 @@
 #include "launcher/watchdog/verdict.h"
 
-#include <catch2/catch.hpp>
-
 #include <map>
 #include <string>
 #include <vector>
 
 #include "launcher/watchdog/verdict_text.h"
+#include "support/catch.h"
 #include "support/group_ranks.h"
 
 using namespace ddp::launcher;

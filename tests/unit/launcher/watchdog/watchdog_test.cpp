@@ -1,11 +1,10 @@
 #include "launcher/watchdog/watchdog.h"
 
-#include <catch2/catch.hpp>
-
 #include <functional>
 #include <vector>
 
 #include "launcher/watchdog/shown_ranks.h"
+#include "support/catch.h"
 #include "support/no_processes.h"
 
 using namespace ddp;

@@ -2,8 +2,7 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp::test;

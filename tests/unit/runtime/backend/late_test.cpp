@@ -1,6 +1,6 @@
 #include "runtime/backend/late.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

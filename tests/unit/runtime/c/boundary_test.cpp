@@ -2,8 +2,6 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <array>
 #include <cstddef>
 #include <new>
@@ -11,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp;

@@ -1,7 +1,5 @@
 #include "runtime/c/c_call.h"
 
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -9,6 +7,7 @@
 
 #include "runtime/limits.h"
 #include "support/c_ranks.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp;

@@ -1,13 +1,12 @@
 #include <ddp/c.h>
 
-#include <catch2/catch.hpp>
-
 #include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "support/c_ranks.h"
+#include "support/catch.h"
 
 using namespace ddp::test;
 

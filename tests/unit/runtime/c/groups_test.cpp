@@ -1,12 +1,11 @@
 #include <ddp/c.h>
 
-#include <catch2/catch.hpp>
-
 #include <array>
 #include <cstdint>
 #include <string>
 
 #include "support/c_ranks.h"
+#include "support/catch.h"
 
 using namespace ddp::test;
 

@@ -2,13 +2,12 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp;

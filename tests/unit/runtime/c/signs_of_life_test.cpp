@@ -1,11 +1,10 @@
 #include <ddp/c.h>
 
-#include <catch2/catch.hpp>
-
 #include <cstdint>
 #include <limits>
 
 #include "support/c_ranks.h"
+#include "support/catch.h"
 
 using namespace ddp::test;
 

@@ -1,13 +1,12 @@
 #include <ddp/c.h>
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
 
 #include "support/c_ranks.h"
+#include "support/catch.h"
 
 using namespace ddp::test;
 

@@ -1,10 +1,9 @@
 #include "runtime/call/call.h"
 
-#include <catch2/catch.hpp>
-
 #include <set>
 
 #include "support/calls.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

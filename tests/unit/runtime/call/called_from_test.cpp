@@ -1,9 +1,9 @@
 #include "runtime/call/called_from.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
 #include <thread>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

@@ -1,8 +1,7 @@
 #include "runtime/call/transfer_plan.h"
 
-#include <catch2/catch.hpp>
-
 #include "support/calls.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

@@ -2,16 +2,17 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <sstream>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/random_seed.h"
 #include "support/temporary_directory.h"

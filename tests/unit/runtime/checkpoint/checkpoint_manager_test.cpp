@@ -2,13 +2,13 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/optimizer.h>
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "runtime/backend/backends.h"
 #include "runtime/checkpoint/checkpoint_file.h"
+#include "support/catch.h"
 #include "support/rank_threads.h"
 #include "support/temporary_directory.h"
 

@@ -1,9 +1,8 @@
 #include <ddp/checkpoint.h>
 
-#include <catch2/catch.hpp>
-
 #include <fstream>
 
+#include "support/catch.h"
 #include "support/rank_threads.h"
 #include "support/temporary_directory.h"
 

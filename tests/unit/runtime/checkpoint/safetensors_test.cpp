@@ -2,9 +2,10 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
+#include <map>
 
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp;

@@ -2,10 +2,9 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/temporary_directory.h"
 

@@ -1,8 +1,6 @@
 #include <ddp/data_loader.h>
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -13,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp::test;

@@ -1,7 +1,6 @@
 #include <ddp/data_ranges.h>
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <map>
 #include <random>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/random_seed.h"
 #include "support/temporary_directory.h"

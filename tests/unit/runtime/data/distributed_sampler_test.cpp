@@ -1,12 +1,11 @@
 #include <ddp/distributed_sampler.h>
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp::test;

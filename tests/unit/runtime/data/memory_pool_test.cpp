@@ -1,13 +1,13 @@
 #include <ddp/data_loader.h>
 #include <ddp/memory_pool.h>
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <set>
 
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;

@@ -1,17 +1,18 @@
 #include <ddp/error.h>
 #include <ddp/prefetch_queue.h>
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/random_seed.h"
 

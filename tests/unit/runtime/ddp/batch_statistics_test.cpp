@@ -1,10 +1,9 @@
 #include <ddp/batch_statistics.h>
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;

@@ -1,12 +1,11 @@
 #include "runtime/ddp/bucket_plan.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <map>
 #include <random>
 #include <set>
 
+#include "support/catch.h"
 #include "support/random_seed.h"
 
 using ddp::BucketOptions;

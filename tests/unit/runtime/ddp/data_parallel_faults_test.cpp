@@ -2,13 +2,12 @@
 #include <ddp/compression_hooks.h>
 #include <ddp/distributed_data_parallel.h>
 
-#include <catch2/catch.hpp>
-
 #include <memory>
 #include <stdexcept>
 #include <string>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/mixed_model.h"
 #include "support/rank_threads.h"

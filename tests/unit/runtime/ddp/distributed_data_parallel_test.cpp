@@ -1,13 +1,13 @@
 #include <ddp/distributed_data_parallel.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/mixed_model.h"
 #include "support/rank_threads.h"

@@ -5,12 +5,12 @@
 #include <ddp/local_sgd.h>
 #include <ddp/optimizer.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 

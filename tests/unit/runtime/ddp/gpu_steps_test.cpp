@@ -1,8 +1,8 @@
 #include "runtime/ddp/gpu_steps.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

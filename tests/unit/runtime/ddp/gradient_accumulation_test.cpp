@@ -1,9 +1,8 @@
 #include <ddp/gradient_accumulation.h>
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"

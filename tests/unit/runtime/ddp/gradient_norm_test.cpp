@@ -2,11 +2,10 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <limits>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp;

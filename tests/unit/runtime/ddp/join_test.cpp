@@ -3,11 +3,10 @@
 #include <ddp/local_sgd.h>
 #include <ddp/optimizer.h>
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"

@@ -2,11 +2,10 @@
 #include <ddp/loss_scaler.h>
 #include <ddp/optimizer.h>
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"

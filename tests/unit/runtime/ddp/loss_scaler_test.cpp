@@ -1,11 +1,10 @@
 #include <ddp/loss_scaler.h>
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 #include <limits>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"

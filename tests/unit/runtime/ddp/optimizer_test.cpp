@@ -1,12 +1,11 @@
 #include <ddp/gradient_accumulation.h>
 #include <ddp/optimizer.h>
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 #include <cstring>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"

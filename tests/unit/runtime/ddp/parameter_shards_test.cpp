@@ -2,11 +2,10 @@
 
 #include <ddp/distributed_data_parallel.h>
 
-#include <catch2/catch.hpp>
-
 #include <numeric>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;

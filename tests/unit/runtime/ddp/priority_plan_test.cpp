@@ -1,11 +1,10 @@
 #include "runtime/ddp/priority_plan.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 
+#include "support/catch.h"
 #include "support/random_seed.h"
 
 using namespace ddp;

@@ -2,12 +2,12 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <future>
 #include <thread>
+#include <utility>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/scripted_backend.h"
 

@@ -1,8 +1,8 @@
 #include "runtime/ddp/step_sample.h"
 
-#include <catch2/catch.hpp>
-
 #include <array>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

@@ -1,8 +1,8 @@
 #include "runtime/ddp/step_tracker.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+
+#include "support/catch.h"
 
 using ddp::DataType;
 using ddp::internal::Bucket;

@@ -1,9 +1,9 @@
 #include "runtime/ddp/update_rules.h"
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

@@ -1,7 +1,6 @@
 #include "runtime/group/agreement.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;

@@ -1,11 +1,11 @@
 // Collectives of parts, of bytes, and of nothing but the meeting, over every backend.
 #include <ddp/process_group.h>
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <atomic>
 
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/rank_threads.h"
 
 using namespace ddp;

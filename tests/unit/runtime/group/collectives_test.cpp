@@ -1,9 +1,8 @@
 // What collectives compute: every operation, type, reduction and backend against a reference in double precision.
 #include <ddp/process_group.h>
 
-#include <catch2/catch.hpp>
-
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/collective_checks.h"
 #include "support/rank_threads.h"
 

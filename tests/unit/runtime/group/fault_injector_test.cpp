@@ -2,9 +2,9 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <array>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

@@ -2,14 +2,13 @@
 // What a group checks, names and breaks; what its collectives compute is in collectives_test.cpp.
 #include <ddp/process_group.h>
 
-#include <catch2/catch.hpp>
-
 #include <functional>
 #include <latch>
 #include <optional>
 #include <string>
 
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"

@@ -1,8 +1,6 @@
 // What a ProcessGroup is as a handle: copies, batches, what it can be given.
 #include <ddp/process_group.h>
 
-#include <catch2/catch.hpp>
-
 #include <array>
 #include <span>
 #include <type_traits>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/scripted_backend.h"

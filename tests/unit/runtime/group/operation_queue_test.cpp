@@ -2,15 +2,17 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 

@@ -1,14 +1,15 @@
 // What a group checks, names and breaks; what its collectives compute is in collectives_test.cpp.
 #include <ddp/process_group.h>
 
-#include <catch2/catch.hpp>
-
 #include <array>
+#include <atomic>
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "runtime/group/fault_injector.h"
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/made_page.h"
 #include "support/rank_threads.h"

@@ -1,11 +1,11 @@
 #include <ddp/environment.h>
 
-#include <catch2/catch.hpp>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv is POSIX
 
 #include <map>
 
 #include "runtime/init/start_environment.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp::internal;

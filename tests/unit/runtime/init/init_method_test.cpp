@@ -1,7 +1,6 @@
 #include "runtime/init/init_method.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp;
@@ -51,7 +50,8 @@ TEST_CASE("an init method that cannot be read is an error that says what to writ
   };
   for (const auto& [text, word] : cases) {
     INFO(text);
-    expect_error(ErrorKind::invalid_argument, {word, "tcp://HOST:PORT"}, [&, text = text] { parse_init_method(text); });
+    expect_error(ErrorKind::invalid_argument, {word, "tcp://HOST:PORT"},
+                 [method = text] { parse_init_method(method); });
   }
 }
 

@@ -1,10 +1,10 @@
 #include "runtime/init/reach_store.h"
 
-#include <catch2/catch.hpp>
-
+#include <functional>
 #include <future>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/sockets.h"

@@ -1,10 +1,9 @@
 #include <ddp/init.h>
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
 #include <stdexcept>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/require.h"
 

@@ -1,8 +1,7 @@
 #include "runtime/init/time_limits.h"
 
-#include <catch2/catch.hpp>
-
 #include "runtime/limits.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

@@ -1,14 +1,13 @@
 // Groups on several nodes that lose a rank, or wait for one in vain: all ranks name it.
 #include "runtime/peers/lost_rank.h"
 
-#include <catch2/catch.hpp>
-
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "support/backends_under_test.h"
+#include "support/catch.h"
 #include "support/node_groups.h"
 #include "support/rank_threads.h"
 

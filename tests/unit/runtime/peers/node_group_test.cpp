@@ -2,10 +2,10 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <cstring>
+#include <thread>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/node_groups.h"
 

@@ -2,9 +2,8 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include "runtime/limits.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/made_page.h"

@@ -2,13 +2,13 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp;

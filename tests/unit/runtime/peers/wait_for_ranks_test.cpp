@@ -3,11 +3,12 @@
 #include <ddp/error.h>
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
-
+#include <functional>
 #include <future>
 #include <string>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

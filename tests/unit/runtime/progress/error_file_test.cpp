@@ -1,6 +1,5 @@
 #include "runtime/progress/error_file.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv is POSIX
 
@@ -8,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using ddp::ErrorKind;

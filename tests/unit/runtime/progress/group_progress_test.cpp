@@ -2,12 +2,11 @@
 
 #include <ddp/process_group.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <memory>
 #include <string>
 
+#include "support/catch.h"
 #include "support/made_page.h"
 
 using namespace ddp;

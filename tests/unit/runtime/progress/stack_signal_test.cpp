@@ -1,6 +1,5 @@
 #include "runtime/progress/stack_signal.h"
 
-#include <catch2/catch.hpp>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): pthread_kill is POSIX
@@ -12,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 
 using namespace ddp;

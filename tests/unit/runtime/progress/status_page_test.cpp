@@ -1,11 +1,11 @@
 #include "runtime/progress/status_page.h"
 
-#include <catch2/catch.hpp>
 #include <unistd.h>
 
 #include <thread>
 
 #include "runtime/progress/group_progress.h"
+#include "support/catch.h"
 #include "support/made_page.h"
 
 using namespace ddp;

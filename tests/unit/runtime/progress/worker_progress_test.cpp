@@ -2,7 +2,7 @@
 
 #include <ddp/ddp.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

@@ -1,13 +1,13 @@
 #include "runtime/reduction/reduction.h"
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "runtime/reduction/kernels.h"
+#include "support/catch.h"
 #include "support/random_seed.h"
 
 using namespace ddp;

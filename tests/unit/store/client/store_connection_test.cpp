@@ -1,7 +1,6 @@
 #include "store/client/store_connection.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/scripted_store.h"
 

@@ -1,9 +1,8 @@
 // Lost connections and waits in vain, with a server that the test plays.
 #include "store/client/store_session.h"
 
-#include <catch2/catch.hpp>
-
 #include "store/key_requests.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/scripted_store.h"
 

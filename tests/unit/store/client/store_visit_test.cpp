@@ -1,10 +1,10 @@
 #include "store/client/store_visit.h"
 
-#include <catch2/catch.hpp>
 #include <poll.h>
 
 #include <algorithm>
 
+#include "support/catch.h"
 #include "support/fake_authenticator.h"
 #include "support/scripted_store.h"
 #include "support/store_server_fixture.h"

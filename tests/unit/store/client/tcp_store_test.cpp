@@ -1,11 +1,10 @@
 #include <ddp/error.h>
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
-
 #include <future>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/sockets.h"
 #include "support/store_requests.h"

@@ -1,6 +1,6 @@
 #include "store/client/wait_report.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using ddp::store::describe;
 

@@ -1,8 +1,7 @@
 #include "store/local/file_log.h"
 
-#include <catch2/catch.hpp>
-
 #include "support/bytes.h"
+#include "support/catch.h"
 
 using namespace ddp::store;
 using ddp::test::from_hex;

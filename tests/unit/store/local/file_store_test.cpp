@@ -1,6 +1,5 @@
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -16,6 +15,7 @@
 
 #include "base/unique_fd.h"
 #include "store/local/file_log.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/random_seed.h"

@@ -1,7 +1,6 @@
 #include "store/local/local_table.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/expect_error.h"
 
 using namespace ddp::store;

@@ -1,9 +1,8 @@
 #include "store/local/locked_file.h"
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/temporary_directory.h"

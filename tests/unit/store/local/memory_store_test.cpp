@@ -1,9 +1,8 @@
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
-
 #include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 

@@ -1,6 +1,6 @@
 #include "store/server/admission.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using ddp::store::Admission;
 using ddp::store::admission_warning;

@@ -1,8 +1,7 @@
 #include "store/server/gatekeeper.h"
 
-#include <catch2/catch.hpp>
-
 #include "store/store_token.h"
+#include "support/catch.h"
 #include "support/sockets.h"
 #include "support/store_requests.h"
 

@@ -1,10 +1,11 @@
 #include "store/server/server_poll.h"
 
-#include <catch2/catch.hpp>
 #include <poll.h>
 #include <unistd.h>
 
 #include <array>
+
+#include "support/catch.h"
 
 using namespace ddp::store;
 using namespace std::chrono_literals;

@@ -1,11 +1,10 @@
 // What launchers say to each other through a store's server.
-#include <catch2/catch.hpp>
-
 #include <condition_variable>
 #include <mutex>
 #include <vector>
 
 #include "store/client/store_visit.h"
+#include "support/catch.h"
 #include "support/fake_authenticator.h"
 #include "support/sockets.h"
 #include "support/store_requests.h"

@@ -1,9 +1,9 @@
 #include "store/server/store_limits.h"
 
-#include <catch2/catch.hpp>
-
 #include <set>
 #include <string>
+
+#include "support/catch.h"
 
 using ddp::store::changed_store_limits;
 using ddp::store::set_store_limits;

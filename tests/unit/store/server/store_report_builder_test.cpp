@@ -1,7 +1,6 @@
 #include "store/server/store_report_builder.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/store_conversation.h"
 
 using namespace ddp::test;

@@ -1,7 +1,6 @@
 // The requests of later PyTorch versions, and our own.
-#include <catch2/catch.hpp>
-
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/store_conversation.h"
 
 using namespace ddp::test;

@@ -1,9 +1,8 @@
 #include "store/server/store_server.h"
 
-#include <catch2/catch.hpp>
-
 #include <random>
 
+#include "support/catch.h"
 #include "support/random_seed.h"
 #include "support/sockets.h"
 #include "support/store_requests.h"

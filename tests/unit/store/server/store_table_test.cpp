@@ -1,8 +1,7 @@
 #include "store/server/store_table.h"
 
-#include <catch2/catch.hpp>
-
 #include "support/bytes.h"
+#include "support/catch.h"
 #include "support/store_conversation.h"
 
 using namespace ddp::test;

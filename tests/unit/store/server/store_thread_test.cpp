@@ -2,10 +2,9 @@
 
 #include <ddp/store.h>
 
-#include <catch2/catch.hpp>
-
 #include <future>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 
 using namespace ddp::test;

@@ -1,11 +1,11 @@
 #include "store/server/store_waiters.h"
 
-#include <catch2/catch.hpp>
-
 #include <map>
 #include <random>
+#include <set>
 
 #include "store/limits.h"
+#include "support/catch.h"
 #include "support/random_seed.h"
 
 using namespace ddp::store;

@@ -1,10 +1,9 @@
 #include "launcher/watchdog/evidence/evidence_taker.h"
 
-#include <catch2/catch.hpp>
-
 #include <future>
 
 #include "launcher/limits.h"
+#include "support/catch.h"
 #include "support/no_processes.h"
 
 using namespace ddp;

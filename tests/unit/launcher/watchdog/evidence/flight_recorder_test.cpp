@@ -1,6 +1,5 @@
 #include "launcher/watchdog/evidence/flight_recorder.h"
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -20,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/unique_fd.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/temporary_directory.h"
 

@@ -1,6 +1,5 @@
 #include "launcher/watchdog/evidence/ras_client.h"
 
-#include <catch2/catch.hpp>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/catch.h"
 #include "support/sockets.h"
 
 using namespace ddp;

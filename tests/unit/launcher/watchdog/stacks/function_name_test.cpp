@@ -1,10 +1,14 @@
 #include "launcher/watchdog/stacks/function_name.h"
 
-#include <catch2/catch.hpp>
-
+#include <functional>
+#include <map>
 #include <random>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

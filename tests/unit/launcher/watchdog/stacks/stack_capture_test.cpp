@@ -1,11 +1,12 @@
 #include "launcher/watchdog/stacks/stack_capture.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdint>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

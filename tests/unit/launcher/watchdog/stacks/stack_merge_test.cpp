@@ -1,10 +1,11 @@
 #include "launcher/watchdog/stacks/stack_merge.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <condition_variable>
 #include <string>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,6 +1,5 @@
 #include "launcher/watchdog/stacks/stack_taker.h"
 
-#include <catch2/catch.hpp>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 #include <map>
 
 #include "launcher/limits.h"
+#include "support/catch.h"
 #include "support/no_processes.h"
 
 using namespace ddp;

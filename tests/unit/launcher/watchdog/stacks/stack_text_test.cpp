@@ -1,10 +1,15 @@
 #include "launcher/watchdog/stacks/stack_text.h"
 
-#include <catch2/catch.hpp>
-
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp::launcher;
 

@@ -1,12 +1,11 @@
 #include "launcher/watchdog/stacks/tool_run.h"
 
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <filesystem>
 #include <string>
 
 #include "base/file.h"
+#include "support/catch.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp;

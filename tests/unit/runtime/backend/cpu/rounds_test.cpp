@@ -2,11 +2,11 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
+#include <atomic>
 #include <thread>
 
 #include "support/calls.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/node_groups.h"
 

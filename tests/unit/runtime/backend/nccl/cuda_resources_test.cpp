@@ -2,8 +2,7 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/gpu_libraries.h"
 
 namespace {

@@ -1,9 +1,8 @@
-#include <catch2/catch.hpp>
-
 #include <thread>
 #include <vector>
 
 #include "runtime/backend/nccl/cuda_resources.h"
+#include "support/catch.h"
 #include "support/gpu_libraries.h"
 
 using namespace ddp;

@@ -1,7 +1,6 @@
 #include "runtime/backend/nccl/device_choice.h"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.h"
 #include "support/gpu_libraries.h"
 
 using ddp::internal::probe_device;

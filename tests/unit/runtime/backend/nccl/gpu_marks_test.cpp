@@ -1,12 +1,11 @@
 #include "runtime/backend/nccl/gpu_marks.h"
 
-#include <catch2/catch.hpp>
-
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "runtime/call/call.h"
+#include "support/catch.h"
 #include "support/gpu_ranks.h"
 
 using namespace ddp;

@@ -1,10 +1,9 @@
 #include "runtime/backend/nccl/nccl_api.h"
 
-#include <catch2/catch.hpp>
-
 #include <cstdlib>
 
 #include "runtime/backend/nccl/cuda_api.h"
+#include "support/catch.h"
 #include "support/paths.h"
 
 using Catch::Contains;

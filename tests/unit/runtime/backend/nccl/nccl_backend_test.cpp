@@ -2,12 +2,13 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
+#include <atomic>
 #include <latch>
+#include <thread>
 
 #include "support/backends_under_test.h"
 #include "support/calls.h"
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/gpu_ranks.h"

@@ -2,12 +2,11 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
 #include <latch>
 #include <thread>
 
+#include "support/catch.h"
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/gpu_libraries.h"

@@ -2,10 +2,11 @@
 
 #include <ddp/error.h>
 
-#include <catch2/catch.hpp>
-
+#include <atomic>
 #include <latch>
+#include <thread>
 
+#include "support/catch.h"
 #include "support/gpu_ranks.h"
 
 using namespace std::chrono_literals;

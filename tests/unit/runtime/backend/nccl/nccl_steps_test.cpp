@@ -1,10 +1,9 @@
 #include "runtime/backend/nccl/nccl_steps.h"
 
-#include <catch2/catch.hpp>
-
 #include <array>
 
 #include "support/calls.h"
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;

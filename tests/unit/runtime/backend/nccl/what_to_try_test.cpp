@@ -1,6 +1,6 @@
 #include "runtime/backend/nccl/what_to_try.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using Catch::Contains;
 using ddp::internal::GpuSurroundings;

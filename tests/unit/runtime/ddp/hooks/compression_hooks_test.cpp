@@ -1,11 +1,13 @@
 #include <ddp/compression_hooks.h>
 #include <ddp/distributed_data_parallel.h>
 
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "runtime/backend/backends.h"
+#include "support/catch.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 

@@ -1,10 +1,10 @@
 #include "runtime/ddp/hooks/low_rank.h"
 
-#include <catch2/catch.hpp>
-
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace ddp;
 using namespace ddp::internal;
