@@ -39,5 +39,6 @@
 #include <ddp/reduce_op.h>
 #include <ddp/step_statistics.h>
 #include <ddp/store.h>
+#include <ddp/stream.h>
 #include <ddp/version.h>
 #include <ddp/work.h>
