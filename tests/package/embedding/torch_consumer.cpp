@@ -2,7 +2,8 @@
 #include <ddp/ddp.h>
 #include <ddp/torch.h>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 #include <cstdio>
 
