@@ -20,7 +20,6 @@ namespace ddp {
 //   checkpoint.save(tensors, {{"step", std::to_string(step)}});
 class DDP_EXPORT CheckpointFile {
  public:
-  // The group must outlive it.
   CheckpointFile(std::string path, const ProcessGroup& group) : path_(std::move(path)), group_(group) {}
 
   const std::string& path() const { return path_; }

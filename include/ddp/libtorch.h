@@ -60,7 +60,7 @@ DDP_EXPORT Work recv(const ProcessGroup& group, const ::torch::Tensor& tensor, i
 // UnusedParameters::find or static_graph: one that no rank used keeps the .grad() that it had, or none, alike on all
 // ranks. Parameters may get new values and other memory meanwhile (torch::load), but no other type or shape. After an
 // exception in backward the next forward() gives the step up (DistributedDataParallel::abandon_step). The module may
-// outlive it; the group must. One thread.
+// outlive it. One thread.
 class DDP_EXPORT ModuleReducer {
  public:
   // Collective: checks that all ranks have the same parameters (frozen ones, too) and buffers, and gives every rank

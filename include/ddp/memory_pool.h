@@ -21,8 +21,7 @@ namespace ddp {
 //   for (ddp::Memory& memory : loader) world.copy(on_gpu, memory, stream);
 class DDP_EXPORT MemoryPool {
  public:
-  // Of `count` elements each. Page-locked with nccl (ProcessGroup::allocate_pinned), else ordinary memory. The group
-  // must outlive the last take().
+  // Of `count` elements each. Page-locked with nccl (ProcessGroup::allocate_pinned), else ordinary memory.
   MemoryPool(const ProcessGroup& group, std::size_t count, DataType type);
 
   // A buffer that nobody has; a new one if there is none, so that as many are made as are used at a time. It comes back
