@@ -17,7 +17,8 @@
 namespace ddp::libtorch {
 
 // Throws `unavailable`, naming the versions, unless the program was compiled with, and runs with, the libtorch for
-// which this adapter was built: with another one it would crash without a word. Everything here asks it first.
+// which this adapter was built: with another one it would crash without a word. DistributedDataParallel asks it first;
+// a program that uses the collectives alone may ask it itself, with TORCH_VERSION.
 DDP_EXPORT void require_libtorch(std::string_view compiled_with);
 
 // The tensor's elements, which must stay where they are. Throws invalid_argument unless it is contiguous, in host

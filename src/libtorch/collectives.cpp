@@ -5,8 +5,9 @@
 #include <ATen/Version.h>
 #include <torch/types.h>
 
-#include <initializer_list>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ddp::libtorch {
 namespace {
@@ -26,8 +27,8 @@ std::string_view release_of(std::string_view version) {
   return version.substr(0, version.find('+'));
 }
 
-Work keeping(Work work, std::initializer_list<::torch::Tensor> tensors) {
-  work.then([kept = std::vector<::torch::Tensor>(tensors)](const Error*) {});
+Work keeping(Work work, std::vector<::torch::Tensor> tensors) {
+  work.then([kept = std::move(tensors)](const Error*) {});
   return work;
 }
 
@@ -70,9 +71,9 @@ Work all_gather(const ProcessGroup& group, std::span<const ::torch::Tensor> outp
                 const CallOptions& options, CallSite site) {
   std::vector<Buffer> buffers;
   for (const ::torch::Tensor& output : outputs) buffers.push_back(buffer_of(output));
-  Work work = keeping(group.all_gather(buffers, buffer_of(input), options, site), {input});
-  work.then([kept = std::vector<::torch::Tensor>(outputs.begin(), outputs.end())](const Error*) {});
-  return work;
+  std::vector<::torch::Tensor> tensors(outputs.begin(), outputs.end());
+  tensors.push_back(input);
+  return keeping(group.all_gather(buffers, buffer_of(input), options, site), std::move(tensors));
 }
 
 Work gather(const ProcessGroup& group, const ::torch::Tensor& output, const ::torch::Tensor& input, int root,

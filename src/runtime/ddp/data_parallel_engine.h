@@ -27,7 +27,7 @@ class DataParallelEngine {
         parameters(std::move(parameters_)),
         model_buffers(std::move(options.model_buffers)),
         frozen(std::move(options.frozen)),
-        stream(options.stream ? options.stream : Stream(nullptr)),
+        stream(options.stream),
         reducer(group, parameters, reducer_options(parameters, options)) {
     if (!std::holds_alternative<ShardOptimizer>(options.exchange)) return;
     shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());

@@ -31,7 +31,7 @@ bool internal::is_on_gpu(std::span<const Tensor> parameters) {
 
 ReducerOptions internal::reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options) {
   ReducerOptions result;
-  if (is_on_gpu(parameters)) result.stream = options.stream ? options.stream : Stream(nullptr);
+  if (is_on_gpu(parameters)) result.stream = options.stream;
   result.buckets = options.buckets;
   result.unused = options.unused;
   result.memory = options.gradients;
@@ -52,6 +52,7 @@ DistributedDataParallel::DistributedDataParallel(const ProcessGroup& group, std:
                                                  DataParallelOptions options, CallSite site) {
   const CalledFrom here(site);
   check_model(group, parameters, options);
+  if (!options.stream) options.stream = nullptr;
   const bool gradients_are_programs = options.gradients.count > 0;
   engine_ = std::make_shared<DataParallelEngine>(group, std::move(parameters), std::move(options));
   DataParallelEngine& self = *engine_;
