@@ -125,8 +125,8 @@ class DDP_EXPORT Parameter {
 // that compress are for host memory only, and say so.
 //
 // Owns the gradients, unless the program does (DataParallelOptions::gradients): `gradient(i)` is a view into a bucket,
-// so nothing is copied before it is reduced. Not thread-safe but for mark_ready(), which any thread may call. The
-// parameters' memory must outlive it.
+// so nothing is copied before it is reduced. Any thread may call mark_ready(); the other functions belong to one
+// thread. The parameters' memory must outlive it.
 //
 //   ddp::DistributedDataParallel data_parallel(world, {{"weight", weight, {64, 32}}, {"bias", bias, {64}}});
 //   for (const auto& batch : batches) {

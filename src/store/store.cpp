@@ -90,7 +90,7 @@ void Store::queue_push(const std::string& key, std::string_view value) {
   set(value_of(key, add(pushed(key), 1)), kMark + std::string(value));
 }
 
-// Whose delete_key() finds the value has it. A number without a value is of somebody who is just pushing or popping.
+// The caller whose delete_key() finds the value has it. If a number has no value, another caller is pushing or popping.
 std::optional<std::string> Store::try_queue_pop(const std::string& key) {
   const std::int64_t last = add(pushed(key), 0);
   for (std::int64_t number = add(popped(key), 0) + 1; number <= last; ++number) {

@@ -38,7 +38,7 @@ std::vector<int> affinity_cpus();
 
 // CPU time a wall-clock second that our control groups allow, as a number of CPUs: the smallest of our own group's and
 // its parents' (cpu.max of version 2, cpu.cfs_quota_us of version 1); nothing where there is no limit. Reads
-// proc/self/cgroup and proc/self/mountinfo below `root` (empty but for tests), and the groups where they are mounted.
+// proc/self/cgroup and proc/self/mountinfo below `root` (empty except in tests), and the groups where they are mounted.
 std::optional<double> cgroup_cpu_limit(const std::string& root = "");
 
 // Of `affinity` CPUs, how many `limit` leaves: rounded up, at least one.

@@ -234,8 +234,8 @@ std::optional<std::string> warn_of_batch_script(const SchedulerVariables& variab
          (components ? srun_of_components(*components) : kSrun);
 }
 
-// A pod of Kubernetes has these by PyTorchJob, or by whoever started ddplaunch in it as a rank of a job of its own, who
-// says also which rank of the pod it is.
+// PyTorchJob sets these in a pod of Kubernetes. So does a user who starts ddplaunch in it as a rank of a job of their
+// own, and who also says which rank of the pod it is.
 std::optional<std::string> warn_of_pods(const SchedulerVariables& variables) {
   for (const char* name : {"KUBERNETES_SERVICE_HOST", "RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
     if (!variables.has(name)) return std::nullopt;

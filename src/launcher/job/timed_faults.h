@@ -28,8 +28,8 @@ class TimedFaults {
   int pending() const { return pending_; }
 
  private:
-  void later(std::chrono::milliseconds time, std::function<void()> deed) {
-    watches_.push_back(timers_.at(timers_.now() + time, std::move(deed)));
+  void later(std::chrono::milliseconds time, std::function<void()> action) {
+    watches_.push_back(timers_.at(timers_.now() + time, std::move(action)));
   }
   void send(int rank, int signal, const std::string& what);
 
