@@ -39,7 +39,7 @@ if(TARGET ddp_mpi)
   install(TARGETS ddp_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 if(TARGET ddp_runtime_static)
-  # An export of its own: only who asks for the component needs Gloo's package.
+  # An export of its own: only who asks for the component needs it.
   install(TARGETS ddp_runtime_static EXPORT ddplaunchStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT ddplaunchStaticTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
 endif()

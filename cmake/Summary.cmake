@@ -8,7 +8,7 @@ function(ddp_report name found have_text get_text)
 endfunction()
 
 message(STATUS "ddplaunch ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
-message(STATUS "  gloo      yes (backend for CPUs)")
+message(STATUS "  gloo      yes (backend for CPUs, compiled in)")
 message(STATUS "  nccl      yes (backend for GPUs; NCCL and the NVIDIA driver are found at run time)")
 ddp_report("libtorch  " DDP_HAVE_TORCH "yes (${Torch_VERSION}, target ddplaunch::libtorch)"
            "apt-get install libtorch-dev, or set CMAKE_PREFIX_PATH to a libtorch folder")

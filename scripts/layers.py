@@ -77,6 +77,7 @@ THIRD_PARTIES = {
 
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
+    "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",
     "launcher/job/coordinator_node.cpp": "integration/nodes_test.py",
     "launcher/job/agent_node.cpp": "integration/nodes_test.py",

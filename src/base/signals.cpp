@@ -2,13 +2,28 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
+#include <utility>
 
 namespace ddp::base {
+namespace {
+
+// The C library knows the names since glibc 2.32 only (sigabbrev_np).
+constexpr std::pair<int, const char*> kNames[] = {
+    {SIGHUP, "SIGHUP"},       {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},   {SIGILL, "SIGILL"},
+    {SIGTRAP, "SIGTRAP"},     {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},     {SIGFPE, "SIGFPE"},
+    {SIGKILL, "SIGKILL"},     {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"},   {SIGUSR2, "SIGUSR2"},
+    {SIGPIPE, "SIGPIPE"},     {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},   {SIGCHLD, "SIGCHLD"},
+    {SIGSTKFLT, "SIGSTKFLT"}, {SIGCONT, "SIGCONT"}, {SIGSTOP, "SIGSTOP"},   {SIGTSTP, "SIGTSTP"},
+    {SIGTTIN, "SIGTTIN"},     {SIGTTOU, "SIGTTOU"}, {SIGURG, "SIGURG"},     {SIGXCPU, "SIGXCPU"},
+    {SIGXFSZ, "SIGXFSZ"},     {SIGPROF, "SIGPROF"}, {SIGWINCH, "SIGWINCH"}, {SIGPOLL, "SIGPOLL"},
+    {SIGVTALRM, "SIGVTALRM"}, {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},
+};
+
+}  // namespace
 
 std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  if (name != nullptr) return std::string("SIG") + name;
+  const auto* const named = std::ranges::find(kNames, signal, [](const auto& row) { return row.first; });
+  if (named != std::end(kNames)) return named->second;
   if (signal >= SIGRTMIN && signal <= SIGRTMAX) return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
   return "signal " + std::to_string(signal);
 }

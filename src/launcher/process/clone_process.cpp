@@ -42,9 +42,14 @@ struct ChildWork {
   ::_exit(127);
 }
 
+// glibc has a function of this name since 2.34 only.
+bool close_at_exec_from(unsigned first) {
+  return ::syscall(SYS_close_range, first, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
+}
+
 void close_at_exec(int highest_descriptor) {
   if (highest_descriptor < 0) {
-    ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+    close_at_exec_from(3);
     return;
   }
   for (int fd = 3; fd <= highest_descriptor; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -78,7 +83,7 @@ int become_program(void* argument) {
 }
 
 int highest_descriptor() {
-  if (::close_range(~0U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return -1;
+  if (close_at_exec_from(~0U)) return -1;
   int highest = 2;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {

@@ -1,14 +1,10 @@
 #include "runtime/backend/gloo/gloo_device.h"
 
-#include <ddp/error.h>
-
-#include <dlfcn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "base/thread_name.h"
 #include "net/address.h"
@@ -33,20 +29,6 @@ gloo::transport::tcp::attr device_attributes(bool single_node, const std::string
   return attributes;
 }
 
-// Newer builds of libtorch have a Gloo inside, whose symbols hide those of the library that we were built with: its
-// objects look otherwise.
-void require_own_gloo() {
-  Dl_info found{};
-  std::shared_ptr<gloo::transport::Device> (*create)(const gloo::transport::tcp::attr&) =
-      &gloo::transport::tcp::CreateDevice;
-  if (::dladdr(reinterpret_cast<void*>(create), &found) == 0 || found.dli_fname == nullptr) return;
-  const std::string_view file = found.dli_fname;
-  if (file.find("torch") == std::string_view::npos) return;
-  throw Error(ErrorKind::unavailable, "gloo: " + std::string(file) +
-                                          " has another Gloo inside, which hides libgloo.so.0. Start the program with "
-                                          "LD_PRELOAD=libgloo.so.0, or, on one node, take backend cpu");
-}
-
 }  // namespace
 
 HurriedLoop::HurriedLoop(gloo::transport::Device& device)
@@ -68,7 +50,6 @@ HurriedLoop::Guard::~Guard() {
 }
 
 std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_node, const std::string& store_host) {
-  require_own_gloo();
   const base::NamesThreads named("gloo");
   return gloo::transport::tcp::CreateDevice(device_attributes(single_node, store_host));
 }

@@ -36,7 +36,7 @@ class HurriedLoop : public gloo::transport::tcp::Handler {
 };
 
 // `single_node`: all ranks are on this node. `store_host`: which all ranks reach; empty: unknown. Throws
-// `unavailable` where another library's Gloo hides the one that we were built with, and what Gloo throws.
+// what Gloo throws.
 std::shared_ptr<gloo::transport::Device> make_gloo_device(bool single_node, const std::string& store_host);
 
 }  // namespace ddp::internal
