@@ -1,26 +1,28 @@
-# What is installed: the launcher, the runtime with its backends beside it, the public headers, and a package for
-# find_package(ddplaunch) that needs nothing but this.
+# What is installed: the launcher (component launcher), the runtime with its backends beside it (runtime), and the public
+# headers with a package for find_package(ddplaunch) that needs nothing but this (dev).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddplaunch)
 
 if(DDP_BUILD_LAUNCHER)
-  install(TARGETS ddplaunch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS ddplaunch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT launcher)
   # The manual page and the completions are what the program says of itself.
   if(NOT CMAKE_CROSSCOMPILING)
     set(share_dir ${CMAKE_BINARY_DIR}/share)
     file(MAKE_DIRECTORY ${share_dir})
     add_custom_command(
-      OUTPUT ${share_dir}/ddplaunch.1 ${share_dir}/ddplaunch ${share_dir}/_ddplaunch ${share_dir}/ddplaunch.fish
+      OUTPUT ${share_dir}/ddplaunch.1.gz ${share_dir}/ddplaunch ${share_dir}/_ddplaunch ${share_dir}/ddplaunch.fish
       COMMAND ddplaunch --man > ${share_dir}/ddplaunch.1
+      COMMAND gzip -9nf ${share_dir}/ddplaunch.1
       COMMAND ddplaunch --completion bash > ${share_dir}/ddplaunch
       COMMAND ddplaunch --completion zsh > ${share_dir}/_ddplaunch
       COMMAND ddplaunch --completion fish > ${share_dir}/ddplaunch.fish
       DEPENDS ddplaunch VERBATIM)
-    add_custom_target(ddp_share ALL DEPENDS ${share_dir}/ddplaunch.1)
-    install(FILES ${share_dir}/ddplaunch.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-    install(FILES ${share_dir}/ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-    install(FILES ${share_dir}/_ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-    install(FILES ${share_dir}/ddplaunch.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+    add_custom_target(ddp_share ALL DEPENDS ${share_dir}/ddplaunch.1.gz)
+    install(FILES ${share_dir}/ddplaunch.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT launcher)
+    install(FILES ${share_dir}/ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT launcher)
+    install(FILES ${share_dir}/_ddplaunch DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT launcher)
+    install(FILES ${share_dir}/ddplaunch.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+            COMPONENT launcher)
   endif()
   # Under the name torchrun ddplaunch is in its compatibility mode. In a folder of its own: PyTorch's torchrun is not put
   # in the shade unless somebody wants that (docs/reference/cli.md).
@@ -28,39 +30,51 @@ if(DDP_BUILD_LAUNCHER)
   file(RELATIVE_PATH torchrun_target ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddplaunch ${CMAKE_INSTALL_FULL_BINDIR}/ddplaunch)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
   file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
-  install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir})
+  install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir} COMPONENT launcher)
 
   # What `ddplaunch bench` starts, and what reads copied stacks.
-  install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
+  install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
+          COMPONENT launcher)
+  # Heartbeats of programs without the runtime.
+  install(FILES bindings/python/ddp_board.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python COMPONENT launcher)
 endif()
 
-install(TARGETS ddp_runtime EXPORT ddplaunchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ddp_runtime EXPORT ddplaunchTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
 if(TARGET ddp_mpi)
-  install(TARGETS ddp_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ddp_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 endif()
 if(TARGET ddp_runtime_static)
   # An export of its own: only who asks for the component needs it.
-  install(TARGETS ddp_runtime_static EXPORT ddplaunchStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT ddplaunchStaticTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
+  install(TARGETS ddp_runtime_static EXPORT ddplaunchStaticTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+  install(EXPORT ddplaunchStaticTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
 endif()
 if(TARGET ddp_libtorch)
   # An export of its own: only who asks for the component needs libtorch.
-  install(TARGETS ddp_libtorch EXPORT ddplaunchLibtorchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT ddplaunchLibtorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
+  install(TARGETS ddp_libtorch EXPORT ddplaunchLibtorchTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
+  install(EXPORT ddplaunchLibtorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
 endif()
-install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-# Heartbeats of programs without the runtime.
-install(FILES bindings/c/ddp_board.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES bindings/python/ddp_board.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python)
-install(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir})
+install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
+install(FILES bindings/c/ddp_board.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+install(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
 
 # Its prefix is reckoned from where the file lies, so that the installed tree can be moved.
 file(RELATIVE_PATH DDP_PREFIX_FROM_PC ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/ddplaunch.pc.in ${CMAKE_BINARY_DIR}/ddplaunch.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/ddplaunch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/ddplaunch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
 configure_package_config_file(cmake/ddplaunchConfig.cmake.in ${CMAKE_BINARY_DIR}/ddplaunchConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/ddplaunchConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/ddplaunchConfig.cmake ${CMAKE_BINARY_DIR}/ddplaunchConfigVersion.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT dev)
+
+# Removes what the last `cmake --install` of this build folder has installed.
+add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
+                  WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
+
+if(DDP_PACKAGE_NOTICES)
+  include(Package)
+endif()

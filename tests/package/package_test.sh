@@ -30,7 +30,7 @@ const ddp::TcpStoreOptions kStore{.host = "localhost", .port = 1};
 const ddp::CheckpointOptions kCheckpoint{.keep_last = 1};
 END
 c++ -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Werror -I"$work/prefix/include" "$work/options.cpp"
-! c++ -std=c++17 -fsyntax-only -I"$work/prefix/include" "$work/options.cpp" 2>"$work/cxx17.log"
+c++ -std=c++17 -fsyntax-only -I"$work/prefix/include" "$work/options.cpp" 2>"$work/cxx17.log" && exit 1
 grep -q 'ddp needs C++20' "$work/cxx17.log"
 
 # A component that is missing, and another libtorch than the adapter's, say why.
@@ -45,6 +45,8 @@ refused nonsense "has no component 'nonsense'; there are libtorch and static"
 if [ -e "$(find "$work/prefix" -name ddplaunchLibtorchTargets.cmake)" ]; then
   mkdir "$work/other"
   echo 'set(Torch_VERSION 9.8.7)' >"$work/other/TorchConfig.cmake"
+  # It takes the program's libtorch, whichever that is.
+  if readelf -d "$work"/prefix/lib*/libddp_libtorch.so | grep 'NEEDED.*torch_cpu'; then exit 1; fi
   refused libtorch "built for libtorch [0-9.]*, and $work/other is libtorch 9.8.7" -DTorch_DIR="$work/other"
 else
   refused libtorch "was built without libtorch"
@@ -56,7 +58,7 @@ cmake -S "${source%/*}/components" -B "$work/static" -DCMAKE_PREFIX_PATH="$work/
 cmake --build "$work/static" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
 output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/static/consumer")
 [ "$output" = "sum of 3 ranks: 3" ] || { echo "the static program says: $output"; exit 1; }
-! ldd "$work/static/consumer" | grep -q libddp
+if ldd "$work/static/consumer" | grep libddp; then exit 1; fi
 
 # No binary tells where it was built.
 if grep -rl --binary-files=text "$(cd "$build/../.." && pwd)/src" "$work/prefix"; then echo "tell where they were built"; exit 1; fi
@@ -76,7 +78,7 @@ output=$("$work/prefix/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=c
 
 # What the program says of itself lies where shells and man look for it; under the name torchrun it is in its
 # compatibility mode.
-for file in man/man1/ddplaunch.1 bash-completion/completions/ddplaunch zsh/site-functions/_ddplaunch \
+for file in man/man1/ddplaunch.1.gz bash-completion/completions/ddplaunch zsh/site-functions/_ddplaunch \
             fish/vendor_completions.d/ddplaunch.fish; do
   [ -s "$work/prefix/share/$file" ] || { echo "share/$file is missing or empty"; exit 1; }
 done
@@ -94,3 +96,9 @@ c++ -std=c++20 "$source/consumer.cpp" $(pkg-config --cflags --libs ddplaunch) \
     -Wl,-rpath,"$(pkg-config --variable=libdir ddplaunch)" -o "$work/by_pkg_config"
 output=$("$work/moved/bin/ddplaunch" -q --no-tag --nproc-per-node=3 --backend=cpu "$work/by_pkg_config")
 [ "$output" = "sum of 3 ranks: 3" ] || { echo "the program by pkg-config says: $output"; exit 1; }
+
+# What was installed can be removed.
+cmake --install "$build" --prefix "$work/gone" >"$work/install.log"
+(cd "$build" && cmake -P "${source%/tests/*}/cmake/uninstall.cmake") >"$work/install.log" 2>&1
+left=$(find "$work/gone" ! -type d -o -name 'ddp*')
+[ -z "$left" ] || { echo "uninstall has left: $left"; exit 1; }

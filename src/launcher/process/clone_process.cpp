@@ -6,7 +6,6 @@
 #include "launcher/process/clone_process.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
 #include <sys/prctl.h>
@@ -42,9 +41,10 @@ struct ChildWork {
   ::_exit(127);
 }
 
-// glibc has a function of this name since 2.34 only.
+// glibc has a function for this since 2.34 only, and the kernel's headers have the flag since 5.11.
 bool close_at_exec_from(unsigned first) {
-  return ::syscall(SYS_close_range, first, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
+  constexpr unsigned kCloseRangeCloexec = 1U << 2;
+  return ::syscall(__NR_close_range, first, ~0U, kCloseRangeCloexec) == 0;
 }
 
 void close_at_exec(int highest_descriptor) {
