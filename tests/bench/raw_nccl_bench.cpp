@@ -54,7 +54,8 @@ ddp::internal::NcclUniqueId agree(const ddp::internal::NcclApi& nccl, int rank, 
 int main(int argc, char** argv) {
   require(argc >= 5, "usage: RANK RANKS ID_FILE BYTES...; this");
   const auto& [cuda, no_cuda] = ddp::internal::cuda_library();
-  const auto& [nccl, no_nccl] = ddp::internal::nccl_library();
+  const auto& [found_nccl, no_nccl] = ddp::internal::nccl_library();
+  const auto& nccl = found_nccl;  // clang 14 captures no structured bindings
   require(no_cuda.empty(), no_cuda.c_str());
   require(no_nccl.empty(), no_nccl.c_str());
   const int rank = std::atoi(argv[1]);
