@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <span>
 #include <string_view>
 
 #include "launcher/watchdog/stacks/function_name.h"
@@ -66,24 +65,44 @@ std::string name_of(Dwarf_Die* function) {
   return name == nullptr ? "??" : readable(name);
 }
 
-class Scopes {
- public:
-  // Those that contain the address, innermost first, up to the unit: also where functions were inlined.
-  Scopes(Dwarf_Die* unit, Dwarf_Addr address) {
-    Dwarf_Die* innermost = nullptr;
-    if (::dwarf_getscopes(unit, address, &innermost) > 0) count_ = ::dwarf_getscopes_die(&innermost[0], &scopes_);
-    std::free(innermost);
-  }
-  ~Scopes() { std::free(scopes_); }
-  Scopes(const Scopes&) = delete;
-  Scopes& operator=(const Scopes&) = delete;
-
-  std::span<Dwarf_Die> all() const { return {scopes_, static_cast<std::size_t>(count_ > 0 ? count_ : 0)}; }
-
- private:
-  Dwarf_Die* scopes_ = nullptr;
-  int count_ = 0;
+// A unit of debug information, and an address among its own.
+struct Unit {
+  Dwarf_Die* unit = nullptr;  // null: there is none for the address
+  Dwarf_Addr address = 0;
 };
+
+Unit unit_of(Dwfl_Module* module, std::uint64_t address) {
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* unit = module == nullptr ? nullptr : ::dwfl_module_addrdie(module, address, &bias);
+  if (unit != nullptr || module == nullptr) return {unit, address - bias};
+  // clang writes no table of addresses (.debug_aranges): the units are asked one after the other.
+  do {
+    unit = ::dwfl_module_nextcu(module, unit, &bias);
+  } while (unit != nullptr && ::dwarf_haspc(unit, address - bias) <= 0);
+  return {unit, address - bias};
+}
+
+std::string line_of(const Unit& place) {
+  Dwarf_Line* line = place.unit == nullptr ? nullptr : ::dwarf_getsrc_die(place.unit, place.address);
+  int number = 0;
+  if (line == nullptr || ::dwarf_lineno(line, &number) != 0) return "";
+  return line_text(::dwarf_linesrc(line, nullptr, nullptr), number);
+}
+
+// Adds the functions and blocks below `die` that contain the address, innermost first. False if there are none.
+// dwarf_getscopes() does not look into namespaces, where clang puts what is defined there.
+bool add_scopes(Dwarf_Die die, Dwarf_Addr address, std::vector<Dwarf_Die>& scopes) {
+  Dwarf_Die child{};
+  for (int end = ::dwarf_child(&die, &child); end == 0; end = ::dwarf_siblingof(&child, &child)) {
+    const bool is_space = ::dwarf_tag(&child) == DW_TAG_namespace;
+    if (!is_space && ::dwarf_haspc(&child, address) <= 0) continue;
+    const bool goes_on = add_scopes(child, address, scopes);
+    if (is_space && !goes_on) continue;
+    if (!is_space) scopes.push_back(child);
+    return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -110,13 +129,6 @@ FrameNames::Place FrameNames::find(const ProcessFiles& files, std::uint64_t addr
   return place;
 }
 
-std::string FrameNames::line_of(const Place& place) {
-  Dwfl_Line* line = ::dwfl_module_getsrc(place.module, place.address);
-  int number = 0;
-  const char* file = line == nullptr ? nullptr : ::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
-  return line_text(file, number);
-}
-
 const std::string& FrameNames::function(const Place& place) {
   const auto [known, is_new] = functions_.try_emplace({place.path, place.in_file}, "??");
   if (!is_new) return known->second;
@@ -139,21 +151,19 @@ std::string FrameNames::name(const ProcessFiles& files, std::uint64_t address, b
 std::vector<std::string> FrameNames::with_lines(const ProcessFiles& files, std::uint64_t address,
                                                 bool is_return_address) {
   const Place place = find(files, address, is_return_address);
-  std::string line = place.module == nullptr ? "" : line_of(place);
+  const Unit unit = unit_of(place.module, place.address);
+  std::string line = line_of(unit);
   if (line.empty()) return {without_line(place)};
   std::vector<std::string> frames;
-  Dwarf_Addr bias = 0;
-  Dwarf_Die* unit = ::dwfl_module_addrdie(place.module, place.address, &bias);
-  if (unit != nullptr) {
-    const Scopes scopes(unit, place.address - bias);
-    for (Dwarf_Die& scope : scopes.all()) {
-      const int tag = ::dwarf_tag(&scope);
-      if (tag == DW_TAG_subprogram) break;
-      if (tag != DW_TAG_inlined_subroutine) continue;
-      frames.push_back(name_of(&scope) + " (" + line + ")");
-      line = call_line_of(&scope, unit);
-      if (line.empty()) line = base_name(place.path);
-    }
+  std::vector<Dwarf_Die> scopes;
+  add_scopes(*unit.unit, unit.address, scopes);
+  for (Dwarf_Die& scope : scopes) {
+    const int tag = ::dwarf_tag(&scope);
+    if (tag == DW_TAG_subprogram) break;
+    if (tag != DW_TAG_inlined_subroutine) continue;
+    frames.push_back(name_of(&scope) + " (" + line + ")");
+    line = call_line_of(&scope, unit.unit);
+    if (line.empty()) line = base_name(place.path);
   }
   frames.push_back(function(place) + " (" + line + ")");
   return frames;

@@ -26,7 +26,6 @@ class FrameNames {
   struct Place;
 
   static Place find(const ProcessFiles& files, std::uint64_t address, bool is_return_address);
-  static std::string line_of(const Place& place);
   const std::string& function(const Place& place);
   std::string without_line(const Place& place);
 
