@@ -32,8 +32,10 @@ if(DDP_BUILD_LAUNCHER)
   file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
   install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir} COMPONENT launcher)
 
-  # What `ddplaunch bench` starts, and what reads copied stacks.
-  install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
+  # What `ddplaunch bench` starts, and what looks into workers.
+  install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
+          COMPONENT launcher)
+  install(FILES bindings/python/hook/sitecustomize.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python
           COMPONENT launcher)
   # Heartbeats of programs without the runtime.
   install(FILES bindings/python/ddp_board.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python COMPONENT launcher)

@@ -28,6 +28,7 @@ ROOMS = {
     "launcher": ["base", *LAUNCHER, "launcher/store_command"],
     "stack_reader": ["base", "launcher/watchdog/stacks"],
     "gpu_reader": ["base", "launcher/process"],
+    "torch_reader": ["base", "wire"],
     "main.cpp": ["launcher/commands.h"],
     # The runtime's layers, from the lowest on.
     "runtime/call": ["base", "wire", "ddp"],
@@ -61,7 +62,7 @@ THIRD_PARTIES = {
     "sodium": ["store/store_token.cpp"],
     "elfutils/": ["stack_reader/frame_names.cpp", "stack_reader/process_files.cpp", "stack_reader/unwinder.cpp"],
     "nlohmann/": ["launcher/cli/config_file.cpp", "launcher/plan/describe.cpp",
-                  "launcher/job/error_record.cpp", "launcher/watchdog/hang_trace.cpp", "launcher/watchdog/stacks/stack_capture.cpp", "launcher/watchdog/stacks/stack_text.cpp", "stack_reader/main.cpp", "launcher/process/gpu_counters.cpp", "launcher/report/job_json.cpp",
+                  "launcher/job/error_record.cpp", "launcher/watchdog/hang_trace.cpp", "launcher/watchdog/stacks/stack_capture.cpp", "launcher/watchdog/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp", "launcher/process/gpu_counters.cpp", "launcher/report/job_json.cpp",
                   "launcher/watchdog/shown_ranks.cpp", "launcher/report/stall_json.h", "wire/control_message.cpp",
                   "launcher/remote/launch_request.cpp", "launcher/remote/host_plan.cpp",
                   "launcher/store_command/inspection.cpp", "runtime/progress/error_file.cpp",
@@ -77,6 +78,9 @@ THIRD_PARTIES = {
 
 # Sources without a unit test of the same name -> what tests them instead.
 TESTED_ELSEWHERE = {
+    "torch_reader/main.cpp": "integration/torch_recorder_test.py",
+    "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
+    "launcher/watchdog/torch_watch.cpp": "integration/torch_recorder_test.py",
     "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",
     "launcher/job/coordinator_node.cpp": "integration/nodes_test.py",

@@ -106,7 +106,9 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
 int start_here(Options options, const std::vector<std::string>& environment, const Controller* controller) {
   if (options.bench) options.command.front() = our_program(options.command.front());
   Log log(with_color(options.log, options.color, environment));
-  const auto plan = make_launch_plan(options, gather_node_facts(facts_wanted(options)));
+  FactsWanted wanted = facts_wanted(options);
+  wanted.python_hook = our_program("ddp_python");
+  const auto plan = make_launch_plan(options, gather_node_facts(wanted));
   hide_auth_token();
   if (!plan) {
     log.write(error(plan.error().message));

@@ -99,7 +99,9 @@ struct alignas(64) PageGroup {
   // The same on all ranks of the group, and another one for each group: of its members and its number among the groups
   // of these members. Names are for people.
   std::uint64_t identity;
-  std::uint64_t reserved;
+  // 0: the worker writes what follows itself, as it happens. Else ddp_torch_reader does, from what a recorder in the
+  // worker said: when that was last asked, CLOCK_MONOTONIC, nanoseconds.
+  std::atomic<std::uint64_t> sampled_at;
   std::array<char, 48> name;
   // Collectives: `called` have been asked for, `started` have been begun by the backend, `finished` are done here.
   std::atomic<std::uint64_t> called;

@@ -44,6 +44,10 @@ inline constexpr const char* kPluginDir = "DDP_PLUGIN_DIR";
 inline constexpr const char* kDebug = "DDP_DEBUG";
 inline constexpr const char* kStatusPage = "DDP_BOARD_FD";
 inline constexpr const char* kWatched = "DDP_WATCHED";
+// Where the lines in a worker's Python say how its PyTorch can be asked; and the user's "0" against them.
+inline constexpr const char* kTorchFile = "DDP_TORCH_FILE";
+inline constexpr const char* kTorch = "DDP_TORCH";
+inline constexpr const char* kPythonPath = "PYTHONPATH";
 inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";
 inline constexpr const char* kGpuMarks = "DDP_GPU_MARKS";
 inline constexpr const char* kInject = "DDP_INJECT";

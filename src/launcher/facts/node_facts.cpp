@@ -66,6 +66,10 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   } else {
     facts.cluster_failure = found.error().message;
   }
+  const bool wants_hook = find_variable(facts.environment, wire::env::kTorch) != "0";
+  if (wants_hook && ::access((wanted.python_hook + "/sitecustomize.py").c_str(), R_OK) == 0) {
+    facts.python_hook = wanted.python_hook;
+  }
   if (wanted.topology) facts.topology = read_cpu_topology(cpus);
   return facts;
 }

@@ -34,6 +34,7 @@ struct NodeFacts {
   base::Result<std::shared_ptr<const store::Authenticator>> auth_token = {nullptr};
   std::optional<ClusterEnv> cluster;  // what the scheduler that started us says; nothing: there is none
   std::vector<std::string> cluster_warnings;
+  std::string python_hook;      // a folder for PYTHONPATH; empty: there is none, or the user does not want it
   std::string cluster_failure;  // why its variables cannot be believed
 };
 
@@ -44,6 +45,7 @@ struct FactsWanted {
   std::string auth_token_file;     // empty: none is named
   std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;
+  std::string python_hook = {};  // where the folder is installed
 };
 
 // Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU.

@@ -126,6 +126,7 @@ std::string environment_rows(const LaunchPlan& plan) {
   std::set<std::string> differing = {wire::env::kErrorFile};
   if (plan.store.port == 0) differing.insert(wire::env::kMasterPort);
   if (plan.store.port == 0 && first.contains(wire::env::kNcclRasAddress)) differing.insert(wire::env::kNcclRasAddress);
+  if (first.contains(wire::env::kTorchFile)) differing.insert(wire::env::kTorchFile);
   // These are a worker's own even if there is but one.
   differing.insert({wire::env::kRank, wire::env::kRoleRank});
   for (worker.local_rank = 1; worker.local_rank < plan.workers; ++worker.local_rank) {

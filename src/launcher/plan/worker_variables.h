@@ -15,7 +15,8 @@ namespace ddp::launcher {
 struct WorkerContext {
   int local_rank = 0;
   std::string error_file;
-  std::string last_failure;  // why the attempt before this one ended, in a line; empty in the first
+  std::string last_failure;     // why the attempt before this one ended, in a line; empty in the first
+  std::string torch_file = {};  // begins the names of files in which its PyTorch shows its collectives
 };
 
 // Those that are set to the interface that leads to the other nodes: the user has not.

@@ -95,7 +95,7 @@ class LinuxProcessHost : public ProcessHost {
     const auto remains = has_ended ? ended_.find(local_rank) : ended_.end();
     if (has_ended && remains == ended_.end()) return false;
     const Remains& worker = has_ended ? remains->second : child->second;
-    const std::uint64_t version = worker.page.version();
+    const std::uint64_t version = worker.page.version(now());
     const bool is_same = view.pid == worker.pid && view.has_ended == has_ended && view.version == version;
     if (is_same && depth == SampleDepth::pages) {
       view.process.reset();
@@ -107,6 +107,11 @@ class LinuxProcessHost : public ProcessHost {
     view.version = version;
     if (!has_ended && (depth == SampleDepth::states || depth == SampleDepth::all)) sample_processes(view, depth);
     return true;
+  }
+
+  int page_of(int local_rank) override {
+    const auto child = children_.find(local_rank);
+    return child == children_.end() ? -1 : child->second.page.descriptor();
   }
 
   std::vector<pid_t> processes_of(int local_rank) override {
@@ -125,7 +130,7 @@ class LinuxProcessHost : public ProcessHost {
   StackRequest ask_for_stacks(int local_rank, StackMeans means) override {
     const auto child = children_.find(local_rank);
     if (child == children_.end()) return {"it has ended", 0, {}, 0};
-    const PageView page = child->second.page.view();
+    const PageView page = child->second.page.view(now());
     StackRequest request{"", program_of(child->second.pid), {}, 0};
     if (means == StackMeans::gentle) {
       request.obstacle = "a signal may disturb the program";
@@ -184,13 +189,18 @@ class LinuxProcessHost : public ProcessHost {
   }
 
  private:
+  // CLOCK_MONOTONIC, nanoseconds, as on the pages.
+  static std::uint64_t now() {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
+  }
+
   static RankView view_of(const Remains& worker, SampleDepth depth) {
     RankView view;
     view.rank = worker.rank;
     view.pid = worker.pid;
-    view.page = worker.page.view();
-    view.seen_at = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
+    view.seen_at = now();
+    view.page = worker.page.view(view.seen_at);
     for (const GroupView& group : view.page.groups) view.arrivals.push_back(worker.page.arrivals(group.place));
     if (depth != SampleDepth::calls && depth != SampleDepth::all) return view;
     for (const GroupView& group : view.page.groups) view.calls.push_back(worker.page.calls(group.place));

@@ -48,6 +48,9 @@ class ProcessHost {
   // changed since `view` was brought up to date for the last time, and only pages are looked at.
   virtual bool sample(int /*local_rank*/, SampleDepth /*depth*/, RankView& /*view*/) { return false; }
 
+  // The descriptor of its status page; -1: it has ended, or has none.
+  virtual int page_of(int /*local_rank*/) { return -1; }
+
   // The processes of the worker that run, those included whose parents have ended: which worker left them is not known,
   // so that they are every worker's. Empty if it has ended.
   virtual std::vector<pid_t> processes_of(int /*local_rank*/) { return {}; }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -32,7 +33,9 @@ std::string what_of(const wire::PageCall& call) {
   const std::string_view operation = wire::name_of(wire::kOperationNames, call.operation);
   std::string text(operation);
   const bool reduces = operation == "all_reduce" || operation == "reduce" || operation == "reduce_scatter";
-  if (reduces) text += " " + std::string(wire::name_of(wire::kReductionNames, call.op));
+  // PyTorch's recorder tells no reduction.
+  if (reduces && call.op < wire::kReductionNames.size())
+    text += " " + std::string(wire::name_of(wire::kReductionNames, call.op));
   if (call.peer >= 0) text += " root " + std::to_string(call.peer);
   if (operation == "barrier") return text;
   return text + " " + std::string(wire::name_of(wire::kTypeNames, call.type)) + "[" + std::to_string(call.count) + "]";
@@ -82,6 +85,12 @@ void read_worker(const wire::PageWorker& worker, PageView& view) {
   }
 }
 
+bool is_stale(const wire::PageGroup& group, std::uint64_t now) {
+  const auto latest = static_cast<std::uint64_t>(std::chrono::nanoseconds(limits::kLatestSample).count());
+  const std::uint64_t sampled_at = group.sampled_at.load(wire::kRelaxed);
+  return sampled_at != 0 && now > latest && sampled_at < now - latest;
+}
+
 // Before its first steps are done a rank may compile, allocate, and connect.
 bool is_at_first_step(const PageView& view) {
   const bool has_worked =
@@ -112,7 +121,7 @@ wire::Progress progress_of(const PageView& page) {
   return page.steps > 0 || has_worked ? wire::Progress::some : wire::Progress::none;
 }
 
-PageView read_page(const wire::StatusPageLayout& page) {
+PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
   PageView view;
   view.writer = page.writer.load(wire::kRelaxed);
   view.is_written = view.writer != 0;
@@ -149,7 +158,8 @@ PageView read_page(const wire::StatusPageLayout& page) {
     const std::uint64_t transfers_finished = group.transfers_finished.load(std::memory_order_acquire);
     const std::uint64_t transfers_called = group.transfers_called.load(wire::kRelaxed);
     view.groups.push_back({text_of(group.name), rank, size, place, called, started, finished, transfers_called,
-                           transfers_finished, use == wire::kPageLeft});
+                           transfers_finished, use == wire::kPageLeft || is_stale(group, now)});
+    view.groups.back().is_sampled = group.sampled_at.load(wire::kRelaxed) != 0;
     view.groups.back().identity = group.identity;
     view.groups.back().blocked = static_cast<int>(std::min(group.blocked.load(wire::kRelaxed), kMostThreads));
     if (transfers_called > 0) view.groups.back().transfers = read_transfers(group);
@@ -164,7 +174,7 @@ PageView read_page(const wire::StatusPageLayout& page) {
   return view;
 }
 
-std::uint64_t page_version(const wire::StatusPageLayout& page) {
+std::uint64_t page_version(const wire::StatusPageLayout& page, std::uint64_t now) {
   std::uint64_t version = 1;  // 0 means that the page was not sampled
   const auto add = [&](std::uint64_t value) { version = base::mix(version, value); };
   add(static_cast<std::uint64_t>(page.writer.load(wire::kRelaxed)));
@@ -182,6 +192,7 @@ std::uint64_t page_version(const wire::StatusPageLayout& page) {
     const std::uint32_t use = group.in_use.load(wire::kRelaxed);
     add(use);
     if (use == wire::kPageFree) continue;
+    add(is_stale(group, now) ? 1 : 0);
     for (const auto* number : {&group.called, &group.started, &group.finished, &group.transfers_called,
                                &group.transfers_finished, &group.gpu_queued, &group.gpu_started, &group.gpu_finished}) {
       add(number->load(wire::kRelaxed));

@@ -70,6 +70,7 @@ struct GroupView {
   std::uint64_t gpu_finished = 0;
   int blocked = 0;             // threads that wait for a collective of it, without a time-out of the program's
   std::uint64_t identity = 0;  // the same on all ranks of the group; 0: only its name is known
+  bool is_sampled = false;     // the rest was true at the last look of a reader, some seconds ago at most
   std::vector<TransferView> transfers = {};  // the newest ones; those that are not done first
 
   // Except who waits.
@@ -136,10 +137,12 @@ struct PageView {
 wire::Progress progress_of(const PageView& page);
 
 // The memory is untrusted: numbers out of range and text without an end make nothing worse than a strange view.
-PageView read_page(const wire::StatusPageLayout& page);
+// `now`: CLOCK_MONOTONIC, nanoseconds; what a reader has not looked at for limits::kLatestSample before is left as if
+// nobody waited in it. 0: whenever that was.
+PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now = 0);
 
 // A number that is another one whenever the view would be, as good as surely: for those who look often.
-std::uint64_t page_version(const wire::StatusPageLayout& page);
+std::uint64_t page_version(const wire::StatusPageLayout& page, std::uint64_t now = 0);
 
 // The calls that the page still has of the group at `place`, oldest first.
 std::vector<CallView> read_calls(const wire::StatusPageLayout& page, int place);
@@ -171,8 +174,9 @@ class WorkerPage {
   // To be inherited; -1: none.
   int descriptor() const { return descriptor_.get(); }
 
-  std::uint64_t version() const { return page_ == nullptr ? 1 : page_version(*page_); }
-  PageView view() const { return page_ == nullptr ? PageView() : read_page(*page_); }
+  // `now`: CLOCK_MONOTONIC, nanoseconds.
+  std::uint64_t version(std::uint64_t now) const { return page_ == nullptr ? 1 : page_version(*page_, now); }
+  PageView view(std::uint64_t now) const { return page_ == nullptr ? PageView() : read_page(*page_, now); }
   std::vector<CallView> calls(int place) const {
     return page_ == nullptr ? std::vector<CallView>() : read_calls(*page_, place);
   }

@@ -19,14 +19,16 @@ void from_json(const nlohmann::json& json, TransferView& transfer) {
 void to_json(nlohmann::json& json, const GroupView& group) {
   json = std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
                   group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
-                  group.gpu_finished, group.identity, group.transfers, group.blocked);
+                  group.gpu_finished, group.identity, group.transfers, group.blocked, group.is_sampled);
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
   group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
            json.at(7), json.at(8), json.at(9), json.at(10), json.at(11), json.at(12)};
   group.identity = json.at(13);
   group.transfers = json.at(14).get<std::vector<TransferView>>();
-  if (json.size() > 15) group.blocked = json.at(15);  // older traces do not say it
+  // Older traces do not say these.
+  if (json.size() > 15) group.blocked = json.at(15);
+  if (json.size() > 16) group.is_sampled = json.at(16);
 }
 
 // Each field once, for both directions.

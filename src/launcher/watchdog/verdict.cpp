@@ -336,7 +336,8 @@ std::vector<int> find_odd_ranks(std::span<const RankView> ranks) {
 std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
   for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
     const GroupView& group = rank.page.groups[i];
-    if ((group.is_left && !failed_too) || group.called <= group.finished) continue;
+    // What a reader saw last may have been finished since.
+    if (((group.is_left || group.is_sampled) && !failed_too) || group.called <= group.finished) continue;
     Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);
     verdict.kind = VerdictKind::ended;
     verdict.culprits = {rank.rank};

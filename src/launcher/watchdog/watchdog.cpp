@@ -9,6 +9,7 @@
 #include "launcher/watchdog/activity_watch.h"
 #include "launcher/watchdog/hang_evidence.h"
 #include "launcher/watchdog/hang_trace.h"
+#include "launcher/watchdog/torch_watch.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -27,6 +28,7 @@ class RankWatchdog : public Watchdog {
                  parts_.log({LogLevel::warning, LogSource::hangs, why});
                }),
         gpus_(parts.loop, parts.plan.node_has_gpus),
+        torch_(parts.loop, parts.processes),
         activity_(
             parts.processes, gpus_, placement.first_rank, placement.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
@@ -43,6 +45,7 @@ class RankWatchdog : public Watchdog {
   void started(int local_rank, const std::vector<std::string>& environment) override {
     started_.insert(local_rank);
     evidence_->set_environment(environment);
+    torch_.watches(local_rank, find_variable(environment, wire::env::kTorchFile).value_or(""));
     gpus_.sees(local_rank, find_variable(environment, wire::env::kCudaVisibleDevices));
   }
 
@@ -131,6 +134,7 @@ class RankWatchdog : public Watchdog {
   void sample() {
     const auto begun = Clock::now();
     const auto elapsed = begun - std::exchange(looked_at_, begun);
+    torch_.look(begun);
     if (!is_paused_) judge(elapsed);
     sample_later();
   }
@@ -245,6 +249,7 @@ class RankWatchdog : public Watchdog {
   HangDetector hangs_;
   HangTrace trace_;
   GpuWatch gpus_;
+  TorchWatch torch_;
   ActivityWatch activity_;
   std::optional<HangEvidence> evidence_;  // until finish()
   StragglerTable stragglers_;

@@ -39,6 +39,18 @@ TEST_CASE("scripts may have more workers than there are GPUs, with a note") {
   }
 }
 
+TEST_CASE("PyTorch programs show their collectives unless that is not wanted") {
+  Situation situation;
+  CHECK(situation.plan().python_hook.empty());
+  situation.facts.python_hook = "/hook";
+  CHECK(situation.plan().python_hook == "/hook");
+  situation.options.hang_timeout = std::chrono::milliseconds(0);
+  CHECK(situation.plan().python_hook.empty());
+  situation.options.hang_timeout.reset();
+  situation.mode(CompatibilityMode::torchrun);
+  CHECK(situation.plan().python_hook.empty());
+}
+
 TEST_CASE("the number of workers is one a GPU unless it is given") {
   Situation situation;
   CHECK(situation.plan().workers == 4);

@@ -221,6 +221,24 @@ TEST_CASE("a page's version is another one whenever the page is") {
   }
 }
 
+TEST_CASE("a page that a reader has stopped to look at is another one, and nobody waits in its groups") {
+  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
+  page->writer = 7;
+  page->places = 1;
+  PageGroup& group = page->groups[0];
+  group.in_use = ddp::wire::kPageInUse;
+  group.size = 1;
+  constexpr std::uint64_t kMinute = 60'000'000'000;
+  CHECK_FALSE(read_page(*page, kMinute).groups.at(0).is_left);
+  CHECK_FALSE(read_page(*page, kMinute).groups.at(0).is_sampled);
+  group.sampled_at = kMinute;
+  CHECK_FALSE(read_page(*page, kMinute + 1).groups.at(0).is_left);
+  CHECK(read_page(*page, kMinute + 1).groups.at(0).is_sampled);
+  CHECK(read_page(*page, 2 * kMinute).groups.at(0).is_left);
+  CHECK(page_version(*page, kMinute + 1) == page_version(*page, kMinute + 2));
+  CHECK(page_version(*page, kMinute + 1) != page_version(*page, 2 * kMinute));
+}
+
 TEST_CASE("what a gpu says is taken for true only if it can be") {
   const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
   page->writer = 7;

@@ -124,6 +124,21 @@ TEST_CASE("ranks on a later node begin where the earlier nodes end") {
   CHECK(has("LOCAL_WORLD_SIZE=3"));
 }
 
+TEST_CASE("a worker's Python gets the folder that lets PyTorch show its collectives, before the user's") {
+  LaunchPlan plan = plan_of(1);
+  const auto with = [&](const std::string& path) {
+    plan.inherited_environment = {path};
+    return variables(plan, placement_of(1), {0, "", "", "/run/torch"});
+  };
+  CHECK_FALSE(with("PYTHONPATH=/user").contains("DDP_TORCH_FILE"));
+  CHECK(with("PYTHONPATH=/user").at("PYTHONPATH") == "/user");
+  plan.python_hook = "/hook";
+  CHECK(with("PYTHONPATH=/user").at("PYTHONPATH") == "/hook:/user");
+  CHECK(with("PYTHONPATH=").at("PYTHONPATH") == "/hook");
+  CHECK(with("A=b").at("PYTHONPATH") == "/hook");
+  CHECK(with("A=b").at("DDP_TORCH_FILE") == "/run/torch");
+}
+
 TEST_CASE("a restarted worker knows its attempt and why the last one ended") {
   LaunchPlan plan = plan_of(1);
   plan.max_restarts = 3;

@@ -258,6 +258,9 @@ TEST_CASE("a rank that has ended has not finished what it called last") {
   ranks.views[0].page.groups[0].is_left = true;  // it failed, and says so in another way
   CHECK_FALSE(find_unfinished(ranks.views[0], false));
   CHECK(find_unfinished(ranks.views[0], true)->sequence == 7);
+  ranks.views[0].page.groups[0].is_left = false;
+  ranks.views[0].page.groups[0].is_sampled = true;  // seen by a reader, some time before it ended
+  CHECK_FALSE(find_unfinished(ranks.views[0], false));
 }
 
 TEST_CASE("a rank that waits for something of its own is the odd one") {

@@ -1,0 +1,170 @@
+"""Lets ddplaunch see what PyTorch's process groups of this process are at, without a change to the program.
+
+ddplaunch puts the folder of this file into PYTHONPATH of its workers, so that each Python runs it at its start. When a
+program makes its first process group, PyTorch's own server for its flight recorder is started on a Unix socket of the
+job, and the groups are written into a file beside it. Nothing else is done: a Python that makes no process group runs
+the program as it would without this file. DDP_TORCH=0 in ddplaunch's environment turns it off.
+
+For all versions of Python 3, and with the standard library alone. No error of it reaches the program.
+"""
+import importlib.machinery
+import os
+import sys
+
+_MODULE = "torch.distributed.distributed_c10d"
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _without_folder(paths):
+    return [path for path in paths if os.path.abspath(path or os.curdir) != _FOLDER]
+
+
+class _Finder:
+    """Finds PyTorch's module of process groups as the other finders do, once, and observes it when it has been run."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(cls)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                break
+        else:
+            return None
+        try:
+            run = spec.loader.exec_module
+
+            def exec_module(module):
+                run(module)
+                try:
+                    _observe(module)
+                except Exception:  # whatever PyTorch has become
+                    pass
+
+            spec.loader.exec_module = exec_module
+        except Exception:  # a loader of another kind: the program goes on unobserved
+            pass
+        return spec
+
+
+def _observe(module):
+    import functools
+    import inspect
+
+    make = module._new_process_group_helper
+    signature = inspect.signature(make)
+    observer = _Observer()
+
+    @functools.wraps(make)
+    def make_and_show(*args, **kwargs):
+        result = make(*args, **kwargs)
+        try:
+            observer.made(signature.bind(*args, **kwargs).arguments)
+        except Exception:  # the program goes on unobserved
+            pass
+        return result
+
+    module._new_process_group_helper = make_and_show
+
+
+class _Observer:
+    """Of this process. The first process of a worker that makes a group is the one that is seen."""
+
+    def __init__(self):
+        self.file = os.environ["DDP_TORCH_FILE"]
+        self.pid = None  # of the process that has begun; a child that was forked is another one
+        self.server = None
+
+    def made(self, group):
+        if self.pid is None:
+            self.begin()
+        if self.pid == os.getpid() and self.server is not None:
+            self.write(group)
+
+    def begin(self):
+        self.pid = os.getpid()
+        # Its children, such as the workers of a data loader, are as without this file.
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(_without_folder(paths))
+        if not os.environ["PYTHONPATH"]:
+            del os.environ["PYTHONPATH"]
+        import atexit
+        import ctypes
+
+        # Older versions of PyTorch have none, and what follows is not done.
+        from torch._C._distributed_c10d import _WorkerServer
+
+        # Whoever makes the file is the only one.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self.descriptor = os.open(self.file + ".groups", flags, 0o600)
+        with _Quiet():
+            self.server = _WorkerServer(self.file + ".sock")
+        # It is ended at the end, and never destroyed: in a child that was forked it would wait for a thread that only
+        # the parent has.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.server))
+        atexit.register(self.end)
+        self.append({"pid": self.pid})
+
+    def end(self):
+        if self.pid == os.getpid():
+            with _Quiet():
+                self.server.shutdown()
+
+    def write(self, group):
+        import time
+
+        rank, size = group.get("group_rank"), group.get("group_size")
+        if not isinstance(rank, int) or rank < 0:
+            return
+        description = group.get("group_desc") or ""
+        self.append({
+            "name": str(group["group_name"]),
+            "description": "" if description in ("undefined", "default_pg") else str(description),
+            "rank": rank,
+            "size": size,
+            "ranks": [int(rank) for rank in group["global_ranks_in_group"]],
+            "made_at": time.time_ns(),
+        })
+
+    def append(self, line):
+        import json
+
+        os.write(self.descriptor, (json.dumps(line) + "\n").encode())
+
+
+class _Quiet:
+    """Meanwhile PyTorch's C++ logs no warnings: the server's start is one."""
+
+    def __enter__(self):
+        import ctypes
+
+        self.level = None
+        try:
+            self.level = ctypes.c_int.in_dll(ctypes.CDLL("libc10.so"), "FLAGS_caffe2_log_level")
+            self.before, self.level.value = self.level.value, 2
+        except Exception:  # it has no such variable: the line is printed
+            pass
+
+    def __exit__(self, *error):
+        if self.level is not None:
+            self.level.value = self.before
+
+
+def _run_hidden_one():
+    """The sitecustomize of the user or the system, which this file hides."""
+    import importlib.util
+
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", _without_folder(sys.path))
+    if spec is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if os.environ.get("DDP_TORCH_FILE"):
+    sys.meta_path.insert(0, _Finder)
+sys.path[:] = _without_folder(sys.path)
+_run_hidden_one()

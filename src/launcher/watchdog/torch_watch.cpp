@@ -1,0 +1,41 @@
+#include "launcher/watchdog/torch_watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "launcher/limits.h"
+#include "launcher/process/our_programs.h"
+
+namespace ddp::launcher {
+
+void TorchWatch::watches(int local_rank, const std::string& file) {
+  if (!file.empty()) files_[local_rank] = file;
+}
+
+void TorchWatch::look(std::chrono::steady_clock::time_point now) {
+  if (reader_ || files_.empty() || now < next_) return;
+  next_ = now + limits::kTorchLook;
+  const bool one_can_be_asked = std::ranges::any_of(
+      files_, [](const auto& entry) { return ::access((entry.second + ".groups").c_str(), F_OK) == 0; });
+  if (one_can_be_asked) start();
+}
+
+void TorchWatch::start() {
+  std::vector<std::string> arguments;
+  const std::string our_descriptors = "/proc/" + std::to_string(::getpid()) + "/fd/";
+  for (const auto& [local_rank, file] : files_) {
+    const int page = processes_.page_of(local_rank);
+    if (page < 0) continue;
+    arguments.push_back(file);
+    arguments.push_back(our_descriptors + std::to_string(page));
+  }
+  if (arguments.empty()) return;
+  // What it has written is soon too old to be believed, if it ends.
+  reader_ = std::make_unique<ToolRun>(loop_, our_program("ddp_torch_reader"), arguments,
+                                      [this](const std::string&) { reader_.reset(); });
+  if (reader_->has_failed()) files_.clear();
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,109 @@
+#include "torch_reader/page_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "wire/call_names.h"
+
+namespace ddp::torch_reader {
+namespace {
+
+template <std::size_t N>
+void write_text(std::array<char, N>& to, std::string_view text) {
+  text = text.substr(0, N - 1);
+  std::memcpy(to.data(), text.data(), text.size());
+  to[text.size()] = '\0';
+}
+
+template <std::size_t N>
+std::uint8_t number_of(const std::array<std::string_view, N>& names, std::string_view name) {
+  return static_cast<std::uint8_t>(std::ranges::find(names, name) - names.begin());
+}
+
+bool is_unknown(std::string_view operation) {
+  return number_of(wire::kOperationNames, operation) == wire::kOperationNames.size();
+}
+
+std::string_view shown_name(const GroupLine& line) {
+  if (line.ranks.empty()) return "world";
+  return line.description.empty() ? line.name : line.description;
+}
+
+void write_call(const RecordedCall& call, const Moment& now, wire::PageCall& to) {
+  if (to.sequence.load(wire::kRelaxed) == call.sequence) return;
+  to.sequence.store(0, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);
+  to.fingerprint = call.fingerprint;
+  to.called_at = now.monotonic - std::min(now.monotonic, now.realtime - std::min(now.realtime, call.made_at));
+  to.count = call.count;
+  to.peer = -1;
+  to.line = 0;
+  to.operation = number_of(wire::kOperationNames, call.operation);
+  to.type = number_of(wire::kTypeNames, call.type);
+  to.op = wire::kReductionNames.size();  // the recorder does not tell it
+  write_text(to.name, is_unknown(call.operation) ? std::string_view(call.operation) : std::string_view());
+  to.file[0] = '\0';
+  to.sequence.store(call.sequence, std::memory_order_release);
+}
+
+// Its place, or a free one; null if there is none.
+wire::PageGroup* place_of(wire::StatusPageLayout& page, const RecordedGroup& group) {
+  const std::size_t places = std::min<std::size_t>(page.places.load(wire::kRelaxed), wire::kPageGroups);
+  for (std::size_t i = 0; i < places; ++i) {
+    if (page.groups[i].identity == group.identity) return &page.groups[i];
+  }
+  if (places == wire::kPageGroups) return nullptr;
+  wire::PageGroup& place = page.groups[places];
+  place.rank = group.line.rank;
+  place.size = group.line.size;
+  place.identity = group.identity;
+  write_text(place.name, shown_name(group.line));
+  place.sampled_at.store(1, wire::kRelaxed);
+  place.in_use.store(wire::kPageInUse, std::memory_order_release);
+  page.places.store(static_cast<std::uint32_t>(places + 1), std::memory_order_release);
+  return &place;
+}
+
+bool has_the_runtime(const wire::StatusPageLayout& page) {
+  if (page.worlds_entered.load(wire::kRelaxed) > 0) return true;
+  return std::ranges::any_of(page.groups, [](const wire::PageGroup& group) {
+    return group.in_use.load(wire::kRelaxed) != wire::kPageFree && group.sampled_at.load(wire::kRelaxed) == 0;
+  });
+}
+
+}  // namespace
+
+bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now) {
+  std::int32_t writer = 0;
+  const bool is_its_own = page.writer.compare_exchange_strong(writer, pid) || writer == pid;
+  if (!is_its_own || has_the_runtime(page)) return false;
+  std::uint32_t not_shown = 0;
+  for (const RecordedGroup& group : groups) {
+    wire::PageGroup* const place = place_of(page, group);
+    if (place == nullptr) {
+      ++not_shown;
+      continue;
+    }
+    for (const RecordedCall& call : group.calls) {
+      write_call(call, now, place->calls[(call.sequence - 1) % wire::kPageCalls]);
+    }
+    // What is finished was called: a reader looks in the other order.
+    place->called.store(group.called, std::memory_order_release);
+    place->started.store(group.called, std::memory_order_release);
+    place->finished.store(group.finished, std::memory_order_release);
+    place->sampled_at.store(now.monotonic, std::memory_order_release);
+  }
+  page.groups_not_shown.store(not_shown, wire::kRelaxed);
+  const bool has_called = std::ranges::any_of(groups, [](const RecordedGroup& group) { return group.called > 0; });
+  if (page.worker.phase == 0 && has_called) {
+    page.worker.changes.fetch_add(1, std::memory_order_acq_rel);
+    page.worker.phase = wire::kTraining;
+    page.worker.since = now.monotonic;
+    page.worker.changes.fetch_add(1, std::memory_order_acq_rel);
+  }
+  return true;
+}
+
+}  // namespace ddp::torch_reader

@@ -1,0 +1,75 @@
+#include "torch_reader/worker_server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/unique_fd.h"
+
+namespace ddp::torch_reader {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// 2000 calls take a million bytes.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+base::Failure failed(const char* what) {
+  return {std::string(what) + ": " + std::strerror(errno)};  // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+// False if it is too late.
+bool wait_for(int socket, short event, Clock::time_point until) {
+  pollfd poll{socket, event, 0};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+  return ::poll(&poll, 1, static_cast<int>(std::max<std::int64_t>(left, 0))) > 0;
+}
+
+// Without the header. A server that ends the connection has said all.
+base::Result<std::string> body_of(std::string answer) {
+  const std::size_t end = answer.find("\r\n\r\n");
+  if (end == std::string::npos) return base::Failure{"the answer has no end of a header"};
+  const std::string_view status = std::string_view(answer).substr(0, answer.find("\r\n"));
+  if (status.find(" 200") == std::string_view::npos) return base::Failure{"the answer is " + std::string(status)};
+  answer.erase(0, end + 4);
+  return answer;
+}
+
+}  // namespace
+
+base::Result<std::string> ask(const std::string& socket_path, const std::string& handler,
+                              std::chrono::milliseconds time) {
+  const auto until = Clock::now() + time;
+  const base::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return failed("socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path.size() >= sizeof address.sun_path) return base::Failure{"the path of the socket is too long"};
+  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size() + 1);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return failed("connect");
+  }
+  const std::string request =
+      "POST /handler/" + handler + " HTTP/1.1\r\nHost: worker\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+  if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
+    return failed("send");
+  }
+  std::string answer;
+  std::array<char, 65536> bytes;
+  while (answer.size() < kMostBytes) {
+    if (!wait_for(socket.get(), POLLIN, until)) return base::Failure{"too late"};
+    const ssize_t length = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+    if (length == 0) return body_of(std::move(answer));
+    if (length < 0 && errno != EAGAIN && errno != EINTR) return failed("recv");
+    if (length > 0) answer.append(bytes.data(), static_cast<std::size_t>(length));
+  }
+  return base::Failure{"the answer is too long"};
+}
+
+}  // namespace ddp::torch_reader

@@ -1,0 +1,95 @@
+"""What ddplaunch tells of plain PyTorch programs, by PyTorch's flight recorder: torch_recorder_test.py DDPLAUNCH.
+
+A PyTorch in Python stands in for the real one (tests/support/fake_torch), with which interop/torch_recorder_test.py is.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+DDPLAUNCH = sys.argv[1]
+FAKE_TORCH = pathlib.Path(__file__).resolve().parent.parent / "support" / "fake_torch"
+PROGRAM = """
+import os, signal, subprocess, sys, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+for _ in range(5):
+    dist.all_reduce(4)
+"""
+
+
+def start(folder, program, *options, **variables):
+    script = folder / "program.py"
+    script.write_text(PROGRAM + program)
+    meeting = folder / "meeting"
+    meeting.mkdir()
+    user = folder / "user"
+    user.mkdir()
+    (user / "sitecustomize.py").write_text("import os\nos.environ['THEIRS_RAN'] = 'yes'\n")
+    environment = {**os.environ, "PYTHONPATH": f"{FAKE_TORCH}:{user}", "MEETING": str(meeting), **variables}
+    return subprocess.Popen([DDPLAUNCH, "--nproc-per-node=2", "--no-tag", *options, str(script)], env=environment, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def run(name, expected, program, *options, says=(), never=(), meanwhile=None, **variables):
+    with tempfile.TemporaryDirectory() as folder:
+        job = start(pathlib.Path(folder), program, *options, **variables)
+        if meanwhile is not None:
+            meanwhile(job.pid)
+        output = job.communicate(timeout=120)[0]
+    assert job.returncode == expected, f"{name}: exit code {job.returncode}\n{output}"
+    for words in says:
+        assert words in output, f"{name}: does not say {words!r}\n{output}"
+    for words in never:
+        assert words not in output, f"{name}: says {words!r}\n{output}"
+    print(f"{name}: ok", flush=True)
+
+
+def is_below(pid, ancestor):
+    while pid > 1 and pid != ancestor:
+        try:
+            pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return pid == ancestor
+
+
+def reader_of(launcher):
+    """The pid of its ddp_torch_reader, once that runs."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = subprocess.run(["pgrep", "-f", "/ddp_torch_reader /"], capture_output=True, text=True).stdout
+        for pid in map(int, found.split()):
+            if is_below(pid, launcher):
+                return pid
+        time.sleep(0.05)
+    raise AssertionError("ddp_torch_reader was not started")
+
+
+def kill_reader(launcher):
+    os.kill(reader_of(launcher), signal.SIGKILL)
+
+
+CHILD = "import os, sys; print('child', os.environ.get('PYTHONPATH'), 'sitecustomize' in sys.modules)"
+
+run("a rank that does not call is named, and ends the job at the user's limit", 124,
+    "if rank == 1: time.sleep(3600)\ndist.all_reduce(8)", "--hang-timeout=8",
+    says=["rank 1 has not called all_reduce f32[8] (#6 of world), in which rank 0 waits  [DDP-H03 not called]",
+          "last call: all_reduce f32[4] #5, finished"])
+run("ranks that call different things are named, and end the job at once", 124,
+    "dist.broadcast(8) if rank == 1 else dist.all_reduce(8)\ntime.sleep(3600)", FAKE_TORCH="stuck",
+    says=["called different collectives as #6 of world  [DDP-H04 different collective]", "broadcast f32[8]"])
+run("a healthy program is left alone, its children are as without ddplaunch, and a hidden sitecustomize runs", 0,
+    f"time.sleep(3)\ndist.all_reduce(8)\nsubprocess.run([sys.executable, '-c', {CHILD!r}], check=True)\n"
+    "print(os.environ['THEIRS_RAN'], any('ddp_python' in path for path in sys.path))",
+    says=["yes False", f"child {FAKE_TORCH}:"], never=["DDP-H", "ddp_python"])
+run("it can be turned off", 0, "print(os.environ.get('DDP_TORCH_FILE'), os.environ['PYTHONPATH'])", DDP_TORCH="0",
+    says=[f"None {FAKE_TORCH}:"], never=["ddp_python"])
+# What it saw last, a rank that waits, soon counts no more.
+run("the death of the reader ends no job", 0,
+    "if rank == 1: time.sleep(4)\ndist.all_reduce(8)\ntime.sleep(14)", "--hang-timeout=12", meanwhile=kill_reader,
+    never=["error:"])

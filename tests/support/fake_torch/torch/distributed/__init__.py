@@ -1,0 +1,1 @@
+from torch.distributed.distributed_c10d import *  # noqa: F403

@@ -1,0 +1,104 @@
+#include "torch_reader/page_writer.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "launcher/process/worker_page.h"
+#include "support/catch.h"
+
+using namespace ddp::torch_reader;
+using ddp::launcher::GroupView;
+using ddp::launcher::read_calls;
+using ddp::launcher::page_version;
+using ddp::launcher::read_page;
+using ddp::wire::StatusPageLayout;
+
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr Moment kNow{100 * kSecond, 5000 * kSecond};
+
+std::unique_ptr<StatusPageLayout> zeros() {
+  auto page = std::make_unique<StatusPageLayout>();
+  std::memset(static_cast<void*>(page.get()), 0, sizeof(StatusPageLayout));
+  return page;
+}
+
+RecordedGroup group_of(std::uint64_t called, std::uint64_t finished, std::uint64_t identity = 5) {
+  RecordedGroup group;
+  group.line = {"0", "", 1, 2, {}, 0};
+  group.identity = identity;
+  group.called = called;
+  group.finished = finished;
+  for (std::uint64_t i = called > 16 ? called - 15 : 1; i <= called; ++i) {
+    group.calls.push_back({i, "all_reduce", "f32", 8, kNow.realtime - kSecond, 3});
+  }
+  return group;
+}
+
+}  // namespace
+
+TEST_CASE("what was recorded is on the page as if the runtime had written it") {
+  const auto page = zeros();
+  REQUIRE(write_to_page(*page, 7, std::vector{group_of(20, 19)}, kNow));
+  const auto view = read_page(*page, kNow.monotonic + kSecond);
+  CHECK(view.writer == 7);
+  CHECK(view.phase == "training");
+  REQUIRE(view.groups.size() == 1);
+  const GroupView& world = view.groups[0];
+  CHECK(world.name == "world");
+  CHECK((world.rank == 1 && world.size == 2));
+  CHECK((world.called == 20 && world.started == 20 && world.finished == 19));
+  CHECK(world.is_sampled);
+  CHECK_FALSE(world.is_left);
+  const auto calls = read_calls(*page, 0);
+  REQUIRE(calls.size() == 16);
+  CHECK(calls.back().sequence == 20);
+  CHECK(describe(calls.back()) == "all_reduce f32[8]");
+  CHECK(calls.back().called_at == kNow.monotonic - kSecond);
+}
+
+TEST_CASE("an operation that the page has no name for is shown by PyTorch's") {
+  const auto page = zeros();
+  RecordedGroup group = group_of(1, 0);
+  group.calls[0].operation = "_all_gather_base";
+  group.calls[0].type = "ComplexFloat";
+  REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
+  CHECK(describe(read_calls(*page, 0).at(0)) == "? ?[8] ('_all_gather_base')");
+}
+
+TEST_CASE("nobody waits in what was not looked at for long") {
+  const auto page = zeros();
+  REQUIRE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, kNow));
+  const std::uint64_t late = kNow.monotonic + 60 * kSecond;
+  CHECK(read_page(*page, late).groups.at(0).is_left);
+  CHECK(page_version(*page, late) != page_version(*page, kNow.monotonic));
+  REQUIRE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, {late, kNow.realtime}));
+  CHECK_FALSE(read_page(*page, late).groups.at(0).is_left);
+}
+
+TEST_CASE("a group keeps its place, and the page fills up") {
+  const auto page = zeros();
+  std::vector<RecordedGroup> groups;
+  for (std::uint64_t i = 1; i <= 40; ++i) groups.push_back(group_of(i, i, i));
+  for (int i = 0; i < 2; ++i) REQUIRE(write_to_page(*page, 7, groups, kNow));
+  CHECK(page->places == ddp::wire::kPageGroups);
+  CHECK(page->groups_not_shown == 8);
+  CHECK(page->groups[3].identity == 4);
+  CHECK(page->groups[3].called == 4);
+}
+
+TEST_CASE("the page of another process, or of a program with the runtime, is left alone") {
+  const auto page = zeros();
+  page->writer = 8;
+  CHECK_FALSE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, kNow));
+  CHECK(page->places == 0);
+  page->writer = 7;
+  page->groups[0].in_use = ddp::wire::kPageInUse;
+  CHECK_FALSE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, kNow));
+  page->groups[0].in_use = ddp::wire::kPageFree;
+  page->worlds_entered = 1;
+  CHECK_FALSE(write_to_page(*page, 7, std::vector{group_of(2, 1)}, kNow));
+  CHECK(page->worker.phase == 0);
+}
