@@ -15,6 +15,7 @@ if(DDP_BUILD_LAUNCHER)
   find_package(CLI11 REQUIRED)
   find_package(spdlog REQUIRED)
   find_package(PkgConfig REQUIRED)
+  include(CheckCXXSourceCompiles)
   # Linked as archives where there are some: the launcher starts sooner, and runs where they are not installed.
   function(ddp_find_archives target condition)
     pkg_check_modules(${target} REQUIRED ${condition})
@@ -29,6 +30,15 @@ if(DDP_BUILD_LAUNCHER)
   endfunction()
   ddp_find_archives(ddp_hwloc hwloc>=2.1 hwloc)
   ddp_find_archives(ddp_dw libdw>=0.164 dw elf lzma bz2 z)
+  # Debian 13's archive wants functions of one that Debian 13 does not have.
+  get_target_property(CMAKE_REQUIRED_LIBRARIES ddp_dw INTERFACE_LINK_LIBRARIES)
+  check_cxx_source_compiles("#include <elfutils/libdwfl.h>\nint main() { return dwfl_begin(nullptr) != nullptr; }"
+                            DDP_DW_ARCHIVE_IS_WHOLE)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(NOT DDP_DW_ARCHIVE_IS_WHOLE)
+    pkg_check_modules(libdw REQUIRED IMPORTED_TARGET libdw)
+    set_target_properties(ddp_dw PROPERTIES INTERFACE_LINK_LIBRARIES PkgConfig::libdw)
+  endif()
   ddp_find_archives(ddp_sodium libsodium>=1.0.12 sodium)
 endif()
 
