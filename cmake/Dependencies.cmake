@@ -32,10 +32,10 @@ if(DDP_BUILD_LAUNCHER)
   ddp_find_archives(ddp_dw libdw>=0.164 dw elf lzma bz2 z)
   # Debian 13's archive wants functions of one that Debian 13 does not have.
   get_target_property(CMAKE_REQUIRED_LIBRARIES ddp_dw INTERFACE_LINK_LIBRARIES)
-  check_cxx_source_compiles("#include <elfutils/libdwfl.h>\nint main() { return dwfl_begin(nullptr) != nullptr; }"
-                            DDP_DW_ARCHIVE_IS_WHOLE)
+  check_cxx_source_compiles("#include <elfutils/libdw.h>\nint main() { return dwarf_begin(0, DWARF_C_READ) != nullptr; }"
+                            DDP_DW_ARCHIVE_LINKS)
   unset(CMAKE_REQUIRED_LIBRARIES)
-  if(NOT DDP_DW_ARCHIVE_IS_WHOLE)
+  if(NOT DDP_DW_ARCHIVE_LINKS)
     pkg_check_modules(libdw REQUIRED IMPORTED_TARGET libdw)
     set_target_properties(ddp_dw PROPERTIES INTERFACE_LINK_LIBRARIES PkgConfig::libdw)
   endif()
