@@ -189,7 +189,7 @@ TEST_CASE("SIGINT and SIGTERM end the job with 130 and 143") {
 
 TEST_CASE("a second SIGINT does not wait for the grace") {
   Command command({built("ddplaunch"), "--grace=1000", "sh", "-c",
-                   "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done"});
+                   "trap 'echo asked' INT; echo ready; while :; do sleep 0.01; done"});
   command.start();
   REQUIRE(command.wait_for_output("ready"));
   ::kill(command.pid(), SIGINT);

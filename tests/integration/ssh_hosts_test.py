@@ -214,7 +214,7 @@ def nothing_begins_unless_all_hosts_can(lab: Lab) -> None:
 def a_signal_here_ends_all_hosts(lab: Lab) -> None:
     a, b, _ = lab.addresses
     for number in (signal.SIGTERM, signal.SIGINT):
-        launcher = lab.start(f"{a},{b}", "sh", "-c", "trap 'echo told; exit 0' TERM; echo begun; while :; do sleep 0.05; done")
+        launcher = lab.start(f"{a},{b}", "sh", "-c", f"trap 'echo told; exit 0' {number.name[3:]}; echo begun; while :; do sleep 0.05; done")
         until_lines(launcher, 1)
         time.sleep(0.3)
         launcher.send_signal(number)

@@ -22,6 +22,8 @@ base::ExitStatus status_of(char how) {
   switch (how) {
     case 's':
       return base::ExitStatus::exited(0);
+    case 'i':
+      return base::ExitStatus::killed(SIGINT);
     case 't':
       return base::ExitStatus::killed(SIGTERM);
     case 'k':
@@ -321,14 +323,15 @@ void NodesWorld::workers_have_ended(std::size_t id) {
 
 // Some do not listen.
 void NodesWorld::worker_is_signalled(std::size_t id, int local_rank, int signal) {
-  if (signal != SIGTERM && signal != SIGKILL) return;
-  if (signal == SIGTERM && one_in(20)) return;
-  const bool is_term = signal == SIGTERM;
-  at(milliseconds_below(is_term ? 2'000 : 20), {.kind = Kind::worker_ends,
-                                                .machine = static_cast<std::uint32_t>(id),
-                                                .local_rank = static_cast<std::uint32_t>(local_rank),
-                                                .attempt = machines_[id]->attempt,
-                                                .how = is_term ? 't' : 'k'});
+  if (signal != SIGINT && signal != SIGTERM && signal != SIGKILL) return;
+  if ((signal == SIGTERM && one_in(20)) || (signal == SIGINT && one_in(5))) return;
+  at(milliseconds_below(signal == SIGKILL ? 20 : 2'000), {.kind = Kind::worker_ends,
+                                                          .machine = static_cast<std::uint32_t>(id),
+                                                          .local_rank = static_cast<std::uint32_t>(local_rank),
+                                                          .attempt = machines_[id]->attempt,
+                                                          .how = signal == SIGINT    ? 'i'
+                                                                 : signal == SIGTERM ? 't'
+                                                                                     : 'k'});
 }
 
 void NodesWorld::lose_workers(std::size_t id) {

@@ -161,8 +161,8 @@ void supervision(OptionSet& c, Options& o) {
   c.value("--max-restarts", "N", integer(o.max_restarts, 0, kMost),
           "How often all workers are started again after a failure. Default: 0.");
   c.value("--grace,--shutdown-timeout", "SECONDS", parsed_as(parse_seconds, o.grace),
-          "Time between SIGTERM and SIGKILL when workers are ended. Default: 5; as torchrun: "
-          "TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30.");
+          "Time between SIGTERM and SIGKILL when workers are ended, and after Ctrl-C between SIGINT and SIGTERM. "
+          "Default: 5; as torchrun: TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30.");
   c.value("--exit-timeout", "SECONDS", parsed_as(parse_seconds, o.exit_timeout),
           "Terminate the job if others still run this long after a rank has ended with 0. 0: off. Default: 0.");
   c.value("--hang-timeout", "SECONDS", parsed_as(parse_seconds, o.hang_timeout),

@@ -1,6 +1,7 @@
 #include "launcher/job/blame.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 
 #include "base/exit_code.h"
@@ -42,7 +43,9 @@ const WorkerEnd& first_to_say_why(const WorkerEnd& known, std::span<const Worker
 
 bool WorkerEnd::is_our_doing() const {
   if (after_kill && status.was_killed_by(SIGKILL)) return true;
-  return after_signal && (status.was_killed_by(SIGTERM) || status == base::ExitStatus::exited(128 + SIGTERM));
+  return after_signal && std::ranges::any_of(std::array{SIGINT, SIGTERM}, [&](int signal) {
+           return status.was_killed_by(signal) || status == base::ExitStatus::exited(128 + signal);
+         });
 }
 
 bool failed_by_itself(const WorkerEnd& end) {

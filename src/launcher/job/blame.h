@@ -34,7 +34,7 @@ struct WorkerEnd {
   bool after_kill = false;         // we had sent SIGKILL
   bool is_injected = false;        // --inject killed it
 
-  // Whether the end is what our SIGTERM or SIGKILL leads to.
+  // Whether the end is what our SIGINT, SIGTERM or SIGKILL leads to.
   bool is_our_doing() const;
   // It failed because it lost another rank.
   bool is_secondary() const { return error && error->is_secondary; }

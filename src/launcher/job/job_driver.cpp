@@ -200,7 +200,7 @@ void JobDriver::carry_out(const SendSignal& action) {
                        "sends " + base::signal_name(action.signal) + " to rank " +
                            std::to_string(place_.first_rank + action.local_rank)});
   const bool is_sent = parts_.workers.signal(action.local_rank, action.signal, action.target);
-  if (!is_sent && action.signal == SIGTERM) post(Event(SignalRefused{action.local_rank}));
+  if (!is_sent && (action.signal == SIGINT || action.signal == SIGTERM)) post(Event(SignalRefused{action.local_rank}));
 }
 
 // With what other nodes' ranks called, what ours called may tell more than how they ended: the coordinator is to see it

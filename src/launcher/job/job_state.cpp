@@ -136,6 +136,7 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   }
   if (escalate_at_ && now >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
+    if (asked_with_.back() == SIGINT) return ask_to_end(SIGTERM, now, actions);
     begin_killing(KillReason::grace_over, now, actions);
   }
   if (!tell_at_ || now < *tell_at_) return;
@@ -150,10 +151,14 @@ std::string JobState::describe_wait(TimePoint now) const {
   }
   std::vector<std::string> parts;
   if (refusing.size() < alive_local_ranks().size()) {
+    const bool is_interrupt = asked_with_.back() == SIGINT;
     parts.push_back(phase_ == Phase::killing
                         ? "SIGKILL sent"
-                        : "SIGTERM sent, SIGKILL follows in " + base::human_duration(*escalate_at_ - now) +
-                              (std::holds_alternative<SignalArrived>(cause_) ? ", or when asked again" : ""));
+                        : std::string(is_interrupt ? "SIGINT sent, SIGTERM" : "SIGTERM sent, SIGKILL") +
+                              " follows in " + base::human_duration(*escalate_at_ - now) +
+                              (!std::holds_alternative<SignalArrived>(cause_) ? ""
+                               : is_interrupt                                 ? "; asked again: SIGKILL at once"
+                                                                              : ", or when asked again"));
   }
   if (!refusing.empty()) {
     parts.push_back(ranks_text(refusing) + (refusing.size() == 1 ? " runs" : " run") +
@@ -200,16 +205,26 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   doubt_.reset();
   note_at_.reset();
   tell_at_ = now + limits::kQuietEnding;
+  const auto* request = std::get_if<SignalArrived>(&cause_);
+  const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_);
+  const int asked_by = request != nullptr ? request->signal : elsewhere != nullptr ? elsewhere->cause.signal : 0;
+  ask_to_end(asked_by == SIGINT ? SIGINT : SIGTERM, now, actions);
+  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
+}
+
+void JobState::ask_to_end(int signal, TimePoint now, std::vector<Action>& actions) {
+  asked_with_.push_back(signal);
   escalate_at_ = now + options_.grace;
+  // SIGTERM is for the leader: its children get theirs when it has ended.
+  const SignalTarget target = signal == SIGINT ? SignalTarget::group : SignalTarget::leader;
   for (int i = 0; i < options_.workers; ++i) {
     Worker& worker = workers_[static_cast<std::size_t>(i)];
     if (!worker.alive) continue;
     worker.signalled = true;
-    // A stopped process does not see SIGTERM before it is continued. Its children get theirs when it has ended.
-    actions.emplace_back(SendSignal{i, SIGTERM, SignalTarget::leader});
+    // A stopped process does not see it before it is continued.
+    actions.emplace_back(SendSignal{i, signal, target});
     actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::group});
   }
-  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
 }
 
 void JobState::begin_killing(KillReason why, TimePoint now, std::vector<Action>& actions) {
@@ -285,6 +300,7 @@ JobOutcome JobState::outcome() const {
   outcome.ends = ends_;
   outcome.run_time = cause_time_ - start_;
   outcome.ending_time = end_time_ - cause_time_;
+  outcome.asked_with = asked_with_;
   outcome.needed_kill = needed_kill_;
   outcome.kill_reason = kill_reason_;
   for (int i = 0; i < options_.workers; ++i) {

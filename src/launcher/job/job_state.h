@@ -22,6 +22,8 @@ struct JobOptions {
 };
 
 // Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
+// Upon SIGINT the workers' process groups get SIGINT first, as from a terminal, so that Python programs save upon
+// KeyboardInterrupt; SIGTERM follows after the grace, and then has as long.
 // A signal within limits::kSecondRequest of the beginning of the end belongs to the first request. SIGTSTP stops the
 // workers and all clocks, SIGCONT continues both; whatever ends the job continues them as well.
 //
@@ -82,6 +84,7 @@ class JobState {
   void end_for(RootCause cause, TimePoint now, std::vector<Action>& actions);
   void begin_ending(TimePoint now, std::vector<Action>& actions);
   void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
+  void ask_to_end(int signal, TimePoint now, std::vector<Action>& actions);
   void begin_killing(KillReason why, TimePoint now, std::vector<Action>& actions);
   void finish_if_done(TimePoint now, std::vector<Action>& actions);
   void finish(TimePoint now, std::vector<Action>& actions);
@@ -99,6 +102,7 @@ class JobState {
   std::vector<Worker> workers_;
   std::vector<WorkerEnd> ends_;  // in the order in which they were seen
   RootCause cause_;              // unless it is a worker's failure, which the ends tell
+  std::vector<int> asked_with_;  // SIGINT, SIGTERM or both
   bool needed_kill_ = false;
   KillReason kill_reason_ = KillReason::grace_over;
   TimePoint cause_time_;

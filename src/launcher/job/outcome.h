@@ -48,7 +48,8 @@ struct JobOutcome {
   std::vector<int> ended_ranks;        // by us
   std::vector<int> left_early;         // with exit code 0 before the job was ended, in that order
   std::vector<int> not_started;        // since the job was being ended already
-  bool needed_kill = false;            // SIGTERM was not enough for some of them
+  std::vector<int> asked_with;         // signals that workers were asked to end with, in their order
+  bool needed_kill = false;            // they were not enough for some of them
   KillReason kill_reason = KillReason::grace_over;
   std::vector<RankAndPid> unkillable;
   std::vector<pid_t> leftovers;             // other processes of the job that cannot be killed

@@ -35,6 +35,7 @@ struct Child : Remains {
   base::UniqueFd end;                 // see Spawned
   std::unique_ptr<net::Watch> watch;  // destroyed before the descriptor
   bool asked_to_end = false;
+  bool is_interrupted = false;  // its group has got SIGINT, and nothing else so far
   // Set once the leader is reaped; the worker has ended when its group is empty too.
   std::optional<base::ExitStatus> status;
   std::optional<std::chrono::steady_clock::time_point> held_since;  // dead, by a tracer
@@ -78,7 +79,7 @@ class LinuxProcessHost : public ProcessHost {
     auto& [process, end] = spawned.value();
     const pid_t pid = process.id();
     ended_.erase(local_rank);
-    Child child{{spec.rank, pid, std::move(page)}, std::move(process), std::move(end), nullptr, false, {}, {}, 0};
+    Child child{{spec.rank, pid, std::move(page)}, std::move(process), std::move(end), nullptr, false, false, {}, {}, 0};
     if (child.end)
       child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);
@@ -170,7 +171,10 @@ class LinuxProcessHost : public ProcessHost {
     const auto entry = children_.find(local_rank);
     if (entry == children_.end()) return true;
     Child& child = entry->second;
-    child.asked_to_end = child.asked_to_end || signal == SIGTERM || signal == SIGKILL;
+    const bool is_interrupt = signal == SIGINT && target == SignalTarget::group;
+    const bool asks_to_end = is_interrupt || signal == SIGTERM || signal == SIGKILL;
+    if (asks_to_end) child.is_interrupted = is_interrupt;
+    child.asked_to_end = child.asked_to_end || asks_to_end;
     if (child.status) {
       for (const pid_t pid : group_members(child.pid)) ::kill(pid, signal);
       return true;
@@ -253,7 +257,7 @@ class LinuxProcessHost : public ProcessHost {
     // failed by itself leaves there ends with it; one that was asked to end may be a shell around the real program,
     // which has not been asked yet and has the rest of the grace.
     if (child.asked_to_end) {
-      ::killpg(child.pid, SIGTERM);
+      if (!child.is_interrupted) ::killpg(child.pid, SIGTERM);
     } else if (!child.status->success()) {
       ::killpg(child.pid, SIGKILL);
     }

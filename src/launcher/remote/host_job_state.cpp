@@ -126,8 +126,10 @@ void HostJobState::pass(int signal, std::vector<HostAction>& actions) const {
 void HostJobState::ask_to_end(int signal, TimePoint now, std::vector<HostAction>& actions) {
   ++asks_;
   last_ask_ = now;
-  // The first time the launchers there give their workers the grace; the second time they kill.
-  deadline_ = now + limits::kUnkillableWait + (asks_ == 1 ? plan_.grace : std::chrono::milliseconds(0));
+  // The first time the launchers there give their workers the grace, after SIGINT and again after SIGTERM; the second
+  // time they kill.
+  const int graces = asks_ > 1 ? 0 : signal == SIGINT ? 2 : 1;
+  deadline_ = now + limits::kUnkillableWait + graces * plan_.grace;
   pass(signal, actions);
 }
 

@@ -142,9 +142,11 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
                     end.status.describe());
   }
   if (!outcome.ended_ranks.empty()) {
-    const std::string how = outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once"
-                            : outcome.needed_kill ? "SIGTERM, then SIGKILL " + when_killed(outcome, plan)
-                                                  : "SIGTERM";
+    std::vector<std::string> signals;
+    for (const int signal : outcome.asked_with) signals.push_back(base::signal_name(signal));
+    if (outcome.needed_kill) signals.push_back("SIGKILL " + when_killed(outcome, plan));
+    const std::string how =
+        outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once" : base::join(signals, ", then ");
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
                     " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }

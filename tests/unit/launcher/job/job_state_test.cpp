@@ -11,6 +11,7 @@ using Ranks = std::vector<int>;
 namespace {
 
 const std::string kAskedToEnd = std::to_string(SIGTERM) + " g" + std::to_string(SIGCONT);
+const std::string kInterrupted = "g" + std::to_string(SIGINT) + " g" + std::to_string(SIGCONT);
 const std::string kKilled = kAskedToEnd + " g" + std::to_string(SIGKILL);
 
 }  // namespace
@@ -138,8 +139,8 @@ TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     JobFixture job(2);
     job.start().launcher_gets(signal);
-    CHECK(job.signals_to(0) == kAskedToEnd);
-    job.killed(0, SIGTERM).exits(1, 0);
+    CHECK(job.signals_to(0) == (signal == SIGINT ? kInterrupted : kAskedToEnd));
+    job.killed(0, signal == SIGINT ? SIGINT : SIGTERM).exits(1, 0);
     CHECK(job.outcome().status.shell_code() == 128 + signal);
     CHECK(job.outcome().status.was_killed_by(signal));
     CHECK_FALSE(job.outcome().culprit());
@@ -149,11 +150,36 @@ TEST_CASE("a signal to the launcher ends the job with 128 plus its number") {
 TEST_CASE("a second signal kills at once") {
   JobFixture job(2);
   job.start().launcher_gets(SIGINT).passes(500ms).launcher_gets(SIGINT);
-  CHECK(job.signals_to(0) == kKilled);
+  const std::string killed = kInterrupted + " g" + std::to_string(SIGKILL);
+  CHECK(job.signals_to(0) == killed);
   job.launcher_gets(SIGINT);
-  CHECK(job.signals_to(0) == kKilled);
+  CHECK(job.signals_to(0) == killed);
   job.killed(0, SIGKILL).killed(1, SIGKILL);
   CHECK(job.outcome().status.shell_code() == 130);
+}
+
+TEST_CASE("Ctrl-C interrupts the workers' groups, then asks as SIGTERM does, and each has the grace") {
+  JobFixture job(2);
+  job.start().launcher_gets(SIGINT).exits(0, 1);  // Python, after a KeyboardInterrupt
+  job.passes(JobFixture::kGrace);
+  CHECK(job.signals_to(0) == kInterrupted);
+  CHECK(job.signals_to(1) == kInterrupted + " " + kAskedToEnd);
+  job.passes(JobFixture::kGrace);
+  CHECK(job.signals_to(1) == kInterrupted + " " + kAskedToEnd + " g" + std::to_string(SIGKILL));
+  job.killed(1, SIGKILL);
+  const JobOutcome outcome = job.outcome();
+  CHECK(outcome.status.was_killed_by(SIGINT));
+  CHECK(outcome.ended_ranks == Ranks{0, 1});
+  CHECK(outcome.also_failed.empty());
+  CHECK(outcome.asked_with == std::vector{SIGINT, SIGTERM});
+}
+
+TEST_CASE("the other nodes' workers are interrupted as well") {
+  JobState state({1, 0, 5s, false, {SIGTERM}}, {});
+  state.step(WorkerStarted{0, 1000}, {});
+  const auto actions = state.step(EndedElsewhere{{.text = "ended by SIGINT", .exit_code = 130, .signal = SIGINT}}, {});
+  REQUIRE_FALSE(actions.empty());
+  CHECK(actions.front() == Action(SendSignal{0, SIGINT, SignalTarget::group}));
 }
 
 TEST_CASE("signals close together are one request") {
@@ -268,9 +294,9 @@ TEST_CASE("Ctrl-Z stops the workers with their groups and every clock") {
 TEST_CASE("a request to end reaches stopped workers") {
   JobFixture job(1);
   job.start().launcher_gets(SIGTSTP).launcher_gets(SIGINT);
-  CHECK(job.signals_to(0) == "g19 g18 15 g18");
+  CHECK(job.signals_to(0) == "g19 g18 g2 g18");
   job.passes(5s);
-  CHECK(job.signals_to(0) == "g19 g18 15 g18 g9");
+  CHECK(job.signals_to(0) == "g19 g18 g2 g18 15 g18");
 }
 
 TEST_CASE("without its guardian a job is killed at once") {

@@ -44,6 +44,7 @@ TEST_CASE("a crash is told with rank and pid and signal and what was done about 
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(2, ExitStatus::killed(SIGSEGV, true)), {}};
   outcome.ended_ranks = {0, 1, 3};
+  outcome.asked_with = {SIGTERM};
   outcome.run_time = 192s;
   outcome.ending_time = 200ms;
   CHECK(summary(outcome) ==
@@ -108,6 +109,7 @@ TEST_CASE("a rank that did not follow the others is named") {
   outcome.cause = ExitTimedOut{};
   outcome.left_early = {0, 2};
   outcome.ended_ranks = {1};
+  outcome.asked_with = {SIGTERM};
   CHECK_THAT(summary(outcome), Catch::Contains("rank 1 had not ended 5 min after ranks 0, 2 had, with exit code 0"));
 }
 
@@ -117,6 +119,7 @@ TEST_CASE("secondary failures and ranks that need SIGKILL and ranks that survive
   outcome.also_failed = {end_of(1, ExitStatus::exited(1))};
   outcome.also_failed[0].error = ErrorRecord{"lost", true};
   outcome.ended_ranks = {2};
+  outcome.asked_with = {SIGTERM};
   outcome.needed_kill = true;
   outcome.ending_time = 5100ms;
   outcome.unkillable = {{3, 99}};
@@ -218,6 +221,7 @@ TEST_CASE("a secondary failure names the rank that it lost") {
   culprit_of(outcome).error = ErrorRecord{.message = "lost", .is_secondary = true, .peer = 1};
   CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, but no rank has failed by itself"));
   outcome.ended_ranks = {1, 2};
+  outcome.asked_with = {SIGTERM};
   CHECK_THAT(summary(outcome), Catch::Contains("  it lost rank 1, which had not ended"));
 }
 
@@ -225,6 +229,7 @@ TEST_CASE("why SIGKILL followed is told as it was") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.ended_ranks = {1};
+  outcome.asked_with = {SIGTERM};
   outcome.needed_kill = true;
   outcome.kill_reason = KillReason::asked_to_end;
   CHECK_THAT(summary(outcome), Catch::Contains("then SIGKILL when ddplaunch was asked to end, gone"));

@@ -1,0 +1,82 @@
+"""Ctrl-C as Python programs expect it: interrupt_test.py BIN. SIGINT to ddplaunch stands for the key."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1]).resolve()
+SAVES = """
+import atexit, os, pathlib, sys, time
+done = pathlib.Path(sys.argv[1])
+atexit.register(lambda: (done / ("atexit" + os.environ["RANK"])).touch())
+try:
+    (done / ("ready" + os.environ["RANK"])).touch()
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)
+    (done / ("saved" + os.environ["RANK"])).touch()
+    raise
+"""
+
+
+class Job:
+    """`words` is the command; FOLDER in it is a folder for what the workers leave, and SAVES a script that saves."""
+
+    def __init__(self, name, words, *options, program="ddplaunch"):
+        self.name = name
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        (self.path / "saves.py").write_text(SAVES)
+        words = [word.replace("FOLDER", str(self.path)).replace("SAVES", str(self.path / "saves.py")) for word in words]
+        launcher = self.path / program
+        launcher.symlink_to(BIN / "ddplaunch")
+        self.process = subprocess.Popen([str(launcher), "--nproc-per-node=2", *options, *words], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 30
+        while not all((self.path / f"ready{rank}").exists() for rank in range(2)):
+            assert time.monotonic() < deadline and self.process.poll() is None, self.output()
+            time.sleep(0.02)
+        time.sleep(0.2)  # until it sleeps
+
+    def output(self):
+        self.process.kill()
+        return self.process.communicate()[0]
+
+    def interrupt(self):
+        self.begun = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        return self
+
+    def ends(self, saved, least, most):
+        output = self.process.communicate(timeout=60)[0]
+        took = time.monotonic() - self.begun
+        assert self.process.returncode == -signal.SIGINT, (self.name, self.process.returncode, output)
+        for what in ("saved", "atexit"):
+            left = sum((self.path / f"{what}{rank}").exists() for rank in range(2))
+            assert left == (2 if saved else 0), f"{self.name}: {left} have {what}\n{output}"
+        assert least <= took <= most, f"{self.name}: it took {took:.1f} s\n{output}"
+        print(f"{self.name}: ok", flush=True)
+        return output
+
+
+assert "(SIGINT, gone in" in Job("a script saves", ["SAVES", "FOLDER"]).interrupt().ends(True, 0.9, 4)
+Job("under torchrun's name", ["SAVES", "FOLDER"], program="torchrun").interrupt().ends(True, 0.9, 4)
+Job("behind a shell", ["bash", "-c", "python3 SAVES FOLDER; exit $?"]).interrupt().ends(True, 0.9, 4)
+# It dies at once, and the program that it has started saves for a second.
+WRAPPER = "import subprocess, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); subprocess.run([sys.executable, 'SAVES', 'FOLDER'])"
+Job("behind a wrapper that ends first", ["python3", "-c", WRAPPER]).interrupt().ends(True, 0.9, 4)
+output = Job("one that ignores SIGINT gets SIGTERM after the grace",
+             ["sh", "-c", "trap '' INT; touch FOLDER/ready$RANK; exec sleep 60"], "--grace=1").interrupt().ends(False, 0.9, 2)
+assert "(SIGINT, then SIGTERM, gone in" in output, output
+output = Job("one that ignores both is killed after two graces",
+             ["sh", "-c", "trap '' INT TERM; touch FOLDER/ready$RANK; while :; do sleep 60; done"],
+             "--grace=1").interrupt().ends(False, 1.9, 4)
+assert "(SIGINT, then SIGTERM, then SIGKILL after the grace of 1.0 s, gone in" in output, output
+job = Job("a second Ctrl-C ends at once", ["sh", "-c", "trap '' INT TERM; touch FOLDER/ready$RANK; while :; do sleep 60; done"])
+job.interrupt()
+time.sleep(0.5)
+job.process.send_signal(signal.SIGINT)
+assert "SIGKILL on a second request" in job.ends(False, 0.4, 2)
