@@ -278,4 +278,11 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   return lines;
 }
 
+bool lacks_py_spy(const Evidence& evidence) {
+  return std::ranges::any_of(evidence.stacks, [](const RankStacks& rank) {
+    return std::ranges::any_of(rank.missing,
+                               [](const std::string& why) { return why.starts_with("py-spy: not found"); });
+  });
+}
+
 }  // namespace ddp::launcher

@@ -16,4 +16,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now);
 // Of ranks that called different things what they called, side by side; else nothing.
 std::vector<std::string> difference_lines(const Verdict& verdict);
 
+// Whether a stack of Python has no lines because py-spy was not found.
+bool lacks_py_spy(const Evidence& evidence);
+
 }  // namespace ddp::launcher

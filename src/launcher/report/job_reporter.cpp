@@ -134,6 +134,10 @@ void JobReporter::tell(const HangNews& news) {
   for (const std::string& line : hang_report(news, static_cast<std::uint64_t>(nanoseconds))) {
     say({level, LogSource::hangs, line});
   }
+  if (!has_told_of_py_spy_ && lacks_py_spy(news.evidence)) {
+    has_told_of_py_spy_ = true;
+    say({level, LogSource::hangs, "  py-spy would tell the lines of the Python program: pip install py-spy"});
+  }
   if (news.kind == HangNews::Kind::stalled || news.evidence.stacks.empty() || directory_.temporary()) return;
   const std::string file = directory_.attempt_file("dump_" + std::to_string(++dumps_) + ".json");
   const auto failure = write_report(file, dump_document(plan_, placement_, news, wall_now()), file);

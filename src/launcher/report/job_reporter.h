@@ -59,6 +59,7 @@ class JobReporter {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int attempts_ = 0;  // that have begun
   bool has_told_notes_ = false;
+  bool has_told_of_py_spy_ = false;
   int dumps_ = 0;                  // of the current attempt
   bool stopped_ = false;           // by SIGTSTP, and not continued since
   Placement placement_;            // of the current attempt

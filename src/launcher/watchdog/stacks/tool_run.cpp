@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "launcher/log/file_output.h"
+#include "launcher/process/our_programs.h"
 
 namespace ddp::launcher {
 namespace {
@@ -16,8 +17,12 @@ constexpr std::size_t kMostOutput = std::size_t{4} << 20;
 }  // namespace
 
 std::optional<std::string> find_tool(const std::string& name) {
-  const char* path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
-  for (const std::string& folder : base::split(path == nullptr ? "" : path, ':')) {
+  const char* path = std::getenv("PATH");                // NOLINT(concurrency-mt-unsafe)
+  const char* environment = std::getenv("VIRTUAL_ENV");  // NOLINT(concurrency-mt-unsafe)
+  std::vector<std::string> folders = base::split(path == nullptr ? "" : path, ':');
+  if (environment != nullptr) folders.push_back(std::string(environment) + "/bin");
+  folders.push_back(our_folder());
+  for (const std::string& folder : folders) {
     const std::string file = folder + "/" + name;
     if (folder.starts_with('/') && ::access(file.c_str(), X_OK) == 0) return file;
   }

@@ -14,7 +14,8 @@
 
 namespace ddp::launcher {
 
-// Where PATH has this program; nothing: nowhere.
+// Where PATH has this program, or $VIRTUAL_ENV, or the folder of ddplaunch itself, which may lie in an environment of
+// Python, too; nothing: nowhere.
 std::optional<std::string> find_tool(const std::string& name);
 
 // A file without a name that can be read from its beginning; none if there is no memory for it.

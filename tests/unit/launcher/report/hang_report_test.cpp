@@ -275,3 +275,12 @@ TEST_CASE("what is told of several ranks is in the plural") {
   news.ranks.resize(1);
   CHECK(has(" shows nothing of what it does: "));
 }
+
+TEST_CASE("py-spy is missed where Python has no lines for want of it") {
+  Evidence evidence;
+  evidence.stacks = {{.rank = 0, .source = "copied stack", .threads = {}, .missing = {"gdb: not found in PATH"}}};
+  CHECK_FALSE(lacks_py_spy(evidence));
+  evidence.stacks.push_back(
+      {.rank = 1, .source = "copied stack", .threads = {}, .missing = {"py-spy: not found in PATH"}});
+  CHECK(lacks_py_spy(evidence));
+}

@@ -1,7 +1,9 @@
 #include "launcher/watchdog/stacks/tool_run.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "base/file.h"
@@ -62,4 +64,15 @@ TEST_CASE("a tool that cannot be started says so") {
   CHECK(ToolRun(loop, "/no/such/tool", {}, [](const std::string&) {}).has_failed());
   CHECK(find_tool("sh").has_value());
   CHECK_FALSE(find_tool("no-such-tool-anywhere").has_value());
+}
+
+TEST_CASE("a tool is found in the environment of Python that is active") {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path() + "/bin");
+  const std::string tool = directory.path() + "/bin/no-such-tool-anywhere";
+  std::ofstream(tool) << "#!/bin/sh\n";
+  std::filesystem::permissions(tool, std::filesystem::perms::owner_all);
+  ::setenv("VIRTUAL_ENV", directory.path().c_str(), 1);
+  CHECK(find_tool("no-such-tool-anywhere") == tool);
+  ::unsetenv("VIRTUAL_ENV");
 }
