@@ -1,8 +1,10 @@
-// expect_error: the deed throws a ddp::Error of this kind whose message holds all these words.
+// expect_error: the deed throws a ddp::Error of this kind whose message holds all these words. Any thread, as long as
+// the others check in no other way: Catch2 takes one assertion at a time.
 #pragma once
 
 #include <ddp/error.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,15 +13,19 @@
 
 namespace ddp::test {
 
+inline std::mutex checking;
+
 template <typename Deed>
 void expect_error(ErrorKind kind, const std::vector<std::string>& words, Deed&& deed) {
   try {
     std::forward<Deed>(deed)();
   } catch (const Error& error) {
+    const std::lock_guard one_at_a_time(checking);
     CHECK(to_string(error.kind()) == to_string(kind));
     for (const std::string& word : words) CHECK_THAT(error.what(), Catch::Contains(word));
     return;
   }
+  const std::lock_guard one_at_a_time(checking);
   FAIL_CHECK("nothing was thrown; expected " << to_string(kind));
 }
 

@@ -104,18 +104,18 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
   const auto until = [](const auto& condition) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!condition() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-    CHECK(condition());
+    require(condition(), "it has not come to that");
   };
   RankThreads(make, 2, kPatience).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     self.group().all_reduce(values.memory, ReduceOp::max).wait();  // #1
     if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
-    CHECK(place_0.gpu_finished <= 1);
+    require(place_0.gpu_finished <= 1, "the GPU has finished what nobody has called");
     CudaStream stream(values.cuda);
     Work work = self.group().all_reduce(values.memory, ReduceOp::max, {.stream = Stream::from_handle(stream.handle())});
-    CHECK(work.wait_for(kPatience));
+    require(work.wait_for(kPatience), "it is not done");
     const wire::PageGroup& own = page->groups[static_cast<std::size_t>(self.rank())];
-    CHECK(own.gpu_queued == 2);
-    CHECK(own.gpu_finished == 2);
+    require(own.gpu_queued == 2, "queued: " + std::to_string(own.gpu_queued));
+    require(own.gpu_finished == 2, "finished: " + std::to_string(own.gpu_finished));
   });
 }

@@ -47,7 +47,7 @@ TEST_CASE("an operation begins after what its stream holds") {
     values.cuda.copy_async(values.memory.buffer().data, written.data(), written.size() * sizeof(float),
                            stream.handle());
     Work work = self.group().all_reduce(values.memory, ReduceOp::sum, {.stream = Stream::from_handle(stream.handle())});
-    CHECK(work.wait_for(kPatience));
+    require(work.wait_for(kPatience), "it is not done");
     if (values.get() == std::vector<float>(written.size(), 2.0f)) ++right;
   });
   CHECK(right == 2);
