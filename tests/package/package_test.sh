@@ -48,6 +48,18 @@ if [ -e "$(find "$work/prefix" -name ddplaunchLibtorchTargets.cmake)" ]; then
   # It takes the program's libtorch, whichever that is.
   if readelf -d "$work"/prefix/lib*/libddp_libtorch.so | grep 'NEEDED.*torch_cpu'; then exit 1; fi
   refused libtorch "built for libtorch [0-9.]*, and $work/other is libtorch 9.8.7" -DTorch_DIR="$work/other"
+  # The same with a real one, in an environment of Python, and at run time.
+  if [ -n "${DDP_NEW_TORCH:-}" ]; then
+    torch=$(echo "$DDP_NEW_TORCH"/lib/python3*/site-packages/torch)
+    refused libtorch "built for libtorch [0-9.]*, and $torch/share/cmake/Torch is libtorch 2" -DTorch_DIR="$torch/share/cmake/Torch"
+    lib=$(dirname "$(find "$work/prefix" -name libddp_libtorch.so)")
+    c++ -std=c++20 "${source%/*}/embedding/torch_consumer.cpp" -I"$work/prefix/include" -I"$torch/include" \
+      -I"$torch/include/torch/csrc/api/include" -L"$lib" -lddp_libtorch -lddp_runtime -L"$torch/lib" -Wl,--no-as-needed -ltorch \
+      -ltorch_cpu -lc10 -Wl,-rpath,"$lib:$torch/lib" -Wl,--allow-shlib-undefined -o "$work/mixed"
+    "$work/prefix/bin/ddplaunch" -q "$work/mixed" >"$work/mixed.log" 2>&1 && { echo "another libtorch is not refused"; exit 1; }
+    grep -q "adapter was built for libtorch [0-9.]*, and the program was compiled with 2" "$work/mixed.log" ||
+      { cat "$work/mixed.log"; exit 1; }
+  fi
 else
   refused libtorch "was built without libtorch"
 fi
