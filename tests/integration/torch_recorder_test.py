@@ -37,10 +37,13 @@ def start(folder, program, *options, **variables):
 
 def run(name, expected, program, *options, says=(), never=(), meanwhile=None, **variables):
     with tempfile.TemporaryDirectory() as folder:
-        job = start(pathlib.Path(folder), program, *options, **variables)
+        logs = pathlib.Path(folder) / "logs"
+        job = start(pathlib.Path(folder), program, "--log-dir", str(logs), *options, **variables)
         if meanwhile is not None:
             meanwhile(job.pid)
         output = job.communicate(timeout=120)[0]
+        left = list(logs.glob("**/torch*"))
+        assert not left, f"{name}: {left} are left"
     assert job.returncode == expected, f"{name}: exit code {job.returncode}\n{output}"
     for words in says:
         assert words in output, f"{name}: does not say {words!r}\n{output}"

@@ -10,12 +10,19 @@
 
 namespace ddp::launcher {
 
+TorchWatch::~TorchWatch() {
+  reader_.reset();
+  for (const auto& [local_rank, file] : files_) {
+    for (const char* ending : {".sock", ".groups"}) ::unlink((file + ending).c_str());
+  }
+}
+
 void TorchWatch::watches(int local_rank, const std::string& file) {
   if (!file.empty()) files_[local_rank] = file;
 }
 
 void TorchWatch::look(std::chrono::steady_clock::time_point now) {
-  if (reader_ || files_.empty() || now < next_) return;
+  if (reader_ || has_failed_ || files_.empty() || now < next_) return;
   next_ = now + limits::kTorchLook;
   const bool one_can_be_asked = std::ranges::any_of(
       files_, [](const auto& entry) { return ::access((entry.second + ".groups").c_str(), F_OK) == 0; });
@@ -35,7 +42,7 @@ void TorchWatch::start() {
   // What it has written is soon too old to be believed, if it ends.
   reader_ = std::make_unique<ToolRun>(loop_, our_program("ddp_torch_reader"), arguments,
                                       [this](const std::string&) { reader_.reset(); });
-  if (reader_->has_failed()) files_.clear();
+  has_failed_ = reader_->has_failed();
 }
 
 }  // namespace ddp::launcher

@@ -13,10 +13,13 @@
 
 namespace ddp::launcher {
 
-// Of one attempt; belongs to the loop's thread. The reader ends with it.
+// Of one attempt; belongs to the loop's thread. The reader ends with it, and the workers' files are removed.
 class TorchWatch {
  public:
   TorchWatch(net::EventLoop& loop, ProcessHost& processes) : loop_(loop), processes_(processes) {}
+  ~TorchWatch();
+  TorchWatch(const TorchWatch&) = delete;
+  TorchWatch& operator=(const TorchWatch&) = delete;
 
   // `file` begins the names of the worker's files; empty: it has none.
   void watches(int local_rank, const std::string& file);
@@ -32,6 +35,7 @@ class TorchWatch {
   std::map<int, std::string> files_;  // by local rank
   std::chrono::steady_clock::time_point next_{};
   std::unique_ptr<ToolRun> reader_;
+  bool has_failed_ = false;
 };
 
 }  // namespace ddp::launcher
