@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
 
 #include "wire/call_names.h"
@@ -12,9 +11,7 @@ namespace {
 
 template <std::size_t N>
 void write_text(std::array<char, N>& to, std::string_view text) {
-  text = text.substr(0, N - 1);
-  std::memcpy(to.data(), text.data(), text.size());
-  to[text.size()] = '\0';
+  to[text.copy(to.data(), N - 1)] = '\0';
 }
 
 template <std::size_t N>
