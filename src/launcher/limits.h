@@ -27,8 +27,8 @@ inline constexpr std::size_t kShownStrangers = 64;
 // Hangs: how often pages are looked at, and processes with them; what of a sample after a long pause counts; how many
 // calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangSampleInterval = 50ms;
-inline constexpr auto kTorchLook = 1s;       // for the first worker whose PyTorch can be asked
-inline constexpr auto kLatestSample = 5s;    // of what a reader writes to a page: what is older is not believed
+inline constexpr auto kTorchLook = 1s;          // for the first worker whose PyTorch can be asked
+inline constexpr auto kLatestSample = 5s;       // of what a reader writes to a page: what is older is not believed
 inline constexpr auto kHangSampleShare = 50us;  // of the coordinator, for each rank of the job
 inline constexpr auto kHangRemembered = 5s;     // what was seen of ranks that have given up since
 inline constexpr auto kHangEvidence = 1s;

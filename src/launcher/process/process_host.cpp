@@ -79,7 +79,8 @@ class LinuxProcessHost : public ProcessHost {
     auto& [process, end] = spawned.value();
     const pid_t pid = process.id();
     ended_.erase(local_rank);
-    Child child{{spec.rank, pid, std::move(page)}, std::move(process), std::move(end), nullptr, false, false, {}, {}, 0};
+    Child child{
+        {spec.rank, pid, std::move(page)}, std::move(process), std::move(end), nullptr, false, false, {}, {}, 0};
     if (child.end)
       child.watch = loop_.watch_readable(child.end.get(), [this, local_rank] { leader_ended(local_rank); });
     DDP_CHECK(children_.emplace(local_rank, std::move(child)).second, local_rank);

@@ -9,8 +9,8 @@
 
 using namespace ddp::torch_reader;
 using ddp::launcher::GroupView;
-using ddp::launcher::read_calls;
 using ddp::launcher::page_version;
+using ddp::launcher::read_calls;
 using ddp::launcher::read_page;
 using ddp::wire::StatusPageLayout;
 
