@@ -31,6 +31,15 @@ std::unique_ptr<StatusPageLayout> zeros() {
   return page;
 }
 
+std::unique_ptr<StatusPageLayout> with_one_group() {
+  auto page = zeros();
+  page->writer = 7;
+  page->places = 1;
+  page->groups[0].in_use = ddp::wire::kPageInUse;
+  page->groups[0].size = 1;
+  return page;
+}
+
 template <std::size_t N>
 void put(std::array<char, N>& to, const std::string& text) {
   text.copy(to.data(), N);
@@ -222,12 +231,8 @@ TEST_CASE("a page's version is another one whenever the page is") {
 }
 
 TEST_CASE("a page that a reader has stopped to look at is another one, and nobody waits in its groups") {
-  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
-  page->writer = 7;
-  page->places = 1;
+  const auto page = with_one_group();
   PageGroup& group = page->groups[0];
-  group.in_use = ddp::wire::kPageInUse;
-  group.size = 1;
   constexpr std::uint64_t kMinute = 60'000'000'000;
   CHECK_FALSE(read_page(*page, kMinute).groups.at(0).is_left);
   CHECK_FALSE(read_page(*page, kMinute).groups.at(0).is_sampled);
@@ -240,12 +245,8 @@ TEST_CASE("a page that a reader has stopped to look at is another one, and nobod
 }
 
 TEST_CASE("what a gpu says is taken for true only if it can be") {
-  const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
-  page->writer = 7;
-  page->places = 1;
+  const auto page = with_one_group();
   PageGroup& group = page->groups[0];
-  group.in_use = ddp::wire::kPageInUse;
-  group.size = 1;
   group.called = 9;
   const auto seen = [&](std::uint64_t queued, std::uint64_t started, std::uint64_t finished) {
     group.gpu_queued = queued;
