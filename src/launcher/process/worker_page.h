@@ -138,7 +138,7 @@ wire::Progress progress_of(const PageView& page);
 
 // The memory is untrusted: numbers out of range and text without an end make nothing worse than a strange view.
 // `now`: CLOCK_MONOTONIC, nanoseconds; what a reader has not looked at for limits::kLatestSample before is left as if
-// nobody waited in it. 0: whenever that was.
+// no rank waited in it. 0: however long ago that was.
 PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now = 0);
 
 // A number that is another one whenever the view would be, as good as surely: for those who look often.
