@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Training frameworks under ddplaunch: each gives the same result as under PyTorch's own torchrun.
+
+    frameworks_test.py NAME BIN_DIR       NAME: one of the keys of FRAMEWORKS
+
+Each framework trains a tiny model with random weights on synthetic data, on two ranks with Gloo; nothing is downloaded.
+The small scripts are in frameworks/. The environment variable DDP_FRAMEWORKS names the folder of a virtual environment
+that has the framework; without it, python3 from PATH is used. The test is skipped (exit code 77) if the framework is
+missing there.
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from stuck_program import run_to_end, stacks_of  # noqa: E402
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent / "frameworks"
+# Seconds for what takes ten on an idle machine with two CPUs.
+PATIENCE = 300
+# These variables may be set where the tests are run, and they would change what is tested.
+UNWANTED = re.compile(r"PET_|TORCH|DDP_|PYTHON|VIRTUAL_ENV|OMP_|ACCELERATE_|(MASTER|LOCAL|GROUP|ROLE)_|(RANK|WORLD_SIZE)$")
+TRAINED = re.compile(r"trained: rank=(\d) world_size=(\d) attempt=(\d) resumed_at=(\d+) steps=(\d+) hash=(\w+)")
+FAULT = "ValueError: the data of step 6 is gone in attempt 0"
+TORCHRUN = ("-m", "torch.distributed.run")
+
+
+class Missing(Exception):
+    """The Python has no such framework. The text says what to install."""
+
+
+class Bench:
+    """One framework's script, the programs that start it as a user's PATH has them, and a folder for each run."""
+
+    def __init__(self, name: str, bin_dir: pathlib.Path, folder: pathlib.Path) -> None:
+        self.name, self.folder, self.runs = name, folder, 0
+        self.script = str(SCRIPTS / f"{name}_train.py")
+        prefix = os.environ.get("DDP_FRAMEWORKS")
+        self.environment = {key: value for key, value in os.environ.items() if not UNWANTED.match(key)}
+        self.environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TMPDIR": str(folder), "HOME": str(folder),
+                             "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf"), "CUDA_VISIBLE_DEVICES": "",
+                             "TOKENIZERS_PARALLELISM": "false"}
+        programs = folder / "bin"
+        programs.mkdir()
+        for program in ("ddplaunch", "torchrun"):
+            (programs / program).symlink_to(bin_dir / "ddplaunch")
+        path = [str(programs)]
+        if prefix:
+            self.environment["VIRTUAL_ENV"] = prefix
+            path.append(f"{prefix}/bin")
+        self.environment["PATH"] = ":".join([*path, self.environment.get("PATH", "/usr/bin:/bin")])
+        self.python = f"{prefix}/bin/python" if prefix else "python3"
+
+    def needs(self, *modules: str) -> None:
+        for module in modules:
+            found = subprocess.run([self.python, "-c", f"import importlib.util as u, sys; sys.exit(not u.find_spec('{module}'))"],
+                                   env=self.environment, capture_output=True)
+            if found.returncode != 0:
+                raise Missing(f"{module} is not installed for {self.python}: run `pip install {' '.join(modules)}` in a virtual "
+                              "environment, and set DDP_FRAMEWORKS to the folder of that environment")
+
+    def new_folder(self) -> pathlib.Path:
+        self.runs += 1
+        folder = self.folder / f"run{self.runs}"
+        folder.mkdir()
+        return folder
+
+    def words(self, folder: pathlib.Path) -> list[str]:
+        """The script and its arguments."""
+        return [self.script, f"--folder={folder}"]
+
+    def run(self, *launcher: str, arguments: tuple = (), environment: dict | None = None,
+            folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
+        words = [*launcher, *self.words(folder or self.new_folder()), *arguments]
+        result = run_to_end(words, PATIENCE, env=self.environment | (environment or {}))
+        print(f"$ {' '.join(words)}\n{result.stdout}{result.stderr}-> exit code {result.returncode}", flush=True)
+        return result
+
+    def trains(self, *launcher: str, **how) -> str:
+        """Both ranks train to the end without a restart. Returns the hash of the parameters."""
+        return self.trained(self.run(*launcher, **how))
+
+    def trained(self, result: subprocess.CompletedProcess, attempt: int = 0, resumed_at: int = 0) -> str:
+        assert result.returncode == 0, f"{self.name}: the job failed"
+        lines = sorted(TRAINED.findall(result.stdout))
+        wanted = [(str(rank), "2", str(attempt), str(resumed_at), "12") for rank in range(2)]
+        assert [line[:-1] for line in lines] == wanted, f"{self.name}: wanted {wanted}, got {lines}"
+        assert lines[0][-1] == lines[1][-1], f"{self.name}: the ranks have different parameters: {lines}"
+        return lines[0][-1]
+
+    def is_interrupted(self, number: signal.Signals, *launcher: str,
+                       environment: dict | None = None) -> tuple[int, str, pathlib.Path]:
+        """Sends the signal to the launcher after some steps. Returns the exit code, all output, and the run's folder."""
+        folder = self.new_folder()
+        words = [*launcher, *self.words(folder), "--steps=1000000"]
+        log = folder / "output"
+        # A test that runs in the background has SIGINT ignored, and a launcher keeps that.
+        with open(log, "wb") as output, subprocess.Popen(
+                words, env=self.environment | (environment or {}), stdout=output, stderr=output,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
+            try:
+                deadline = time.monotonic() + PATIENCE
+                while "step 10 is done" not in log.read_text(errors="replace"):
+                    assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")
+                    time.sleep(0.02)
+                process.send_signal(number)
+                code = process.wait(PATIENCE)
+            except BaseException:
+                print(log.read_text(errors="replace"), stacks_of(process.pid), flush=True)
+                process.kill()
+                raise
+        text = log.read_text(errors="replace")
+        print(f"$ {' '.join(words)}  # and {number.name}\n{text}-> exit code {code}", flush=True)
+        return code, text, folder
+
+
+def fault_is_shown(result: subprocess.CompletedProcess) -> None:
+    """The launcher names rank 1 and its exception, not what rank 0 says of a lost peer."""
+    ours = [line for line in result.stderr.splitlines() if line.startswith("ddplaunch: ")]
+    failed = [line for line in ours if " failed: " in line]
+    assert failed and re.match(r"ddplaunch: error: rank 1 \(pid \d+\) failed: exit code 1", failed[0]), ours
+    assert any(FAULT in line for line in ours), ours
+    assert not any("Connection closed by peer" in line for line in ours), ours
+
+
+def check_common(bench: Bench) -> str:
+    """What is the same for all frameworks whose script is started by a launcher. Returns the hash of the parameters."""
+    reference = bench.trains(bench.python, *TORCHRUN, "--nproc-per-node=2")
+    assert bench.trains("ddplaunch", "--nproc-per-node=2") == reference
+    assert bench.trains("torchrun", "--standalone", "--nproc_per_node", "2") == reference
+    # A launcher need not know that the program is a Python script.
+    assert bench.trains("ddplaunch", "--nproc-per-node=2", bench.python) == reference
+
+    failing = {"arguments": ("--failing-attempts=1",)}
+    # Not with --max-restarts: with Gloo, a second attempt of torchrun 2.13 meets the addresses of the first in its store,
+    # and fails or hangs.
+    folder = bench.new_folder()
+    assert bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder, **failing).returncode == 1
+    again = bench.trained(bench.run(bench.python, *TORCHRUN, "--nproc-per-node=2", folder=folder), resumed_at=4)
+    for launcher in ("ddplaunch", "torchrun"):
+        result = bench.run(launcher, "--nproc-per-node=2", "--max-restarts=1", **failing)
+        assert bench.trained(result, attempt=1, resumed_at=4) == again
+        fault_is_shown(result)
+        assert "restart 1 of 1" in result.stderr, result.stderr
+    failed = bench.run("ddplaunch", "--nproc-per-node=2", **failing)
+    assert failed.returncode == 1, failed.returncode
+    fault_is_shown(failed)
+
+    # The grace is for slow machines: a checkpoint takes milliseconds here.
+    code, text, folder = bench.is_interrupted(signal.SIGINT, "ddplaunch", "--nproc-per-node=2", "--grace=100", "--no-collapse")
+    assert code == -signal.SIGINT, code
+    assert text.count("interrupted: saved") == 2 and list(folder.glob("interrupted*")), text
+    assert "ranks 0, 1 were ended because of it (SIGINT, gone in" in text, "the workers did not end by SIGINT alone"
+    return reference
+
+
+def check_accelerate(bench: Bench) -> None:
+    bench.needs("torch", "accelerate")
+    reference = check_common(bench)
+    accelerate = (bench.python, "-m", "accelerate.commands.launch")
+    # One process for each worker: `accelerate launch` leaves the environment of its rank alone.
+    assert bench.trains("ddplaunch", "--nproc-per-node=2", *accelerate, "--cpu", "--num_processes=1") == reference
+    # `accelerate launch` starts ddplaunch as it would start any program that is not a Python script.
+    assert bench.trains(*accelerate, "--cpu", "--num_processes=1", "--no_python", "ddplaunch", "--nproc-per-node=2") == reference
+
+
+def check_trainer(bench: Bench) -> None:
+    bench.needs("torch", "transformers", "accelerate")
+    check_common(bench)
+    # Trainer's own answer to SIGTERM: it waits 3 s, saves a checkpoint and ends. The folder of the checkpoint is whole.
+    code, text, folder = bench.is_interrupted(signal.SIGTERM, "ddplaunch", "--nproc-per-node=2", "--grace=100")
+    assert code == -signal.SIGTERM, code
+    steps = {int(line[4]) for line in TRAINED.findall(text)}
+    assert len(steps) == 1, text
+    saved = folder / f"checkpoint-{steps.pop()}"
+    assert (saved / "trainer_state.json").exists() and not list(saved.glob("*incomplete*")), list(folder.glob("*/*"))
+
+
+def check_lightning(bench: Bench) -> None:
+    bench.needs("torch", "lightning")
+    check_common(bench)
+    # Lightning would start the second rank itself; under a launcher with one worker it says that this does not fit.
+    failed = bench.run("ddplaunch", "--nproc-per-node=1")
+    assert failed.returncode == 1
+    told = re.search(r"^ddplaunch: .*ValueError: .*does not match the world size \(1\)", failed.stderr, re.MULTILINE)
+    assert told, failed.stderr
+
+
+FRAMEWORKS = {
+    "accelerate": check_accelerate,
+    "trainer": check_trainer,
+    "lightning": check_lightning,
+}
+
+
+def main() -> None:
+    name, bin_dir = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            FRAMEWORKS[name](Bench(name, pathlib.Path(bin_dir).resolve(), pathlib.Path(folder)))
+        except Missing as missing:
+            print(missing)
+            sys.exit(77)
+
+
+if __name__ == "__main__":
+    main()
