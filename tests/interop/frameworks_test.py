@@ -8,9 +8,11 @@ The small scripts are in frameworks/. The environment variable DDP_FRAMEWORKS na
 that has the framework; without it, python3 from PATH is used. The test is skipped (exit code 77) if the framework is
 missing there.
 """
+import hashlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +57,8 @@ class Bench:
             path.append(f"{prefix}/bin")
         self.environment["PATH"] = ":".join([*path, self.environment.get("PATH", "/usr/bin:/bin")])
         self.python = f"{prefix}/bin/python" if prefix else "python3"
+        if not shutil.which(self.python):
+            raise Missing(f"there is no {self.python}: set DDP_FRAMEWORKS to the folder of a virtual environment")
 
     def needs(self, *modules: str) -> None:
         for module in modules:
@@ -192,10 +196,61 @@ def check_lightning(bench: Bench) -> None:
     assert told, failed.stderr
 
 
+def check_llama_factory(bench: Bench) -> None:
+    """LLaMA-Factory has a launcher of its own, which calls `torchrun` from PATH, and it reads a file instead of options."""
+    bench.needs("torch", "llamafactory")
+    subprocess.run([bench.python, SCRIPTS / "llama_factory_files.py", bench.folder], env=bench.environment, check=True,
+                   timeout=PATIENCE)
+    environment = bench.environment | {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": "2"}
+    theirs = bench.folder / "theirs"
+    theirs.mkdir()
+    (theirs / "torchrun").write_text(f'#!/bin/sh\nexec {bench.python} -m torch.distributed.run "$@"\n')
+    (theirs / "torchrun").chmod(0o755)
+
+    def train(*launcher: str, folder: pathlib.Path | None = None, **variables: str) -> tuple[subprocess.CompletedProcess, str]:
+        """Returns what the launcher did, and the hash of the model that rank 0 has saved, or nothing."""
+        folder = folder or bench.new_folder()
+        options = {"model_name_or_path": bench.folder / "model", "dataset_dir": bench.folder, "output_dir": folder / "out",
+                   "stage": "pt", "do_train": "true", "finetuning_type": "full", "dataset": "rows", "cutoff_len": 16,
+                   "overwrite_cache": "true", "per_device_train_batch_size": 4, "max_steps": 12, "save_steps": 4, "seed": 7,
+                   "learning_rate": "1.0e-3", "use_cpu": "true", "report_to": "none", "disable_tqdm": "true",
+                   # LLaMA-Factory 0.9 cannot load its optimizer's state on a CPU, which it calls cpu:0.
+                   "save_only_model": "true"}
+        (folder / "train.yaml").write_text("".join(f"{name}: {value}\n" for name, value in options.items()))
+        words = [*launcher, str(folder / "train.yaml")]
+        result = run_to_end(words, PATIENCE, env=environment | variables)
+        print(f"$ {' '.join(words)}\n{result.stdout}{result.stderr}-> exit code {result.returncode}", flush=True)
+        saved = folder / "out" / "model.safetensors"
+        return result, hashlib.sha256(saved.read_bytes()).hexdigest() if saved.exists() else ""
+
+    command = (bench.python, "-m", "llamafactory.cli", "train")
+    reference, wanted = train(*command, PATH=f"{theirs}:{environment['PATH']}")
+    assert reference.returncode == 0 and wanted, "torchrun itself cannot run this"
+    for launcher in (command, ("ddplaunch", "--nproc-per-node=2", "-m", "llamafactory.launcher")):
+        result, found = train(*launcher)
+        assert result.returncode == 0 and found == wanted, (wanted, found)
+        assert "world size: 2" in result.stdout + result.stderr
+        assert "ddplaunch: 0." in result.stderr, "another torchrun was called"
+
+    fault = str(SCRIPTS / "llama_factory_fault")
+    failed, found = train(*command, PYTHONPATH=fault)
+    assert failed.returncode == 1 and not found
+    fault_is_shown(failed)
+    # LLaMA-Factory goes on from the last checkpoint in its folder.
+    folder, path = bench.new_folder(), f"{theirs}:{environment['PATH']}"
+    assert train(*command, folder=folder, PATH=path, PYTHONPATH=fault)[0].returncode == 1
+    wanted = train(*command, folder=folder, PATH=path)[1]
+    again, found = train(*command, PYTHONPATH=fault, MAX_RESTARTS="1", RDZV_ID="job")
+    assert again.returncode == 0 and found == wanted, (wanted, found)
+    fault_is_shown(again)
+    assert re.search(r"Loading model from \S+/checkpoint-4", again.stdout + again.stderr)
+
+
 FRAMEWORKS = {
     "accelerate": check_accelerate,
     "trainer": check_trainer,
     "lightning": check_lightning,
+    "llama_factory": check_llama_factory,
 }
 
 
