@@ -1,0 +1,42 @@
+"""What the programs of the PyTorch zoo share."""
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+TENSOR = torch.ones(1024)
+
+
+def start() -> int:
+    """Makes the process group, calls 20 collectives and returns the rank."""
+    dist.init_process_group("gloo")
+    for _ in range(20):
+        dist.all_reduce(TENSOR)
+    print("started", flush=True)
+    return dist.get_rank()
+
+
+def end() -> None:
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def ddp_model(**options) -> DistributedDataParallel:
+    return DistributedDataParallel(torch.nn.Linear(8, 8), **options)
+
+
+def train_step(model) -> None:
+    model(torch.ones(2, 8)).sum().backward()
+
+
+def compute(seconds) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        torch.mm(torch.ones(200, 200), torch.ones(200, 200))
+
+
+def run(programs) -> None:
+    """Runs the function that the command line names."""
+    programs[sys.argv[1]]()

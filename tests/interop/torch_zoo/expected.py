@@ -1,0 +1,149 @@
+"""What the launcher is expected to say of each program of the zoo."""
+import typing
+
+
+class Program(typing.NamedTuple):
+    file: str
+    name: str
+    # None: the launcher never terminates it.
+    code: typing.Optional[int] = 0
+    # Another exit code that is right: PyTorch 2.13 at times aborts a process that ends without destroying its group.
+    or_code: typing.Optional[int] = None
+    # The verdict of PyTorch 2.13 and newer, whose flight recorder records Gloo; the ranks that the launcher names as
+    # culprits; and words of its report.
+    verdict: str = ""
+    culprits: tuple = ()
+    says: str = ""
+    # The verdict of older versions, of which only the processes can be seen.
+    older_verdict: str = "H08"
+    ranks: int = 2
+    # The first version of PyTorch that can run the program.
+    since: tuple = (1, 13)
+    # Whether torch_recorder_test.py runs it.
+    quick: bool = False
+    # Whether one of its ranks is slow for so long that a note of the launcher is right, though nothing hangs.
+    may_be_noted: bool = False
+
+
+def hangs(name, verdict="H03", culprits=(1,), says="", code=124, **more) -> Program:
+    return Program("hanging.py", name, code, verdict=verdict, culprits=culprits, says=says, **more)
+
+
+def fails(name, code, culprits=(1,), says="", **more) -> Program:
+    return Program("failing.py", name, code, or_code=134 if code == 1 else None, culprits=culprits, says=says,
+                   **{"older_verdict": "", **more})
+
+
+def healthy(name, **more) -> Program:
+    return Program("healthy.py", name, **more)
+
+
+HANGING = [
+    hangs("spins", says="rank 1 has not called all_reduce f32[1024] (#21 of world), in which rank 0 waits", quick=True),
+    hangs("holds_the_interpreter", says="rank 1 has not called all_reduce f32[1024] (#21 of world)", quick=True),
+    hangs("sleeps", says="rank 1 has not called broadcast f32[1024] (#21 of world), in which rank 0 waits", quick=True),
+    hangs("waits_for_a_lock", says="rank 1 has not called barrier (#21 of world), in which rank 0 waits"),
+    hangs("waits_for_a_queue"),
+    hangs("reads_from_a_fifo"),
+    hangs("waits_for_a_connection"),
+    hangs("waits_for_a_child"),
+    hangs("stops", "H02", code=None, older_verdict="H02"),
+    hangs("compiles_for_ever_on_one_rank", since=(2, 0)),
+    hangs("sleeps_in_a_step_of_ddp", says="rank 1 has not called all_reduce f32[72] (", quick=True),
+    hangs("leaves_out_a_step_of_ddp", "H04", (0, 1), quick=True),
+    hangs("has_uneven_batches", "H04", (0, 1)),
+    hangs("saves_on_rank_zero_with_a_barrier", "H04", (0, 1)),
+    hangs("rank_zero_alone_in_a_barrier", says="rank 1 has not called barrier (#21 of world), in which rank 0 waits", quick=True),
+    hangs("skips_a_forward_of_fsdp2", since=(2, 6)),
+    hangs("leaves_out_a_forward_of_fsdp2", "H04", (0, 1), since=(2, 6), quick=True),
+    hangs("calls_another", "H04", (0, 1), "ranks 0, 1 called different collectives as #21 of world", quick=True),
+    hangs("calls_a_barrier_against_an_all_reduce", "H04", (0, 1), quick=True),
+    hangs("misses_an_all_gather_of_objects"),
+    hangs("broadcasts_objects_from_two_roots", "H05", (0, 1)),
+    hangs("skips_in_a_subgroup", "H03", (0,), "rank 0 has not called all_reduce f32[1024] (#2 of pair), in which rank 1 waits",
+          since=(2, 4), quick=True),
+    hangs("makes_a_group_on_one_rank", culprits=(0,)),
+    hangs("uses_two_groups_in_a_circle", "H06", (0, 1), quick=True),
+    hangs("skips_in_one_dimension_of_a_mesh", "H03", (3,), ranks=4, since=(2, 2)),
+    hangs("uses_the_wrong_dimension_of_a_mesh", "H06", (0, 1, 2, 3), ranks=4, since=(2, 2)),
+    hangs("has_a_stage_that_does_not_send", "H03", (1,), ranks=3),
+    hangs("receives_on_both_ranks", "H08", (0, 1)),
+    hangs("sends_with_another_tag", "H08", (0, 1)),
+    hangs("polls_for_a_message", "H03"),
+    hangs("misses_a_monitored_barrier", "H08"),
+    hangs("never_makes_its_process_group", "H08"),
+    hangs("waits_for_a_key"),
+    hangs("misses_a_barrier_by_the_store", "H08"),
+    hangs("has_a_data_loader_whose_worker_hangs"),
+    hangs("has_a_data_loader_that_forks_with_a_lock"),
+    hangs("waits_for_a_thread_at_its_end", "H08"),
+    hangs("hangs_in_atexit", "H08"),
+]
+FAILING = [
+    fails("raises", 1, quick=True),
+    fails("has_a_segmentation_fault", 139),
+    fails("exits_with_three", 3),
+    fails("is_killed", 137),
+    fails("has_too_little_memory", 1),
+    fails("has_a_data_loader_whose_worker_raises", 1),
+    fails("has_parameters_that_one_rank_does_not_use", 1),
+    fails("builds_another_model", 1),
+    fails("validates_on_rank_zero_alone", 134, (0, 1), "H05"),
+    fails("has_another_shape", 134, (0, 1), "H05"),
+    fails("has_another_type", 134, (0, 1), "H05"),
+    # The launcher is to tell that rank 1, which ended with 0, is the reason of the failure of rank 0.
+    fails("returns_early", 1),
+    fails("exits_in_the_middle", 1),
+    fails("misses_a_monitored_barrier_with_a_timeout", 1, (0,)),
+    fails("lets_a_collective_time_out", 1, verdict="H03"),
+]
+HEALTHY = [
+    healthy("computes_alone", quick=True),
+    healthy("sleeps_for_a_while", may_be_noted=True),
+    healthy("saves_a_long_checkpoint_on_rank_zero", may_be_noted=True),
+    healthy("validates_long_on_rank_zero", may_be_noted=True),
+    healthy("waits_for_a_slow_first_batch", may_be_noted=True),
+    healthy("compiles_for_long", since=(2, 0), may_be_noted=True),
+    healthy("waits_for_a_file"),
+    healthy("waits_long_in_a_monitored_barrier"),
+    healthy("ends_late", quick=True),
+    healthy("loads_by_fork", quick=True),
+    healthy("loads_by_spawn"),
+    healthy("loads_by_fork_server"),
+    healthy("has_children", quick=True),
+    healthy("has_a_child_with_its_own_process_group"),
+    healthy("has_pools_of_processes"),
+    healthy("spawns_processes"),
+    healthy("joins", quick=True),
+    healthy("accumulates_gradients"),
+    healthy("averages_models_periodically"),
+    healthy("shards_its_optimizer"),
+    healthy("finds_unused_parameters"),
+    healthy("trains_with_fsdp2", since=(2, 6)),
+    healthy("trains_on_a_mesh", ranks=4, since=(2, 2)),
+    healthy("passes_batches_through_stages", ranks=3),
+    healthy("has_a_pipeline_schedule", since=(2, 5)),
+    healthy("saves_and_loads_a_checkpoint", since=(2, 2)),
+    healthy("saves_a_checkpoint_asynchronously", since=(2, 3)),
+    healthy("overlaps", quick=True),
+    healthy("polls_its_work"),
+    healthy("has_all_kinds", quick=True),
+    healthy("gathers_objects_of_different_sizes"),
+    healthy("reduces_big_tensors"),
+    healthy("uses_groups_alone", quick=True),
+    healthy("makes_groups_again", quick=True),
+    healthy("has_many_groups"),
+    healthy("starts_again_after_destroy"),
+    healthy("has_threads", quick=True),
+    healthy("listens_in_a_thread"),
+    healthy("serves_parameters_by_rpc"),
+    healthy("handles_signals"),
+    healthy("profiles"),
+    healthy("logs_and_shows_its_progress"),
+    healthy("names_the_store_itself"),
+    healthy("does_without_distributed"),
+    healthy("leaves_at_once", quick=True),
+    healthy("forgets_to_destroy_its_process_group", or_code=134),
+    healthy("never_waits_for_the_last", quick=True),
+]
+PROGRAMS = HANGING + FAILING + HEALTHY

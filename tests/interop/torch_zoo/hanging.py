@@ -1,0 +1,373 @@
+"""Plain PyTorch programs that hang: hanging.py NAME. None knows of ddplaunch.
+
+A comment "Here." marks the line at which the rank is that the others wait for.
+"""
+import atexit
+import datetime
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+from common import TENSOR, compute, ddp_model, end, run, start, train_step
+
+
+# A rank does something else for ever, and the others wait in a collective.
+def spins() -> None:
+    if start() == 1:
+        while True:  # Here.
+            pass  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def holds_the_interpreter() -> None:
+    if start() == 1:
+        re.match("(a+)+$", "a" * 60 + "b")  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def sleeps() -> None:
+    if start() == 1:
+        time.sleep(3600)  # Here.
+    dist.broadcast(TENSOR, 0)
+
+
+def waits_for_a_lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    if start() == 1:
+        lock.acquire()  # Here.
+    dist.barrier()
+
+
+def waits_for_a_queue() -> None:
+    batches = queue.Queue()
+    producer = threading.Thread(target=lambda: [batches.put(i) for i in range(10)])
+    producer.start()
+    rank = start()
+    for _ in range(12 if rank == 1 else 10):
+        batches.get()  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def reads_from_a_fifo() -> None:
+    if start() == 1:
+        fifo = tempfile.mkdtemp() + "/fifo"
+        os.mkfifo(fifo)
+        open(fifo).read()  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def waits_for_a_connection() -> None:
+    if start() == 1:
+        socket.create_server(("127.0.0.1", 0)).accept()  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def waits_for_a_child() -> None:
+    if start() == 1:
+        subprocess.call(["sleep", "3600"])  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def stops() -> None:
+    if start() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def compiles_for_ever_on_one_rank() -> None:
+    rank = start()
+
+    def compiler(graph, inputs):
+        if rank == 1:
+            time.sleep(3600)  # Here.
+        return graph.forward
+
+    model = torch.compile(torch.nn.Linear(8, 8), backend=compiler)
+    dist.all_reduce(model(torch.ones(2, 8)))
+    end()
+
+
+# Steps of training that not all ranks take.
+def sleeps_in_a_step_of_ddp() -> None:
+    rank = start()
+    model = ddp_model()
+    for step in range(100):
+        if rank == 1 and step == 50:
+            time.sleep(3600)  # Here.
+        train_step(model)
+    end()
+
+
+def leaves_out_a_step_of_ddp() -> None:
+    rank = start()
+    model = ddp_model()
+    for step in range(100):
+        if rank == 1 and step == 50:
+            continue
+        train_step(model)
+    end()
+
+
+def has_uneven_batches() -> None:
+    rank = start()
+    model = ddp_model()
+    for _ in range(50 + 20 * rank):
+        train_step(model)
+    end()
+
+
+def saves_on_rank_zero_with_a_barrier() -> None:
+    rank = start()
+    model = ddp_model()
+    for step in range(20):
+        train_step(model)
+        if rank == 0 and step == 10:
+            torch.save(model.state_dict(), os.devnull)
+            dist.barrier()  # Here.
+    end()
+
+
+def rank_zero_alone_in_a_barrier() -> None:
+    if start() == 0:
+        dist.barrier()
+    while True:
+        time.sleep(1)  # Here.
+
+
+def skips_a_forward_of_fsdp2() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    rank = start()
+    model = fully_shard(torch.nn.Linear(8, 8), mesh=init_device_mesh("cpu", (2,)))
+    for step in range(20):
+        if rank == 1 and step == 10:
+            time.sleep(3600)  # Here.
+        train_step(model)
+    end()
+
+
+def leaves_out_a_forward_of_fsdp2() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    rank = start()
+    model = fully_shard(torch.nn.Linear(8, 8), mesh=init_device_mesh("cpu", (2,)))
+    for step in range(20):
+        if rank == 1 and step == 10:
+            continue
+        train_step(model)
+    end()
+
+
+# Different collectives.
+def calls_another() -> None:
+    if start() == 1:
+        dist.broadcast(TENSOR, 0)
+    else:
+        dist.all_reduce(TENSOR)
+    end()
+
+
+def calls_a_barrier_against_an_all_reduce() -> None:
+    if start() == 1:
+        dist.barrier()
+    else:
+        dist.all_reduce(TENSOR)
+    end()
+
+
+# Objects.
+def misses_an_all_gather_of_objects() -> None:
+    if start() == 1:
+        time.sleep(3600)  # Here.
+    dist.all_gather_object([None] * dist.get_world_size(), {"loss": 1.0})
+
+
+def broadcasts_objects_from_two_roots() -> None:
+    rank = start()
+    dist.broadcast_object_list([rank], rank)
+    end()
+
+
+# Groups.
+def skips_in_a_subgroup() -> None:
+    rank = start()
+    pair = dist.new_group([0, 1], group_desc="pair")
+    dist.all_reduce(TENSOR, group=pair)
+    if rank == 0:
+        time.sleep(3600)  # Here.
+    dist.all_reduce(TENSOR, group=pair)
+
+
+def makes_a_group_on_one_rank() -> None:
+    if start() == 0:
+        dist.new_group([0, 1])  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def uses_two_groups_in_a_circle() -> None:
+    rank = start()
+    groups = [dist.new_group([0, 1]) for _ in range(2)]
+    for group in groups if rank == 0 else groups[::-1]:
+        dist.all_reduce(TENSOR, group=group)
+    end()
+
+
+def skips_in_one_dimension_of_a_mesh() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    rank = start()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+    for step in range(10):
+        dist.all_reduce(TENSOR, group=mesh.get_group("model"))
+        if rank == 3 and step == 5:
+            time.sleep(3600)  # Here.
+        dist.all_reduce(TENSOR, group=mesh.get_group("data"))
+    end()
+
+
+def uses_the_wrong_dimension_of_a_mesh() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    rank = start()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+    for step in range(10):
+        dist.all_reduce(TENSOR, group=mesh.get_group("model"))
+        wrong = rank == 3 and step == 5
+        dist.all_reduce(TENSOR, group=mesh.get_group("model" if wrong else "data"))
+    end()
+
+
+# Messages.
+def has_a_stage_that_does_not_send() -> None:
+    rank, size = start(), dist.get_world_size()
+    for step in range(10):
+        if rank > 0:
+            dist.recv(TENSOR, rank - 1)
+        if rank == 1 and step == 5:
+            time.sleep(3600)  # Here.
+        if rank < size - 1:
+            dist.send(TENSOR, rank + 1)
+    end()
+
+
+def receives_on_both_ranks() -> None:
+    rank = start()
+    dist.recv(TENSOR, 1 - rank)  # Here.
+    dist.send(TENSOR, 1 - rank)
+    end()
+
+
+def sends_with_another_tag() -> None:
+    if start() == 0:
+        dist.send(TENSOR, 1, tag=1)
+    else:
+        dist.recv(TENSOR, 0, tag=2)
+    end()
+
+
+def polls_for_a_message() -> None:
+    if start() == 1:
+        work = dist.irecv(TENSOR, 0)
+        while not work.is_completed():
+            time.sleep(0.01)  # Here.
+    end()
+
+
+# Waits outside of collectives.
+def misses_a_monitored_barrier() -> None:
+    if start() == 1:
+        time.sleep(3600)  # Here.
+    dist.monitored_barrier()
+
+
+def never_makes_its_process_group() -> None:
+    if os.environ["RANK"] == "1":
+        time.sleep(3600)  # Here.
+    start()
+
+
+def waits_for_a_key() -> None:
+    if start() == 1:
+        store = dist.distributed_c10d._get_default_store()
+        store.wait(["a key that never comes"], datetime.timedelta(hours=1))  # Here.
+    dist.all_reduce(TENSOR)
+
+
+def misses_a_barrier_by_the_store() -> None:
+    rank = start()
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        time.sleep(3600)  # Here.
+    store.add("arrived", 1)
+    while store.add("arrived", 0) < dist.get_world_size():
+        time.sleep(0.1)
+    end()
+
+
+# Data loaders.
+class Numbers(Dataset):
+    def __init__(self, work=lambda: None):
+        self.work = work
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        if index == 40:
+            self.work()
+        return torch.ones(8)
+
+
+def has_a_data_loader_whose_worker_hangs() -> None:
+    rank = start()
+    for _ in DataLoader(Numbers(lambda: time.sleep(3600 * rank)), batch_size=4, num_workers=2):  # Here.
+        dist.all_reduce(TENSOR)
+    end()
+
+
+def has_a_data_loader_that_forks_with_a_lock() -> None:
+    lock = threading.Lock()
+
+    def use():
+        with lock:
+            compute(0.1)
+
+    if start() == 1:
+        lock.acquire()  # As a thread would hold it at the moment of the fork.
+    for _ in DataLoader(Numbers(use), batch_size=4, num_workers=1, multiprocessing_context="fork"):  # Here.
+        dist.all_reduce(TENSOR)
+    end()
+
+
+# Ends.
+def waits_for_a_thread_at_its_end() -> None:
+    rank = start()
+    lock = threading.Lock()
+    lock.acquire()
+    if rank == 1:
+        threading.Thread(target=lock.acquire).start()  # The interpreter joins it.
+    end()
+
+
+def hangs_in_atexit() -> None:
+    rank = start()
+    if rank == 1:
+        atexit.register(lambda: time.sleep(3600))  # Here.
+    end()
+
+
+if __name__ == "__main__":
+    run(globals())
