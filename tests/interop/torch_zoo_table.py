@@ -24,8 +24,9 @@ LAUNCHER_WORD = re.compile(r"^ddplaunch: (note|warning|error): (?!using OMP_NUM_
 PLACE = re.compile(r"(\w+) \((?:\S*/)?((?:hanging|failing|healthy)\.py):(\d+)\)")
 ODD_ONE = re.compile(r"^ddplaunch:   ranks? [-\d, ]+ waits? for something else than the others")
 TRACEBACK = re.compile(r'(?:.*)/((?:hanging|failing|healthy)\.py)", line (\d+), in (\S+)')
-PEER_WORD = re.compile(r"\brank\W{0,4}\d|failed \(exitcode|Root Cause|error_file|"
-                       r"/(?:hanging|failing|healthy)\.py\", line \d+")
+# Warnings at the start, such as "[rank0]:[W1125 ...", are not about the fault.
+PEER_WORD = re.compile(r"^(?!.*\bW\d{4} )(?:.*)(?:\brank\W{0,4}\d|failed \(exitcode|Root Cause|error_file|"
+                       r"/(?:hanging|failing|healthy)\.py\", line \d+)")
 
 
 def parts_of(version):
@@ -65,13 +66,16 @@ class Run:
         begun = time.monotonic()
         self.job = subprocess.Popen(command, env=environment, text=True, errors="replace", stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.stopped = False
+        self.stopped_at = None
         timer = threading.Timer(limit, self.stop)
         timer.start()
         for line in self.job.stdout:
             self.lines.append((time.monotonic(), line.rstrip("\n")))
         self.code = self.job.wait()
         timer.cancel()
+        if self.stopped_at:
+            # What is printed because the job is stopped does not count.
+            self.lines = [(at, line) for at, line in self.lines if at <= self.stopped_at]
         ended = time.monotonic()
         # The launcher shows the last lines of a rank that failed once more.
         started = [at for at, line in self.lines if line.endswith("started") and not line.startswith("ddplaunch")]
@@ -81,11 +85,11 @@ class Run:
         self.output = "\n".join(f"{at:8.2f} {line}" for at, line in self.lines) + "\n"
 
     def stop(self):
-        self.stopped = True
+        self.stopped_at = time.monotonic()
         self.job.send_signal(signal.SIGTERM)
 
     def first(self, pattern):
-        """The time and the text of the first line in which it is found, before the job was stopped."""
+        """The time and the text of the first line in which it is found."""
         return next(((at, line) for at, line in self.lines if pattern.search(line)), None)
 
 
@@ -112,12 +116,11 @@ class Judgement:
         """The innermost line of the script in the last stack of the first of the ranks that are named, else of any rank."""
         stacks = []
         for _, line in self.run.lines:
-            if re.match(r"ddplaunch:   ranks? \d", line):
+            if re.match(r"ddplaunch:   ranks? [-\d, ]+: ", line):
                 stacks.append(line.partition("ddplaunch:   ")[2])
             elif line.startswith("ddplaunch:       ← ") and stacks:
                 stacks[-1] += line.partition("ddplaunch:      ")[2]
-        stacks = [stack for stack in stacks if "←" in stack and (not self.ranks or self.ranks[0] in ranks_in(stack))]
-        for stack in reversed(stacks):
+        for stack in reversed([stack for stack in stacks if not self.ranks or self.ranks[0] in ranks_in(stack)]):
             place = PLACE.search(stack)
             if place:
                 return f"{place.group(2)}:{place.group(3)} {place.group(1)}"
@@ -130,7 +133,7 @@ class Judgement:
 
     def compare(self, program, recorded):
         wrong = []
-        if self.run.stopped:
+        if self.run.stopped_at:
             if program.code is not None:
                 wrong.append("did not end by itself")
         elif self.run.code not in (program.code, program.or_code):
@@ -181,11 +184,10 @@ def launcher_row(program, version, judgement):
 
 
 def peer_row(program, version, run):
-    said = run.first(PEER_WORD) if not run.stopped else next(
-        ((at, line) for at, line in run.lines if PEER_WORD.search(line) and "signal 15" not in line.lower()
-         and "SIGTERM" not in line and not line.startswith("[W")), None)
-    return [program.name, version, "stopped" if run.stopped else run.code, f"{said[0]:.1f}" if said else "",
-            f"{run.seconds:.1f}", said[1].strip()[:150] if said else "nothing"]
+    said = run.first(PEER_WORD)
+    root_cause = re.search(r"Root Cause.*?rank +: (\d+)", run.output, re.S)
+    return [program.name, version, "stopped" if run.stopped_at else run.code, f"{said[0]:.1f}" if said else "",
+            root_cause.group(1) if root_cause else "", f"{run.seconds:.1f}", said[1].strip()[:150] if said else "nothing"]
 
 
 def main():
@@ -219,8 +221,10 @@ def main():
         return run
 
     head = ["program", "version", "exit code"]
-    head += (["named a rank or a place after s", "ended after s", "first such line"] if options.peer else
-             ["first word after s", "first verdict after s", "ended after s", "verdict", "ranks", "place", "as expected"])
+    if options.peer:
+        head += ["named a rank or a place after s", "rank of the root cause", "ended after s", "first such line"]
+    else:
+        head += ["first word after s", "first verdict after s", "ended after s", "verdict", "ranks", "place", "as expected"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head), flush=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for (_, version, program), run in zip(todo, pool.map(lambda args: work(*args), todo)):

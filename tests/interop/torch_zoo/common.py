@@ -1,5 +1,7 @@
 """What the programs of the PyTorch zoo share."""
+import os
 import sys
+import tempfile
 import time
 
 import torch
@@ -16,6 +18,19 @@ def start() -> int:
         dist.all_reduce(TENSOR)
     print("started", flush=True)
     return dist.get_rank()
+
+
+def start_at(path, rank, size) -> None:
+    """As start(), with a store that is a file."""
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
+    for _ in range(20):
+        dist.all_reduce(TENSOR)
+    print("started", flush=True)
+
+
+def shared_path(name) -> str:
+    """The same path for all ranks of the job, and another one for each job."""
+    return f"{tempfile.gettempdir()}/zoo_{name}_{os.environ['MASTER_PORT']}_{os.getppid()}"
 
 
 def end() -> None:

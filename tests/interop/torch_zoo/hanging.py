@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-from common import TENSOR, compute, ddp_model, end, run, start, train_step
+from common import TENSOR, compute, ddp_model, end, run, shared_path, start, start_at, train_step
 
 
 # A rank does something else for ever, and the others wait in a collective.
@@ -247,6 +247,17 @@ def uses_the_wrong_dimension_of_a_mesh() -> None:
         dist.all_reduce(TENSOR, group=mesh.get_group("model"))
         wrong = rank == 3 and step == 5
         dist.all_reduce(TENSOR, group=mesh.get_group("model" if wrong else "data"))
+    end()
+
+
+def sleeps_in_the_second_of_two_worlds() -> None:
+    world, rank = divmod(int(os.environ["RANK"]), 2)
+    start_at(shared_path(world), rank, 2)
+    if world == 1 and rank == 1:
+        time.sleep(3600)  # Here.
+    for _ in range(100):
+        dist.all_reduce(TENSOR)
+        time.sleep(0.3)
     end()
 
 

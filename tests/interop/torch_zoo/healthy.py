@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-from common import TENSOR, compute, ddp_model, end, run, start, train_step
+from common import TENSOR, compute, ddp_model, end, run, shared_path, start, start_at, train_step
 
 
 # A rank is slow.
@@ -186,6 +186,23 @@ def spawns_processes() -> None:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(spawned, (folder + "/store",), nprocs=2)
+
+
+def search_step(rank, path, width) -> None:
+    start_at(path, rank, 2)
+    for _ in range(4):
+        compute(3 * rank)
+        dist.all_reduce(torch.ones(width))
+    end()
+
+
+def searches_for_parameters() -> None:
+    # Each worker has a world of processes of its own.
+    for name in [name for name in os.environ if name.startswith("TORCHELASTIC")]:
+        del os.environ[name]
+    width = 10 + int(os.environ["RANK"])
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(search_step, (folder + "/store", width), nprocs=2)
 
 
 # Training.
@@ -412,6 +429,60 @@ def starts_again_after_destroy() -> None:
     for _ in range(3):
         start()
         end()
+
+
+def trains_two_models_in_two_worlds() -> None:
+    world, rank = divmod(int(os.environ["RANK"]), 2)
+    start_at(shared_path(world), rank, 2)
+    for _ in range(4):
+        if rank == 1:
+            compute(3)
+        if world == 0:
+            dist.all_reduce(torch.ones(10))
+        else:
+            dist.broadcast(torch.ones(20), 1)
+    end()
+
+
+def swaps_its_ranks() -> None:
+    rank = start()
+    end()
+    start_at(shared_path("swapped"), 1 - rank, 2)
+    for _ in range(3):
+        compute(2 * rank)
+        dist.broadcast(TENSOR, 1)
+    end()
+
+
+def goes_on_alone() -> None:
+    if start() == 1:
+        return end()
+    end()
+    start_at(shared_path("alone"), 0, 1)
+    for _ in range(5):
+        compute(2)
+        dist.all_reduce(TENSOR)
+    dist.destroy_process_group()
+
+
+def waits_for_children_between_two_groups() -> None:
+    rank = start()
+    groups = [dist.new_group([0, 1]) for _ in range(2)]
+    done = multiprocessing.get_context("spawn").Event()
+    child = multiprocessing.get_context("spawn").Process(target=compute_and_tell, args=(done,))
+    child.start()
+    works = [dist.all_reduce(torch.ones(4), group=groups[rank], async_op=True)]
+    done.wait()
+    works.append(dist.all_reduce(torch.ones(4), group=groups[1 - rank], async_op=True))
+    for work in works:
+        work.wait()
+    child.join()
+    end()
+
+
+def compute_and_tell(done) -> None:
+    compute(15)
+    done.set()
 
 
 # Threads.
