@@ -67,22 +67,32 @@ class Run:
         self.job = subprocess.Popen(command, env=environment, text=True, errors="replace", stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.stopped_at = None
-        timer = threading.Timer(limit, self.stop)
-        timer.start()
+        timer = self.timer_of(limit)
         for line in self.job.stdout:
             self.lines.append((time.monotonic(), line.rstrip("\n")))
+            if self.is_start(line):
+                timer.cancel()
+                timer = self.timer_of(limit)
         self.code = self.job.wait()
         timer.cancel()
         if self.stopped_at:
             # What is printed because the job is stopped does not count.
             self.lines = [(at, line) for at, line in self.lines if at <= self.stopped_at]
         ended = time.monotonic()
-        # The launcher shows the last lines of a rank that failed once more.
-        started = [at for at, line in self.lines if line.endswith("started") and not line.startswith("ddplaunch")]
-        zero = max(started, default=begun)
+        zero = max((at for at, line in self.lines if self.is_start(line)), default=begun)
         self.lines = [(at - zero, line) for at, line in self.lines]
         self.seconds = ended - zero
         self.output = "\n".join(f"{at:8.2f} {line}" for at, line in self.lines) + "\n"
+
+    def timer_of(self, limit):
+        timer = threading.Timer(limit, self.stop)
+        timer.start()
+        return timer
+
+    @staticmethod
+    def is_start(line):
+        """Whether a rank says that it has made its process group. The launcher shows the last lines of a rank again."""
+        return line.rstrip().endswith("started") and not line.startswith("ddplaunch")
 
     def stop(self):
         self.stopped_at = time.monotonic()
@@ -136,7 +146,7 @@ class Judgement:
         if self.run.stopped_at:
             if program.code is not None:
                 wrong.append("did not end by itself")
-        elif self.run.code not in (program.code, program.or_code):
+        elif self.run.code not in (program.code, *program.or_codes):
             wrong.append(f"exit code {self.run.code}, not {program.code}")
         if program.code == 0:
             if self.verdict and not (program.may_be_noted and self.severity == "note"):
