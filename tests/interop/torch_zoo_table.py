@@ -122,15 +122,19 @@ class Judgement:
         self.place = self.place_of(program)
         self.wrong = self.compare(program, parts_of(version) >= (2, 13))
 
-    def place_of(self, program):
-        """The innermost line of the script in the last stack of the first of the ranks that are named, else of any rank."""
-        stacks = []
+    def stacks(self):
+        """Each is a line: "rank 1: inner (file:number) ← outer (file:number)"."""
+        found = []
         for _, line in self.run.lines:
             if re.match(r"ddplaunch:   ranks? [-\d, ]+: ", line):
-                stacks.append(line.partition("ddplaunch:   ")[2])
-            elif line.startswith("ddplaunch:       ← ") and stacks:
-                stacks[-1] += line.partition("ddplaunch:      ")[2]
-        for stack in reversed([stack for stack in stacks if not self.ranks or self.ranks[0] in ranks_in(stack)]):
+                found.append(line.partition("ddplaunch:   ")[2])
+            elif line.startswith("ddplaunch:       ← ") and found:
+                found[-1] += line.partition("ddplaunch:      ")[2]
+        return found
+
+    def place_of(self, program):
+        """The innermost line of the script in the last stack of the first of the ranks that are named, else of any rank."""
+        for stack in reversed([stack for stack in self.stacks() if not self.ranks or self.ranks[0] in ranks_in(stack)]):
             place = PLACE.search(stack)
             if place:
                 return f"{place.group(2)}:{place.group(3)} {place.group(1)}"
@@ -157,11 +161,14 @@ class Judgement:
             wrong.append(f"verdict {self.verdict or 'none'}, not {verdict or 'none'}")
         if recorded and program.says and program.says not in self.run.output:
             wrong.append(f"does not say {program.says!r}")
-        if self.ranks != program.culprits:
+        # Where only the processes can be seen, the launcher need not know the rank, but must not name another one.
+        if self.ranks != program.culprits and (recorded or self.ranks):
             wrong.append(f"names {list(self.ranks) or 'no rank'}, not {list(program.culprits)}")
-        marked = marked_lines(program)
-        if self.places and marked and not any(self.place.startswith(f"{program.file}:{number}") for number in marked):
-            wrong.append(f"place {self.place or 'not named'}, not line {marked[0]}")
+        # If it names no rank, it shows the stacks of all.
+        places = [self.place] if self.ranks else re.findall(r"\w+\.py:\d+", " ".join(self.stacks()))
+        marked = [f"{program.file}:{number}" for number in marked_lines(program)]
+        if self.places and marked and not any(place.split(" ")[0] in marked for place in places):
+            wrong.append(f"place {self.place or 'not named'}, not {marked[0]}")
         return wrong
 
 
