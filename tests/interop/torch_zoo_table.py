@@ -139,9 +139,10 @@ class Judgement:
             if place:
                 return f"{place.group(2)}:{place.group(3)} {place.group(1)}"
         tracebacks = [match for _, line in self.run.lines for match in [TRACEBACK.search(line)] if match]
-        rank = re.escape(str(self.ranks[0])) if self.ranks else r"\d+"
+        # Older versions do not print the rank in front of each line.
+        prefix = f"[rank{self.ranks[0]}]" if self.ranks and "[rank" in self.run.output else ""
         for match in reversed(tracebacks):
-            if program.file == "failing.py" and match.group(3) != "<module>" and re.search(rf"rank{rank}\b", match.group(0)):
+            if program.file == "failing.py" and match.group(3) != "<module>" and prefix in match.group(0):
                 return f"{match.group(1)}:{match.group(2)} {match.group(3)} (traceback)"
         return ""
 
@@ -184,7 +185,7 @@ def run_by_launcher(launcher, python, program, hang_timeout=10, limit=120):
 
 def run_by_peer(python, program, limit):
     # Each run has its own port, so that several can run at a time.
-    return Run([python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={program.ranks}",
+    return Run([python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={program.ranks}",
                 str(ZOO / program.file), program.name], environment_of(python), limit)
 
 

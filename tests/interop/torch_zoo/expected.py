@@ -97,8 +97,8 @@ FAILING = [
     fails("has_another_shape", 134, (0, 1), "H05"),
     fails("has_another_type", 134, (0, 1), "H05"),
     # Rank 1, which ended with 0, is the reason of the failure of rank 0. Whichever the launcher sees first gives the code.
-    fails("returns_early", 124, verdict="H01", older_verdict="H01", or_codes=(1, 134)),
-    fails("exits_in_the_middle", 124, verdict="H01", older_verdict="H01", or_codes=(1, 134)),
+    fails("returns_early", 124, verdict="H01", or_codes=(1, 134)),
+    fails("exits_in_the_middle", 124, verdict="H01", or_codes=(1, 134)),
     fails("misses_a_monitored_barrier_with_a_timeout", 1, (0,)),
     fails("lets_a_collective_time_out", 1, verdict="H03"),
 ]
@@ -138,7 +138,8 @@ HEALTHY = [
     healthy("uses_groups_alone", quick=True),
     healthy("makes_groups_again", quick=True),
     healthy("has_many_groups"),
-    healthy("starts_again_after_destroy"),
+    # Older versions find the addresses of the first group in the store, and fail or hang.
+    healthy("starts_again_after_destroy", since=(2, 13)),
     healthy("trains_two_models_in_two_worlds", ranks=4),
     healthy("swaps_its_ranks"),
     healthy("goes_on_alone"),
