@@ -96,3 +96,12 @@ run("it can be turned off", 0, "print(os.environ.get('DDP_TORCH_FILE'), os.envir
 run("the death of the reader ends no job", 0,
     "if rank == 1: time.sleep(4)\ndist.all_reduce(8)\ntime.sleep(14)", "--hang-timeout=12", meanwhile=kill_reader,
     never=["error:"])
+run("the rank that raised first is to blame, however long it takes to end", 1,
+    "import atexit\nif rank == 1:\n    atexit.register(time.sleep, 60)\n    raise ValueError('no label')\n"
+    "time.sleep(2)\nraise TimeoutError('waited too long')",
+    says=["error: rank 1 (pid ", ") failed with an error", "its error:\nddplaunch:   | ValueError: no label\n",
+          "program.py:11 in <module>"])
+run("a lost connection is no cause, an earlier end with 0 is told, and the traceback is printed once", 1,
+    "if rank == 1: sys.exit(0)\ntime.sleep(1)\n"
+    "raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by ' + 'peer')", DDP_TORCH="0",
+    says=["it lost another rank: rank 1 had ended with exit code 0 before"], never=["ddplaunch:   |   File"])

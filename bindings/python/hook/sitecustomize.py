@@ -2,8 +2,9 @@
 
 ddplaunch puts the folder of this file into PYTHONPATH of its workers, so that each Python runs it at its start. When a
 program makes its first process group, PyTorch's own server for its flight recorder is started on a Unix socket of the
-job, and the groups are written into a file beside it. Nothing else is done: a Python that makes no process group runs
-the program as it would without this file. DDP_TORCH=0 in ddplaunch's environment turns it off.
+job, and the groups are written into a file beside it. An exception that such a program does not catch is written to its
+error file when it is raised, since the end of the process may be much later. Nothing else is done: a Python that makes no
+process group runs the program as it would without this file. DDP_TORCH=0 in ddplaunch's environment turns it off.
 
 For all versions of Python 3, and with the standard library alone. No error of it reaches the program.
 """
@@ -90,6 +91,7 @@ class _Observer:
         os.environ["PYTHONPATH"] = os.pathsep.join(_without_folder(paths))
         if not os.environ["PYTHONPATH"]:
             del os.environ["PYTHONPATH"]
+        self.watch_errors()
         import atexit
         import ctypes
 
@@ -111,6 +113,35 @@ class _Observer:
         if self.pid == os.getpid():
             with _Quiet():
                 self.server.shutdown()
+
+    def watch_errors(self):
+        show = sys.excepthook
+
+        def record_and_show(kind, error, trace):
+            try:
+                if self.pid == os.getpid() and kind is not KeyboardInterrupt:
+                    self.record(kind, error, trace)
+            except Exception:  # there is no such folder, for instance
+                pass
+            show(kind, error, trace)
+
+        sys.excepthook = record_and_show
+
+    def record(self, kind, error, trace):
+        """As PyTorch's own `record` does, which comes before this one: its file stays."""
+        import json
+        import time
+        import traceback
+
+        stack = "".join(traceback.format_exception(kind, error, trace))
+        extra = {"py_callstack": stack, "timestamp": str(int(time.time()))}
+        text = json.dumps({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": extra}})
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(os.environ["TORCHELASTIC_ERROR_FILE"], flags, 0o600)
+        try:
+            os.write(descriptor, text.encode(errors="backslashreplace"))
+        finally:
+            os.close(descriptor)
 
     def write(self, group):
         import time

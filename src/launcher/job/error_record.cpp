@@ -57,7 +57,17 @@ std::optional<ErrorRecord> parse_error_record(std::string_view json) {
     }
     const auto peer = extra.find(wire::kErrorPeer);
     if (peer != extra.end() && peer->is_number_integer()) record.peer = peer->get<int>();
+    const auto stack = extra.find("py_callstack");
+    if (stack != extra.end() && stack->is_string()) {
+      if (const auto error = last_python_error(stack->get_ref<const std::string&>())) record.place = error->place;
+    }
   }
+  return record;
+}
+
+ErrorRecord error_record_of(const PythonError& printed) {
+  ErrorRecord record{printed.message, tells_of_lost_rank(printed.text)};
+  record.place = printed.place;
   return record;
 }
 

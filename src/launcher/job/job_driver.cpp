@@ -231,6 +231,11 @@ void JobDriver::worker_has_ended(int local_rank, const WorkerExit& exit) {
   // Before any of them is asked to end.
   parts_.workers.mark_peer_lost(rank);
   event.error = parts_.workers.error_of(local_rank);
+  // Python ends so after an exception that the program has not caught.
+  const auto printed = event.error || exit.status != base::ExitStatus::exited(1)
+                           ? std::nullopt
+                           : parts_.workers.printed_error_of(local_rank);
+  if (printed) event.error = error_record_of(*printed);
   if (event.error) {
     event.another_failed_before = another_failed_before(*event.error);
     if (event.error->is_secondary) event.verdict = watchdog_->unfinished(local_rank, /*failed_too=*/true);

@@ -56,6 +56,7 @@ class LocalWorkers : public WorkerGroup {
   std::optional<ErrorRecord> error_of(int local_rank) override {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }
+  std::optional<PythonError> printed_error_of(int local_rank) override { return output_.printed_error(local_rank); }
   std::optional<OomKill> new_oom_kill() override { return oom_->new_kill(); }
 
   Remains end(const std::function<bool()>& interrupted) override {

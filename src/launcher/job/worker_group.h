@@ -50,6 +50,8 @@ class WorkerGroup {
   virtual void mark_peer_lost(int rank) = 0;
   // What a worker has written about its failure.
   virtual std::optional<ErrorRecord> error_of(int local_rank) = 0;
+  // The exception that a Python program has printed.
+  virtual std::optional<PythonError> printed_error_of(int local_rank) = 0;
   // Whether the kernel has killed for want of memory since the last call.
   virtual std::optional<OomKill> new_oom_kill() = 0;
   // All workers are dead: kills what they left behind and shows the rest of their output. Blocks for a bounded time, or

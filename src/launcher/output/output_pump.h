@@ -25,6 +25,7 @@
 #include "launcher/output/line_collapse.h"
 #include "launcher/output/line_tag.h"
 #include "launcher/output/log_file.h"
+#include "launcher/output/python_traceback.h"
 #include "launcher/output/worker_stream.h"
 #include "launcher/plan/output_plan.h"
 #include "net/event_loop.h"
@@ -94,6 +95,8 @@ class OutputPump {
   // The last lines of a worker, readable (see last_lines_of()): of its stderr, and before them, if these are few, of
   // its stdout; at most limits::kLastLines in all. Valid until the rank is opened again.
   std::vector<std::string> last_lines(int local_rank) const;
+  // The exception that a Python program has printed to stderr as its last one. What is there is read first.
+  std::optional<PythonError> printed_error(int local_rank);
 
   // For the launcher's own lines, which others write: what waits is shown, and an unfinished line or progress bar is
   // ended. Waits for the console for no longer than `most`.
@@ -139,6 +142,8 @@ class OutputPump {
   Outlet& outlet(int which) { return *outlets_[static_cast<std::size_t>(which)]; }
   LineFilter& filter(int which) { return filters_[static_cast<std::size_t>(which)]; }
   std::size_t share(std::size_t all, std::size_t most) const;
+  // The end of a worker's stream. `cut`: there was more before it.
+  std::string tail_of(int local_rank, int which, bool& cut) const;
   void add_outlet(int fd);
   base::Result<base::UniqueFd> open_stream(const WorkerLabel& label, int which, const std::string& file);
 

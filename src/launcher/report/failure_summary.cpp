@@ -96,6 +96,29 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
          (still_ran ? ", which had not ended" : ", but no rank has failed by itself");
 }
 
+// The console has shown the worker's traceback, so that the end of it is enough.
+bool has_shown_traceback(const WorkerEnd& end, const LaunchPlan& plan, const FailureEvidence& evidence) {
+  const auto index = static_cast<std::size_t>(end.local_rank);
+  return end.error && index < plan.output.workers.size() && plan.output.workers[index].err.to_console &&
+         std::ranges::any_of(evidence.last_lines, [](const std::string& line) {
+           return line.find("Traceback (most recent call last):") != std::string::npos;
+         });
+}
+
+// The worker's own words. What it has printed as well is not repeated.
+void quote_culprit(const WorkerEnd& end, bool has_shown, const FailureEvidence& evidence,
+                   std::vector<std::string>& lines) {
+  const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
+  if (has_shown || !contains_all(evidence.last_lines, error)) {
+    lines.emplace_back("  its error:");
+    base::append(lines, error);
+  }
+  if (end.error && !end.error->place.empty()) lines.push_back("  at " + base::printable(end.error->place));
+  if (has_shown || evidence.last_lines.empty()) return;
+  lines.emplace_back("  its last lines:");
+  for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
+}
+
 void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
                       const FailureEvidence& evidence, std::vector<std::string>& lines) {
   const WorkerEnd& end = failed.end;
@@ -116,14 +139,7 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   if (end.error && end.error->is_secondary) {
     lines.push_back("  " + whom_it_lost(end, outcome));
   }
-  // A worker that has printed its error as well need not say it twice.
-  const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
-  if (!contains_all(evidence.last_lines, error)) {
-    lines.emplace_back("  its error:");
-    base::append(lines, error);
-  }
-  if (!evidence.last_lines.empty()) lines.emplace_back("  its last lines:");
-  for (const std::string& line : evidence.last_lines) lines.push_back(kQuote + line);
+  quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 

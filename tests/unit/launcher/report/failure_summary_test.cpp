@@ -251,3 +251,19 @@ TEST_CASE("a node is told by its name in the job") {
   placement.node_name = "a#2";
   CHECK_THAT(start_line(plan_of(2), placement), Catch::Contains("2 workers on node a#2 (GPU"));
 }
+
+TEST_CASE("a traceback that the console has shown is not printed again") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(1)), {}};
+  culprit_of(outcome).error = ErrorRecord{"ValueError: bad"};
+  culprit_of(outcome).error->place = "train.py:7 in main";
+  LaunchPlan plan = plan_of(1);
+  plan.output.workers.resize(1);
+  const FailureEvidence evidence{
+      "", {"Traceback (most recent call last):", "  File \"train.py\", line 7, in main", "ValueError: bad"}, ""};
+  const auto text = [&] { return ddp::base::join(failure_summary(outcome, plan, evidence), "\n"); };
+  CHECK_THAT(text(), Catch::EndsWith("\n  its error:\n  | ValueError: bad\n  at train.py:7 in main"));
+  plan.output.workers[0].err.to_console = false;
+  CHECK_THAT(text(), Catch::EndsWith("\n  at train.py:7 in main\n  its last lines:\n  | Traceback (most recent call "
+                                     "last):\n  |   File \"train.py\", line 7, in main\n  | ValueError: bad"));
+}

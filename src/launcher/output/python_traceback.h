@@ -1,0 +1,21 @@
+// The exception that a Python program has printed before it ended. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddp::launcher {
+
+struct PythonError {
+  std::string message;  // "ValueError: no such column"; of several lines if all of them have the traceback's prefix
+  std::string place;    // "/home/a/train.py:83 in train"; empty if the traceback has no frame
+  std::string text;     // the output from the traceback on
+};
+
+// Returns the error of the last traceback in a program's output, or nothing if there is none. PyTorch puts "[rank1]: "
+// before each line of it. The place is the innermost frame outside of installed packages and Python's own library, or
+// the innermost one if all of them are inside.
+std::optional<PythonError> last_python_error(std::string_view output);
+
+}  // namespace ddp::launcher

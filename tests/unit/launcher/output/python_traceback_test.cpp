@@ -1,0 +1,64 @@
+#include "launcher/output/python_traceback.h"
+
+#include "support/catch.h"
+
+using ddp::launcher::last_python_error;
+
+TEST_CASE("the error and the user's line of a traceback are found") {
+  const auto error = last_python_error(
+      "step 3\n"
+      "Traceback (most recent call last):\n"
+      "  File \"/home/a/train.py\", line 9, in <module>\n"
+      "    main()\n"
+      "    ^^^^^^\n"
+      "  File \"/home/a/train.py\", line 7, in main\n"
+      "    dist.all_reduce(t)\n"
+      "  File \"/usr/lib/python3/dist-packages/torch/distributed/c10d.py\", line 3252, in all_reduce\n"
+      "    work.wait()\n"
+      "ValueError: no such column: 'label'\n"
+      "a later line\n");
+  REQUIRE(error);
+  CHECK(error->message == "ValueError: no such column: 'label'");
+  CHECK(error->place == "/home/a/train.py:7 in main");
+  CHECK(error->text.starts_with("Traceback"));
+}
+
+TEST_CASE("PyTorch's prefix is taken away, and shows where a message of several lines ends") {
+  const auto error = last_python_error(
+      "[rank1]: Traceback (most recent call last):\r\n"
+      "[rank1]:   File \"fail.py\", line 9, in <module>\r\n"
+      "a line of another thread\r\n"
+      "[rank1]: torch.distributed.DistBackendError: NCCL error\r\n"
+      "[rank1]: ncclRemoteError: remote process exited\r\n"
+      "[W1125] destroy_process_group() was not called");
+  REQUIRE(error);
+  CHECK(error->message == "torch.distributed.DistBackendError: NCCL error\nncclRemoteError: remote process exited");
+  CHECK(error->place == "fail.py:9 in <module>");
+}
+
+TEST_CASE("the last traceback counts") {
+  const auto error = last_python_error(
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'a'\n\n"
+      "During handling of the above exception, another exception occurred:\n\n"
+      "Traceback (most recent call last):\n  File \"b.py\", line 2, in g\nKeyboardInterrupt\n");
+  REQUIRE(error);
+  CHECK(error->message == "KeyboardInterrupt");
+  CHECK(error->place == "b.py:2 in g");
+}
+
+TEST_CASE("a frame in a library is the place if there is no other one") {
+  const auto error = last_python_error(
+      "Traceback (most recent call last):\n  File \"<frozen runpy>\", line 198, in _run_module_as_main\n"
+      "  File \"/usr/lib/python3.11/json/decoder.py\", line 337, in decode\nValueError\n");
+  REQUIRE(error);
+  CHECK(error->place == "/usr/lib/python3.11/json/decoder.py:337 in decode");
+}
+
+TEST_CASE("what is no whole traceback is none") {
+  for (const char* text : {"", "ValueError: bad", "Traceback (most recent call last):",
+                           "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n",
+                           "Traceback (most recent call last):\nno exception: 'here'\n"}) {
+    CAPTURE(text);
+    CHECK(!last_python_error(text));
+  }
+}
