@@ -356,20 +356,10 @@ void OutputPump::drain(std::chrono::milliseconds limit) {
   for (const auto& one : owned_outlets_) one->console->say_goodbye(interrupted);
 }
 
-std::string OutputPump::tail_of(int local_rank, int which, bool& cut) const {
-  const auto index = static_cast<std::size_t>(local_rank * 2 + which);
-  if (index >= streams_.size() || !streams_[index]) return "";
-  const WorkerStream& stream = *streams_[index];
-  if (!stream.direct_file.empty()) return last_bytes_of_file(stream.direct_file, limits::kTailBytes, cut);
-  cut = stream.tail.cut();
-  return std::string(stream.tail.kept());
-}
-
 std::vector<std::string> OutputPump::last_lines(int local_rank) const {
   const auto lines_of = [&](int which, std::size_t most) {
-    bool cut = false;
-    const std::string text = tail_of(local_rank, which, cut);
-    return last_lines_of(text, cut, most, limits::kLastLineBytes);
+    const auto [text, is_cut] = tail_of(streams_[static_cast<std::size_t>(local_rank * 2 + which)].get());
+    return last_lines_of(text, is_cut, most, limits::kLastLineBytes);
   };
   const std::vector<std::string> err = lines_of(kStderr, limits::kLastLines);
   std::vector<std::string> lines = lines_of(kStdout, limits::kLastLines - err.size());
@@ -378,13 +368,11 @@ std::vector<std::string> OutputPump::last_lines(int local_rank) const {
 }
 
 std::optional<PythonError> OutputPump::printed_error(int local_rank) {
-  const auto index = static_cast<std::size_t>(local_rank * 2 + kStderr);
-  if (!busy_ && index < streams_.size() && streams_[index] && streams_[index]->fd) {
+  if (!busy_) {
     const Turn turn(*this);
-    if (!feeds_full_console(*streams_[index])) read_what_is_there(*streams_[index]);
+    read_all();
   }
-  bool cut = false;
-  return last_python_error(tail_of(local_rank, kStderr, cut));
+  return last_python_error(tail_of(streams_[static_cast<std::size_t>(local_rank * 2 + kStderr)].get()).text);
 }
 
 void OutputPump::copy_console_size() {

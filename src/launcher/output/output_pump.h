@@ -142,8 +142,6 @@ class OutputPump {
   Outlet& outlet(int which) { return *outlets_[static_cast<std::size_t>(which)]; }
   LineFilter& filter(int which) { return filters_[static_cast<std::size_t>(which)]; }
   std::size_t share(std::size_t all, std::size_t most) const;
-  // The end of a worker's stream. `cut`: there was more before it.
-  std::string tail_of(int local_rank, int which, bool& cut) const;
   void add_outlet(int fd);
   base::Result<base::UniqueFd> open_stream(const WorkerLabel& label, int which, const std::string& file);
 

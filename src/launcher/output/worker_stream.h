@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "launcher/limits.h"
 #include "launcher/output/line_collapse.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/log_file.h"
@@ -44,6 +45,20 @@ inline std::uint64_t bytes_written(const WorkerStream& stream) {
   struct stat status {};
   const bool has_file = !stream.direct_file.empty() && ::stat(stream.direct_file.c_str(), &status) == 0;
   return stream.bytes + (has_file ? static_cast<std::uint64_t>(status.st_size) : 0);
+}
+
+struct StreamEnd {
+  std::string text;
+  bool is_cut = false;  // there was more before it
+};
+
+// Empty for a null pointer.
+inline StreamEnd tail_of(const WorkerStream* stream) {
+  if (stream == nullptr) return {};
+  if (stream->direct_file.empty()) return {std::string(stream->tail.kept()), stream->tail.cut()};
+  StreamEnd end;
+  end.text = last_bytes_of_file(stream->direct_file, limits::kTailBytes, end.is_cut);
+  return end;
 }
 
 }  // namespace ddp::launcher
