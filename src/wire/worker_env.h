@@ -48,6 +48,7 @@ inline constexpr const char* kWatched = "DDP_WATCHED";
 inline constexpr const char* kTorchFile = "DDP_TORCH_FILE";
 inline constexpr const char* kTorch = "DDP_TORCH";
 inline constexpr const char* kPythonPath = "PYTHONPATH";
+inline constexpr const char* kPythonUnbuffered = "PYTHONUNBUFFERED";
 inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";
 inline constexpr const char* kGpuMarks = "DDP_GPU_MARKS";
 inline constexpr const char* kInject = "DDP_INJECT";

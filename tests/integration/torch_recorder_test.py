@@ -22,7 +22,15 @@ for _ in range(5):
 """
 
 
-def start(folder, program, *options, **variables):
+# What people put before their script. The last one gives a program nothing but the three standard descriptors.
+WRAPPERS = {
+    "python": [sys.executable, "-u"],
+    "sh": ["sh", "-c", 'python3 -u "$0"; exit $?'],
+    "conda": [sys.executable, "{folder}/conda"],
+}
+
+
+def start(folder, program, *options, wrapper=(), **variables):
     script = folder / "program.py"
     script.write_text(PROGRAM + program)
     meeting = folder / "meeting"
@@ -30,8 +38,10 @@ def start(folder, program, *options, **variables):
     user = folder / "user"
     user.mkdir()
     (user / "sitecustomize.py").write_text("import os\nos.environ['THEIRS_RAN'] = 'yes'\n")
+    (folder / "conda").write_text("import subprocess, sys\nsys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))\n")
+    command = [word.format(folder=folder) for word in wrapper] + [str(script)]
     environment = {**os.environ, "PYTHONPATH": f"{FAKE_TORCH}:{user}", "MEETING": str(meeting), **variables}
-    return subprocess.Popen([DDPLAUNCH, "--nproc-per-node=2", "--no-tag", *options, str(script)], env=environment, text=True,
+    return subprocess.Popen([DDPLAUNCH, "--nproc-per-node=2", "--no-tag", *options, *command], env=environment, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -105,3 +115,10 @@ run("a lost connection is no cause, an earlier end with 0 is told, and the trace
     "if rank == 1: sys.exit(0)\ntime.sleep(1)\n"
     "raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by ' + 'peer')", DDP_TORCH="0",
     says=["it lost another rank: rank 1 had ended with exit code 0 before"], never=["ddplaunch:   |   File"])
+for wrapper, words in WRAPPERS.items():
+    run(f"behind {wrapper} a program hangs as without", 124,
+        "print('unbuffered')\nif rank == 1: time.sleep(3600)\ndist.all_reduce(8)", "--hang-timeout=8", wrapper=words,
+        says=["unbuffered", "rank 1 has not called all_reduce f32[8] (#6 of world), in which rank 0 waits  [DDP-H03"])
+    run(f"behind {wrapper} a program fails as without", 1,
+        "if rank == 1: raise ValueError('no label')\ntime.sleep(3600)", wrapper=words,
+        says=["rank 1 (pid ", "ddplaunch:   | ValueError: no label", "program.py:8 in <module>"])

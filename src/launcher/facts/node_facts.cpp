@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/host_name.h"
 #include "base/random.h"
+#include "launcher/facts/wrapper_programs.h"
 #include "store/store_token.h"
 #include "wire/worker_env.h"
 
@@ -47,8 +48,11 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   facts.limits = read_resource_limits();
   for (char** line = environ; *line != nullptr; ++line) facts.environment.emplace_back(*line);
 
-  if (wanted.kind == ProgramKind::executable) facts.program = find_program(wanted.command, facts.environment);
-  if (wanted.kind == ProgramKind::script) facts.program = find_script(wanted.command);
+  if (wanted.kind == ProgramKind::executable) {
+    facts.program = find_program(wanted.command.front(), facts.environment);
+    facts.runs_python = runs_python(wanted.command, facts.environment);
+  }
+  if (wanted.kind == ProgramKind::script) facts.program = find_script(wanted.command.front());
   if (wanted.kind != ProgramKind::executable) {
     facts.interpreter = first_found(interpreter_candidates(facts.environment), facts.environment);
   }

@@ -25,6 +25,7 @@ struct NodeFacts {
   std::vector<std::string> environment;  // "NAME=value"
   ProgramFacts program;                  // of the command's first word; untouched for a Python module
   ProgramFacts interpreter;              // Python; untouched if the program runs without
+  bool runs_python = false;              // the command is an executable that does so: see runs_python()
   std::string random_id;                 // for a run without a name
   std::string random_uuid;               // the same as torchrun writes it
   ResourceLimits limits;
@@ -41,7 +42,7 @@ struct NodeFacts {
 // What the plan wants to know.
 struct FactsWanted {
   ProgramKind kind = ProgramKind::executable;
-  std::string command;             // its first word
+  std::vector<std::string> command;
   std::string auth_token_file;     // empty: none is named
   std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;

@@ -57,8 +57,8 @@ base::Result<Devices, StartFailure> plan_devices(const Options& options, const N
   request.gpus = std::move(gpus);
   request.inherited = inherited;
   request.chosen = options.gpus.has_value();
-  const bool is_native =
-      program_kind(options) == ProgramKind::executable && options.compatibility_mode == CompatibilityMode::native;
+  const bool is_native = program_kind(options) == ProgramKind::executable && !facts.runs_python &&
+                         options.compatibility_mode == CompatibilityMode::native;
   request.own = options.device_visibility ? options.device_visibility == DeviceVisibility::own : is_native;
   request.virtual_local_rank = options.virtual_local_rank;
   request.oversubscribe = options.oversubscribe;
@@ -199,6 +199,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   choose_omp_threads(facts, plan);
   const bool is_native = options.compatibility_mode == CompatibilityMode::native;
   if (is_native && !plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
+  plan.python_unbuffered = is_native && facts.runs_python;
   base::append(plan.notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
   plan.inherited_environment = facts.environment;
   std::erase_if(plan.inherited_environment,

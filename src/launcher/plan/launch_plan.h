@@ -87,6 +87,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   RunFiles files;
   std::string run_id;
   HangPlan hang;
+  bool python_unbuffered = false;  // Python runs behind a wrapper: it gets by a variable what `-u` does for a script
   std::string python_hook;  // a folder for PYTHONPATH, through which PyTorch programs show their collectives; or empty
   std::vector<wire::Fault> timed_faults;           // ours
   std::vector<std::string> notes;                  // warnings and remarks, said at the start unless quiet

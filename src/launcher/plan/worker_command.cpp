@@ -115,7 +115,7 @@ ProgramKind program_kind(const Options& options) {
 }
 
 FactsWanted facts_wanted(const Options& options) {
-  return {program_kind(options), options.command.front(), options.auth_token_file, options.scheduler,
+  return {program_kind(options), options.command, options.auth_token_file, options.scheduler,
           options.numa_binding.has_value()};
 }
 

@@ -89,6 +89,9 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
   const bool ends_hangs = !plan.hang.is_off() && plan.hang.action == HangAction::kill;
   variables.emplace(env::kWatched, ends_hangs ? "1" : "0");
   if (plan.log.level > LogLevel::info) variables.emplace(env::kQuiet, "1");
+  if (plan.python_unbuffered && !find_variable(plan.inherited_environment, env::kPythonUnbuffered)) {
+    variables.emplace(env::kPythonUnbuffered, "1");
+  }
   if (!plan.python_hook.empty()) {
     const auto path = find_variable(plan.inherited_environment, env::kPythonPath);
     variables.emplace(env::kPythonPath, plan.python_hook + (path && !path->empty() ? ":" + *path : ""));

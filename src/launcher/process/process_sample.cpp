@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_name.h"
+#include "launcher/facts/wrapper_programs.h"
 #include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
@@ -66,6 +67,19 @@ bool is_in_mask(pid_t pid, std::string_view mask, int signal) {
 std::string executable_name(pid_t pid) {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename();
+}
+
+// A Python program is one by its script's name: /opt/conda/bin/python /opt/conda/bin/conda run, python -m accelerate.…
+bool is_wrapper_process(pid_t pid) {
+  const std::string name = executable_name(pid);
+  if (!name.starts_with("python")) return is_wrapper(name);
+  const std::vector<std::string> words =
+      base::split(base::read_file("/proc/" + std::to_string(pid) + "/cmdline"), '\0');
+  const auto script = std::find_if(words.begin() + (words.empty() ? 0 : 1), words.end(),
+                                   [](const std::string& word) { return !word.starts_with('-'); });
+  if (script == words.end()) return false;
+  const std::string file = std::filesystem::path(*script).filename();
+  return is_wrapper(file.substr(0, file.find('.')));
 }
 
 }  // namespace
@@ -172,9 +186,8 @@ bool blocks_signal(pid_t tid, int signal) {
 }
 
 pid_t program_of(pid_t worker) {
-  constexpr std::array<std::string_view, 6> kShells = {"sh", "bash", "dash", "zsh", "ksh", "busybox"};
   for (int depth = 0; depth < 8; ++depth) {
-    if (std::ranges::find(kShells, executable_name(worker)) == kShells.end()) return worker;
+    if (!is_wrapper_process(worker)) return worker;
     const std::vector<pid_t> children = children_of(worker);
     if (children.size() != 1) return worker;
     worker = children.front();

@@ -82,7 +82,8 @@ bool catches_signal(pid_t pid, int signal);
 // Whether a thread blocks this signal.
 bool blocks_signal(pid_t tid, int signal);
 
-// The process that is the program, where a worker is a shell around it: as long as a shell has one child, that one.
+// The process of the program itself, if the worker is a wrapper around it (see is_wrapper()): as long as a wrapper has
+// one child, that child.
 pid_t program_of(pid_t worker);
 
 // Whether its executable is a Python interpreter.

@@ -11,7 +11,7 @@
 using namespace ddp::launcher;
 
 TEST_CASE("facts of the host are plausible") {
-  const FactsWanted wanted{.command = "sh"};
+  const FactsWanted wanted{.command = {"sh"}};
   const NodeFacts facts = gather_node_facts(wanted);
   CHECK(facts.cpu_count >= 1);
   CHECK_FALSE(facts.host_name.empty());
@@ -23,7 +23,7 @@ TEST_CASE("facts of the host are plausible") {
 }
 
 TEST_CASE("a random UUID is one of version 4") {
-  const std::string uuid = gather_node_facts(FactsWanted{.command = "sh"}).random_uuid;
+  const std::string uuid = gather_node_facts(FactsWanted{.command = {"sh"}}).random_uuid;
   REQUIRE(uuid.size() == 36);
   for (const std::size_t dash : {8U, 13U, 18U, 23U}) CHECK(uuid[dash] == '-');
   CHECK(uuid[14] == '4');
@@ -33,13 +33,13 @@ TEST_CASE("a random UUID is one of version 4") {
 TEST_CASE("for a script the interpreter is looked for as well") {
   const TemporaryDirectory directory;
   std::ofstream(directory.path() + "/train.py") << "pass\n";
-  const NodeFacts facts = gather_node_facts({.kind = ProgramKind::script, .command = directory.path() + "/train.py"});
+  const NodeFacts facts = gather_node_facts({.kind = ProgramKind::script, .command = {directory.path() + "/train.py"}});
   CHECK(facts.program.found);
   CHECK_FALSE(facts.interpreter.path.empty());
 }
 
 TEST_CASE("the topology is read when CPUs are to be bound") {
-  const FactsWanted wanted{.command = "sh", .topology = true};
+  const FactsWanted wanted{.command = {"sh"}, .topology = true};
   const NodeFacts facts = gather_node_facts(wanted);
   REQUIRE(facts.topology);
   CHECK_FALSE(facts.topology.value().cpus.empty());
@@ -53,7 +53,7 @@ TEST_CASE("a variable is found by its whole name") {
 }
 
 TEST_CASE("the token is read from the file that was named, or from the variable") {
-  FactsWanted wanted{.command = "sh"};
+  FactsWanted wanted{.command = {"sh"}};
   CHECK(gather_node_facts(wanted).auth_token.value() == nullptr);
 
   const TemporaryDirectory directory;
@@ -81,7 +81,7 @@ TEST_CASE("the token is read from the file that was named, or from the variable"
 }
 
 TEST_CASE("a token that cannot be used is told with what gave it") {
-  FactsWanted wanted{.command = "sh"};
+  FactsWanted wanted{.command = {"sh"}};
   REQUIRE(::setenv("DDP_AUTH_TOKEN", "short", 1) == 0);
   const NodeFacts by_variable = gather_node_facts(wanted);
   REQUIRE(::unsetenv("DDP_AUTH_TOKEN") == 0);

@@ -84,6 +84,10 @@ TEST_CASE("native programs see their own GPU, scripts see all") {
   Situation situation;
   situation.options.nproc_per_node = 2;
   CHECK(situation.plan().visible_devices == Visible{"0", "1"});
+  situation.facts.runs_python = true;
+  CHECK(situation.plan().visible_devices == Visible(2));
+  CHECK(situation.plan().python_unbuffered);
+  situation.facts.runs_python = false;
   situation.options.device_visibility = DeviceVisibility::all;
   CHECK(situation.plan().visible_devices == Visible(2));
   CHECK(situation.plan().devices == Visible{"0", "1"});

@@ -12,12 +12,15 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <string>
 #include <thread>
 
+#include "base/file.h"
 #include "base/unique_fd.h"
 #include "support/catch.h"
 #include "support/deadline.h"
+#include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
 using namespace ddp;
@@ -108,7 +111,22 @@ TEST_CASE("whether a thread blocks a signal") {
   ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
 }
 
-TEST_CASE("what is no shell is the program itself") {
+TEST_CASE("the program behind a wrapper is found, also one in Python") {
+  const TemporaryDirectory directory;
+  const std::string conda = directory.path() + "/conda";
+  std::ofstream(conda) << "import subprocess, sys\nsubprocess.call(sys.argv[1:])\n";
+  const pid_t wrapper = ::fork();
+  if (wrapper == 0) {
+    ::execlp("python3", "python3", "-u", conda.c_str(), "sh", "-c", "sleep 600; true", nullptr);
+    ::_exit(127);
+  }
+  const auto name = [](pid_t pid) { return ddp::base::read_file("/proc/" + std::to_string(pid) + "/comm"); };
+  CHECK(ddp::test::eventually([&] { return name(program_of(wrapper)) == "sleep\n"; }));
+  for (const pid_t pid : {program_of(wrapper), wrapper}) ::kill(pid, SIGKILL);
+  ::waitpid(wrapper, nullptr, 0);
+}
+
+TEST_CASE("what is no wrapper is the program itself") {
   CHECK(program_of(::getpid()) == ::getpid());
   CHECK_FALSE(is_python(::getpid()));
 }

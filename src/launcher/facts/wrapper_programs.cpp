@@ -1,0 +1,71 @@
+#include "launcher/facts/wrapper_programs.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "base/text.h"
+#include "launcher/facts/program_facts.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kScriptBytes = std::size_t{64} << 10;
+constexpr std::array<std::string_view, 50> kWrappers = {
+    // shells, and what sets up a process
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nice", "ionice", "chrt", "nohup", "setsid", "stdbuf",
+    "time", "timeout", "numactl", "taskset", "hwloc-bind", "sudo", "tini", "dumb-init", "script", "unbuffer",
+    // Python's environments and launchers
+    "uv", "uvx", "conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "accelerate",
+    "torchrun", "deepspeed",
+    // containers
+    "singularity", "apptainer", "starter", "starter-suid", "enroot", "docker", "podman",
+    // tools that watch a program
+    "nsys", "ncu", "strace", "gdb", "perf"};
+
+std::string_view name_of(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // 0 if there is no "/"
+}
+
+bool mentions_python(std::string_view text) {
+  return text.find("python") != std::string_view::npos || text.find(".py") != std::string_view::npos ||
+         text.find("accelerate ") != std::string_view::npos;
+}
+
+// A word of a wrapper's command line. That of `sh -c` is a command line itself.
+bool is_python_word(std::string_view word) {
+  return name_of(word).starts_with("python") || word.ends_with(".py") ||
+         word.find("python ") != std::string_view::npos || word.find("python3 ") != std::string_view::npos ||
+         word.find(".py ") != std::string_view::npos;
+}
+
+bool is_python_script(const ProgramFacts& file) {
+  if (!file.is_regular || !file.readable || (file.format != FileFormat::script && file.format != FileFormat::text)) {
+    return false;
+  }
+  std::ifstream stream(file.path, std::ios::binary);
+  std::string text(kScriptBytes, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return mentions_python(text);
+}
+
+}  // namespace
+
+bool is_wrapper(std::string_view name) {
+  return std::ranges::find(kWrappers, name) != kWrappers.end();
+}
+
+bool runs_python(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  if (command.empty()) return false;
+  if (name_of(command.front()).starts_with("python")) return true;
+  if (is_python_script(find_program(command.front(), environment))) return true;
+  if (!is_wrapper(name_of(command.front()))) return false;
+  return std::any_of(command.begin() + 1, command.end(), [&](const std::string& word) {
+    return is_python_word(word) || is_python_script(find_script(word)) ||
+           (word.find('/') == std::string::npos && !word.starts_with('-') &&
+            is_python_script(find_program(word, environment)));
+  });
+}
+
+}  // namespace ddp::launcher
