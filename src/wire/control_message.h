@@ -10,7 +10,7 @@
 
 namespace ddp::wire {
 
-inline constexpr int kControlVersion = 6;
+inline constexpr int kControlVersion = 7;
 inline constexpr int kAnyNodeRank = -1;
 inline constexpr int kNoPeer = -1;
 
@@ -34,6 +34,7 @@ struct Cause {
   std::string not_restarted = {};  // "given up after 2 restarts": why none follows; empty: none is expected
   bool exit_timed_out = false;     // ranks did not end after others had, with 0
   bool gave_up = false;            // a rank's own time-out passed, while it waited for others
+  bool is_urgent = false;          // a user has asked a second time: workers are killed without a further grace
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,41 @@ output = Job("one that ignores both is killed after two graces",
 assert "(SIGINT, then SIGTERM, then SIGKILL after the grace of 1.0 s, gone in" in output, output
 job = Job("a second Ctrl-C ends at once", ["sh", "-c", "trap '' INT TERM; touch FOLDER/ready$RANK; while :; do sleep 60; done"])
 job.interrupt()
-time.sleep(0.5)
+time.sleep(0.7)  # signals within half a second are one request
 job.process.send_signal(signal.SIGINT)
 assert "SIGKILL on a second request" in job.ends(False, 0.4, 2)
+
+
+STUBBORN = "trap '' INT TERM; touch FOLDER/ready$RANK; while :; do sleep 60; done"
+POLITE = "touch FOLDER/ready$RANK; sleep 60"
+
+
+def second_on_two_nodes(name, *commands):
+    """The first node's launcher is asked twice; the other one's workers, too, get no further grace."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        taken.close()
+        launchers = [subprocess.Popen([BIN / "ddplaunch", "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=1", "--rdzv-id=a",
+                                       f"--rdzv-endpoint=127.0.0.1:{port}", "sh", "-c", command.replace("FOLDER", folder)],
+                                      text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                     for node, command in enumerate(commands)]
+        deadline = time.monotonic() + 30
+        while not all((pathlib.Path(folder) / f"ready{rank}").exists() for rank in range(2)):
+            assert time.monotonic() < deadline, "they do not start"
+            time.sleep(0.02)
+        begun = time.monotonic()
+        for _ in range(2):
+            launchers[0].send_signal(signal.SIGINT)
+            time.sleep(0.7)
+        for launcher in launchers:
+            output = launcher.communicate(timeout=60)[0]
+            assert launcher.returncode in (-signal.SIGINT, 128 + signal.SIGINT), (name, launcher.returncode, output)
+        took = time.monotonic() - begun
+        assert "SIGKILL on a second request" in output, f"{name}: {output}"
+        assert took < 4, f"{name}: it took {took:.1f} s\n{output}"
+        print(f"{name}: ok", flush=True)
+
+
+second_on_two_nodes("a second Ctrl-C ends at once on all nodes", STUBBORN, STUBBORN)
+second_on_two_nodes("a second Ctrl-C on a node whose workers have ended", POLITE, STUBBORN)

@@ -125,7 +125,8 @@ def few_lines(said: str, addresses: list[str], what: str = "was sent away") -> N
 
 def cause(**fields: object) -> dict:
     return {"text": "", "node": "", "exit_code": 0, "signal": 0, "knowledge": "certain", "lost_peer": -1,
-            "may_restart": False, "not_restarted": "", "exit_timed_out": False, "gave_up": False, **fields}
+            "may_restart": False, "not_restarted": "", "exit_timed_out": False, "gave_up": False,
+            "is_urgent": False, **fields}
 
 
 def waiting_job() -> Job:

@@ -60,6 +60,7 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
       finish(cause, now);
     } else if (phase_ == Phase::ending && (asks || !cause.may_restart)) {
       keep_from_restarting(node, cause);
+      if (cause.is_urgent) urge();
     } else if (asks || (failed->attempt == attempt_ && node.takes_part)) {
       blame(node, cause, now);
     }
@@ -194,6 +195,14 @@ void Coordinator::keep_from_restarting(const Node& node, const Cause& cause) {
   cause_->may_restart = false;
   const std::string where = options_.nodes.several() ? "node " + node.name + ": " : "";
   cause_->not_restarted = "not restarted: " + (cause.signal != 0 ? "asked to end meanwhile" : where + cause.text);
+}
+
+// The cause stays what it is.
+void Coordinator::urge() {
+  if (std::exchange(cause_->is_urgent, true)) return;
+  for (const auto& [id, node] : roster_.all()) {
+    if (node.takes_part && !node.has_ended) send(id, wire::CoordinatorEnds{attempt_, *cause_});
+  }
 }
 
 void Coordinator::blame(const Node& node, Cause cause, TimePoint now) {

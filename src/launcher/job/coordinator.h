@@ -97,6 +97,7 @@ class Coordinator {
   };
 
   void lose(NodeId who, const std::string& why, TimePoint now);
+  void urge();
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
   void greet(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now);
   void tell(LogLevel level, std::string text) {

@@ -110,11 +110,16 @@ struct ReportCause {
   friend bool operator==(const ReportCause&, const ReportCause&) = default;
 };
 
+// A user has asked a second time: the other nodes, too, are to wait no longer.
+struct ReportUrgency {
+  friend bool operator==(const ReportUrgency&, const ReportUrgency&) = default;
+};
+
 // The attempt is over here; outcome() says how.
 struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 
-using Action = std::variant<SendSignal, Tell, ReportCause, Finish>;
+using Action = std::variant<SendSignal, Tell, ReportCause, ReportUrgency, Finish>;
 
 }  // namespace ddp::launcher

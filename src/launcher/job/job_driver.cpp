@@ -61,7 +61,7 @@ void JobDriver::handle(const Event& event) {
     case Phase::running:
       return step(event);
     case Phase::draining:
-      if (const auto request = request_in(event)) request_ = request;
+      note_request(event);
       // The answer to the question what the ranks are at.
       if (std::holds_alternative<HangNews>(event)) parts_.observer.event(event);
       return;
@@ -175,8 +175,7 @@ void JobDriver::handle(const StartWorker& turn) {
 
 void JobDriver::step(const Event& event) {
   parts_.observer.event(event);
-  const auto request = request_in(event);
-  if (request) request_ = request;
+  const auto request = note_request(event);
   const auto* end = std::get_if<WorkerEnded>(&event);
   if (end != nullptr && !end->status.success()) are_warnings_due_ = false;
   for (const Action& action : state_->step(event, parts_.timers.now())) {
@@ -265,6 +264,7 @@ void JobDriver::handle(const EndWorkers& turn) {
   // It is over before a worker could be started.
   if (std::exchange(start_, std::nullopt)) return nodes_->workers_ended(wire::Progress::unknown);
   if (phase_ != Phase::running) return;
+  if (turn.cause.is_urgent) return step(EndedElsewhere{turn.cause});
   const bool is_ours = has_reported_ && turn.cause.node == own_name();
   const bool is_late = turn.cause.exit_timed_out && place_.node_count == 1;
   if (is_ours) return step(Settled{});
@@ -336,6 +336,12 @@ std::optional<SignalArrived> JobDriver::request_in(const Event& event) const {
   return launcher::request_in(event, parts_.plan.ending_signals);
 }
 
+std::optional<SignalArrived> JobDriver::note_request(const Event& event) {
+  const auto request = request_in(event);
+  if (request && !std::exchange(request_, request)) requested_at_ = parts_.timers.now();
+  return request;
+}
+
 bool JobDriver::is_asked_to_end() const {
   return request_ || std::ranges::any_of(queue_, [this](const Turn& turn) {
            const auto* event = std::get_if<Event>(&turn);
@@ -354,9 +360,14 @@ void JobDriver::is_asked_while_waiting(const Event& event) {
   // Ctrl-C closes the other end of a pipeline, too.
   if (!request || (was_asked && std::holds_alternative<ConsoleClosed>(event))) return;
   // A user who asks again does not want to wait for the others to hear of it.
-  if (was_asked) return leave_at_once(cause_of(*request));
+  if (was_asked) {
+    nodes_->failed(urgent_cause_of(*request));
+    return leave_at_once(cause_of(*request));
+  }
   asked_ = *request;
-  nodes_->failed(cause_of(*request));
+  // The first one may have come while this node's workers still ran.
+  const bool is_second = request_ && parts_.timers.now() - requested_at_ >= limits::kSecondRequest;
+  nodes_->failed(is_second ? urgent_cause_of(*request) : cause_of(*request));
 }
 
 // Without a word: the others see the connection end. If the job's end is known, it stays the cause.

@@ -118,6 +118,7 @@ class JobDriver {
   void step(const Event& event);
   void carry_out(const SendSignal& action);
   void carry_out(const Tell& action) { parts_.observer.log(action.line); }
+  void carry_out(const ReportUrgency&) { nodes_->failed(urgent_cause_of(*request_)); }
   void carry_out(const ReportCause&);
   void carry_out(const Finish&) {}
   void show_calls_once_ending();
@@ -128,6 +129,7 @@ class JobDriver {
 
   // --- Between attempts, and at the end.
   std::optional<SignalArrived> request_in(const Event& event) const;
+  std::optional<SignalArrived> note_request(const Event& event);
   bool is_asked_to_end() const;
   void is_asked_while_waiting(const Event& event);
   void leave_at_once(const wire::Cause& cause);
@@ -157,7 +159,8 @@ class JobDriver {
   wire::Progress progress_{};
 
   bool has_run_ = false;                  // any attempt
-  std::optional<SignalArrived> request_;  // during an attempt, or while its output was shown
+  std::optional<SignalArrived> request_;  // the last one during an attempt, or while its output was shown
+  TimePoint requested_at_{};              // the first one
   RootCause asked_;                       // while none ran: who asked this node to end
   std::string what_follows_;              // the attempt that has ended
   std::optional<JobOutcome> last_;        // of the attempt that no other one follows

@@ -83,6 +83,7 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
     // some service managers send several.
     resume(now, actions);
     begin_killing(KillReason::asked_to_end, now, actions);
+    actions.emplace_back(ReportUrgency{});
   }
 }
 
@@ -95,6 +96,15 @@ void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Acti
 void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>& actions) {
   if (phase_ != Phase::running || event.kind != HangNews::Kind::hung || !event.ends_job) return;
   begin_ending(event, now, actions);
+}
+
+void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
+  if (phase_ == Phase::running) begin_ending(event, now, actions);
+  if (phase_ == Phase::ending && event.cause.is_urgent) {
+    resume(now, actions);
+    begin_killing(KillReason::asked_to_end, now, actions);
+  }
+  finish_if_done(now, actions);
 }
 
 void JobState::handle(const Settled&, TimePoint now, std::vector<Action>& actions) {

@@ -71,9 +71,7 @@ class JobState {
   }
   void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
   // What happened here meanwhile may be a secondary failure; the reported cause is the same on all nodes.
-  void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
-    end_for(event, now, actions);
-  }
+  void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
   void handle(const Settled& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
   void handle(const SignalRefused& event, TimePoint now, std::vector<Action>& actions);

@@ -75,6 +75,12 @@ wire::Cause cause_of(const SignalArrived& event) {
           .signal = event.signal};
 }
 
+wire::Cause urgent_cause_of(const SignalArrived& event) {
+  wire::Cause cause = cause_of(event);
+  cause.is_urgent = true;
+  return cause;
+}
+
 wire::Cause cause_of(const HangNews& difference) {
   return {.text = hang_headline(difference.verdict),
           .node = node_of_culprit(difference),

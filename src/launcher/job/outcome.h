@@ -87,6 +87,8 @@ std::string node_of_culprit(const HangNews& hang);
 // What the coordinator, and by it the other nodes, hear of what happened here.
 wire::Cause cause_of(const JobOutcome& outcome);
 wire::Cause cause_of(const SignalArrived& event);
+// Of a second request.
+wire::Cause urgent_cause_of(const SignalArrived& event);
 wire::Cause cause_of(const HangNews& difference);
 // Of workers that cannot be killed: with these no other attempt can begin.
 wire::Cause remains_of(const JobOutcome& outcome);

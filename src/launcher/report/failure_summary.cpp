@@ -147,7 +147,10 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
 std::string when_killed(const JobOutcome& outcome, const LaunchPlan& plan) {
   if (outcome.kill_reason == KillReason::grace_over) return "after the grace of " + base::human_duration(plan.grace);
   if (outcome.kill_reason == KillReason::guardian_lost) return "when the first process of ddplaunch was killed";
-  return outcome.cause_as<SignalArrived>() != nullptr ? "on a second request" : "when ddplaunch was asked to end";
+  const auto* elsewhere = outcome.cause_as<EndedElsewhere>();
+  const bool is_second =
+      outcome.cause_as<SignalArrived>() != nullptr || (elsewhere != nullptr && elsewhere->cause.signal != 0);
+  return is_second ? "on a second request" : "when ddplaunch was asked to end";
 }
 
 void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const FailureEvidence& evidence,

@@ -289,6 +289,21 @@ TEST_CASE("another attempt begins when all have ended and a node that waited tak
   CHECK(job.to<wire::CoordinatorIsDone>(8)[0].cause.not_restarted == "given up after 1 restart");
 }
 
+TEST_CASE("a second request reaches each node that still runs once, and the cause stays") {
+  wire::Cause asked{.text = "ended by SIGINT", .exit_code = 130, .signal = 2};
+  Job job;
+  job.comes(7, node("b")).says(7, wire::NodeFailed{0, failure()});
+  asked.is_urgent = true;
+  job.says(7, wire::NodeFailed{0, asked}).says(7, wire::NodeFailed{0, asked});
+  for (const NodeId id : {kOwnNode, NodeId{7}}) {
+    const auto ends = job.to<wire::CoordinatorEnds>(id);
+    REQUIRE(ends.size() == 2);
+    CHECK_FALSE(ends[0].cause.is_urgent);
+    CHECK(ends[1].cause.is_urgent);
+    CHECK(ends[1].cause.text == ends[0].cause.text);
+  }
+}
+
 TEST_CASE("a signal on a node whose workers have ended already keeps the job from starting again") {
   const wire::Cause asked{.text = "ended by SIGINT", .exit_code = 130, .signal = 2};
   CoordinatorOptions options;

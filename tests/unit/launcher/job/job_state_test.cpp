@@ -182,6 +182,24 @@ TEST_CASE("the other nodes' workers are interrupted as well") {
   CHECK(actions.front() == Action(SendSignal{0, SIGINT, SignalTarget::group}));
 }
 
+TEST_CASE("a second request on another node kills at once, and one on this node is reported") {
+  JobState state({1, 0, 5s, false, {SIGINT}}, {});
+  state.step(WorkerStarted{0, 1000}, {});
+  EndedElsewhere elsewhere{{.text = "ended by SIGINT", .exit_code = 130, .signal = SIGINT}};
+  state.step(elsewhere, {});
+  SECTION("on another one") {
+    elsewhere.cause.is_urgent = true;
+    CHECK(state.step(elsewhere, {}).front() == Action(SendSignal{0, SIGKILL, SignalTarget::group}));
+    CHECK(state.step(elsewhere, {}).empty());
+  }
+  SECTION("on this one") {
+    const auto actions = state.step(SignalArrived{SIGINT}, TimePoint{} + 1s);
+    REQUIRE(actions.size() == 2);
+    CHECK(actions[0] == Action(SendSignal{0, SIGKILL, SignalTarget::group}));
+    CHECK(actions[1] == Action(ReportUrgency{}));
+  }
+}
+
 TEST_CASE("signals close together are one request") {
   JobFixture job(1);
   job.start().launcher_gets(SIGTERM).passes(5ms).launcher_gets(SIGHUP);
