@@ -103,11 +103,19 @@ int start_on_hosts(const Options& options, const std::vector<std::string>& envir
   return exit_as(run_host_job(plan.value(), log));
 }
 
-int start_here(Options options, const std::vector<std::string>& environment, const Controller* controller) {
+// Of the path that the user has called, a symbolic link perhaps, or of the file itself.
+std::string own_virtual_environment(const std::string& invoked_as, const std::vector<std::string>& environment) {
+  const std::string called = virtual_environment_of(find_program(invoked_as, environment).path);
+  return called.empty() ? virtual_environment_of(our_folder() + "/ddplaunch") : called;
+}
+
+int start_here(Options options, const std::string& invoked_as, const std::vector<std::string>& environment,
+               const Controller* controller) {
   if (options.bench) options.command.front() = our_program(options.command.front());
   Log log(with_color(options.log, options.color, environment));
   FactsWanted wanted = facts_wanted(options);
   wanted.python_hook = our_program("ddp_python");
+  wanted.virtual_environment = own_virtual_environment(invoked_as, environment);
   const auto plan = make_launch_plan(options, gather_node_facts(wanted));
   hide_auth_token();
   if (!plan) {
@@ -170,7 +178,8 @@ int run(int argc, const char* const* argv, const Controller* controller) {
   }
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   const auto& options = std::get<Options>(parsed);
-  return options.over_ssh() ? start_on_hosts(options, environment) : start_here(options, environment, controller);
+  return options.over_ssh() ? start_on_hosts(options, environment)
+                            : start_here(options, argv[0], environment, controller);
 }
 
 }  // namespace

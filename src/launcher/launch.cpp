@@ -159,7 +159,8 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 }  // namespace
 
 base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
-  Shared shared{plan, log, controller, signals_to_care_for(), RunDirectory(plan.files, plan.run_id), {}};
+  Shared shared{plan, log, controller, signals_to_care_for(plan.ending_signals), RunDirectory(plan.files, plan.run_id),
+                {}};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));

@@ -125,7 +125,12 @@ void rendezvous(OptionSet& c, Options& o) {
           "Where nodes meet; [ADDRESS]:PORT for IPv6. Port 0: a free one.");
   c.value("--rdzv-id", "ID", parsed_as(parse_run_id, o.run_id),
           "Name of this run (TORCHELASTIC_RUN_ID). Default: a random one.");
-  c.value("--rdzv-conf", "KEY=VALUE,...", parsed_as(parse_rendezvous_settings, o.rdzv_conf),
+  // torchrun hands keys that it does not know to the backend, which ignores them.
+  const auto parse_settings =
+      o.compatibility_mode == CompatibilityMode::native
+          ? +[](const std::string& t) { return parse_rendezvous_settings(t, UnknownKeys::refused); }
+          : +[](const std::string& t) { return parse_rendezvous_settings(t, UnknownKeys::kept); };
+  c.value("--rdzv-conf", "KEY=VALUE,...", parsed_as(parse_settings, o.rdzv_conf),
           "Settings of the rendezvous: timeout, join_timeout, last_call_timeout, close_timeout, "
           "heartbeat_timeout, read_timeout, keep_alive_interval, keep_alive_max_attempt, is_host, store_type, "
           "rank.");

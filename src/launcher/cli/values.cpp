@@ -226,17 +226,29 @@ Result<std::vector<int>> parse_signals(const std::string& text) {
   return signals;
 }
 
-Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text) {
+// Quotes that no shell has taken away: those of a YAML file, for instance.
+std::string unquoted(const std::string& text) {
+  const std::string word = base::trimmed(text, " ");
+  const bool is_quoted =
+      word.size() > 1 && (word.front() == '"' || word.front() == '\'') && word.back() == word.front();
+  return is_quoted ? word.substr(1, word.size() - 2) : word;
+}
+
+Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text, UnknownKeys unknown) {
   std::map<std::string, std::string> settings;
   if (text.empty()) return settings;
-  for (const std::string& entry : base::split(text, ',')) {
+  for (const std::string& entry : base::split(unquoted(text), ',')) {
     const std::size_t equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0) {
+    const std::string name = unquoted(entry.substr(0, equals));
+    if (equals == std::string::npos || name.empty()) {
       return Failure{" is not a list of settings. Use KEY=VALUE,KEY=VALUE, as in timeout=60,is_host=true."};
     }
-    const std::string name = entry.substr(0, equals);
-    const std::string value = entry.substr(equals + 1);
+    const std::string value = unquoted(entry.substr(equals + 1));
     const RendezvousKey* key = find_rendezvous_key(name);
+    if (key == nullptr && unknown == UnknownKeys::kept) {
+      settings[name] = value;
+      continue;
+    }
     if (key == nullptr) {
       std::vector<std::string> known;
       for (const RendezvousKey& each : kRendezvousKeys) known.emplace_back(each.name);
@@ -248,6 +260,10 @@ Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::
     settings[name] = value;
   }
   return settings;
+}
+
+bool is_known_rendezvous_key(const std::string& name) {
+  return find_rendezvous_key(name) != nullptr;
 }
 
 bool is_for_several_nodes(const std::string& rendezvous_key) {

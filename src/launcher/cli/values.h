@@ -49,7 +49,11 @@ base::Result<std::vector<std::string>> parse_filters(const std::string& text);
 base::Result<std::vector<int>> parse_signals(const std::string& text);
 
 // "k=v,k=v" with torchrun's keys; each value is checked. Empty: none.
-base::Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text);
+// Quotes around it, a key or a value are taken away.
+enum class UnknownKeys { refused, kept };
+base::Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text,
+                                                                           UnknownKeys unknown = UnknownKeys::refused);
+bool is_known_rendezvous_key(const std::string& name);
 
 // Whether a key of parse_rendezvous_settings is about waiting for other nodes.
 bool is_for_several_nodes(const std::string& rendezvous_key);

@@ -54,7 +54,8 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   }
   if (wanted.kind == ProgramKind::script) facts.program = find_script(wanted.command.front());
   if (wanted.kind != ProgramKind::executable) {
-    facts.interpreter = first_found(interpreter_candidates(facts.environment), facts.environment);
+    facts.interpreter =
+        first_found(interpreter_candidates(facts.environment, wanted.virtual_environment), facts.environment);
   }
   facts.random_id = base::hex64(base::random64());
   facts.random_uuid = random_uuid();

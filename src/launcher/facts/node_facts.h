@@ -46,7 +46,8 @@ struct FactsWanted {
   std::string auth_token_file;     // empty: none is named
   std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;
-  std::string python_hook = {};  // where the folder is installed
+  std::string python_hook = {};          // where the folder is installed
+  std::string virtual_environment = {};  // of the launcher itself; empty: none
 };
 
 // Reads files and the environment only: no driver library is loaded, nothing here can hang on a GPU.

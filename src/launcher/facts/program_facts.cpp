@@ -211,11 +211,17 @@ ProgramFacts find_script(const std::string& script) {
   return facts;
 }
 
-std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment) {
+std::string virtual_environment_of(const std::string& program_path) {
+  const fs::path folder = fs::absolute(program_path).parent_path().parent_path();
+  return exists(folder / "pyvenv.cfg") && exists(folder / "bin/python") ? folder.string() : "";
+}
+
+std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment, const std::string& own) {
   const std::string chosen = find_variable(environment, "PYTHON_EXEC").value_or("");
   if (!chosen.empty()) return {chosen};
   const std::string virtual_environment = find_variable(environment, "VIRTUAL_ENV").value_or("");
   if (!virtual_environment.empty()) return {virtual_environment + "/bin/python"};
+  if (!own.empty()) return {own + "/bin/python"};
   return {"python3", "python"};
 }
 

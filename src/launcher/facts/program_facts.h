@@ -37,7 +37,12 @@ enum class ProgramKind { executable, script, module };
 ProgramFacts find_program(const std::string& program, const std::vector<std::string>& environment);
 ProgramFacts find_script(const std::string& script);
 
-// Where Python is looked for: $PYTHON_EXEC, or else the virtual environment's, or else python3 or python from PATH.
-std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment);
+// Where Python is looked for: $PYTHON_EXEC, or else the activated virtual environment's, or else that of the virtual
+// environment `own` in which the launcher is, or else python3 or python from PATH.
+std::vector<std::string> interpreter_candidates(const std::vector<std::string>& environment,
+                                                const std::string& own = "");
+
+// The virtual environment that a program belongs to by its path, whose symbolic links are not followed. Empty: none.
+std::string virtual_environment_of(const std::string& program_path);
 
 }  // namespace ddp::launcher

@@ -116,6 +116,10 @@ std::vector<std::string> without_effect(const Options& options) {
   } else if (!options.local_addr.empty() && !options.standalone && is_static(options)) {
     notes.emplace_back("--local-addr has no effect with the static backend: use --master-addr or --rdzv-endpoint");
   }
+  for (const auto& [key, value] : options.rdzv_conf) {
+    if (!is_known_rendezvous_key(key))
+      notes.push_back("--rdzv-conf " + key + "=" + value + " has no effect: unknown key");
+  }
   if (options.max_nodes > 1) return notes;
   for (const auto& [key, value] : options.rdzv_conf) {
     if (!is_for_several_nodes(key)) continue;

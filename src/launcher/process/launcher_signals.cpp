@@ -4,16 +4,20 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/signals.h"
+
 namespace ddp::launcher {
 
-std::vector<int> signals_to_care_for() {
+std::vector<int> signals_to_care_for(const std::vector<int>& ending) {
   std::vector<int> candidates = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGUSR1,   SIGUSR2, SIGALRM, SIGVTALRM,
                                  SIGPROF, SIGPOLL, SIGPWR,  SIGXCPU, SIGSTKFLT, SIGTSTP, SIGCONT, SIGWINCH};
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) candidates.push_back(signal);
   std::vector<int> signals;
   for (const int signal : candidates) {
     struct sigaction action {};
-    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
+    const bool is_ignored = ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+    const bool is_question = signal == SIGQUIT && !base::contains(ending, SIGQUIT);
+    if (is_ignored && !is_question) continue;
     signals.push_back(signal);
   }
   return signals;

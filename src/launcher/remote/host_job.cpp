@@ -34,7 +34,7 @@ class HostJob {
       if (plan_.end_on_closed_console) step(SignalToAll{SIGPIPE});
     };
     log_.before_line([this](std::chrono::milliseconds most) { output_.before_own_line(most); });
-    std::vector<int> signals = signals_to_care_for();
+    std::vector<int> signals = signals_to_care_for(plan_.ending_signals);
     std::erase(signals, SIGWINCH);
     const auto signal_watch = loop_.on_signals(signals, [this](int signal) { signal_arrived(signal); });
     if (start_all()) {

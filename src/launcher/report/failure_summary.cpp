@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "launcher/plan/worker_variables.h"
 #include "launcher/report/hang_report.h"
+#include "launcher/report/known_errors.h"
 #include "launcher/watchdog/verdict_text.h"
 #include "net/address.h"
 
@@ -140,6 +141,8 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
     lines.push_back("  " + whom_it_lost(end, outcome));
   }
   quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
+  if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty())
+    lines.push_back("  " + remedy);
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 

@@ -33,9 +33,9 @@ using Token = std::shared_ptr<const store::Authenticator>;
 
 // As a job's; those that we were started with as ignored (nohup) stay so.
 std::vector<int> ending_signals() {
-  const std::vector<int> ours = signals_to_care_for();
   std::vector<int> signals = Options().ending_signals;
   signals.push_back(SIGQUIT);  // there are no ranks to tell of
+  const std::vector<int> ours = signals_to_care_for(signals);
   std::erase_if(signals, [&](int signal) { return std::ranges::find(ours, signal) == ours.end(); });
   return signals;
 }

@@ -80,6 +80,15 @@ TEST_CASE("rendezvous settings have known keys and checked values") {
     CAPTURE(wrong);
     CHECK(parse_rendezvous_settings(wrong).error().message.find("Use KEY=VALUE") != std::string::npos);
   }
+  for (const char* quoted : {"'timeout=900,rank=1'", " timeout='900', \"rank\"=\"1\""}) {
+    CAPTURE(quoted);
+    const auto unquoted = parse_rendezvous_settings(quoted);
+    REQUIRE(unquoted);
+    CHECK(unquoted.value() == std::map<std::string, std::string>{{"timeout", "900"}, {"rank", "1"}});
+  }
+  CHECK(parse_rendezvous_settings("protocol=https,timeout=9", UnknownKeys::kept).value().at("protocol") == "https");
+  CHECK(parse_rendezvous_settings("timeout=x", UnknownKeys::kept).error().message ==
+        ": timeout is not a number of seconds.");
   CHECK(is_for_several_nodes("join_timeout"));
   CHECK_FALSE(is_for_several_nodes("is_host"));
   CHECK_FALSE(is_for_several_nodes("nonsense"));

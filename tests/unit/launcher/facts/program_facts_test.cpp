@@ -162,6 +162,8 @@ TEST_CASE("text without a first line for the kernel is told apart from other fil
 
 TEST_CASE("the interpreter is PYTHON_EXEC, or the virtual environment's, or found in PATH") {
   CHECK(interpreter_candidates({"PYTHON_EXEC=/a/python", "VIRTUAL_ENV=/b"}) == std::vector<std::string>{"/a/python"});
+  CHECK(interpreter_candidates({}, "/c") == std::vector<std::string>{"/c/bin/python"});
+  CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}, "/c") == std::vector<std::string>{"/b/bin/python"});
   CHECK(interpreter_candidates({"VIRTUAL_ENV=/b"}) == std::vector<std::string>{"/b/bin/python"});
   CHECK(interpreter_candidates({"PYTHON_EXEC=", "VIRTUAL_ENV="}) == std::vector<std::string>{"python3", "python"});
 }

@@ -13,7 +13,7 @@ using namespace ddp::launcher;
 namespace {
 
 bool cares_for(int signal) {
-  const std::vector<int> signals = signals_to_care_for();
+  const std::vector<int> signals = signals_to_care_for({SIGTERM});
   return std::find(signals.begin(), signals.end(), signal) != signals.end();
 }
 
@@ -24,6 +24,14 @@ TEST_CASE("a signal that was ignored at the start stays ignored") {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   CHECK_FALSE(cares_for(SIGHUP));
   std::signal(SIGHUP, before);
+}
+
+TEST_CASE("a job in the background, whose shell ignores SIGQUIT, can be asked what its ranks are at") {
+  const auto before = std::signal(SIGQUIT, SIG_IGN);
+  CHECK(cares_for(SIGQUIT));
+  const std::vector<int> as_torchrun = signals_to_care_for({SIGTERM, SIGQUIT});
+  CHECK(std::find(as_torchrun.begin(), as_torchrun.end(), SIGQUIT) == as_torchrun.end());
+  std::signal(SIGQUIT, before);
 }
 
 TEST_CASE("faults of the launcher itself keep their meaning") {

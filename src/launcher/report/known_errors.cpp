@@ -1,0 +1,43 @@
+#include "launcher/report/known_errors.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace ddp::launcher {
+namespace {
+
+struct KnownError {
+  std::string_view words;  // of one of the last lines
+  const char* remedy;
+};
+constexpr const char* kNoInput =
+    "workers have no standard input: --stdin=0 gives that of ddplaunch to local rank 0 (for a debugger use one worker)";
+constexpr KnownError kErrors[] = {
+    {"bdb.BdbQuit", kNoInput},
+    {"EOFError: EOF when reading a line", kNoInput},
+    {"unrecognized arguments: --local_rank=",
+     "this script spells the argument --local-rank, or reads LOCAL_RANK: use --use-env, or declare both spellings, "
+     "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
+    {"unrecognized arguments: --local-rank=",
+     "this script spells the argument --local_rank, or reads LOCAL_RANK: declare both spellings, "
+     "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},
+};
+
+}  // namespace
+
+std::string what_to_try(const std::vector<std::string>& last_lines, const LaunchPlan& plan) {
+  const auto shows = [&](std::string_view words) {
+    return std::ranges::any_of(last_lines,
+                               [&](const std::string& line) { return line.find(words) != std::string::npos; });
+  };
+  for (const KnownError& error : kErrors) {
+    if (shows(error.words)) return error.remedy;
+  }
+  if (shows("ModuleNotFoundError: No module named")) {
+    return "Python was " + plan.program +
+           ": activate the environment that has the module, or name its Python by PYTHON_EXEC";
+  }
+  return "";
+}
+
+}  // namespace ddp::launcher
