@@ -9,6 +9,8 @@
 namespace ddp::torch_reader {
 namespace {
 
+constexpr std::uint64_t kLately = 10'000'000'000;  // ns
+
 template <std::size_t N>
 void write_text(std::array<char, N>& to, std::string_view text) {
   to[text.copy(to.data(), N - 1)] = '\0';
@@ -70,6 +72,19 @@ bool has_the_runtime(const wire::StatusPageLayout& page) {
   });
 }
 
+// Whether the rank has called something else since it called what this group has not finished, and lately: then what it
+// waits for there is a thread's that listens, and holds nobody up.
+bool is_in_background(const RecordedGroup& group, std::span<const RecordedGroup> groups, const Moment& now) {
+  if (group.called == group.finished) return false;
+  const auto first = std::ranges::find(group.calls, group.finished + 1, &RecordedCall::sequence);
+  if (first == group.calls.end()) return false;
+  return std::ranges::any_of(groups, [&](const RecordedGroup& other) {
+    if (&other == &group || other.calls.empty()) return false;
+    const std::uint64_t latest = other.calls.back().made_at;
+    return other.finished > 0 && latest > first->made_at && latest + kLately > now.realtime;
+  });
+}
+
 }  // namespace
 
 bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const RecordedGroup> groups, const Moment& now) {
@@ -90,7 +105,8 @@ bool write_to_page(wire::StatusPageLayout& page, int pid, std::span<const Record
     place->called.store(group.called, std::memory_order_release);
     place->started.store(group.called, std::memory_order_release);
     place->finished.store(group.finished, std::memory_order_release);
-    place->sampled_at.store(now.monotonic, std::memory_order_release);
+    const bool is_waited_in = !is_in_background(group, groups, now);
+    place->sampled_at.store(is_waited_in ? now.monotonic : 1, std::memory_order_release);
   }
   page.groups_not_shown.store(not_shown, wire::kRelaxed);
   const bool has_called = std::ranges::any_of(groups, [](const RecordedGroup& group) { return group.called > 0; });

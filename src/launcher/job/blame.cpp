@@ -24,8 +24,11 @@ const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
   return seen == ends.rend() ? nullptr : &*seen->verdict;
 }
 
-bool has_lost(const WorkerEnd& end, int rank) {
-  return end.is_secondary() && end.error->peer == rank;
+// Gloo and NCCL do not tell which rank was lost. It is the one that had ended with 0, if that is a single one.
+bool has_lost(const WorkerEnd& end, int rank, std::span<const WorkerEnd> ends) {
+  if (!end.is_secondary() || end.error->peer) return end.is_secondary() && end.error->peer == rank;
+  const auto has_left = [](const WorkerEnd& other) { return other.status.success() && !other.after_signal; };
+  return std::ranges::count_if(ends, has_left) == 1 && std::ranges::find_if(ends, has_left)->rank == rank;
 }
 
 // The one that said before `known`, and before all others, why it fails; `known` itself if none did.
@@ -86,8 +89,8 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
   if (&earlier != &known || cause != nullptr) return &earlier;
   // Ranks that lost it may be seen to end before it is, and one of them may have lost another one of them.
   const auto was_lost = [&](int rank) {
-    return std::ranges::any_of(ends,
-                               [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank); });
+    return std::ranges::any_of(
+        ends, [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank, ends); });
   };
   const WorkerEnd* left =
       find([&](const WorkerEnd& end) { return end.status.success() && !end.after_signal && was_lost(end.rank); });
@@ -100,7 +103,7 @@ std::optional<Verdict> verdict_on(const WorkerEnd& culprit, std::span<const Work
   if (culprit.verdict) return culprit.verdict;
   Verdict verdict;
   for (const WorkerEnd& end : ends) {
-    if (!has_lost(end, culprit.rank)) continue;
+    if (!has_lost(end, culprit.rank, ends)) continue;
     if (verdict.waiting.empty() && end.verdict) verdict = *end.verdict;  // the collective in which it waited
     verdict.waiting.push_back(end.rank);
   }

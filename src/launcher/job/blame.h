@@ -59,7 +59,8 @@ const WorkerEnd* find_first_failure(std::span<const WorkerEnd> ends);
 //   so long that we asked it to end.
 // - The first that failed by itself and is no secondary failure, within limits::kSecondaryWait of the first failure, or
 //   limits::kNamedPeerWait if that one names the rank that it lost.
-// - One that had ended with 0 and is named by a secondary failure, or had not finished its collectives.
+// - One that had ended with 0 and is named by a secondary failure, or had not finished its collectives; or the only one
+//   that had ended with 0, if the secondary failure names none.
 // - The first that failed.
 const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends);
 

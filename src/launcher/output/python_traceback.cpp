@@ -37,11 +37,6 @@ std::string place_in(std::string_view line) {
          (function == std::string_view::npos ? "" : " " + std::string(line.substr(function + 2)));
 }
 
-bool is_in_library(std::string_view place) {
-  return std::ranges::any_of(kLibraries,
-                             [&](std::string_view library) { return place.find(library) != std::string_view::npos; });
-}
-
 // "ValueError: words" or "KeyboardInterrupt".
 bool names_exception(std::string_view line) {
   const std::string_view name = line.substr(0, line.find(": "));
@@ -50,6 +45,11 @@ bool names_exception(std::string_view line) {
 }
 
 }  // namespace
+
+bool is_library_file(std::string_view path) {
+  return std::ranges::any_of(kLibraries,
+                             [&](std::string_view library) { return path.find(library) != std::string_view::npos; });
+}
 
 std::optional<PythonError> last_python_error(std::string_view output) {
   const std::size_t begin = output.rfind(kBegin);
@@ -71,7 +71,7 @@ std::optional<PythonError> last_python_error(std::string_view output) {
       if (prefix.empty()) break;
       error.message += "\n" + std::string(line);
     } else if (const std::string place = place_in(line); !place.empty()) {
-      if (error.place.empty() || is_in_library(error.place) || !is_in_library(place)) error.place = place;
+      if (error.place.empty() || is_library_file(error.place) || !is_library_file(place)) error.place = place;
     } else if (!line.starts_with(' ') && names_exception(line)) {
       error.message = line;
     }

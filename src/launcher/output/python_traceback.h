@@ -13,6 +13,9 @@ struct PythonError {
   std::string text;     // the output from the traceback on
 };
 
+// Whether a path is that of Python's own library or an installed package.
+bool is_library_file(std::string_view path);
+
 // Returns the error of the last traceback in a program's output, or nothing if there is none. PyTorch puts "[rank1]: "
 // before each line of it. The place is the innermost frame outside of installed packages and Python's own library, or
 // the innermost one if all of them are inside.

@@ -79,6 +79,8 @@ ActivitySample read_activity(std::span<const pid_t> processes,
     counters->pid = pid;
     counters->io_bytes = io_bytes.value_or(0);
     const RunQueueSample queue = sample_run_queue(pid, kMostThreads);
+    counters->cpu_ticks -= std::min(counters->cpu_ticks, queue.answering_ticks);
+    counters->minor_faults -= std::min(counters->minor_faults, queue.answering_faults);
     counters->is_runnable = queue.is_runnable;
     counters->waited = queue.waited;
     sample.processes.push_back(*counters);

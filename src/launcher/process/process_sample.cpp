@@ -160,12 +160,24 @@ std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
   return base::ExitStatus::from_wait(static_cast<int>(*status));
 }
 
+// proc(5) counts from 1, with two fields before these.
+std::uint64_t number_in(const std::vector<std::string>& fields, std::size_t number) {
+  const auto value = number - 3 < fields.size() ? base::parse_integer(fields[number - 3], 0, INT64_MAX) : std::nullopt;
+  return static_cast<std::uint64_t>(value.value_or(0));
+}
+
 RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
   RunQueueSample sample{false, std::chrono::nanoseconds(0)};
   for (const pid_t tid : threads_of(pid, most)) {
     const std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
-    const std::vector<std::string> fields = fields_of_stat(base::read_file(folder + "/stat"));
+    const std::string stat = base::read_file(folder + "/stat");
+    const std::vector<std::string> fields = fields_of_stat(stat);
     if (fields.empty()) continue;  // it has ended
+    if (stat.find("(pt_workerserver)") != std::string::npos) {
+      sample.answering_ticks += number_in(fields, 14) + number_in(fields, 15);  // utime, stime
+      sample.answering_faults += number_in(fields, 10);
+      continue;
+    }
     sample.is_runnable = sample.is_runnable || fields.front() == "R";
     // "TIME_ON_CPU TIME_ON_RUN_QUEUE TIMESLICES", in nanoseconds. All are 0 if the kernel does not count them.
     const std::vector<std::string> times = base::split(base::read_file(folder + "/schedstat"), ' ');

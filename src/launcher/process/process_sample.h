@@ -73,6 +73,10 @@ struct RunQueueSample {
   // So long all of them together have wanted to run and got no processor. That of a thread which has got none since is
   // not in it. Nothing if the kernel does not count it (CONFIG_SCHED_INFO).
   std::optional<std::chrono::nanoseconds> waited;
+  // What threads have done that answer the launcher's own questions (PyTorch's worker server): it is no sign of life,
+  // and these threads are not in what stands above.
+  std::uint64_t answering_ticks = 0;
+  std::uint64_t answering_faults = 0;
 };
 RunQueueSample sample_run_queue(pid_t pid, std::size_t most);
 

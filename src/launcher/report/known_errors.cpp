@@ -15,6 +15,10 @@ constexpr const char* kNoInput =
 constexpr KnownError kErrors[] = {
     {"bdb.BdbQuit", kNoInput},
     {"EOFError: EOF when reading a line", kNoInput},
+    {"op.preamble.length <= op.nbytes",
+     "Gloo: this rank and another one called a collective with different numbers of bytes [DDP-H05]: compare shapes "
+     "and "
+     "types of all ranks at this line. TORCH_DISTRIBUTED_DEBUG=DETAIL names them"},
     {"unrecognized arguments: --local_rank=",
      "this script spells the argument --local-rank, or reads LOCAL_RANK: use --use-env, or declare both spellings, "
      "add_argument(\"--local-rank\", \"--local_rank\", type=int)"},

@@ -78,6 +78,21 @@ TEST_CASE("nobody waits in what was not looked at for long") {
   CHECK_FALSE(read_page(*page, late).groups.at(0).is_left);
 }
 
+TEST_CASE("what a thread listens for while others train is waited in by nobody") {
+  const auto page = zeros();
+  std::vector<RecordedGroup> groups{group_of(1, 0, 5), group_of(200, 200, 6)};
+  const auto listens = [&] {
+    write_to_page(*page, 7, groups, kNow);
+    return read_page(*page, kNow.monotonic).groups[0].is_left;
+  };
+  CHECK_FALSE(listens());
+  groups[1].calls.back().made_at = kNow.realtime;
+  CHECK(listens());
+  groups[0].calls.back().made_at = kNow.realtime - 60 * kSecond;
+  groups[1].calls.back().made_at = kNow.realtime - 20 * kSecond;
+  CHECK_FALSE(listens());
+}
+
 TEST_CASE("a group keeps its place, and the page fills up") {
   const auto page = zeros();
   std::vector<RecordedGroup> groups;

@@ -129,6 +129,21 @@ void shorten_interpreter(std::vector<Link>& chain) {
   chain.erase(std::unique(chain.begin(), chain.end(), both_python), chain.end());
 }
 
+// Of what Python's libraries call among themselves the innermost and the outermost function. "(data/loader.py:3)" is a
+// library's: the file has a folder.
+void shorten_libraries(std::vector<Link>& chain) {
+  const auto is_library = [&](std::size_t i) {
+    return i < chain.size() && chain[i].place.find('/') != std::string::npos;
+  };
+  std::vector<Link> kept;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const bool is_between = i > 0 && is_library(i - 1) && is_library(i) && is_library(i + 1);
+    if (!is_between) kept.push_back(chain[i]);
+  }
+  for (Link& link : kept) link.place.erase(0, link.place.rfind('/') + 1);
+  chain = std::move(kept);
+}
+
 std::vector<Link> chain_of(const std::vector<std::string>& frames) {
   std::vector<Link> chain;
   for (const std::string& frame : frames) chain.push_back(to_link(frame));
@@ -150,6 +165,7 @@ std::vector<Link> chain_of(const std::vector<std::string>& frames) {
   const auto main = std::ranges::find(chain, "main", &Link::name);
   if (main != chain.end()) chain.erase(std::next(main), chain.end());
   shorten_interpreter(chain);
+  shorten_libraries(chain);
   return chain;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/output/python_traceback.h"
 #include "launcher/watchdog/stacks/function_name.h"
 
 namespace ddp::launcher {
@@ -16,7 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostLineBytes = std::size_t{64} << 10;  // the rest of a longer line is not looked at
+constexpr std::string_view kHook = "/ddp_python/sitecustomize.py";  // ours, around one of PyTorch's functions
+constexpr std::size_t kMostLineBytes = std::size_t{64} << 10;       // the rest of a longer line is not looked at
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
@@ -73,8 +75,11 @@ std::string py_spy_frame(const Json& entry) {
   std::string file = string_member(entry, "short_filename");
   if (file.empty()) file = string_member(entry, "filename");
   if (line > 0) {
-    const std::string_view last = std::string_view(file).substr(file.rfind('/') + 1);
-    return frame(frame_text(name), frame_text(last) + ":" + std::to_string(line));
+    // Of a library's file the folder is kept: it shows what the file belongs to, and that it is no file of the user's.
+    const std::string whole = string_member(entry, "filename");
+    const std::size_t folder = is_library_file(whole) ? whole.rfind('/', whole.rfind('/') - 1) : std::string::npos;
+    const std::string shown = folder == std::string::npos ? file.substr(file.rfind('/') + 1) : whole.substr(folder + 1);
+    return frame_text(name) + " (" + frame_text(shown) + ":" + std::to_string(line) + ")";
   }
   // Of --native; a name that is an address says nothing.
   const bool unknown = name.empty() || name.starts_with("0x");
@@ -197,7 +202,8 @@ std::vector<ThreadStack> parse_py_spy(std::string_view json) {
     const auto frames = entry.find("frames");
     if (frames == entry.end() || !frames->is_array()) continue;
     for (const Json& part : *frames) {
-      if (thread.frames.size() < kStackFrames && part.is_object()) thread.frames.push_back(py_spy_frame(part));
+      if (thread.frames.size() >= kStackFrames || !part.is_object()) continue;
+      if (!string_member(part, "filename").ends_with(kHook)) thread.frames.push_back(py_spy_frame(part));
     }
     threads.push_back(std::move(thread));
   }

@@ -112,11 +112,19 @@ TEST_CASE("a secondary failure that is seen first does not become the culprit") 
   CHECK(job.outcome().status.shell_code() == 42);
 }
 
-TEST_CASE("a secondary failure without anybody else to blame is the culprit") {
+TEST_CASE("a rank that lost one which it does not name lost the only one that had ended with 0") {
   JobFixture job(2);
   job.start().exits(1, 0).exits_as_secondary(0, 1);
+  CHECK(job.outcome().culprit()->rank == 1);
+  CHECK(job.outcome().status.shell_code() == 124);
+}
+
+TEST_CASE("a secondary failure without a single one to blame is the culprit") {
+  JobFixture job(4);
+  job.start().exits(1, 0).exits(2, 0).exits_as_secondary(0, 1).exits_as_secondary(3, 1);
   CHECK(job.outcome().culprit()->rank == 0);
   CHECK(job.outcome().status.shell_code() == 1);
+  CHECK(job.outcome().left_early == Ranks{1, 2});
 }
 
 TEST_CASE("a rank that turns SIGTERM into a code long after the secondary failure is not the culprit") {
@@ -219,11 +227,11 @@ TEST_CASE("a rank that crashes while it is being ended is told and one that obey
 }
 
 TEST_CASE("a rank that answers SIGTERM with 143 does not become the culprit of a secondary failure") {
-  JobFixture job(3);
-  job.start().exits(0, 0).exits_as_secondary(1, 1).passes(3s).exits(2, 143);
+  JobFixture job(4);
+  job.start().exits(0, 0).exits(3, 0).exits_as_secondary(1, 1).passes(3s).exits(2, 143);
   CHECK(job.outcome().culprit()->rank == 1);
   CHECK(job.outcome().status.shell_code() == 1);
-  CHECK(job.outcome().left_early == Ranks{0});
+  CHECK(job.outcome().left_early == Ranks{0, 3});
 }
 
 TEST_CASE("after a secondary failure the others have a moment to say what happened") {

@@ -105,6 +105,21 @@ TEST_CASE("the interpreter is one word") {
         "rank 1: time_sleep (timemodule.c:383) ← Python ← call_back (native.cpp:3) ← Python");
 }
 
+TEST_CASE("of what Python's libraries call among themselves the ends are shown") {
+  const RankStacks stacks{1,
+                          "py-spy",
+                          {{7,
+                            "",
+                            {"select (python3.11/selectors.py:415)", "poll (multiprocessing/connection.py:257)",
+                             "get (multiprocessing/queues.py:113)", "__next__ (data/dataloader.py:701)",
+                             "train (train.py:8)", "run (torch/launcher.py:3)", "<module> (train.py:20)"}}},
+                          {}};
+  CHECK(essence(merge_stacks(std::span(&stacks, 1)), 8) ==
+        std::vector<std::string>{"rank 1: get (queues.py:113) ← __next__ (dataloader.py:701) ← train (train.py:8) ← "
+                                 "run (launcher.py:3)",
+                                 "    ← <module> (train.py:20)"});
+}
+
 TEST_CASE("brackets in the name of a file hide no function") {
   CHECK(line_of({"pause (libc.so.6+0x1)", "misbehave (e[31mvil+0x2)", "main (e[31mvil+0x3)"}) ==
         "rank 1: pause ← misbehave ← main");

@@ -151,8 +151,8 @@ TEST_CASE("the stacks of py-spy, the main thread first") {
         "<module> (loader.py:10)"}},
       {10272,
        "loader-0",
-       {"fetch (loader.py:3)", "Thread.run (threading.py:982)", "Thread._bootstrap_inner (threading.py:1045)",
-        "Thread._bootstrap (threading.py:1002)"}}};
+       {"fetch (loader.py:3)", "Thread.run (python3.11/threading.py:982)",
+        "Thread._bootstrap_inner (python3.11/threading.py:1045)", "Thread._bootstrap (python3.11/threading.py:1002)"}}};
   CHECK(parse_py_spy(kPySpy) == expected);
   const auto native = parse_py_spy(kPySpyNative);
   REQUIRE(native.size() == 1);
