@@ -47,9 +47,13 @@
 #define DDP_BOARD_AT_WRITER 28            // i32, atomic: pid of the process that writes what follows; 0: none so far
 #define DDP_BOARD_AT_GROUPS_NOT_SHOWN 32  // u32, atomic
 #define DDP_BOARD_AT_PLACES 36            // u32, atomic
+#define DDP_BOARD_AT_OTHER_PROGRESS 48    // u64, atomic: steps and operations that nothing else shows
 #define DDP_BOARD_AT_WORKER 64            // the worker block
 #define DDP_BOARD_AT_GROUPS 256           // group blocks, one after the other
 #define DDP_BOARD_GROUPS 32
+#define DDP_BOARD_AT_STOP_REQUEST 137484    // u32, atomic, by ddplaunch: 1: the program is to save and to leave
+#define DDP_BOARD_AT_PROGRESS_DONE 137488   // u64, atomic: steps that are done
+#define DDP_BOARD_AT_PROGRESS_TOTAL 137496  // u64, atomic: of so many; 0: not known
 #define DDP_BOARD_NO_RANK_LOST (-1)
 
 // From the start of the worker block.
@@ -223,6 +227,22 @@ static inline ddp_board* ddp_board_open(void) {
 static inline void ddp_heartbeat(ddp_board* board) {
   if (!ddp_board_is_ours(board)) return;
   __atomic_fetch_add(ddp_board_u64(board, DDP_BOARD_AT_WORKER + DDP_WORKER_AT_STEPS), 1, __ATOMIC_RELAXED);
+}
+
+// Whether the program has been asked to save and to leave (ddplaunch --save-grace). Ranks may see it at different
+// steps: those that must agree reduce it. Any thread.
+static inline int ddp_should_stop(ddp_board* board) {
+  if (!ddp_board_is_ours(board)) return 0;
+  return __atomic_load_n(ddp_board_u32(board, DDP_BOARD_AT_STOP_REQUEST), __ATOMIC_ACQUIRE) != 0;
+}
+
+// How far the program is: steps that are done, of `total` (0: not known). It is progress, as a heartbeat is. Any
+// thread.
+static inline void ddp_progress_at(ddp_board* board, uint64_t done, uint64_t total) {
+  if (!ddp_board_is_ours(board)) return;
+  __atomic_store_n(ddp_board_u64(board, DDP_BOARD_AT_PROGRESS_TOTAL), total, __ATOMIC_RELAXED);
+  __atomic_store_n(ddp_board_u64(board, DDP_BOARD_AT_PROGRESS_DONE), done, __ATOMIC_RELAXED);
+  __atomic_fetch_add(ddp_board_u64(board, DDP_BOARD_AT_OTHER_PROGRESS), 1, __ATOMIC_RELAXED);
 }
 
 // From now on this process is in `phase`. `name` says more of it and is cut to 47 bytes; of `file` the last 79 are

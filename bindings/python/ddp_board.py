@@ -12,6 +12,8 @@ One file, to be copied or put on the path, for Python 3.7 and later; the standar
             evaluate()
         ddp_board.extend(1800)                             # the next thing may take half an hour
         write_checkpoint()
+        if ddp_board.should_stop():                        # ddplaunch --save-grace: the time of this job is over
+            break
 
 Without ddplaunch nothing is done. The board belongs to the process that used it first: its children, such as the
 workers of a DataLoader, do not write. (Only a child that imports this module before its parent does, and uses it first,
@@ -25,7 +27,7 @@ import sys
 import threading
 import time
 
-__all__ = ["PHASES", "extend", "heartbeat", "phase"]
+__all__ = ["PHASES", "extend", "heartbeat", "phase", "progress", "should_stop"]
 
 # The board's layout: docs/protocol.md, section 6. A board of another version or size is left alone.
 _MAGIC = 0x42504444
@@ -33,6 +35,8 @@ _VERSION = 5
 _BYTES = 153920
 # Where things lie, counted in numbers of 4 bytes and of 8 bytes, and in bytes.
 _MAGIC_AT, _VERSION_AT, _WRITER_AT = 0 // 4, 4 // 4, 28 // 4
+_OTHER_PROGRESS_AT = 48 // 8
+_STOP_REQUEST_AT, _PROGRESS_DONE_AT, _PROGRESS_TOTAL_AT = 137484 // 4, 137488 // 8, 137496 // 8
 _WORKER = 64
 _CHANGES_AT, _PHASE_AT, _LINE_AT = (_WORKER + 0) // 4, (_WORKER + 4) // 4, (_WORKER + 16) // 4
 _SINCE_AT, _STEPS_AT, _MORE_TIME_AT = (_WORKER + 8) // 8, (_WORKER + 24) // 8, (_WORKER + 32) // 8
@@ -204,3 +208,32 @@ def extend(seconds):
     with _lock:
         if board.u64[_MORE_TIME_AT] < until:
             board.u64[_MORE_TIME_AT] = until
+
+
+def progress(done, total=0):
+    """How far this process is: `done` steps of `total` (0: not known). Reports show it, and it is progress as a heartbeat is.
+
+    Raises ValueError for a negative number.
+    """
+    done, total = int(done), int(total)
+    if done < 0 or total < 0:
+        raise ValueError("cannot have done {} of {} steps: a number is negative".format(done, total))
+    board = _mine()
+    if board is None:
+        return
+    with _lock:
+        board.u64[_PROGRESS_TOTAL_AT] = total
+        board.u64[_PROGRESS_DONE_AT] = done
+        board.u64[_OTHER_PROGRESS_AT] += 1
+
+
+def should_stop():
+    """Whether the program has been asked to save and to leave (ddplaunch --save-grace). False without ddplaunch.
+
+    Ranks may see it at different steps. Programs whose ranks must agree reduce it, with PyTorch for instance:
+
+        stop = torch.tensor([float(ddp_board.should_stop())])
+        dist.all_reduce(stop, dist.ReduceOp.MAX)
+    """
+    board = _mine()
+    return board is not None and board.u32[_STOP_REQUEST_AT] != 0

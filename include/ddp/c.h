@@ -298,6 +298,14 @@ DDP_C_API int ddp_free(void* data);
 // A sign of life, as after each step.
 DDP_C_API int ddp_progress_heartbeat(void);
 
+// Sets `stop` to 1 if the program has been asked to save and to leave (ddplaunch --save-grace), else to 0. Ranks may
+// see it at different steps: those that must agree reduce it.
+DDP_C_API int ddp_progress_should_stop(int32_t* stop);
+
+// How far the program is: steps that are done, of so many in all (0: not known). Reports show it, and it is progress as
+// a heartbeat is.
+DDP_C_API int ddp_progress_report(int64_t done, int64_t total);
+
 // This process is about to do something that may take so long. Until then ddplaunch does not regard it as hanging.
 DDP_C_API int ddp_progress_extend(int64_t seconds);
 

@@ -11,6 +11,8 @@
 
 namespace ddp {
 
+class ProcessGroup;
+
 // `starting` to `training`, `finishing` and `done` are shown by the library itself, as are a CheckpointManager's
 // checkpoints.
 enum class Phase : std::uint32_t {
@@ -51,6 +53,18 @@ class [[nodiscard]] DDP_EXPORT PhaseScope {
 
 // A sign of life between collectives, as after each step of a program that synchronises rarely. Any thread.
 DDP_EXPORT void heartbeat();
+
+// Whether the program has been asked to save and to leave (ddplaunch --save-grace): a preemption, or an operator. Ranks
+// may see it at different steps, so a program whose ranks must agree uses the function below. Any thread; costs some
+// nanoseconds. False without ddplaunch.
+DDP_EXPORT bool should_stop();
+
+// The same answer on all ranks of the group: whether any of them has been asked. A collective of 8 bytes a rank.
+DDP_EXPORT bool should_stop(const ProcessGroup& group);
+
+// How far the program is: steps that are done, of so many in all (0: not known). Reports show it, and it is progress as
+// a heartbeat is. Any thread.
+DDP_EXPORT void report_progress(std::uint64_t done, std::uint64_t total = 0);
 
 // This process is about to do something that may take so long: until then ddplaunch does not take it for one that
 // hangs. Any thread; the latest moment that was asked for counts.

@@ -4,6 +4,7 @@
 namespace ddp::base {
 
 inline constexpr int kExitUsage = 2;            // the command line is wrong
+inline constexpr int kExitSaved = 75;           // the job has saved and left, as it was asked to
 inline constexpr int kExitHung = 124;           // ranks did not come to an end
 inline constexpr int kExitOwnFault = 125;       // ddplaunch itself failed
 inline constexpr int kExitNotExecutable = 126;  // the program cannot be executed

@@ -79,6 +79,14 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   };
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
   const UnblockedSignals unblocked;
+  std::unique_ptr<net::Watch> save_file_watch;
+  const std::function<void()> look_for_save_file = [&] {
+    if (::access(shared.plan.save_file.c_str(), F_OK) == 0) {
+      return deliver(SignalArrived{shared.plan.save_signals.front(), shared.plan.save_file + " exists"});
+    }
+    save_file_watch = loop.at(std::chrono::steady_clock::now() + limits::kSaveFileLook, look_for_save_file);
+  };
+  if (!shared.plan.save_file.empty()) look_for_save_file();
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
   if (shared.controller != nullptr) {

@@ -98,6 +98,7 @@ inline constexpr auto kProgressTime = 10s;
 inline constexpr std::uint64_t kOperationsOfProgress = 1000;  // of a group: as good as a step
 inline constexpr int kAttemptsWithoutProgress = 6;
 inline constexpr auto kUnkillableWait = 5s;     // SIGKILL to "cannot be killed"
+inline constexpr auto kSaveFileLook = 1s;       // --save-file is looked for so often
 inline constexpr auto kSecondRequest = 500ms;   // a signal that comes later than this while ending kills at once
 inline constexpr auto kCgroupPatience = 100ms;  // for the job's cgroup, while another launcher removes leftovers
 inline constexpr auto kGroupPoll = 10ms;        // is the group of an ended leader empty?

@@ -137,7 +137,12 @@ struct alignas(64) PageStacks {
   std::atomic<std::int32_t> signal;    // by the worker: its handler writes stacks here; 0: it has none
   std::atomic<std::uint32_t> request;  // by the launcher
   std::atomic<std::uint32_t> taken;    // places, of this request; may exceed their number
-  std::array<std::uint32_t, 13> unused;
+  // Not of stacks, but in the space that they leave. By the launcher: 1: the program is to save and to leave.
+  std::atomic<std::uint32_t> stop_request;
+  // By the worker: steps that are done, and how many there are; 0: not known.
+  std::atomic<std::uint64_t> progress_done;
+  std::atomic<std::uint64_t> progress_total;
+  std::array<std::uint32_t, 8> unused;
   std::array<PageStack, kPageStacks> stacks;
 };
 static_assert(sizeof(PageStacks) == 64 + kPageStacks * sizeof(PageStack));

@@ -96,6 +96,7 @@ class NodesWorld::Workers : public NoWorkers {
     return ErrorRecord{
         .message = "lost a peer", .is_secondary = true, .peer = id_ % 2 == 0 ? std::optional(0) : std::nullopt};
   }
+  void request_stop() override {}
   std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
   // A console that takes its time: whoever asks meanwhile is heard.
   Remains end(const std::function<bool()>& interrupted) override {

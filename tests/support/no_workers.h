@@ -15,6 +15,7 @@ class NoWorkers : public WorkerGroup {
   bool signal(int, int, SignalTarget) override { return true; }
   void mark_peer_lost(int) override {}
   std::optional<ErrorRecord> error_of(int) override { return std::nullopt; }
+  void request_stop() override {}
   std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
   std::optional<OomKill> new_oom_kill() override { return std::nullopt; }
   Remains end(const std::function<bool()>&) override { return {}; }

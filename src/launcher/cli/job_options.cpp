@@ -168,6 +168,14 @@ void supervision(OptionSet& c, Options& o) {
   c.value("--grace,--shutdown-timeout", "SECONDS", parsed_as(parse_seconds, o.grace),
           "Time between SIGTERM and SIGKILL when workers are ended, and after Ctrl-C between SIGINT and SIGTERM. "
           "Default: 5; as torchrun: TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30.");
+  c.value(
+      "--save-grace", "SECONDS", parsed_as(parse_seconds, o.save_grace),
+      "When ddplaunch gets one of --save-signals, ask the program to save and to leave (should_stop()), and give it "
+      "this long before the workers are ended. 0: off. Default: 0.");
+  c.value("--save-signals", "NAMES", parsed_as(parse_signals, o.save_signals),
+          "Signals that do so, separated by commas. Default: SIGTERM,SIGUSR1.");
+  c.value("--save-file", "FILE", some_text(o.save_file, "a file"),
+          "Ask the program to save and to leave as soon as this file exists, too.");
   c.value("--exit-timeout", "SECONDS", parsed_as(parse_seconds, o.exit_timeout),
           "Terminate the job if others still run this long after a rank has ended with 0. 0: off. Default: 0.");
   c.value("--hang-timeout", "SECONDS", parsed_as(parse_seconds, o.hang_timeout),
@@ -340,6 +348,12 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
   }
   if (!options.hosts.empty() && !options.host_file.empty()) {
     return "--hosts and --hostfile exclude one another: each names all hosts of the job. Leave one out.";
+  }
+  for (const char* name : {"save-signals", "save-file"}) {
+    const Setting* setting = last_of(settings, name);
+    if (setting != nullptr && options.save_grace.count() == 0) {
+      options.warnings.push_back(setting->subject + " has no effect without --save-grace=SECONDS");
+    }
   }
   if (options.json && !options.dry_run) return "--json is the form of --dry-run. Add --dry-run, or leave --json out.";
   if (options.no_python && options.run_path) {

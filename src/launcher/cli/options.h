@@ -49,6 +49,9 @@ struct JobWishes {
   std::chrono::milliseconds exit_timeout{0};                    // 0: off
   std::vector<std::string> faults;                              // --inject, as written; wire/fault.h
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP};  // --signals-to-handle; as torchrun SIGQUIT, too
+  std::chrono::milliseconds save_grace{0};                      // --save-grace; 0: programs are not asked to save
+  std::vector<int> save_signals = {SIGTERM, SIGUSR1};           // --save-signals
+  std::string save_file;                                        // --save-file
   CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
   bool virtual_local_rank = false;                              // LOCAL_RANK is 0 everywhere, each worker sees its GPU
   std::string backend;                  // "gloo", "nccl", …, or several, joined by commas; empty: the workers choose

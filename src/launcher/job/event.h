@@ -110,6 +110,11 @@ struct ReportCause {
   friend bool operator==(const ReportCause&, const ReportCause&) = default;
 };
 
+// The programs of this node are to save and to leave.
+struct AskToSave {
+  friend bool operator==(const AskToSave&, const AskToSave&) = default;
+};
+
 // A user has asked a second time: the other nodes, too, are to wait no longer.
 struct ReportUrgency {
   friend bool operator==(const ReportUrgency&, const ReportUrgency&) = default;
@@ -120,6 +125,6 @@ struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 
-using Action = std::variant<SendSignal, Tell, ReportCause, ReportUrgency, Finish>;
+using Action = std::variant<SendSignal, Tell, AskToSave, ReportCause, ReportUrgency, Finish>;
 
 }  // namespace ddp::launcher

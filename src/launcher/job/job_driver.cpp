@@ -150,9 +150,9 @@ void JobDriver::begin_attempt(const Placement& place) {
   if (auto failure = parts_.workers.begin(place, last_failure_)) return end_with(*failure);
   parts_.observer.attempt_begins(place);
   const LaunchPlan& plan = parts_.plan;
-  state_.emplace(
-      JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0, plan.ending_signals},
-      parts_.timers.now());
+  state_.emplace(JobOptions{plan.workers, place.first_rank, plan.grace, plan.exit_timeout.count() > 0,
+                            plan.ending_signals, plan.save_grace, plan.save_signals},
+                 parts_.timers.now());
   watchdog_ = parts_.open_watchdog(exchange_, place, [this](const HangNews& news) { post(Event(news)); });
   phase_ = Phase::running;
   post(StartWorker{0});
@@ -175,7 +175,7 @@ void JobDriver::handle(const StartWorker& turn) {
 
 void JobDriver::step(const Event& event) {
   parts_.observer.event(event);
-  const auto request = note_request(event);
+  const auto request = state_->asks_to_save(event) ? std::nullopt : note_request(event);
   const auto* end = std::get_if<WorkerEnded>(&event);
   if (end != nullptr && !end->status.success()) are_warnings_due_ = false;
   for (const Action& action : state_->step(event, parts_.timers.now())) {

@@ -120,6 +120,7 @@ class JobDriver {
   void carry_out(const Tell& action) { parts_.observer.log(action.line); }
   void carry_out(const ReportUrgency&) { nodes_->failed(urgent_cause_of(*request_)); }
   void carry_out(const ReportCause&);
+  void carry_out(const AskToSave&) { parts_.workers.request_stop(); }
   void carry_out(const Finish&) {}
   void show_calls_once_ending();
   void worker_has_ended(int local_rank, const WorkerExit& exit);

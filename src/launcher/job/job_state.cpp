@@ -24,7 +24,7 @@ std::vector<Action> JobState::step(const Event& event, TimePoint now) {
 std::optional<TimePoint> JobState::alarm() const {
   std::optional<TimePoint> next;
   if (paused_at_) return next;
-  for (const auto& when : {tell_at_, escalate_at_, note_at_}) {
+  for (const auto& when : {tell_at_, escalate_at_, note_at_, save_until_}) {
     if (when && (!next || *when < *next)) next = when;
   }
   return next;
@@ -71,6 +71,7 @@ void JobState::handle(const WorkerEnded& event, TimePoint now, std::vector<Actio
 void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
   if (event.signal == SIGTSTP) return pause(now, actions);
   if (event.signal == SIGCONT) return resume(now, actions);
+  if (asks_to_save(event)) return ask_to_save(event, now, actions);
   if (!base::contains(options_.ending_signals, event.signal)) {
     if (event.signal == SIGQUIT) return;  // a question of what all are at, which is not the workers' to answer
     return signal_workers(event.signal, SignalTarget::leader, actions);
@@ -85,6 +86,22 @@ void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Act
     begin_killing(KillReason::asked_to_end, now, actions);
     actions.emplace_back(ReportUrgency{});
   }
+}
+
+bool JobState::asks_to_save(const Event& event) const {
+  const auto* arrived = std::get_if<SignalArrived>(&event);
+  return arrived != nullptr && phase_ == Phase::running && options_.save_grace.count() > 0 && !save_request_ &&
+         base::contains(options_.save_signals, arrived->signal);
+}
+
+void JobState::ask_to_save(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
+  save_request_ = event;
+  save_until_ = now + options_.save_grace;
+  actions.emplace_back(AskToSave{});
+  const std::string why = event.reason.empty() ? base::signal_name(event.signal) : event.reason;
+  actions.emplace_back(Tell{{LogLevel::note, LogSource::job,
+                             why + ": the program is asked to save and to leave; the workers are ended in " +
+                                 base::human_duration(options_.save_grace) + " (--save-grace), or when asked again"}});
 }
 
 void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions) {
@@ -125,7 +142,7 @@ void JobState::pause(TimePoint now, std::vector<Action>& actions) {
 
 void JobState::resume(TimePoint now, std::vector<Action>& actions) {
   if (!paused_at_) return;
-  for (auto* when : {&tell_at_, &escalate_at_, &note_at_}) {
+  for (auto* when : {&tell_at_, &escalate_at_, &note_at_, &save_until_}) {
     if (*when) **when += now - *paused_at_;
   }
   paused_at_.reset();
@@ -143,6 +160,11 @@ void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& acti
   if (note_at_ && now >= *note_at_) {
     note_at_.reset();
     actions.emplace_back(Tell{{LogLevel::note, LogSource::job, describe_early_ends()}});
+  }
+  if (save_until_ && now >= *save_until_) {
+    const bool ends = base::contains(options_.ending_signals, save_request_->signal);
+    return end_for(SignalArrived{ends ? save_request_->signal : SIGTERM, "the time to save (--save-grace) was over"},
+                   now, actions);
   }
   if (escalate_at_ && now >= *escalate_at_) {
     if (phase_ == Phase::killing) return finish(now, actions);
@@ -214,6 +236,7 @@ void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
   cause_time_ = now;
   doubt_.reset();
   note_at_.reset();
+  save_until_.reset();
   tell_at_ = now + limits::kQuietEnding;
   const auto* request = std::get_if<SignalArrived>(&cause_);
   const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_);
@@ -264,6 +287,7 @@ void JobState::finish(TimePoint now, std::vector<Action>& actions) {
   tell_at_.reset();
   escalate_at_.reset();
   note_at_.reset();
+  save_until_.reset();
   paused_at_.reset();
   actions.emplace_back(Finish{});
 }
@@ -302,6 +326,9 @@ void JobState::add_cause(JobOutcome& outcome) const {
     const WorkerEnd& known = culprit->is_our_doing() ? *find_first_failure(ends_) : *culprit;
     outcome.run_time = known.when - start_;  // not the end of a secondary failure's wait
     outcome.status = ExitStatus::exited(known.status.success() ? base::kExitHung : known.status.shell_code());
+  } else if (save_request_) {
+    outcome.has_saved = true;
+    outcome.status = ExitStatus::exited(base::kExitSaved);
   }
 }
 

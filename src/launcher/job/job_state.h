@@ -19,6 +19,8 @@ struct JobOptions {
   std::chrono::milliseconds grace{0};
   bool has_exit_timeout = false;  // which the coordinator keeps; else a note is due
   std::vector<int> ending_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+  std::chrono::milliseconds save_grace{0};  // 0: the program is not asked to save
+  std::vector<int> save_signals;
 };
 
 // Running ──a failure or a signal──▶ ending (SIGTERM sent) ──grace or a second signal──▶ killing ──▶ finished.
@@ -38,6 +40,8 @@ class JobState {
 
   // When AlarmRang is wanted next.
   std::optional<TimePoint> alarm() const;
+  // Whether this signal asks the program to save, and does not end the job.
+  bool asks_to_save(const Event& event) const;
 
   std::vector<int> alive_local_ranks() const;
   // No more workers are to be started.
@@ -64,6 +68,7 @@ class JobState {
   void handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
   void handle(const WorkerEnded& event, TimePoint now, std::vector<Action>& actions);
   void handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
+  void ask_to_save(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
   void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
   void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
   void handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
@@ -111,6 +116,8 @@ class JobState {
   std::optional<TimePoint> escalate_at_;  // end of the grace, then of the wait after SIGKILL
   std::optional<TimePoint> note_at_;      // say who has ended and who has not, if there is no exit timeout
   std::optional<TimePoint> paused_at_;
+  std::optional<SignalArrived> save_request_;  // the program was asked to save and to leave
+  std::optional<TimePoint> save_until_;
 };
 
 }  // namespace ddp::launcher

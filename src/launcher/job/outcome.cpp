@@ -106,6 +106,7 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   const bool is_asked = told.empty() && cause.signal != 0 && (is_own || cause.node.empty());
   outcome.status =
       was_asked || is_asked ? base::ExitStatus::killed(cause.signal) : base::ExitStatus::exited(cause.exit_code);
+  if (cause.exit_code == 0 && outcome.has_saved) outcome.status = base::ExitStatus::exited(base::kExitSaved);
   if (cause.exit_code == 0) return end;
   const bool is_asked_for = facts.in_haste || outcome.status.was_killed();
   const bool was_asked_here = is_between && is_asked_for && !std::holds_alternative<std::monostate>(facts.asked);

@@ -49,6 +49,7 @@ struct JobOutcome {
   std::vector<int> left_early;         // with exit code 0 before the job was ended, in that order
   std::vector<int> not_started;        // since the job was being ended already
   std::vector<int> asked_with;         // signals that workers were asked to end with, in their order
+  bool has_saved = false;              // all succeeded, after they were asked to save and to leave
   bool needed_kill = false;            // they were not enough for some of them
   KillReason kill_reason = KillReason::grace_over;
   std::vector<RankAndPid> unkillable;

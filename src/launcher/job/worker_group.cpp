@@ -53,6 +53,7 @@ class LocalWorkers : public WorkerGroup {
     return processes_.signal(local_rank, signal, target);
   }
   void mark_peer_lost(int rank) override { processes_.mark_peer_lost(rank); }
+  void request_stop() override { processes_.request_stop(); }
   std::optional<ErrorRecord> error_of(int local_rank) override {
     return read_error_record(directory_.file(local_rank, "error.json"));
   }

@@ -48,6 +48,8 @@ class WorkerGroup {
   virtual bool signal(int local_rank, int signal, SignalTarget target) = 0;
   // Tells the workers that the failure of this rank ends the job.
   virtual void mark_peer_lost(int rank) = 0;
+  // Asks the programs to save and to leave.
+  virtual void request_stop() = 0;
   // What a worker has written about its failure.
   virtual std::optional<ErrorRecord> error_of(int local_rank) = 0;
   // The exception that a Python program has printed.

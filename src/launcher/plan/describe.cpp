@@ -103,6 +103,7 @@ std::string supervision(const LaunchPlan& plan) {
   for (const int signal : plan.ending_signals) names.push_back(base::signal_name(signal));
   std::vector<std::string> parts = {base::counted(plan.max_restarts, "restart"),
                                     "grace " + base::human_duration(plan.grace)};
+  if (plan.save_grace.count() > 0) parts.push_back("save grace " + base::human_duration(plan.save_grace));
   parts.push_back(plan.exit_timeout.count() == 0 ? "no exit timeout"
                                                  : "exit timeout " + base::human_duration(plan.exit_timeout));
   parts.push_back(plan.hang.is_off()  ? "hangs are not looked for"

@@ -87,6 +87,9 @@ class LinuxProcessHost : public ProcessHost {
     return pid;
   }
 
+  void request_stop() override {
+    for (const auto& [local_rank, child] : children_) child.page.request_stop();
+  }
   void mark_peer_lost(int rank) override {
     for (const auto& [local_rank, child] : children_) child.page.mark_peer_lost(rank);
   }

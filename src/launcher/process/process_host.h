@@ -43,6 +43,8 @@ class ProcessHost {
 
   // Tells all workers by their pages that the failure of this rank ends the job.
   virtual void mark_peer_lost(int /*rank*/) {}
+  // Asks all programs to save and to leave.
+  virtual void request_stop() {}
 
   // Brings up to date what the worker is at, or was at its end; no pid if it was never started. False if nothing has
   // changed since `view` was brought up to date for the last time, and only pages are looked at.

@@ -134,6 +134,8 @@ PageView read_page(const wire::StatusPageLayout& page, std::uint64_t now) {
   constexpr std::uint32_t kMostInts = 1U << 30;
   view.worlds_entered = static_cast<int>(std::min(page.worlds_entered.load(wire::kRelaxed), kMostInts));
   view.awaited_world = static_cast<int>(std::min(page.awaited_world.load(wire::kRelaxed), kMostInts));
+  view.progress_done = page.stacks.progress_done.load(wire::kRelaxed);
+  view.progress_total = page.stacks.progress_total.load(wire::kRelaxed);
   view.other_progress = page.other_progress.load(wire::kRelaxed);
   view.blocked_threads = static_cast<int>(std::min(page.blocked_threads.load(wire::kRelaxed), kMostThreads));
   view.blocked_thread = page.worker.blocked_thread.load(wire::kRelaxed);
@@ -259,6 +261,10 @@ void WorkerPage::request_stacks() const {
   if (page_ == nullptr) return;
   page_->stacks.taken = 0;
   ++page_->stacks.request;
+}
+
+void WorkerPage::request_stop() const {
+  if (page_ != nullptr) page_->stacks.stop_request.store(1, std::memory_order_release);
 }
 
 void WorkerPage::mark_peer_lost(int rank) const {

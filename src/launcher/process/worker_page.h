@@ -111,6 +111,8 @@ struct PageView {
   int waiting_threads = 0;           // that wait for one
   int worlds_entered = 0;            // how often the worker has called init()
   int awaited_world = 0;             // the size of the world whose ranks it waits for in init(); 0: it does not
+  std::uint64_t progress_done = 0;   // as the program counts its steps
+  std::uint64_t progress_total = 0;  // 0: not known
   std::uint64_t other_progress = 0;  // steps and operations that nothing else here shows
   // Threads that wait for an operation without a time-out of the program's, the last one that began to, and threads of
   // the runtime's own that run the program's continuations.
@@ -192,6 +194,8 @@ class WorkerPage {
 
   // Tells the worker whose failure ends the job. The first one counts.
   void mark_peer_lost(int rank) const;
+  // Asks the program to save and to leave.
+  void request_stop() const;
 
  private:
   struct Unmap {

@@ -70,7 +70,8 @@ void HostJobState::handle(const SshEnded& event, TimePoint now, std::vector<Host
   // What the job's launchers say counts more than that one of them cannot be heard.
   if (host.exit_code) failed(*host.exit_code);
   // The others end by themselves.
-  if (asks_ == 0 && !deadline_) deadline_ = now + plan_.node_timeout + plan_.grace + limits::kUnkillableWait;
+  if (asks_ == 0 && !deadline_)
+    deadline_ = now + plan_.node_timeout + plan_.save_grace + plan_.grace + limits::kUnkillableWait;
 }
 
 void HostJobState::handle(const SignalToAll& event, TimePoint now, std::vector<HostAction>& actions) {
@@ -129,7 +130,7 @@ void HostJobState::ask_to_end(int signal, TimePoint now, std::vector<HostAction>
   // The first time the launchers there give their workers the grace, after SIGINT and again after SIGTERM; the second
   // time they kill.
   const int graces = asks_ > 1 ? 0 : signal == SIGINT ? 2 : 1;
-  deadline_ = now + limits::kUnkillableWait + graces * plan_.grace;
+  deadline_ = now + limits::kUnkillableWait + plan_.save_grace + graces * plan_.grace;
   pass(signal, actions);
 }
 

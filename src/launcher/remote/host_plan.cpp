@@ -177,6 +177,7 @@ Result<HostPlan, StartFailure> make_host_plan(const Options& options, const Cont
 
   HostPlan plan;
   plan.grace = options.grace;
+  plan.save_grace = options.save_grace;
   plan.node_timeout = options.node_timeout;
   plan.ending_signals = options.ending_signals;
   plan.lossless = options.lossless;

@@ -46,6 +46,7 @@ struct HostPlan {
   std::vector<HostStart> starts;  // by node rank
   std::chrono::milliseconds grace{0};
   std::chrono::milliseconds node_timeout{0};
+  std::chrono::milliseconds save_grace{0};
   std::vector<int> ending_signals;
   bool lossless = false;
   bool end_on_closed_console = false;

@@ -217,6 +217,10 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
                                          const FailureEvidence& evidence) {
   std::vector<std::string> lines;
   const std::string when = base::human_duration(outcome.run_time);
+  if (outcome.has_saved) {
+    lines.push_back("the program has saved and left, as it was asked to, " + when +
+                    " after the start: exit code 75 asks to start the job again");
+  }
   if (const auto* failed = outcome.cause_as<WorkerFailed>()) {
     describe_culprit(*failed, outcome, plan, evidence, lines);
   } else if (const auto* hang = outcome.cause_as<HangNews>()) {

@@ -97,6 +97,10 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
     if (!rank.page.phase_name.empty()) text += " '" + rank.page.phase_name + "'";
     if (rank.page.phase == "training" && rank.page.steps > 0 && !rank.page.groups.empty())
       text += ", " + base::counted(static_cast<std::int64_t>(rank.page.steps), "step") + " done";
+    if (rank.page.progress_done > 0) {
+      const std::string total = rank.page.progress_total > 0 ? " of " + std::to_string(rank.page.progress_total) : "";
+      text += ", " + std::to_string(rank.page.progress_done) + total + " done";
+    }
     if (rank.page.phase != "training" && rank.page.phase_since > 0) text += " for " + since(rank.page.phase_since, now);
     if (!rank.page.phase_place.empty()) text += " at " + rank.page.phase_place;
     text += "; ";
@@ -154,9 +158,26 @@ std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources
   return lines;
 }
 
+// PyTorch's recorder does not tell the root of a collective: ranks may name different ones.
+bool may_differ_in_root(const HangNews& news) {
+  constexpr std::array<std::string_view, 4> kWithRoot = {"broadcast", "reduce ", "gather", "scatter"};
+  const auto is_sampled = [&](const RankView& rank) {
+    return std::ranges::any_of(rank.page.groups, [&](const GroupView& group) {
+      return group.is_sampled && news.verdict.is_under_way_in(group);
+    });
+  };
+  return std::ranges::any_of(news.ranks, is_sampled) &&
+         std::ranges::any_of(kWithRoot, [&](std::string_view name) { return news.verdict.call.starts_with(name); });
+}
+
 // Whatever moves data between ranks that all have called.
 std::vector<std::string> hint_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::transport) return {};
+  if (may_differ_in_root(news)) {
+    return {
+        "  do all ranks name the same src or dst in this call? PyTorch's recorder does not tell it. Else try "
+        "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; GPUs: NCCL_P2P_DISABLE=1"};
+  }
   const bool on_gpus =
       std::ranges::any_of(news.ranks, [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
   if (!on_gpus) {

@@ -31,6 +31,7 @@ LogLevel level_of(const HangNews& news) {
 
 // What the user has asked for is no error.
 LogLevel level_of(const JobOutcome& outcome) {
+  if (outcome.has_saved) return LogLevel::note;
   return outcome.cause_as<SignalArrived>() != nullptr ? LogLevel::warning : LogLevel::error;
 }
 

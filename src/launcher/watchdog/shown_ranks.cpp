@@ -36,8 +36,8 @@ void from_json(const nlohmann::json& json, GroupView& group) {
 // Older traces do not have all of them.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PageView, is_written, writer, phase, phase_since, steps,
                                                 more_time_until, calling_threads, waiting_threads, worlds_entered,
-                                                awaited_world, other_progress, blocked_threads, continuations,
-                                                polled_at, groups)
+                                                awaited_world, progress_done, progress_total, other_progress,
+                                                blocked_threads, continuations, polled_at, groups)
 DDP_FIELDS(CallView, sequence, fingerprint, called_at, what, name, place)
 DDP_FIELDS(ThreadStack, tid, name, frames)
 DDP_FIELDS(RankStacks, rank, source, threads, missing)

@@ -34,6 +34,20 @@ int ddp_progress_heartbeat() {
   return at_boundary([] { ddp::heartbeat(); });
 }
 
+int ddp_progress_should_stop(int32_t* stop) {
+  return at_boundary([&] {
+    if (stop == nullptr) refuse("ddp_progress_should_stop", "stop is NULL");
+    *stop = ddp::should_stop() ? 1 : 0;
+  });
+}
+
+int ddp_progress_report(int64_t done, int64_t total) {
+  return at_boundary([&] {
+    if (done < 0 || total < 0) refuse("ddp_progress_report", "done or total is negative");
+    ddp::report_progress(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+}
+
 int ddp_progress_extend(int64_t seconds) {
   return at_boundary([&] {
     if (seconds < 0) refuse("ddp_progress_extend", "seconds is " + std::to_string(seconds) + ", which is negative");

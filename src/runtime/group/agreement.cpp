@@ -1,5 +1,7 @@
 #include "runtime/group/agreement.h"
 
+#include <ddp/progress.h>
+
 #include <algorithm>
 
 #include "base/hash.h"
@@ -91,3 +93,12 @@ std::optional<std::string> first_disagreement(const ProcessGroup& group, const s
 }
 
 }  // namespace ddp::internal
+
+namespace ddp {
+
+bool should_stop(const ProcessGroup& group) {
+  const auto answers = internal::gather_hashes(group, should_stop() ? 1 : 0, "should_stop");
+  return std::ranges::any_of(answers, [](std::int64_t answer) { return answer != 0; });
+}
+
+}  // namespace ddp

@@ -96,6 +96,19 @@ void heartbeat() {
   process_page().count_step();
 }
 
+bool should_stop() {
+  const wire::StatusPageLayout* layout = process_page().memory();
+  return layout != nullptr && layout->stacks.stop_request.load(std::memory_order_acquire) != 0;
+}
+
+void report_progress(std::uint64_t done, std::uint64_t total) {
+  if (wire::StatusPageLayout* layout = process_page().memory()) {
+    layout->stacks.progress_total.store(total, wire::kRelaxed);
+    layout->stacks.progress_done.store(done, wire::kRelaxed);
+    layout->other_progress.fetch_add(1, wire::kRelaxed);
+  }
+}
+
 void request_more_time(std::chrono::seconds time) {
   wire::StatusPageLayout* layout = process_page().memory();
   if (layout != nullptr) raise_to(layout->worker.more_time_until, monotonic(std::chrono::steady_clock::now() + time));

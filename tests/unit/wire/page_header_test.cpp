@@ -138,6 +138,13 @@ TEST_CASE("what C writes on the page is what the launcher reads") {
   ddp_heartbeat(page);
   ddp_heartbeat(page);
   CHECK(worker.steps == 2);
+  ddp_progress_at(page, 1200, 10000);
+  CHECK(offered.page().stacks.progress_done == 1200);
+  CHECK(offered.page().stacks.progress_total == 10000);
+  CHECK(offered.page().other_progress == 1);
+  CHECK(ddp_should_stop(page) == 0);
+  offered.page().stacks.stop_request = 1;
+  CHECK(ddp_should_stop(page) == 1);
   const std::uint64_t before = ddp_board_now();
   ddp_extend(page, 10);
   ddp_extend(page, 5);
@@ -170,6 +177,7 @@ TEST_CASE("a page of another process, and none, are left alone in C") {
   CHECK(offered.page().writer == ::getpid() + 1);
   ddp_heartbeat(nullptr);
   ddp_extend(nullptr, 1);
+  CHECK(ddp_should_stop(nullptr) == 0);
   DDP_PHASE(nullptr, DDP_PHASE_TRAINING, "");
   CHECK(offered.page().worker.steps == 0);
 }

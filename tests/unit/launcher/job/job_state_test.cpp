@@ -208,6 +208,36 @@ TEST_CASE("a second request on another node kills at once, and one on this node 
   }
 }
 
+TEST_CASE("a program that saves and leaves when it is asked to gives a code of its own") {
+  JobState state({2, 0, 5s, false, {SIGTERM}, 60s, {SIGTERM, SIGUSR1}}, {});
+  for (const int local_rank : {0, 1}) state.step(WorkerStarted{local_rank, 1000 + local_rank}, {});
+  CHECK(state.asks_to_save(SignalArrived{SIGUSR1}));
+  const auto actions = state.step(SignalArrived{SIGUSR1}, {});
+  REQUIRE(actions.size() == 2);  // and no signal to the workers
+  CHECK(actions[0] == Action(AskToSave{}));
+  CHECK_FALSE(state.asks_to_save(SignalArrived{SIGTERM}));
+  SECTION("all have saved") {
+    for (const int local_rank : {0, 1})
+      state.step(WorkerEnded{local_rank, ddp::base::ExitStatus::exited(0)}, TimePoint{} + 1s);
+    CHECK(state.outcome().has_saved);
+    CHECK(state.outcome().status == ddp::base::ExitStatus::exited(75));
+  }
+  SECTION("one fails meanwhile") {
+    state.step(WorkerEnded{0, ddp::base::ExitStatus::exited(0)}, TimePoint{} + 1s);
+    state.step(WorkerEnded{1, ddp::base::ExitStatus::exited(3)}, TimePoint{} + 1s);
+    CHECK_FALSE(state.outcome().has_saved);
+    CHECK(state.outcome().status == ddp::base::ExitStatus::exited(3));
+  }
+  SECTION("the time is over") {
+    REQUIRE(state.alarm() == TimePoint{} + 60s);
+    CHECK(state.step(AlarmRang{}, TimePoint{} + 60s).front() == Action(SendSignal{0, SIGTERM, SignalTarget::leader}));
+  }
+  SECTION("it is asked again") {
+    CHECK(state.step(SignalArrived{SIGTERM}, TimePoint{} + 1s).front() ==
+          Action(SendSignal{0, SIGTERM, SignalTarget::leader}));
+  }
+}
+
 TEST_CASE("signals close together are one request") {
   JobFixture job(1);
   job.start().launcher_gets(SIGTERM).passes(5ms).launcher_gets(SIGHUP);

@@ -17,4 +17,6 @@ TEST_CASE("without a launcher phases cost nothing and break nothing") {
   }
   heartbeat();
   request_more_time(std::chrono::seconds(10));
+  report_progress(3, 10);
+  CHECK_FALSE(should_stop());
 }

@@ -1,0 +1,65 @@
+"""Please save and leave (--save-grace), in Python: save_test.py BIN."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(sys.argv[1]).resolve()
+BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings" / "python"
+PROGRAM = """
+import os, pathlib, sys, time
+import ddp_board
+folder = pathlib.Path(sys.argv[1])
+(folder / ("ready" + os.environ["RANK"])).touch()
+step = 0
+while sys.argv[2:] == ["deaf"] or not ddp_board.should_stop():
+    step += 1
+    ddp_board.progress(step, 100000)
+    time.sleep(0.01)
+(folder / ("saved" + os.environ["RANK"])).touch()
+"""
+
+
+def run(name, expected, saved, *options, words=(), ask=(signal.SIGTERM,), says=()):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        (path / "program.py").write_text(PROGRAM)
+        options = [option.replace("FOLDER", folder) for option in options]
+        job = subprocess.Popen([BIN / "ddplaunch", "--nproc-per-node=2", *options, path / "program.py", folder, *words],
+                               env={**os.environ, "PYTHONPATH": str(BINDINGS)}, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 30
+        while not all((path / f"ready{rank}").exists() for rank in range(2)):
+            assert time.monotonic() < deadline and job.poll() is None, name
+            time.sleep(0.02)
+        for asked in ask:
+            time.sleep(0.7)  # signals within half a second are one request
+            if isinstance(asked, str):
+                (path / asked).touch()
+            else:
+                job.send_signal(asked)
+        output = job.communicate(timeout=60)[0]
+        assert job.returncode == expected, f"{name}: exit code {job.returncode}\n{output}"
+        left = sum((path / f"saved{rank}").exists() for rank in range(2))
+        assert left == (2 if saved else 0), f"{name}: {left} have saved\n{output}"
+        for words in says:
+            assert words in output, f"{name}: does not say {words!r}\n{output}"
+        print(f"{name}: ok", flush=True)
+
+
+asks = "the program is asked to save and to leave; the workers are ended in 20.0 s (--save-grace), or when asked again"
+for one in (signal.SIGTERM, signal.SIGUSR1):
+    run(f"{one.name} asks the program to save", 75, True, "--save-grace=20", ask=[one],
+        says=[f"{one.name}: {asks}", "has saved and left, as it was asked to", "exit code 75"])
+run("a file asks, too", 75, True, "--save-grace=20", "--save-file=FOLDER/notice", ask=["notice"],
+    says=["/notice exists: the program is asked"])
+run("one that does not listen is ended after the time", -signal.SIGTERM, False, "--save-grace=1", words=["deaf"],
+    says=["the time to save (--save-grace) was over"])
+run("a second request ends it at once", -signal.SIGTERM, False, "--save-grace=50", words=["deaf"],
+    ask=[signal.SIGTERM, signal.SIGTERM], says=["ended by SIGTERM"])
+run("other signals end it as ever", -signal.SIGTERM, False, "--save-grace=50", "--save-signals=SIGUSR2",
+    says=["ended by SIGTERM"])
+run("without --save-grace nothing is asked", -signal.SIGTERM, False)
