@@ -123,7 +123,9 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
                        [&](int local_rank) { return output.last_lines(local_rank); });
   write = reporter.observer().log;
   base::ExitStatus end = base::ExitStatus::exited(base::kExitOwnFault);
-  const auto workers = make_worker_group(*processes, shared.plan, shared.directory, output, [&] { loop.poll(); });
+  const auto workers = make_worker_group(
+      *processes, shared.plan, shared.directory, output, [&] { loop.poll(); },
+      [&](const LogLine& line) { write(line); });
   const auto open_nodes = [&](Nodes::Callbacks callbacks) { return Nodes::open(loop, shared.plan, callbacks); };
   const auto open_watchdog = [&](RankExchange& exchange, const Placement& placement,
                                  std::function<void(const HangNews&)> news) {

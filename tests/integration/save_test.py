@@ -1,6 +1,7 @@
-"""Please save and leave (--save-grace), in Python: save_test.py BIN."""
+"""What becomes of a job that is about to end, or has ended: --save-grace, in Python, and --let-finish. save_test.py BIN."""
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -63,3 +64,22 @@ run("a second request ends it at once", -signal.SIGTERM, False, "--save-grace=50
 run("other signals end it as ever", -signal.SIGTERM, False, "--save-grace=50", "--save-signals=SIGUSR2",
     says=["ended by SIGTERM"])
 run("without --save-grace nothing is asked", -signal.SIGTERM, False)
+
+
+def leaves(name, *options, most, says, uploads):
+    """The ranks end, and what each has left in a session of its own still writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        upload = f"sleep 3; touch {folder}/uploaded$RANK"
+        begun = time.monotonic()
+        job = subprocess.run([BIN / "ddplaunch", "--nproc-per-node=2", *options, "sh", "-c", f"setsid sh -c '{upload}' & exit 0"],
+                             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        took = time.monotonic() - begun
+        assert job.returncode == 0 and took < most, f"{name}: exit code {job.returncode} after {took:.1f} s\n{job.stdout}"
+        assert re.search(says, job.stdout), f"{name}: {job.stdout}"
+        assert len(list(pathlib.Path(folder).glob("uploaded*"))) == uploads, name
+        print(f"{name}: ok", flush=True)
+
+
+leaves("processes that outlive a job are named and terminated", most=2.5, uploads=0,
+       says=r"still run although all ranks have ended: pid \d+ \(sh -c sleep 3; .*Terminated; --let-finish waits")
+leaves("with --let-finish they are waited for", "--let-finish", most=20, uploads=2, says=r"Waiting \(--let-finish\)")

@@ -99,7 +99,7 @@ class NodesWorld::Workers : public NoWorkers {
   void request_stop() override {}
   std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
   // A console that takes its time: whoever asks meanwhile is heard.
-  Remains end(const std::function<bool()>& interrupted) override {
+  Remains end(const std::function<bool()>& interrupted, bool) override {
     world_.workers_have_ended(id_);
     if (!world_.is_console_slow_ || !world_.one_in(20)) return {};
     world_.is_told(id_, "icg"[world_.below(3)]);

@@ -18,7 +18,7 @@ class NoWorkers : public WorkerGroup {
   void request_stop() override {}
   std::optional<PythonError> printed_error_of(int) override { return std::nullopt; }
   std::optional<OomKill> new_oom_kill() override { return std::nullopt; }
-  Remains end(const std::function<bool()>&) override { return {}; }
+  Remains end(const std::function<bool()>&, bool) override { return {}; }
   std::vector<store::RankedSocket> sockets() const override { return {}; }
   void print_elsewhere(std::function<std::optional<std::size_t>(int, std::string_view)>,
                        std::function<int()>) override {}

@@ -176,6 +176,8 @@ void supervision(OptionSet& c, Options& o) {
           "Signals that do so, separated by commas. Default: SIGTERM,SIGUSR1.");
   c.value("--save-file", "FILE", some_text(o.save_file, "a file"),
           "Ask the program to save and to leave as soon as this file exists, too.");
+  c.flag("--let-finish", o.let_finish,
+         "After success, wait for processes that the workers have left running. Default: they are terminated.");
   c.value("--exit-timeout", "SECONDS", parsed_as(parse_seconds, o.exit_timeout),
           "Terminate the job if others still run this long after a rank has ended with 0. 0: off. Default: 0.");
   c.value("--hang-timeout", "SECONDS", parsed_as(parse_seconds, o.hang_timeout),

@@ -288,7 +288,7 @@ void JobDriver::end_attempt() {
   const WatchReport seen = watchdog_->finish();
   outcome_.stragglers = seen.stragglers;
   progress_ = seen.progress;
-  const Remains remains = parts_.workers.end([this] { return is_asked_to_end(); });
+  const Remains remains = parts_.workers.end([this] { return is_asked_to_end(); }, outcome_.has_succeeded());
   outcome_.leftovers = remains.leftovers;
   if (remains.lost_lines > 0) {
     log(LogLevel::warning, base::counted(remains.lost_lines, "line") + (remains.lost_lines == 1 ? " was" : " were") +

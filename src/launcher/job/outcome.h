@@ -63,6 +63,7 @@ struct JobOutcome {
   const Cause* cause_as() const {
     return std::get_if<Cause>(&cause);
   }
+  bool has_succeeded() const { return status.success() || has_saved; }
   // The worker that failed; a null pointer: none is the cause.
   const WorkerEnd* culprit() const {
     const auto* failed = cause_as<WorkerFailed>();

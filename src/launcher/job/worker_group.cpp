@@ -1,10 +1,15 @@
 #include "launcher/job/worker_group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "base/exit_code.h"
+#include "base/file.h"
+#include "base/printable.h"
+#include "base/text.h"
 #include "launcher/limits.h"
 #include "launcher/output/gathered_lines.h"
 #include "launcher/process/process_sample.h"
@@ -15,8 +20,13 @@ namespace {
 class LocalWorkers : public WorkerGroup {
  public:
   LocalWorkers(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory, OutputPump& output,
-               std::function<void()> poll)
-      : processes_(processes), plan_(plan), directory_(directory), output_(output), poll_(std::move(poll)) {}
+               std::function<void()> poll, LogWriter log)
+      : processes_(processes),
+        plan_(plan),
+        directory_(directory),
+        output_(output),
+        poll_(std::move(poll)),
+        log_(std::move(log)) {}
 
   std::optional<base::Failure> begin(const Placement& placement, const std::string& last_failure) override {
     placement_ = placement;
@@ -60,8 +70,9 @@ class LocalWorkers : public WorkerGroup {
   std::optional<PythonError> printed_error_of(int local_rank) override { return output_.printed_error(local_rank); }
   std::optional<OomKill> new_oom_kill() override { return oom_->new_kill(); }
 
-  Remains end(const std::function<bool()>& interrupted) override {
+  Remains end(const std::function<bool()>& interrupted, bool has_succeeded) override {
     Remains remains;
+    if (has_succeeded) part_with_leftovers(interrupted);
     // What holds the ends of the pipes is gone then.
     remains.leftovers = processes_.end_leftovers();
     output_.interrupted = [&] {
@@ -101,11 +112,45 @@ class LocalWorkers : public WorkerGroup {
   }
 
  private:
+  // Some end with their parent, and need a moment: Python's resource tracker, for instance.
+  void part_with_leftovers(const std::function<bool()>& interrupted) {
+    const auto end_of_moment = std::chrono::steady_clock::now() + limits::kLeftoverMoment;
+    bool is_told = false;
+    for (std::vector<pid_t> left = processes_.leftovers(); !left.empty(); left = processes_.leftovers()) {
+      const bool is_over = std::chrono::steady_clock::now() >= end_of_moment;
+      if (is_over && !std::exchange(is_told, true)) {
+        log_({LogLevel::note, LogSource::job,
+              base::counted(std::ssize(left), "process") + " of the job still " + (left.size() == 1 ? "runs" : "run") +
+                  " although all ranks have ended: " + describe(left) +
+                  (plan_.let_finish ? ". Waiting (--let-finish)" : ". Terminated; --let-finish waits for them")});
+      }
+      if ((is_over && !plan_.let_finish) || interrupted()) return;
+      poll_();
+      std::this_thread::sleep_for(limits::kLeftoverLook);
+    }
+  }
+
+  // "pid 4711 (python upload.py), …", the first few.
+  static std::string describe(const std::vector<pid_t>& processes) {
+    constexpr std::size_t kMost = 4;
+    constexpr std::size_t kMostColumns = 60;
+    std::vector<std::string> parts;
+    for (const pid_t pid : processes) {
+      if (parts.size() == kMost) break;
+      std::string command = base::read_file("/proc/" + std::to_string(pid) + "/cmdline");
+      std::ranges::replace(command, '\0', ' ');
+      parts.push_back("pid " + std::to_string(pid) + " (" + base::printable(base::trimmed(command, " "), kMostColumns) +
+                      ")");
+    }
+    return base::join(parts, ", ") + (processes.size() > kMost ? ", …" : "");
+  }
+
   ProcessHost& processes_;
   const LaunchPlan& plan_;
   RunDirectory& directory_;
   OutputPump& output_;
   const std::function<void()> poll_;
+  const LogWriter log_;
   GatheredLines gathered_{[this](int which, std::string_view line) { output_.show_gathered(which, line); }};
   Placement placement_;
   std::string last_failure_;
@@ -116,8 +161,8 @@ class LocalWorkers : public WorkerGroup {
 }  // namespace
 
 std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory,
-                                               OutputPump& output, std::function<void()> poll) {
-  return std::make_unique<LocalWorkers>(processes, plan, directory, output, std::move(poll));
+                                               OutputPump& output, std::function<void()> poll, LogWriter log) {
+  return std::make_unique<LocalWorkers>(processes, plan, directory, output, std::move(poll), std::move(log));
 }
 
 }  // namespace ddp::launcher

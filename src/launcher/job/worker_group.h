@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "launcher/job/error_record.h"
+#include "launcher/log/log_line.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/plan/placement.h"
 #include "launcher/process/memory_events.h"
@@ -57,8 +58,9 @@ class WorkerGroup {
   // Whether the kernel has killed for want of memory since the last call.
   virtual std::optional<OomKill> new_oom_kill() = 0;
   // All workers are dead: kills what they left behind and shows the rest of their output. Blocks for a bounded time, or
-  // until `interrupted`, which is asked now and then.
-  virtual Remains end(const std::function<bool()>& interrupted) = 0;
+  // until `interrupted`, which is asked now and then. After success what is left is named first, and with --let-finish
+  // waited for.
+  virtual Remains end(const std::function<bool()>& interrupted, bool has_succeeded) = 0;
 
   // The sockets of the workers that run: see store::StoreServerOptions.
   virtual std::vector<store::RankedSocket> sockets() const = 0;
@@ -75,6 +77,6 @@ class WorkerGroup {
 
 // All of it must outlive the group.
 std::unique_ptr<WorkerGroup> make_worker_group(ProcessHost& processes, const LaunchPlan& plan, RunDirectory& directory,
-                                               OutputPump& output, std::function<void()> poll);
+                                               OutputPump& output, std::function<void()> poll, LogWriter log);
 
 }  // namespace ddp::launcher

@@ -188,15 +188,28 @@ class LinuxProcessHost : public ProcessHost {
     return error == 0 || errno != EPERM;
   }
 
+  std::vector<pid_t> leftovers() override {
+    reap();
+    std::vector<pid_t> left = descendants(::getpid(), not_left());
+    std::erase_if(left, is_dead);
+    return left;
+  }
+
   std::vector<pid_t> end_leftovers() override {
-    std::set<pid_t> except = strangers_;
-    for (const auto& [local_rank, child] : children_) except.insert(child.pid);  // unkillable, reported already
-    except.insert(loop_.children().begin(), loop_.children().end());
+    const std::set<pid_t> except = not_left();
     if (cgroup_ != nullptr && children_.empty()) cgroup_->kill_all(limits::kLeftoverWait);
     return kill_descendants(except, limits::kLeftoverWait);
   }
 
  private:
+  // Children of ours that are nothing that a worker has left.
+  std::set<pid_t> not_left() const {
+    std::set<pid_t> others = strangers_;
+    for (const auto& [local_rank, child] : children_) others.insert(child.pid);  // unkillable, reported already
+    others.insert(loop_.children().begin(), loop_.children().end());
+    return others;
+  }
+
   // CLOCK_MONOTONIC, nanoseconds, as on the pages.
   static std::uint64_t now() {
     return static_cast<std::uint64_t>(

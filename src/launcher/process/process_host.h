@@ -43,6 +43,8 @@ class ProcessHost {
 
   // Tells all workers by their pages that the failure of this rank ends the job.
   virtual void mark_peer_lost(int /*rank*/) {}
+  // Processes of the job that run although the workers have ended.
+  virtual std::vector<pid_t> leftovers() { return {}; }
   // Asks all programs to save and to leave.
   virtual void request_stop() {}
 
