@@ -111,10 +111,11 @@ run("the rank that raised first is to blame, however long it takes to end", 1,
     "time.sleep(2)\nraise TimeoutError('waited too long')",
     says=["error: rank 1 (pid ", ") failed with an error", "its error:\nddplaunch:   | ValueError: no label\n",
           "program.py:11 in <module>"])
-run("a lost connection is no cause, an earlier end with 0 is told, and the traceback is printed once", 1,
+run("a lost connection is no cause, the only earlier end with 0 is, and the traceback is printed once", 124,
     "if rank == 1: sys.exit(0)\ntime.sleep(1)\n"
     "raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by ' + 'peer')", DDP_TORCH="0",
-    says=["it lost another rank: rank 1 had ended with exit code 0 before"], never=["ddplaunch:   |   File"])
+    says=["rank 1 has ended, and rank 0 waits for it  [DDP-H01 ended]", "rank 0 failed because of it: exit code 1"],
+    never=["ddplaunch:   |   File"])
 for wrapper, words in WRAPPERS.items():
     run(f"behind {wrapper} a program hangs as without", 124,
         "print('unbuffered')\nif rank == 1: time.sleep(3600)\ndist.all_reduce(8)", "--hang-timeout=8", wrapper=words,

@@ -121,8 +121,8 @@ base::Result<base::UniqueFd> OutputPump::open_stream(const WorkerLabel& label, i
     stream->file = LogFile(file, std::move(fd).value());
   }
   const int console = which == kStdout ? context_.console_out : context_.console_err;
-  auto channel =
-      open_worker_channel(stream->plan.to_console ? console : -1, share(limits::kPipesBytes, limits::kPipeBytes));
+  auto channel = open_worker_channel(stream->plan.to_console ? console : -1,
+                                     share(limits::kPipesBytes, limits::kPipeBytes), tag_columns(*stream));
   if (!channel) return channel.error();
   if (buffer_.empty()) buffer_.resize(limits::kOutputTurnBytes);
   stream->fd = std::move(channel.value().ours);
@@ -378,7 +378,8 @@ std::optional<PythonError> OutputPump::printed_error(int local_rank) {
 void OutputPump::copy_console_size() {
   for (const auto& stream : streams_) {
     if (!stream || !stream->fd || !stream->terminal) continue;
-    copy_terminal_size(stream->which == kStdout ? context_.console_out : context_.console_err, stream->fd.get());
+    copy_terminal_size(stream->which == kStdout ? context_.console_out : context_.console_err, stream->fd.get(),
+                       tag_columns(*stream));
   }
 }
 

@@ -142,6 +142,9 @@ class OutputPump {
   Outlet& outlet(int which) { return *outlets_[static_cast<std::size_t>(which)]; }
   LineFilter& filter(int which) { return filters_[static_cast<std::size_t>(which)]; }
   std::size_t share(std::size_t all, std::size_t most) const;
+  std::size_t tag_columns(const WorkerStream& stream) const {
+    return stream.plan.tagged ? tag_.plain(stream.local_rank).size() : 0;
+  }
   void add_outlet(int fd);
   base::Result<base::UniqueFd> open_stream(const WorkerLabel& label, int which, const std::string& file);
 

@@ -21,7 +21,7 @@ void set_nonblocking(int fd) {
 }
 
 // Without a master: no terminal is to be had.
-WorkerChannel open_terminal(int like) {
+WorkerChannel open_terminal(int like, std::size_t tag_columns) {
   base::UniqueFd master(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   std::array<char, 64> name{};
   if (!master || ::grantpt(master.get()) != 0 || ::unlockpt(master.get()) != 0 ||
@@ -34,21 +34,23 @@ WorkerChannel open_terminal(int like) {
   // Every byte as it is written: "\n" becomes "\r\n" on the real terminal, not here as well.
   ::cfmakeraw(&mode);
   if (::tcsetattr(slave.get(), TCSANOW, &mode) != 0) return {};
-  copy_terminal_size(like, slave.get());
+  copy_terminal_size(like, slave.get(), tag_columns);
   set_nonblocking(master.get());
   return {std::move(master), std::move(slave), true};
 }
 
 }  // namespace
 
-void copy_terminal_size(int like, int terminal) {
+void copy_terminal_size(int like, int terminal, std::size_t tag_columns) {
   winsize size{};
-  if (::ioctl(like, TIOCGWINSZ, &size) == 0) ::ioctl(terminal, TIOCSWINSZ, &size);
+  if (::ioctl(like, TIOCGWINSZ, &size) != 0) return;
+  if (size.ws_col > 2 * tag_columns) size.ws_col = static_cast<unsigned short>(size.ws_col - tag_columns);
+  ::ioctl(terminal, TIOCSWINSZ, &size);
 }
 
-base::Result<WorkerChannel> open_worker_channel(int like, std::size_t pipe_bytes) {
+base::Result<WorkerChannel> open_worker_channel(int like, std::size_t pipe_bytes, std::size_t tag_columns) {
   if (::isatty(like) == 1) {
-    WorkerChannel terminal = open_terminal(like);
+    WorkerChannel terminal = open_terminal(like, tag_columns);
     if (terminal.ours) return terminal;
   }
   std::array<int, 2> ends{};

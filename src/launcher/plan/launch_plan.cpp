@@ -198,7 +198,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   }
   choose_omp_threads(facts, plan);
   const bool is_native = options.compatibility_mode == CompatibilityMode::native;
-  if (is_native && !plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
+  if (!plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
   plan.python_unbuffered = is_native && facts.runs_python;
   base::append(plan.notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
   plan.inherited_environment = facts.environment;

@@ -225,6 +225,11 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
     describe_culprit(*failed, outcome, plan, evidence, lines);
   } else if (const auto* hang = outcome.cause_as<HangNews>()) {
     lines.push_back("hung " + when + " after the start: " + hang_headline(hang->verdict));
+    const bool is_silent = hang->verdict.kind == VerdictKind::silent;
+    if (const auto odd = is_silent ? find_odd_ranks(hang->ranks) : std::vector<int>(); !odd.empty()) {
+      lines.push_back("  " + ranks_text(odd) + (odd.size() == 1 ? " waits" : " wait") +
+                      " for something else than the others");
+    }
   } else if (outcome.cause_as<ExitTimedOut>() != nullptr) {
     lines.push_back(ranks_text(outcome.ended_ranks) + " had not ended " + base::human_duration(plan.exit_timeout) +
                     " after " + ranks_text(outcome.left_early) + " had, with exit code 0 (--exit-timeout)");

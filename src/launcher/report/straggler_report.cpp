@@ -47,7 +47,9 @@ std::string straggler_remark(const StragglerReport& report) {
   const bool is_much =
       std::chrono::duration<double>(first.waited_for) > kWorthAWord * std::chrono::duration<double>(report.time);
   if (!is_much || first.waited_for < 2 * report.ranks[1].waited_for) return "";
-  return "rank " + std::to_string(first.rank) + " was " + describe(first, report);
+  StragglerReport shown = report;
+  if (first.last == 0) shown.collectives = 0;  // the arrivals that were seen say nothing of it
+  return "rank " + std::to_string(first.rank) + " was " + describe(first, shown);
 }
 
 }  // namespace ddp::launcher

@@ -57,6 +57,18 @@ TEST_CASE("a worker gets a pipe that blocks it and not us, and nobody inherits i
   CHECK(::fcntl(ends.ours.get(), F_GETPIPE_SZ) >= 65536);
 }
 
+TEST_CASE("a worker's terminal is narrower by the tag before its lines") {
+  const Terminal console;
+  auto channel = open_worker_channel(console.fd(), 0, 4);
+  REQUIRE(channel.ok());
+  winsize size{};
+  REQUIRE(::ioctl(channel.value().theirs.get(), TIOCGWINSZ, &size) == 0);
+  CHECK(size.ws_col == 73);
+  copy_terminal_size(console.fd(), channel.value().theirs.get(), 60);  // nothing sensible would be left
+  REQUIRE(::ioctl(channel.value().theirs.get(), TIOCGWINSZ, &size) == 0);
+  CHECK(size.ws_col == 77);
+}
+
 TEST_CASE("where our output is a terminal, a worker's is one of the same size, and bytes stay as they are") {
   const Terminal console;
   auto channel = open_worker_channel(console.fd(), 0);

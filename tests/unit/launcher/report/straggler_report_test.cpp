@@ -22,6 +22,8 @@ TEST_CASE("a table has a line for each rank") {
 TEST_CASE("one rank for which the others waited much is worth a remark") {
   StragglerReport report = {380, 100s, {{2, 12, 24ms, 5100ms, 5s}, {0, 1, 1ms, 400ms, 50ms}}};
   CHECK(straggler_remark(report).find("rank 2 was waited for 5.1 s (5 % of the time, 5.0 s at once)") == 0);
+  report.ranks[0].last = 0;
+  CHECK(straggler_remark(report) == "rank 2 was waited for 5.1 s (5 % of the time, 5.0 s at once)");
   report.ranks[1].waited_for = 4s;  // so did the other
   CHECK(straggler_remark(report).empty());
   report.ranks[1].waited_for = 0s;
