@@ -122,6 +122,8 @@ DIFFERENCES = [
     Difference("DDP_ATTEMPT", None, r"\d+", "ours: which attempt this is"),
     Difference("DDP_BOARD_FD", None, r"197", "ours: the status page"),
     Difference("DDP_WATCHED", None, r"1", "ours: hangs end the job"),
+    Difference("DDP_TORCH_FILE", None, ".+", "ours: where a PyTorch program shows its collectives"),
+    Difference("PYTHONPATH", None, ".*/ddp_python", "ours: the folder of what does so"),
     Difference("DDP_LAST_FAILURE", None, ".+", "ours: why there was another attempt"),
     Difference("OMP_NUM_THREADS", "1", r"\d+", "CPUs divided by workers, where torchrun wastes all but one a worker",
                cpus=4),

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "launcher/report/straggler_report.h"
+#include "launcher/watchdog/root_causes.h"
 #include "launcher/watchdog/stacks/stack_merge.h"
 #include "launcher/watchdog/verdict_text.h"
 
@@ -161,12 +162,7 @@ std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources
 // PyTorch's recorder does not tell the root of a collective: ranks may name different ones.
 bool may_differ_in_root(const HangNews& news) {
   constexpr std::array<std::string_view, 4> kWithRoot = {"broadcast", "reduce ", "gather", "scatter"};
-  const auto is_sampled = [&](const RankView& rank) {
-    return std::ranges::any_of(rank.page.groups, [&](const GroupView& group) {
-      return group.is_sampled && news.verdict.is_under_way_in(group);
-    });
-  };
-  return std::ranges::any_of(news.ranks, is_sampled) &&
+  return is_sampled(news.verdict, news.ranks) &&
          std::ranges::any_of(kWithRoot, [&](std::string_view name) { return news.verdict.call.starts_with(name); });
 }
 

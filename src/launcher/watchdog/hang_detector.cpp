@@ -134,20 +134,6 @@ std::optional<Verdict> HangDetector::most_pressing(const std::vector<Verdict>& v
   return found == verdicts.end() ? std::nullopt : std::optional(*found);
 }
 
-void HangDetector::RankClock::advance(Nanoseconds elapsed) {
-  age += elapsed;
-  still += elapsed;
-  unmoved += elapsed;
-  between = may_wait ? Nanoseconds(0) : between + elapsed;
-  const bool goes_on = may_wait || (waited.count() > 0 && between <= limits::kPollingPause);
-  waited = goes_on ? waited + elapsed : Nanoseconds(0);
-}
-
-void HangDetector::RankClock::has_changed(const PageView& page, Nanoseconds elapsed) {
-  advance(elapsed);
-  *this = {.seen = page, .waited = waited, .between = between};
-}
-
 // Programs begin operations long before they wait for them: it counts from the wait. That calls differ is certain
 // before. While a send or a receive stalls, other ranks may exchange data in its group.
 HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
@@ -163,6 +149,18 @@ HangDetector::Nanoseconds HangDetector::age_of(const Verdict& verdict) const {
   const auto group = groups_.find(verdict.key());
   if (group == groups_.end()) return waited;  // in init(), before there is a group
   return differs(verdict.kind) ? group->second.age : std::min(group->second.age, waited);
+}
+
+// How long it has been known that the ranks which others wait for have ended. What a reader wrote to the page of one
+// that waits may be as old as limits::kLatestSample, and must be newer than the end.
+HangDetector::Nanoseconds HangDetector::ended_for(const Verdict& verdict, std::span<const RankView> ranks) const {
+  Nanoseconds least = Nanoseconds::max();
+  for (const int rank : verdict.culprits) {
+    const auto clock = ranks_.find(rank);
+    if (clock != ranks_.end()) least = std::min(least, clock->second.ended_for);
+  }
+  const Nanoseconds lag = is_sampled(verdict, ranks) ? limits::kLatestSample : std::chrono::seconds(0);
+  return std::max(least - lag, Nanoseconds(0));
 }
 
 // Of a group in which somebody waits, of a rank that waits, or of all that shows life.
@@ -190,6 +188,7 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
       any_life = true;
       clock.has_changed(rank.page, elapsed);
     }
+    clock.has_ended = rank.has_ended;
     clock.waits = !rank.has_ended && rank.page.waiting_threads > 0;
     clock.may_wait = !rank.has_ended && may_wait(rank);
     if (!rank.activity) continue;
@@ -353,6 +352,7 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   const auto group = groups_.find(verdict.key());
   facts.is_warm = group != groups_.end() && group->second.is_warm;
   facts.age = age_of(verdict);
+  if (verdict.kind == VerdictKind::ended) facts.age = std::min(facts.age, ended_for(verdict, ranks));
   const bool is_waited_for = !is_without_calls(verdict.kind) && !all_wait(verdict.kind);
   if (!is_waited_for) facts.progress_age = facts.age;
   for (const int rank : is_waited_for ? verdict.culprits : std::vector<int>()) {

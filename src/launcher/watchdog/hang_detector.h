@@ -96,14 +96,28 @@ class HangDetector {
     bool may_wait = false;
     Nanoseconds waited{0};
     Nanoseconds between{0};
+    bool has_ended = false;
+    Nanoseconds ended_for{0};
 
-    void advance(Nanoseconds elapsed);
-    void has_changed(const PageView& page, Nanoseconds elapsed);
+    void advance(Nanoseconds elapsed) {
+      age += elapsed;
+      still += elapsed;
+      unmoved += elapsed;
+      if (has_ended) ended_for += elapsed;
+      between = may_wait ? Nanoseconds(0) : between + elapsed;
+      const bool goes_on = may_wait || (waited.count() > 0 && between <= limits::kPollingPause);
+      waited = goes_on ? waited + elapsed : Nanoseconds(0);
+    }
+    void has_changed(const PageView& page, Nanoseconds elapsed) {
+      advance(elapsed);
+      *this = {.seen = page, .waited = waited, .between = between, .has_ended = has_ended, .ended_for = ended_for};
+    }
   };
 
   void follow(std::span<const RankView> ranks, Nanoseconds elapsed);
   std::optional<Verdict> most_pressing(const std::vector<Verdict>& verdicts) const;
   Nanoseconds longest_wait() const;
+  Nanoseconds ended_for(const Verdict& verdict, std::span<const RankView> ranks) const;
   Nanoseconds longest_silence(std::span<const RankView> ranks) const;
   void follow_stops(std::span<const RankView> ranks, std::vector<HangNews>& news);
   StallFacts facts_of(const Verdict& verdict, std::span<const RankView> ranks, std::uint64_t now) const;

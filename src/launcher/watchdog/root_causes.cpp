@@ -144,6 +144,13 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
   return found;
 }
 
+bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks) {
+  return std::ranges::any_of(ranks, [&](const RankView& rank) {
+    return std::ranges::any_of(
+        rank.page.groups, [&](const GroupView& group) { return group.is_sampled && verdict.is_under_way_in(group); });
+  });
+}
+
 bool has_gone_on(const Verdict& told, std::span<const RankView> ranks) {
   if (told.is_transfer || told.kind == VerdictKind::each_other) return true;
   return std::ranges::none_of(ranks, [&](const RankView& rank) {

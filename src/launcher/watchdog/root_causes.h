@@ -13,6 +13,9 @@ namespace ddp::launcher {
 // seen, so it comes last.
 std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks);
 
+// Whether a reader, and not the program, has written what the ranks are at in the verdict's collective.
+bool is_sampled(const Verdict& verdict, std::span<const RankView> ranks);
+
 // Returns whether the reported stall is over. If no rank waits for a collective at the moment, it need not be done.
 bool has_gone_on(const Verdict& told, std::span<const RankView> ranks);
 

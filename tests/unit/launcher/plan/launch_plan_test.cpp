@@ -48,7 +48,7 @@ TEST_CASE("PyTorch programs show their collectives unless that is not wanted") {
   CHECK(situation.plan().python_hook.empty());
   situation.options.hang_timeout.reset();
   situation.mode(CompatibilityMode::torchrun);
-  CHECK(situation.plan().python_hook.empty());
+  CHECK(situation.plan().python_hook == "/hook");
 }
 
 TEST_CASE("the number of workers is one a GPU unless it is given") {

@@ -243,6 +243,24 @@ TEST_CASE("programs without the runtime that sleep are left alone unless somebod
   }
 }
 
+TEST_CASE("the end of a rank is judged by what was seen after it, however long others had waited before") {
+  // Rank 1 came at last, both were done with it, and rank 1 ended: what a reader wrote of rank 0 is from before that.
+  const auto told_after = [](bool is_sampled) {
+    Job job;
+    job.warm().call(0);
+    for (RankView& rank : job.ranks) rank.page.groups[0].is_sampled = is_sampled;
+    job.passes(4s);
+    job.ranks[1].has_ended = true;
+    const auto ended = job.now();
+    job.passes(20s);
+    REQUIRE_FALSE(job.news.empty());
+    CHECK(job.news.front().second.verdict.kind == VerdictKind::ended);
+    return std::chrono::duration<double>(job.news.front().first - ended).count();
+  };
+  CHECK(told_after(false) == Approx(5).margin(1.1));
+  CHECK(told_after(true) == Approx(10).margin(1.1));
+}
+
 TEST_CASE("a rank that has ended is not waited for long") {
   Job job;
   job.warm().call(0);
