@@ -98,13 +98,13 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
     if (!rank.page.phase_name.empty()) text += " '" + rank.page.phase_name + "'";
     if (rank.page.phase == "training" && rank.page.steps > 0 && !rank.page.groups.empty())
       text += ", " + base::counted(static_cast<std::int64_t>(rank.page.steps), "step") + " done";
-    if (rank.page.progress_done > 0) {
-      const std::string total = rank.page.progress_total > 0 ? " of " + std::to_string(rank.page.progress_total) : "";
-      text += ", " + std::to_string(rank.page.progress_done) + total + " done";
-    }
     if (rank.page.phase != "training" && rank.page.phase_since > 0) text += " for " + since(rank.page.phase_since, now);
     if (!rank.page.phase_place.empty()) text += " at " + rank.page.phase_place;
     text += "; ";
+  }
+  if (rank.page.progress_done > 0) {
+    const std::string total = rank.page.progress_total > 0 ? " of " + std::to_string(rank.page.progress_total) : "";
+    text += "step " + std::to_string(rank.page.progress_done) + total + "; ";
   }
   text += last_call(rank) + gpu_text(rank, verdict);
   if (!rank.process) return text + "; its process cannot be looked at";

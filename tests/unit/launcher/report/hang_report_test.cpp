@@ -68,6 +68,22 @@ TEST_CASE("a hang is told with all ranks") {
   CHECK(hang_report(warning, 0).back().find("the job is left alone") != std::string::npos);
 }
 
+TEST_CASE("the steps that a program counts, and roots that PyTorch does not tell, are in the report") {
+  HangNews news = stall(HangNews::Kind::hung);
+  news.ranks[0].page.progress_done = 1200;
+  news.ranks[0].page.progress_total = 10000;
+  CHECK_THAT(hang_report(news, 0)[2], Catch::Contains("step 1200 of 10000; "));
+  news.verdict.kind = VerdictKind::transport;
+  news.verdict.call = "broadcast i64[1]";
+  const auto asks_for_roots = [&] {
+    const auto lines = hang_report(news, 0);
+    return std::ranges::any_of(lines, [](const auto& line) { return line.find("the same src or dst") != line.npos; });
+  };
+  CHECK_FALSE(asks_for_roots());
+  for (RankView& rank : news.ranks) rank.page.groups[0].is_sampled = true;
+  CHECK(asks_for_roots());
+}
+
 TEST_CASE("many ranks take no more than 25 lines") {
   HangNews news = stall(HangNews::Kind::hung);
   for (int rank = 2; rank < 100; ++rank) news.ranks.push_back(rank_at(rank, 7, 6));
