@@ -26,8 +26,9 @@ std::vector<MergedStack> merge_stacks(std::span<const RankStacks> ranks);
 // For the console, at most `most_lines` lines of some 120 columns:
 //   rank 1: load (data.py:8) ← train_epoch (train.py:40) ← <module> (train.py:77)
 //   ranks 0, 2-3: ddp::Work::wait ← train_epoch ← main
-// Left out: what Python's libraries call among themselves, how the C library waits, the frames before main, those without a name, and the outer places in the source
-// for which there is no room. Stacks that differ in nothing but the first three are one.
+// Left out: what Python's libraries call among themselves, how the C library waits, the frames before main, those
+// without a name, and the outer places in the source for which there is no room. Stacks that differ in nothing but the
+// first three are one.
 std::vector<std::string> essence(std::span<const MergedStack> stacks, std::size_t most_lines);
 
 }  // namespace ddp::launcher
