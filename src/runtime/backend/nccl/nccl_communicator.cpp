@@ -19,6 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kConnectSpin{1};
 // A killed process with many threads takes a while to be gone.
 constexpr std::chrono::milliseconds kReasonLook{100};
+constexpr std::chrono::seconds kStoreIsLate{1};  // an answer takes milliseconds
 constexpr const char* kSplitDeed = "the ranks cannot split their NCCL communicator";
 
 // One element of the type, as NCCL reads it.
@@ -53,7 +54,13 @@ auto look_around_during(const NcclMembers& members, Request request) {
   std::packaged_task<decltype(request())()> task(std::move(request));
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
-  while (result.wait_for(limits::kStoreLook) != std::future_status::ready) members.look_around();
+  const auto begun = std::chrono::steady_clock::now();
+  while (result.wait_for(limits::kStoreLook) != std::future_status::ready) {
+    members.look_around();
+    // The store is lost with the rank that serves it, which need not be a member.
+    const bool is_late = std::chrono::steady_clock::now() - begun > kStoreIsLate;
+    if (is_late && members.all_ranks) members.all_ranks->look();
+  }
   try {
     return result.get();
   } catch (const Error&) {
