@@ -115,7 +115,9 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   Log log(with_color(options.log, options.color, environment));
   FactsWanted wanted = facts_wanted(options);
   wanted.python_hook = our_program("ddp_python");
-  wanted.virtual_environment = own_virtual_environment(invoked_as, environment);
+  if (wanted.kind != ProgramKind::executable) {
+    wanted.virtual_environment = own_virtual_environment(invoked_as, environment);
+  }
   const auto plan = make_launch_plan(options, gather_node_facts(wanted));
   hide_auth_token();
   if (!plan) {

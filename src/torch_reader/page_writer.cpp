@@ -73,7 +73,7 @@ bool has_the_runtime(const wire::StatusPageLayout& page) {
 }
 
 // Whether the rank has called something else since it called what this group has not finished, and lately: then what it
-// waits for there is a thread's that listens, and holds nobody up.
+// waits for there is a thread's that listens, and no other rank is held up by it.
 bool is_in_background(const RecordedGroup& group, std::span<const RecordedGroup> groups, const Moment& now) {
   if (group.called == group.finished) return false;
   const auto first = std::ranges::find(group.calls, group.finished + 1, &RecordedCall::sequence);

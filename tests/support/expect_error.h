@@ -1,4 +1,4 @@
-// expect_error: the deed throws a ddp::Error of this kind whose message holds all these words. Any thread, as long as
+// expect_error: the call throws a ddp::Error of this kind whose message holds all these words. Any thread, as long as
 // the others check in no other way: Catch2 takes one assertion at a time.
 #pragma once
 

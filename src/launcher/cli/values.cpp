@@ -84,6 +84,14 @@ const RendezvousKey* find_rendezvous_key(const std::string& name) {
   return found == std::end(kRendezvousKeys) ? nullptr : found;
 }
 
+// Quotes that no shell has taken away: those of a YAML file, for instance.
+std::string unquoted(const std::string& text) {
+  const std::string word = base::trimmed(text, " ");
+  const bool is_quoted =
+      word.size() > 1 && (word.front() == '"' || word.front() == '\'') && word.back() == word.front();
+  return is_quoted ? word.substr(1, word.size() - 2) : word;
+}
+
 }  // namespace
 
 Result<WorkerCount> parse_workers(const std::string& text) {
@@ -224,14 +232,6 @@ Result<std::vector<int>> parse_signals(const std::string& text) {
     if (std::ranges::find(signals, *signal) == signals.end()) signals.push_back(*signal);
   }
   return signals;
-}
-
-// Quotes that no shell has taken away: those of a YAML file, for instance.
-std::string unquoted(const std::string& text) {
-  const std::string word = base::trimmed(text, " ");
-  const bool is_quoted =
-      word.size() > 1 && (word.front() == '"' || word.front() == '\'') && word.back() == word.front();
-  return is_quoted ? word.substr(1, word.size() - 2) : word;
 }
 
 Result<std::map<std::string, std::string>> parse_rendezvous_settings(const std::string& text, UnknownKeys unknown) {

@@ -178,6 +178,13 @@ std::string similar_file(const std::string& path, ProgramKind kind) {
 
 }  // namespace
 
+std::vector<std::string> path_folders(const std::vector<std::string>& environment) {
+  const std::string path = find_variable(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  std::vector<std::string> folders = base::split(path, ':');
+  std::ranges::replace(folders, std::string(), std::string("."));
+  return folders;
+}
+
 ProgramFacts find_program(const std::string& program, const std::vector<std::string>& environment) {
   if (program.find('/') != std::string::npos) {
     ProgramFacts facts = examine(program);
@@ -187,9 +194,8 @@ ProgramFacts find_program(const std::string& program, const std::vector<std::str
   }
   ProgramFacts best;
   best.path = program;
-  const std::string path = find_variable(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin");
-  for (const std::string& directory : base::split(path, ':')) {
-    ProgramFacts facts = examine((directory.empty() ? "." : directory) + "/" + program);
+  for (const std::string& directory : path_folders(environment)) {
+    ProgramFacts facts = examine(directory + "/" + program);
     if (facts.executable) {
       examine_contents(environment, facts);
       return facts;

@@ -33,6 +33,9 @@ struct ProgramFacts {
 // A Python script needs no execute permission and is not searched for in PATH.
 enum class ProgramKind { executable, script, module };
 
+// Where execvp looks for a name without a slash, in that order.
+std::vector<std::string> path_folders(const std::vector<std::string>& environment);
+
 // As execvp looks: a name with a slash is a path, any other is searched for in PATH of `environment`.
 ProgramFacts find_program(const std::string& program, const std::vector<std::string>& environment);
 ProgramFacts find_script(const std::string& script);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 
-#include "base/text.h"
 #include "launcher/facts/program_facts.h"
 
 namespace ddp::launcher {
@@ -39,15 +39,23 @@ bool is_python_word(std::string_view word) {
          word.find(".py ") != std::string_view::npos;
 }
 
-bool is_python_script(const ProgramFacts& file) {
-  if (!file.is_regular || !file.readable || (file.format != FileFormat::script && file.format != FileFormat::text)) {
-    return false;
-  }
-  std::ifstream stream(file.path, std::ios::binary);
+// A text that mentions Python.
+bool is_python_script(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // to read a pipe would take from it
+  std::ifstream stream(path, std::ios::binary);
   std::string text(kScriptBytes, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  return mentions_python(text);
+  return text.find('\0') == std::string::npos && mentions_python(text);
+}
+
+// By its path, or found in PATH.
+bool names_python_script(const std::string& word, const std::vector<std::string>& environment) {
+  if (is_python_script(word)) return true;
+  if (word.find('/') != std::string::npos || word.starts_with('-')) return false;
+  return std::ranges::any_of(path_folders(environment),
+                             [&](const std::string& folder) { return is_python_script(folder + "/" + word); });
 }
 
 }  // namespace
@@ -59,12 +67,10 @@ bool is_wrapper(std::string_view name) {
 bool runs_python(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
   if (command.empty()) return false;
   if (name_of(command.front()).starts_with("python")) return true;
-  if (is_python_script(find_program(command.front(), environment))) return true;
+  if (names_python_script(command.front(), environment)) return true;
   if (!is_wrapper(name_of(command.front()))) return false;
   return std::any_of(command.begin() + 1, command.end(), [&](const std::string& word) {
-    return is_python_word(word) || is_python_script(find_script(word)) ||
-           (word.find('/') == std::string::npos && !word.starts_with('-') &&
-            is_python_script(find_program(word, environment)));
+    return is_python_word(word) || names_python_script(word, environment);
   });
 }
 

@@ -27,8 +27,8 @@ const Verdict* latest_difference(std::span<const WorkerEnd> ends) {
 // Gloo and NCCL do not tell which rank was lost. It is the one that had ended with 0, if that is a single one.
 bool has_lost(const WorkerEnd& end, int rank, std::span<const WorkerEnd> ends) {
   if (!end.is_secondary() || end.error->peer) return end.is_secondary() && end.error->peer == rank;
-  const auto has_left = [](const WorkerEnd& other) { return other.status.success() && !other.after_signal; };
-  return std::ranges::count_if(ends, has_left) == 1 && std::ranges::find_if(ends, has_left)->rank == rank;
+  return std::ranges::count_if(ends, &WorkerEnd::has_left) == 1 &&
+         std::ranges::find_if(ends, &WorkerEnd::has_left)->rank == rank;
 }
 
 // The one that said before `known`, and before all others, why it fails; `known` itself if none did.
@@ -92,8 +92,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
     return std::ranges::any_of(
         ends, [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank, ends); });
   };
-  const WorkerEnd* left =
-      find([&](const WorkerEnd& end) { return end.status.success() && !end.after_signal && was_lost(end.rank); });
+  const WorkerEnd* left = find([&](const WorkerEnd& end) { return end.has_left() && was_lost(end.rank); });
   return left == nullptr ? first : left;
 }
 

@@ -36,6 +36,8 @@ struct WorkerEnd {
 
   // Whether the end is what our SIGINT, SIGTERM or SIGKILL leads to.
   bool is_our_doing() const;
+  // It ended with 0 before it was asked to end.
+  bool has_left() const { return status.success() && !after_signal; }
   // It failed because it lost another rank.
   bool is_secondary() const { return error && error->is_secondary; }
   // A time-out of its own passed while it waited for another rank.

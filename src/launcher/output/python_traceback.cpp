@@ -6,7 +6,6 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::string_view kBegin = "Traceback (most recent call last):";
 constexpr std::string_view kFrame = "  File \"";
 constexpr std::array kLibraries = {
     std::string_view("/site-packages/"), std::string_view("/dist-packages/"), std::string_view("/lib/python"),
@@ -52,7 +51,7 @@ bool is_library_file(std::string_view path) {
 }
 
 std::optional<PythonError> last_python_error(std::string_view output) {
-  const std::size_t begin = output.rfind(kBegin);
+  const std::size_t begin = output.rfind(kTracebackBegin);
   if (begin == std::string_view::npos) return std::nullopt;
   const std::size_t line_begin = begin == 0 ? 0 : output.rfind('\n', begin - 1) + 1;  // 0 if there is no "\n"
   const std::string_view prefix = output.substr(line_begin, begin - line_begin);

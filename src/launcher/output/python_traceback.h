@@ -7,6 +7,8 @@
 
 namespace ddp::launcher {
 
+inline constexpr std::string_view kTracebackBegin = "Traceback (most recent call last):";
+
 struct PythonError {
   std::string message;  // "ValueError: no such column"; of several lines if all of them have the traceback's prefix
   std::string place;    // "/home/a/train.py:83 in train"; empty if the traceback has no frame

@@ -38,23 +38,16 @@ bool is_in_our_network(const std::string& folder) {
 
 std::optional<ProcessCounters> parse_process_counters(std::string_view stat) {
   const std::vector<std::string> fields = fields_of_stat(stat);
-  // proc(5) counts from 1, with two fields before these.
-  const auto field = [&](std::size_t number) -> std::optional<std::uint64_t> {
-    const std::size_t index = number - 3;
-    if (index >= fields.size()) return std::nullopt;
-    const auto value = base::parse_integer(fields[index], 0, INT64_MAX);
-    return value ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
-  };
   const auto sum = [&](std::initializer_list<std::size_t> numbers) -> std::optional<std::uint64_t> {
     std::uint64_t total = 0;
     for (const std::size_t number : numbers) {
-      const auto value = field(number);
+      const auto value = stat_number(fields, number);
       if (!value) return std::nullopt;
       total += *value;
     }
     return total;
   };
-  const auto started = field(22);
+  const auto started = stat_number(fields, 22);
   const auto cpu_ticks = sum({14, 15, 16, 17});  // utime, stime, cutime, cstime
   const auto minor_faults = sum({10, 11});
   const auto major_faults = sum({12, 13});

@@ -92,6 +92,12 @@ std::vector<std::string> fields_of_stat(std::string_view stat) {
   return base::split(fields, ' ');
 }
 
+std::optional<std::uint64_t> stat_number(const std::vector<std::string>& fields, std::size_t number) {
+  const std::size_t index = number - 3;
+  const auto value = index < fields.size() ? base::parse_integer(fields[index], 0, INT64_MAX) : std::nullopt;
+  return value ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
+}
+
 std::optional<ProcessSample> parse_process_stat(std::string_view stat) {
   const std::vector<std::string> fields = fields_of_stat(stat);
   constexpr std::size_t kUserTicks = 11;  // of those after the name
@@ -160,12 +166,6 @@ std::optional<base::ExitStatus> status_of_zombie(pid_t pid) {
   return base::ExitStatus::from_wait(static_cast<int>(*status));
 }
 
-// proc(5) counts from 1, with two fields before these.
-std::uint64_t number_in(const std::vector<std::string>& fields, std::size_t number) {
-  const auto value = number - 3 < fields.size() ? base::parse_integer(fields[number - 3], 0, INT64_MAX) : std::nullopt;
-  return static_cast<std::uint64_t>(value.value_or(0));
-}
-
 RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
   RunQueueSample sample{false, std::chrono::nanoseconds(0)};
   for (const pid_t tid : threads_of(pid, most)) {
@@ -174,8 +174,8 @@ RunQueueSample sample_run_queue(pid_t pid, std::size_t most) {
     const std::vector<std::string> fields = fields_of_stat(stat);
     if (fields.empty()) continue;  // it has ended
     if (stat.find("(pt_workerserver)") != std::string::npos) {
-      sample.answering_ticks += number_in(fields, 14) + number_in(fields, 15);  // utime, stime
-      sample.answering_faults += number_in(fields, 10);
+      sample.answering_ticks += stat_number(fields, 14).value_or(0) + stat_number(fields, 15).value_or(0);
+      sample.answering_faults += stat_number(fields, 10).value_or(0);
       continue;
     }
     sample.is_runnable = sample.is_runnable || fields.front() == "R";

@@ -40,6 +40,8 @@ struct ProcessSample {
 // The fields of /proc/PID/stat behind the name, which may hold anything, spaces and brackets too: "S", "4711", …; empty
 // if it is no such text.
 std::vector<std::string> fields_of_stat(std::string_view stat);
+// A number among them, by the number of its field in proc(5), which counts from 1 and has two fields before these.
+std::optional<std::uint64_t> stat_number(const std::vector<std::string>& fields, std::size_t number);
 
 // The text of /proc/PID/stat.
 std::optional<ProcessSample> parse_process_stat(std::string_view stat);

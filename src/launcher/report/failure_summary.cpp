@@ -101,9 +101,8 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
 bool has_shown_traceback(const WorkerEnd& end, const LaunchPlan& plan, const FailureEvidence& evidence) {
   const auto index = static_cast<std::size_t>(end.local_rank);
   return end.error && index < plan.output.workers.size() && plan.output.workers[index].err.to_console &&
-         std::ranges::any_of(evidence.last_lines, [](const std::string& line) {
-           return line.find("Traceback (most recent call last):") != std::string::npos;
-         });
+         std::ranges::any_of(evidence.last_lines,
+                             [](const std::string& line) { return line.find(kTracebackBegin) != std::string::npos; });
 }
 
 // The worker's own words. What it has printed as well is not repeated.

@@ -110,7 +110,7 @@ TEST_CASE("a collective that waits for a rank is begun on the gpus of the others
     const GpuFloats values(self.group(), {1});
     self.group().all_reduce(values.memory, ReduceOp::max).wait();  // #1
     if (self.rank() == 1) until([&] { return place_0.gpu_started == 2; });
-    require(place_0.gpu_finished <= 1, "the GPU has finished what nobody has called");
+    require(place_0.gpu_finished <= 1, "the GPU has finished what no rank has called");
     CudaStream stream(values.cuda);
     Work work = self.group().all_reduce(values.memory, ReduceOp::max, {.stream = Stream::from_handle(stream.handle())});
     require(work.wait_for(kPatience), "it is not done");
