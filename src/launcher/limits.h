@@ -28,6 +28,7 @@ inline constexpr std::size_t kShownStrangers = 64;
 // calls of a group must be done before its pauses are learnt from.
 inline constexpr auto kHangSampleInterval = 50ms;
 inline constexpr auto kTorchLook = 1s;          // for the first worker whose PyTorch can be asked
+inline constexpr auto kStackRest = 5s;          // of a first thread, after which its stack may be looked at
 inline constexpr auto kLatestSample = 5s;       // of what a reader writes to a page: what is older is not believed
 inline constexpr auto kHangSampleShare = 50us;  // of the coordinator, for each rank of the job
 inline constexpr auto kHangRemembered = 5s;     // what was seen of ranks that have given up since

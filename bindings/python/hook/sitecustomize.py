@@ -95,14 +95,17 @@ class _Observer:
         import atexit
         import ctypes
 
-        # Older versions of PyTorch have none, and what follows is not done.
-        from torch._C._distributed_c10d import _WorkerServer
+        from torch._C import _distributed_c10d
 
-        # Whoever makes the file is the only one.
+        # The process that makes the file is the only one.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
+            # Before 2.13 PyTorch records nothing of Gloo. ddplaunch reads this process's stacks instead.
+            os.close(os.open(self.file + ".unrecorded", flags, 0o600))
+            return
         self.descriptor = os.open(self.file + ".groups", flags, 0o600)
         with _Quiet():
-            self.server = _WorkerServer(self.file + ".sock")
+            self.server = _distributed_c10d._WorkerServer(self.file + ".sock")
         # It is ended at the end, and never destroyed: in a child that was forked it would wait for a thread that only
         # the parent has.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.server))

@@ -137,7 +137,7 @@ class LinuxProcessHost : public ProcessHost {
     if (child == children_.end()) return {"it has ended", 0, {}, 0};
     const PageView page = child->second.page.view(now());
     StackRequest request{"", program_of(child->second.pid), {}, 0};
-    if (means == StackMeans::gentle) {
+    if (means != StackMeans::any) {
       request.obstacle = "a signal may disturb the program";
       return request;
     }

@@ -25,6 +25,7 @@ struct RankView {
   int rank = 0;
   pid_t pid = 0;
   bool has_ended = false;
+  bool is_torch = false;      // a PyTorch program that has made a process group
   std::uint64_t version = 0;  // of the page; 0: it has not been looked at
   std::uint64_t seen_at = 0;  // CLOCK_MONOTONIC, nanoseconds
   PageView page;
@@ -34,9 +35,10 @@ struct RankView {
   std::vector<std::vector<CallView>> calls;    // by group of the page; `calls` and `all`
 };
 
-// How stacks may be taken: by nothing that a program notices, as long as it may go on; or by signals and tools that
-// stop it as well, which end some waits early (EINTR).
-enum class StackMeans : bool { gentle, any };
+// How stacks may be taken: by nothing that a program notices, as long as it may go on (`gentle_native`: the machine's
+// functions also of Python, and only of threads that do not run); or by signals and tools that stop it as well, which
+// end some waits early (EINTR).
+enum class StackMeans : std::uint8_t { gentle, gentle_native, any };
 
 // A worker's program was asked for its stacks.
 struct StackRequest {

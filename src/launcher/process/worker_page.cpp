@@ -104,6 +104,10 @@ std::string describe(const CallView& call) {
   return (call.what.empty() ? "a collective" : call.what) + (call.name.empty() ? "" : " ('" + call.name + "')");
 }
 
+std::string describe_with_place(const CallView& call) {
+  return describe(call) + (call.place.empty() ? "" : " at " + call.place);
+}
+
 std::string describe(const TransferView& transfer) {
   return (transfer.is_send ? "send " + transfer.what + " to" : "recv " + transfer.what + " from") + " rank " +
          std::to_string(transfer.peer);

@@ -50,6 +50,7 @@ struct TransferView {
 
 // "all_reduce f32[1024] ('bucket 0')"; "a collective" if it is not known what was called.
 std::string describe(const CallView& call);
+std::string describe_with_place(const CallView& call);  // "all_reduce f32[1024] at train.cpp:88"
 // "recv f32[8] from rank 2", a rank of the group.
 std::string describe(const TransferView& transfer);
 
@@ -71,6 +72,9 @@ struct GroupView {
   int blocked = 0;             // threads that wait for a collective of it, without a time-out of the program's
   std::uint64_t identity = 0;  // the same on all ranks of the group; 0: only its name is known
   bool is_sampled = false;     // the rest was true at the last look of a reader, some seconds ago at most
+  // Read from stacks: the rank's first thread waits for something of PyTorch's process groups. Of which group, and how
+  // many it has called, is not known: `called` is 1.
+  bool is_by_stack = false;
   std::vector<TransferView> transfers = {};  // the newest ones; those that are not done first
 
   // Except who waits.

@@ -40,6 +40,10 @@ std::string since(std::uint64_t then, std::uint64_t now) {
 std::string last_call(const RankView& rank) {
   const CallView* last = nullptr;
   bool finished = false;
+  if (!rank.page.groups.empty() && rank.page.groups.back().is_by_stack) {
+    const bool is_known = rank.calls.size() == rank.page.groups.size() && !rank.calls.back().empty();
+    return "waits in " + (is_known ? describe_with_place(rank.calls.back().back()) : "a collective");
+  }
   for (std::size_t i = 0; i < rank.calls.size() && i < rank.page.groups.size(); ++i) {
     if (rank.calls[i].empty()) continue;
     const CallView& call = rank.calls[i].back();
@@ -57,7 +61,9 @@ std::string last_call(const RankView& rank) {
   if (last == nullptr && rank.page.groups.empty() && rank.page.steps > 0) {
     return base::counted(static_cast<std::int64_t>(rank.page.steps), "heartbeat");
   }
-  if (last == nullptr && !rank.page.is_written) return "does not show its collectives";
+  if (last == nullptr && !rank.page.is_written) {
+    return rank.is_torch ? "waits in no collective" : "does not show its collectives";
+  }
   if (last == nullptr)
     return rank.page.phase == wire::kPhaseNames.back() ? "has left its process groups" : "no collective called yet";
   return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
@@ -241,7 +247,7 @@ std::string outlook(const HangNews& news) {
 }  // namespace
 
 std::vector<std::string> difference_lines(const Verdict& verdict) {
-  if (verdict.sides.empty()) return {};
+  if (verdict.sides.empty() || verdict.is_by_stack) return {};
   const std::uint64_t first = verdict.sides.front().call.sequence;
   std::vector<RankCall> calls = verdict.around;
   const auto after = std::ranges::find_if(calls, [&](const RankCall& c) { return c.call.sequence > first; });
@@ -249,9 +255,9 @@ std::vector<std::string> difference_lines(const Verdict& verdict) {
   std::vector<std::string> lines = {"  what they called:"};
   for (const RankCall& one : calls) {
     const std::string who = one.call.sequence < first ? "both   " : "rank " + std::to_string(one.rank) + " ";
-    lines.push_back("    #" + std::to_string(one.call.sequence) + "  " + who + " " +
-                    (one.call.what.empty() ? "a collective: its node has not said which" : describe(one.call)) +
-                    (one.call.place.empty() ? "" : " at " + one.call.place));
+    lines.push_back(
+        "    #" + std::to_string(one.call.sequence) + "  " + who + " " +
+        (one.call.what.empty() ? "a collective: its node has not said which" : describe_with_place(one.call)));
   }
   return lines;
 }
@@ -260,8 +266,9 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   using Kind = HangNews::Kind;
   if (news.kind == Kind::stopped || news.kind == Kind::resumed) return {stop_text(news)};
   if (news.kind == Kind::goes_on) {
-    return {"it goes on: " + (news.verdict.group.empty() ? std::string("the ranks are at work again")
-                                                         : call_text(news.verdict) + " is done")};
+    return {"it goes on: " + (news.verdict.group.empty() || news.verdict.is_by_stack
+                                  ? std::string("the ranks are at work again")
+                                  : call_text(news.verdict) + " is done")};
   }
   const bool nobody_waits = news.kind == Kind::asked && news.verdict.kind == VerdictKind::silent;
   std::vector<std::string> lines = {nobody_waits ? "what the ranks are at:"

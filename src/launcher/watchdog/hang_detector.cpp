@@ -196,8 +196,9 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
     clock.unmoved = std::min(clock.unmoved, rank.activity->unmoved_for);
   }
   // Programs without the runtime may sleep for as long as they like, unless the user gave a limit.
-  silence_concerns_us_ =
-      plan_.timeout || std::ranges::any_of(ranks, [](const RankView& rank) { return rank.page.is_written; });
+  silence_concerns_us_ = plan_.timeout || std::ranges::any_of(ranks, [](const RankView& rank) {
+                           return rank.page.is_written || rank.is_torch;
+                         });
   they_beat_ = std::ranges::all_of(ranks, [](const RankView& rank) { return rank.has_ended || beats(rank); }) &&
                std::ranges::any_of(ranks, [](const RankView& rank) { return !rank.has_ended; });
   page_silence_ = any_life ? Nanoseconds(0) : page_silence_ + elapsed;
@@ -214,8 +215,8 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
     clock.somebody_waits = std::ranges::any_of(seen, [](const auto& group) {
       return group.called > group.finished || group.transfers_called > group.transfers_finished;
     });
+    clock.age = seen.front().is_by_stack ? Nanoseconds(limits::kStackRest) : Nanoseconds(0);  // it was seen late
     clock.seen = std::move(seen);
-    clock.age = Nanoseconds(0);
   }
   std::erase_if(groups_, [&](const auto& entry) { return !groups.contains(entry.first); });
 }
@@ -346,6 +347,7 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   StallFacts facts;
   facts.kind = verdict.kind;
   facts.is_partial = verdict.is_partial;
+  facts.is_by_stack = verdict.is_by_stack;
   facts.is_proven = proven_samples_ >= limits::kHangProof;
   facts.others_judge = others_judge_;
   facts.longest_pause = longest_pause_;
@@ -357,8 +359,9 @@ StallFacts HangDetector::facts_of(const Verdict& verdict, std::span<const RankVi
   if (!is_waited_for) facts.progress_age = facts.age;
   for (const int rank : is_waited_for ? verdict.culprits : std::vector<int>()) {
     const auto clock = ranks_.find(rank);
-    if (clock != ranks_.end()) facts.progress_age = std::max(facts.progress_age, clock->second.age);
+    if (clock != ranks_.end()) facts.progress_age = std::max(facts.progress_age, clock->second.progress_age(verdict));
   }
+  if (facts.is_by_stack) facts.progress_age = std::min(facts.progress_age, facts.age);
   // Before they are waited for, ranks may rest for as long as they like.
   if (const auto still = still_for(verdict, ranks)) facts.still_for = std::min(*still, facts.age);
   std::uint64_t until = 0;

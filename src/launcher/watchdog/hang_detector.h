@@ -108,6 +108,10 @@ class HangDetector {
       const bool goes_on = may_wait || (waited.count() > 0 && between <= limits::kPollingPause);
       waited = goes_on ? waited + elapsed : Nanoseconds(0);
     }
+    // A page that shows no collectives shows no progress either: data that moved may have been some.
+    Nanoseconds progress_age(const Verdict& verdict) const {
+      return verdict.is_by_stack ? std::min(age, unmoved) : age;
+    }
     void has_changed(const PageView& page, Nanoseconds elapsed) {
       advance(elapsed);
       *this = {.seen = page, .waited = waited, .between = between, .has_ended = has_ended, .ended_for = ended_for};

@@ -17,9 +17,10 @@ void from_json(const nlohmann::json& json, TransferView& transfer) {
   transfer = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6), json.at(7)};
 }
 void to_json(nlohmann::json& json, const GroupView& group) {
-  json = std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
-                  group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
-                  group.gpu_finished, group.identity, group.transfers, group.blocked, group.is_sampled);
+  json =
+      std::tie(group.name, group.rank, group.size, group.place, group.called, group.started, group.finished,
+               group.transfers_called, group.transfers_finished, group.is_left, group.gpu_queued, group.gpu_started,
+               group.gpu_finished, group.identity, group.transfers, group.blocked, group.is_sampled, group.is_by_stack);
 }
 void from_json(const nlohmann::json& json, GroupView& group) {
   group = {json.at(0), json.at(1), json.at(2), json.at(3),  json.at(4),  json.at(5), json.at(6),
@@ -29,6 +30,7 @@ void from_json(const nlohmann::json& json, GroupView& group) {
   // Older traces do not say these.
   if (json.size() > 15) group.blocked = json.at(15);
   if (json.size() > 16) group.is_sampled = json.at(16);
+  if (json.size() > 17) group.is_by_stack = json.at(17);
 }
 
 // Each field once, for both directions.

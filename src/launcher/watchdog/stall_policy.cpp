@@ -21,6 +21,7 @@ struct Limit {
 
 // Of what nothing can resolve.
 std::optional<Limit> certain_limit(const StallFacts& facts) {
+  if (facts.is_by_stack) return std::nullopt;
   if (differs(facts.kind)) return Limit{limits::kHangConclusive, facts.age, "it cannot go on"};
   // What it sent last may be on its way still.
   if (facts.kind == VerdictKind::ended) return Limit{limits::kHangFirstWord, facts.age, "it will not come"};

@@ -13,7 +13,7 @@ namespace ddp::launcher {
 TorchWatch::~TorchWatch() {
   reader_.reset();
   for (const auto& [local_rank, file] : files_) {
-    for (const char* ending : {".sock", ".groups"}) ::unlink((file + ending).c_str());
+    for (const char* ending : {".sock", ".groups", ".unrecorded"}) ::unlink((file + ending).c_str());
   }
 }
 

@@ -63,6 +63,7 @@ Verdict verdict_on(const Member& member, std::uint64_t sequence) {
   verdict.group = member.group->name;
   verdict.group_size = member.group->size;
   verdict.group_identity = member.group->identity;
+  verdict.is_by_stack = member.group->is_by_stack;
   verdict.sequence = sequence;
   return verdict;
 }
@@ -172,7 +173,9 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
   Verdict verdict = verdict_on(*first, sequence);
   const auto missing = missing_ranks(*first->group, members, ranks);
   verdict.is_partial = members.size() + missing.size() < static_cast<std::size_t>(first->group->size);
-  if (const CallView* call = call_of(*first, sequence)) verdict.call = describe(*call);
+  if (const CallView* call = call_of(*first, sequence)) {
+    verdict.call = verdict.is_by_stack ? describe_with_place(*call) : describe(*call);
+  }
   verdict.waiting = ranks_that(members, [&](const Member& m) {
     return waits(m) && m.group->finished < sequence && m.group->called >= sequence;
   });
@@ -299,7 +302,7 @@ std::string_view title_of(VerdictKind kind) {
 std::optional<Verdict> find_difference(std::span<const RankView> ranks) {
   for (const auto& [key, members] : members_by_group(ranks)) {
     Verdict verdict = verdict_on(members.front(), 0);
-    if (!find_first_difference(members, verdict)) continue;
+    if (verdict.is_by_stack || !find_first_difference(members, verdict)) continue;
     verdict.sequence = verdict.sides.front().call.sequence;
     verdict.call = describe(verdict.sides.front().call);
     verdict.waiting = ranks_that(members, waits);
@@ -338,6 +341,7 @@ std::optional<Verdict> find_unfinished(const RankView& rank, bool failed_too) {
     const GroupView& group = rank.page.groups[i];
     // What a reader saw last may have been finished since.
     if (((group.is_left || group.is_sampled) && !failed_too) || group.called <= group.finished) continue;
+    if (group.is_by_stack) continue;
     Verdict verdict = verdict_on({&rank, &group, i}, group.finished + 1);
     verdict.kind = VerdictKind::ended;
     verdict.culprits = {rank.rank};

@@ -75,7 +75,8 @@ struct Verdict {
   // Of each_other: every thread of these ranks that could do something waits in the circle, without a time-out of the
   // program's.
   bool is_blocked = false;
-  bool is_held = false;  // of not_called: it has been called, and not begun: within a CollectiveBatch
+  bool is_by_stack = false;  // read from stacks: neither the group nor a number is known, and nothing is certain
+  bool is_held = false;      // of not_called: it has been called, and not begun: within a CollectiveBatch
 
   GroupKey key() const { return key_of(group_identity, group, group_size); }
   // Of a difference: whether its sides are known. Nodes show fingerprints only, and what they mean if they are asked.

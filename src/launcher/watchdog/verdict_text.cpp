@@ -12,6 +12,16 @@ bool nobody_knows(const Verdict& verdict) {
   return std::ranges::all_of(verdict.sides, [&](const RankCall& side) { return verdict.blames(side.rank); });
 }
 
+// "rank 0 waits in all_reduce at h.py:26, rank 1 in barrier at h.py:28".
+std::string by_stack(const std::vector<RankCall>& sides) {
+  std::string text;
+  for (const RankCall& side : sides) {
+    text += (text.empty() ? "" : ", ") + ranks_text({side.rank}) + (text.empty() ? " waits in " : " in ") +
+            describe_with_place(side.call);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -19,6 +29,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 std::string call_text(const Verdict& verdict) {
+  if (verdict.is_by_stack) return verdict.call.empty() ? "a collective" : verdict.call;
   return (verdict.call.empty() ? "collective" : verdict.call) + " (#" + std::to_string(verdict.sequence) + " of " +
          verdict.group + ")";
 }
@@ -53,8 +64,12 @@ std::string hang_headline(const Verdict& verdict) {
           return culprits + (one ? " has" : " have") + " called and not begun " + call_text(verdict) + in_which +
                  waiting + ": a CollectiveBatch that has not ended?";
         }
+        if (verdict.is_by_stack) {
+          return culprits + (one ? " is" : " are") + " in no collective; " + waiting + " in " + call_text(verdict);
+        }
         return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
       case VerdictKind::different_call:
+        if (verdict.is_by_stack) return by_stack(verdict.sides);
         if (nobody_knows(verdict))
           return culprits + " called different collectives as #" + number + " of " + verdict.group;
         return culprits + (one ? " called another collective than " : " called other collectives than ") +

@@ -9,6 +9,7 @@
 #include "launcher/watchdog/activity_watch.h"
 #include "launcher/watchdog/hang_evidence.h"
 #include "launcher/watchdog/hang_trace.h"
+#include "launcher/watchdog/stack_watch.h"
 #include "launcher/watchdog/torch_watch.h"
 #include "wire/worker_env.h"
 
@@ -29,6 +30,7 @@ class RankWatchdog : public Watchdog {
                }),
         gpus_(parts.loop, parts.plan.node_has_gpus),
         torch_(parts.loop, parts.processes),
+        stacks_(parts.loop, parts.processes, placement),
         activity_(
             parts.processes, gpus_, placement.first_rank, placement.master_port,
             [this](int local_rank) { return parts_.output.bytes_of(local_rank); },
@@ -45,7 +47,9 @@ class RankWatchdog : public Watchdog {
   void started(int local_rank, const std::vector<std::string>& environment) override {
     started_.insert(local_rank);
     evidence_->set_environment(environment);
-    torch_.watches(local_rank, find_variable(environment, wire::env::kTorchFile).value_or(""));
+    const std::string torch_file = find_variable(environment, wire::env::kTorchFile).value_or("");
+    torch_.watches(local_rank, torch_file);
+    stacks_.watches(local_rank, torch_file);
     gpus_.sees(local_rank, find_variable(environment, wire::env::kCudaVisibleDevices));
   }
 
@@ -135,6 +139,7 @@ class RankWatchdog : public Watchdog {
     const auto begun = Clock::now();
     const auto elapsed = begun - std::exchange(looked_at_, begun);
     torch_.look(begun);
+    stacks_.look(begun);
     if (!is_paused_) judge(elapsed);
     sample_later();
   }
@@ -205,7 +210,9 @@ class RankWatchdog : public Watchdog {
     ranks.resize(static_cast<std::size_t>(parts_.plan.workers));
     for (int i = 0; i < parts_.plan.workers; ++i) {
       RankView& view = ranks[static_cast<std::size_t>(i)];
-      if (started_.contains(i)) is_new = parts_.processes.sample(i, depth, view) || is_new;
+      if (!started_.contains(i)) continue;
+      is_new = parts_.processes.sample(i, depth, view) || is_new;
+      is_new = stacks_.add_to(i, depth, view) || is_new;
     }
     std::erase_if(ranks, [](const RankView& view) { return view.pid == 0; });
     return is_new;
@@ -250,6 +257,7 @@ class RankWatchdog : public Watchdog {
   HangTrace trace_;
   GpuWatch gpus_;
   TorchWatch torch_;
+  StackWatch stacks_;
   ActivityWatch activity_;
   std::optional<HangEvidence> evidence_;  // until finish()
   StragglerTable stragglers_;

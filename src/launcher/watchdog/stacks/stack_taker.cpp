@@ -85,8 +85,8 @@ std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans 
         {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
          "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
         parse_gdb}}};
-  const std::span<const Tool> tools = means == StackMeans::gentle ? std::span<const Tool>(gentle) : any;
-  return tools.subspan(python ? 0 : 1);
+  const std::span<const Tool> tools = means == StackMeans::any ? any : std::span<const Tool>(gentle);
+  return tools.subspan(python && means != StackMeans::gentle_native ? 0 : 1);
 }
 
 StackTaker::~StackTaker() = default;
@@ -104,7 +104,7 @@ void StackTaker::take(const std::vector<StackTarget>& targets, StackMeans means,
     asked.result.rank = target.rank;
     asked_.push_back(std::move(asked));
   }
-  if (means == StackMeans::gentle) return copy_stacks();
+  if (means != StackMeans::any) return copy_stacks();
   ask_tools();
 }
 
@@ -114,9 +114,12 @@ void StackTaker::copy_stacks() {
   for (const Asked& asked : asked_) {
     if (asked.request.pid > 0 && static_cast<int>(pids.size()) < limits::kStackTools) pids.push_back(asked.request.pid);
   }
-  copying_.emplace([pids] {
+  copying_.emplace([pids, holds_threads = means_ != StackMeans::gentle_native] {
     Captures captures;
-    for (const pid_t pid : pids) captures[pid] = capture_stacks(pid, kStackThreads);
+    for (const pid_t pid : pids) {
+      captures[pid] = capture_stacks(pid, kStackThreads);
+      if (!holds_threads) std::erase_if(captures[pid].threads, [](const ThreadCapture& thread) { return thread.runs; });
+    }
     return captures;
   });
   const auto over = [this] {
@@ -186,7 +189,7 @@ void StackTaker::run_next_tool(Asked& asked) {
     asked.tool.reset();
     lacks("could not be started (" + *path + ")");
   }
-  if (means_ == StackMeans::gentle) take_from_kernel(asked);
+  if (means_ != StackMeans::any) take_from_kernel(asked);
   asked.is_done = !has_signal(asked);
 }
 
@@ -233,7 +236,7 @@ void StackTaker::name_frames() {
       asked.result.source = asked.result.threads.empty() ? "" : asked.running->source();
       asked.tool.reset();
       asked.result.missing.emplace_back("its tool took too long");
-      if (means_ == StackMeans::gentle && asked.result.threads.empty()) take_from_kernel(asked);
+      if (means_ != StackMeans::any && asked.result.threads.empty()) take_from_kernel(asked);
     }
     // It had been asked by signal, too: a tool that knew nothing is no loss.
     if (asked.raw.empty() && asked.result.threads.empty() && has_signal(asked)) {

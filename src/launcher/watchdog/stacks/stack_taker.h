@@ -1,7 +1,8 @@
 // StackTaker: the stacks of many workers at the same moment, from whatever can give them.
 //
 //   the runtime's signal handler (addresses, named by ddp_stack_reader) ── Python: py-spy ── else: eu-stack, or gdb
-//   by gentle means, which stop nothing: Python: py-spy ── else: copied stacks, named by ddp_stack_reader ── else:
+//   by gentle means, which stop nothing: Python, unless its native functions are asked for: py-spy ── else: copied
+//   stacks, named by ddp_stack_reader ── else:
 //   where in the kernel the threads wait
 #pragma once
 

@@ -202,3 +202,13 @@ TEST_CASE("a node that sees only its own ranks leaves the others time to judge f
   facts.age = 0s;
   CHECK(judge_stall(facts, kDefault).ends_in == 10s);
 }
+
+TEST_CASE("what was read from stacks is never certain") {
+  for (const VerdictKind kind : {VerdictKind::ended, VerdictKind::different_call, VerdictKind::different_arguments}) {
+    StallFacts facts = stall_of(kind, 20s);
+    facts.is_by_stack = true;
+    CHECK(judge_stall(facts, kUsers).hang_class == HangClass::users_limit);
+    CHECK(judge_stall(facts, kDefault).hang_class == HangClass::unknown);
+    CHECK(*judge_stall(facts, kDefault).ends_in > 20min);
+  }
+}

@@ -280,3 +280,38 @@ TEST_CASE("a rank that waits for something of its own is the odd one") {
   ranks.views[0].process.reset();
   CHECK(find_odd_ranks(ranks.views).empty());
 }
+
+TEST_CASE("what stacks tell names the ranks that are in no collective, and no number") {
+  Ranks ranks(3);
+  const auto waits_in = [&](int rank, const std::string& operation, std::uint64_t fingerprint) {
+    RankView& view = ranks.views[static_cast<std::size_t>(rank)];
+    GroupView group = {"world", rank, 3, 0, 1, 1, 0, 0, 0};
+    group.is_sampled = group.is_by_stack = true;
+    view.page.groups = {group};
+    view.calls = {{{1, fingerprint, 0, operation, "", "h.py:26"}}};
+  };
+  for (RankView& view : ranks.views) {
+    view.page = {};
+    view.calls.clear();
+  }
+  CHECK_FALSE(ranks.verdict());
+  waits_in(0, "all_reduce", 7);
+  waits_in(2, "all_reduce", 7);
+  auto verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::not_called);
+  CHECK(verdict->is_by_stack);
+  CHECK(hang_headline(*verdict) ==
+        "rank 1 is in no collective; ranks 0, 2 wait in all_reduce at h.py:26  [DDP-H03 not called]");
+  // Calls that differ may be of different groups: nothing is certain, and no job fails for it.
+  waits_in(1, "barrier", 8);
+  verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::different_call);
+  CHECK(verdict->culprits == std::vector<int>{1});
+  CHECK(hang_headline(*verdict) ==
+        "rank 0 waits in all_reduce at h.py:26, rank 1 in barrier at h.py:26  [DDP-H04 different collective]");
+  CHECK_FALSE(find_difference(ranks.views));
+  ranks.views[1].has_ended = true;
+  CHECK_FALSE(find_unfinished(ranks.views[1], true));
+}

@@ -1,0 +1,85 @@
+// StackWatch: adds to what is seen of this node's PyTorch programs the operations that PyTorch does not record, as the
+// stacks of their first threads tell them (docs/decisions/0043-stacks-of-pytorch-programs.md).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/placement.h"
+#include "launcher/process/process_host.h"
+#include "launcher/process/rank_view.h"
+#include "launcher/watchdog/stacks/stack_taker.h"
+#include "launcher/watchdog/torch_stacks.h"
+#include "net/event_loop.h"
+
+namespace ddp::launcher {
+
+// Of one attempt; belongs to the loop's thread.
+class StackWatch {
+ public:
+  StackWatch(net::EventLoop& loop, ProcessHost& processes, const Placement& placement)
+      : processes_(processes),
+        taker_(loop, processes),
+        first_rank_(placement.first_rank),
+        size_(placement.world_size) {}
+
+  // `file` begins the names of the worker's files; empty: it has none.
+  void watches(int local_rank, const std::string& file);
+
+  // To be called often. Looks about once a second whether first threads have run, and takes the stacks of those that
+  // have rested for limits::kStackRest, once: until they run they stay where they are.
+  void look(std::chrono::steady_clock::time_point now);
+
+  // `view` has just been brought up to date at this depth. True if what it waits in is new in it.
+  bool add_to(int local_rank, SampleDepth depth, RankView& view) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Program {
+    std::string file;
+    bool has_group = false;  // it has made a process group
+    bool has_recorder = false;
+    std::uint64_t waits = 0;  // how often its first thread has gone to sleep
+    std::optional<Clock::time_point> rests_since;
+    std::uint64_t rested_at = 0;  // the same in nanoseconds, as on the pages
+    bool is_looked_at = false;    // in this rest
+    AwaitedOperation awaited;
+    PythonCall call;
+
+    void runs(std::uint64_t number_of_waits) {
+      waits = number_of_waits;
+      rests_since.reset();
+      is_looked_at = false;
+      awaited = {};
+      call = {};
+    }
+    bool has_rested(Clock::time_point now) const;
+    // The recorder does not tell of it.
+    bool is_to_be_told() const {
+      return awaited.wait == GroupWait::operation && !(has_recorder && is_recorded(awaited.operation));
+    }
+  };
+
+  static void find_files(Program& program);
+  bool may_wait_beside_others(const Program& program) const;
+  void follow(int local_rank, Program& program, Clock::time_point now);
+  void take(const std::vector<StackTarget>& targets, Clock::time_point now);
+  void take_lines(Clock::time_point began);
+  void took(Clock::time_point began) { not_before_ = Clock::now() + kRestOfTime * (Clock::now() - began); }
+
+  static constexpr int kRestOfTime = 20;  // stacks may be taken for a twentieth of the time
+
+  ProcessHost& processes_;
+  StackTaker taker_;
+  const int first_rank_;
+  const int size_;
+  std::map<int, Program> programs_;  // by local rank
+  Clock::time_point next_{};
+  Clock::time_point not_before_{};
+};
+
+}  // namespace ddp::launcher

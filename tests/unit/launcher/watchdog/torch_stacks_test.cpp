@@ -1,0 +1,88 @@
+#include "launcher/watchdog/torch_stacks.h"
+
+#include <string>
+#include <vector>
+
+#include "support/catch.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+RankStacks stacks_of(std::vector<std::string> first, std::vector<std::vector<std::string>> others = {}) {
+  RankStacks stacks;
+  stacks.threads.push_back({1, "python3", std::move(first)});
+  for (auto& frames : others) stacks.threads.push_back({2, "python3", std::move(frames)});
+  return stacks;
+}
+
+const std::vector<std::string> kInWork = {"pthread_cond_wait (pthread_cond_wait.c:503)",
+                                          "c10d::Work::wait (libtorch_cpu.so)",
+                                          "_PyEval_EvalFrameDefault (python3.11)"};
+const std::vector<std::string> kIdle = {"pthread_cond_wait (pthread_cond_wait.c:503)",
+                                        "c10d::ProcessGroupGloo::runLoop(int) (libtorch_cpu.so)"};
+
+std::vector<std::string> carries_out(const std::string& frame) {
+  return {"gloo::transport::tcp::UnboundBuffer::waitRecv (libtorch_cpu.so)", frame,
+          "c10d::ProcessGroupGloo::AsyncWork::execute (libtorch_cpu.so)",
+          "c10d::ProcessGroupGloo::runLoop(int) (libtorch_cpu.so)"};
+}
+
+}  // namespace
+
+TEST_CASE("a first thread that waits in c10d waits for what Gloo's threads carry out") {
+  const auto operation = [](const std::string& frame) {
+    const auto awaited = awaited_operation(stacks_of(kInWork, {kIdle, carries_out(frame)}));
+    CHECK(awaited.wait == GroupWait::operation);
+    return awaited.operation;
+  };
+  CHECK(operation("c10d::(anonymous namespace)::AsyncAllreduceWork::allreduce (libtorch_cpu.so)") == "all_reduce");
+  CHECK(operation("gloo::barrier(gloo::BarrierOptions&) (libgloo.so.0.5.0)") == "barrier");
+  CHECK(operation("gloo::allgather(gloo::AllgatherOptions&) (libtorch_cpu.so)") == "all_gather");
+  CHECK(operation("c10d::(anonymous namespace)::AsyncReduceScatterWork::run() (libtorch_cpu.so)") == "reduce_scatter");
+  CHECK(operation("?? (libtorch_cpu.so.1.13.0)").empty());
+}
+
+TEST_CASE("of several operations at a time none is named") {
+  const auto awaited =
+      awaited_operation(stacks_of(kInWork, {carries_out("gloo::barrier(gloo::BarrierOptions&) (libgloo.so)"),
+                                            carries_out("gloo::broadcast(gloo::BroadcastOptions&) (libgloo.so)")}));
+  CHECK(awaited.wait == GroupWait::operation);
+  CHECK(awaited.operation.empty());
+}
+
+TEST_CASE("receives, sends and monitored_barrier wait in the first thread itself") {
+  const std::vector<std::string> recv = {"gloo::transport::tcp::UnboundBuffer::waitRecv (libtorch_cpu.so)",
+                                         "c10d::ProcessGroupGloo::RecvWork::wait (libtorch_cpu.so)"};
+  CHECK(awaited_operation(stacks_of(recv)).operation == "recv");
+  std::vector<std::string> monitored = recv;
+  monitored.emplace_back("c10d::ProcessGroupGloo::monitoredBarrier (libtorch_cpu.so)");
+  CHECK(awaited_operation(stacks_of(monitored)).operation == "monitored_barrier");
+  CHECK_FALSE(is_recorded("recv"));
+  CHECK_FALSE(is_recorded("monitored_barrier"));
+  CHECK(is_recorded("all_reduce"));
+  CHECK(is_recorded(""));
+}
+
+TEST_CASE("a first thread that does something else waits in nothing, and a stack that is cut off says nothing") {
+  CHECK(awaited_operation(stacks_of({"clock_nanosleep (libc.so.6)", "_PyEval_EvalFrameDefault (python3.11)"})).wait ==
+        GroupWait::none);
+  // Another thread's wait is not the program's.
+  CHECK(awaited_operation(stacks_of({"PyEval_EvalCode (python3.11)"}, {kInWork})).wait == GroupWait::none);
+  CHECK(awaited_operation(stacks_of({"clock_nanosleep (libc.so.6)", "?? (what called it is not known)"})).wait ==
+        GroupWait::unknown);
+  CHECK(awaited_operation({}).wait == GroupWait::unknown);
+}
+
+TEST_CASE("the program's own line is the innermost one outside of libraries") {
+  const auto call = python_call(
+      stacks_of({"all_reduce (distributed/distributed_c10d.py:2811)", "wrapper (distributed/c10d_logger.py:81)",
+                 "step (train.py:26)", "<module> (train.py:40)"}));
+  CHECK(call.function == "all_reduce");
+  CHECK(call.place == "train.py:26");
+  // Work.wait() has no frame of Python's.
+  CHECK(python_call(stacks_of({"step (train.py:27)"})).place == "train.py:27");
+  CHECK(python_call(stacks_of({"step (train.py:27)"})).function.empty());
+  CHECK(python_call(stacks_of({"?? (0x12)", "broken (", "x (y)"})).place.empty());
+  CHECK(python_call({}).place.empty());
+}
