@@ -157,12 +157,12 @@ class Judgement:
             if self.verdict and not (program.may_be_noted and self.severity == "note"):
                 wrong.append(f"{self.severity} {self.verdict} about a healthy program")
             return wrong
-        verdict = program.verdict if recorded else program.older_verdict
+        verdict = program.verdict if recorded or program.older_verdict is None else program.older_verdict
         if self.verdict != verdict:
             wrong.append(f"verdict {self.verdict or 'none'}, not {verdict or 'none'}")
         if recorded and program.says and program.says not in self.run.output:
             wrong.append(f"does not say {program.says!r}")
-        # Where only the processes can be seen, the launcher need not know the rank, but must not name another one.
+        # Where stacks are read, the launcher need not know the rank, but must not name another one.
         if self.ranks != program.culprits and (recorded or self.ranks):
             wrong.append(f"names {list(self.ranks) or 'no rank'}, not {list(program.culprits)}")
         # If it names no rank, it shows the stacks of all.

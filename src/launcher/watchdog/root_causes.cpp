@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "launcher/limits.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -93,6 +95,16 @@ bool has_acting_thread(const RankView& rank) {
          rank.process->threads && rank.process->threads->acting >= page.waiting_threads;
 }
 
+// Stacks do not tell which ranks a rank waits for. Those that exchange data meanwhile are not among them, if others do
+// not.
+void leave_out_those_that_move_data(std::span<const RankView> ranks, Verdict& verdict) {
+  const auto moves = [&](int number) {
+    const auto rank = std::ranges::find(ranks, number, &RankView::rank);
+    return rank != ranks.end() && rank->activity && rank->activity->unmoved_for < limits::kStackRest;
+  };
+  if (!std::ranges::all_of(verdict.culprits, moves)) std::erase_if(verdict.culprits, moves);
+}
+
 }  // namespace
 
 std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span<const RankView> ranks) {
@@ -118,6 +130,7 @@ std::vector<Verdict> root_causes(const std::vector<Verdict>& verdicts, std::span
       std::erase_if(root.culprits, [&](int rank) { return waiting.contains(rank); });
       // Some wait in what the page has no place for.
       if (!std::ranges::all_of(root.culprits, waits_with_all)) std::erase_if(root.culprits, waits_with_all);
+      if (root.is_by_stack) leave_out_those_that_move_data(ranks, root);
     }
     is_root[i] = root.kind != VerdictKind::not_called || !root.culprits.empty();
     if (is_root[i]) found.push_back(std::move(root));

@@ -106,6 +106,7 @@ RankView rank_of(const Json& json) {
   view.has_ended = json.at("has_ended");
   view.page = page_of(json.at("board"));
   view.seen_at = json.at("seen_at");
+  view.is_torch = json.contains("torch");
   for (const Json& group : json.at("calls")) {
     view.calls.emplace_back();
     for (const Json& call : group) view.calls.back().push_back(call_of(call));
@@ -133,6 +134,7 @@ std::string show_ranks(std::span<const RankView> ranks, ShownCalls calls) {
     for (const auto& group : rank.calls) {
       json["calls"].push_back(calls == ShownCalls::all ? Json(group) : digest(group));
     }
+    if (rank.is_torch) json["torch"] = true;
     if (rank.process) {
       json["state"] = static_cast<int>(rank.process->state);
       json["cpu_ticks"] = rank.process->cpu_ticks;

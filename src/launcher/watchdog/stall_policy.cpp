@@ -55,9 +55,11 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
   if (facts.is_warm && !is_without_calls(facts.kind)) {
     word = std::min<Nanoseconds>(kPauses * facts.longest_pause, limits::kHangLastWord);
   }
-  if (!plan.timeout) return std::max<Nanoseconds>(word, limits::kHangFirstWord);
+  // What the processes do, by which stacks are judged, is known after some seconds.
+  const Nanoseconds least = (facts.is_by_stack ? 2 : 1) * Nanoseconds(limits::kHangFirstWord);
+  if (!plan.timeout) return std::max(word, least);
   word = std::min<Nanoseconds>(word, *plan.timeout / 4);
-  return std::max(word, std::min<Nanoseconds>(*plan.timeout, limits::kHangFirstWord));
+  return std::max(word, std::min<Nanoseconds>(*plan.timeout, least));
 }
 
 }  // namespace

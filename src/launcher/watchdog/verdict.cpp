@@ -164,6 +164,12 @@ std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>
   return result;
 }
 
+// Of what was read from stacks: a send or a receive.
+bool awaits_message(const Member& member) {
+  const CallView* const call = call_of(member, 1);
+  return call != nullptr && (call->what == "recv" || call->what == "send");
+}
+
 std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<const RankView> ranks) {
   const auto first = std::ranges::min_element(members, [](const Member& a, const Member& b) {
     return std::pair(!waits(a), a.group->finished) < std::pair(!waits(b), b.group->finished);
@@ -212,7 +218,13 @@ std::optional<Verdict> verdict_of(const std::vector<Member>& members, std::span<
     return verdict;
   }
   verdict.kind = VerdictKind::transport;
-  if (find_first_difference(members, verdict)) return verdict;
+  const bool they_differ = find_first_difference(members, verdict);
+  if (verdict.is_by_stack && std::ranges::any_of(members, awaits_message)) {
+    verdict.kind = VerdictKind::each_other;
+    verdict.culprits = verdict.waiting;
+    return verdict;
+  }
+  if (they_differ) return verdict;
   // What a rank holds back others wait for.
   verdict.culprits = ranks_that(members, [&](const Member& m) { return m.group->started < sequence; });
   verdict.is_held = !verdict.culprits.empty() && verdict.culprits.size() < members.size();

@@ -12,11 +12,17 @@ bool nobody_knows(const Verdict& verdict) {
   return std::ranges::all_of(verdict.sides, [&](const RankCall& side) { return verdict.blames(side.rank); });
 }
 
-// "rank 0 waits in all_reduce at h.py:26, rank 1 in barrier at h.py:28".
-std::string by_stack(const std::vector<RankCall>& sides) {
-  std::string text;
-  for (const RankCall& side : sides) {
-    text += (text.empty() ? "" : ", ") + ranks_text({side.rank}) + (text.empty() ? " waits in " : " in ") +
+// "ranks 0, 1 wait in different collectives: rank 0 in all_reduce at h.py:26, rank 1 in barrier at h.py:28".
+std::string by_stack(const Verdict& verdict) {
+  const bool one = verdict.culprits.size() == 1;
+  const bool for_each_other = verdict.kind == VerdictKind::each_other;
+  std::string text = ranks_text(verdict.culprits) + (for_each_other          ? " wait for each other"
+                                                     : nobody_knows(verdict) ? " wait in different collectives"
+                                                     : one ? " waits in another collective than the other ranks"
+                                                           : " wait in other collectives than the other ranks");
+  if (verdict.sides.empty()) text += " in " + call_text(verdict);
+  for (const RankCall& side : verdict.sides) {
+    text += (&side == &verdict.sides.front() ? ": " : ", ") + ranks_text({side.rank}) + " in " +
             describe_with_place(side.call);
   }
   return text;
@@ -69,7 +75,7 @@ std::string hang_headline(const Verdict& verdict) {
         }
         return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
       case VerdictKind::different_call:
-        if (verdict.is_by_stack) return by_stack(verdict.sides);
+        if (verdict.is_by_stack) return by_stack(verdict);
         if (nobody_knows(verdict))
           return culprits + " called different collectives as #" + number + " of " + verdict.group;
         return culprits + (one ? " called another collective than " : " called other collectives than ") +
@@ -78,6 +84,7 @@ std::string hang_headline(const Verdict& verdict) {
         if (nobody_knows(verdict)) return culprits + " called " + call_text(verdict) + " with different arguments";
         return culprits + " called " + call_text(verdict) + " with other arguments than the other ranks";
       case VerdictKind::each_other:
+        if (verdict.is_by_stack) return by_stack(verdict);
         return ranks_text(verdict.waiting) + (one ? " waits for itself" : " wait for each other") +
                (verdict.is_transfer ? ", first for " : " in different groups, first in ") + call_text(verdict);
       case VerdictKind::transport:

@@ -14,8 +14,8 @@ class Program(typing.NamedTuple):
     verdict: str = ""
     culprits: tuple = ()
     says: str = ""
-    # The verdict of older versions, of which only the processes can be seen.
-    older_verdict: str = "H08"
+    # The verdict of older versions, whose stacks are read; None: the same. H07 and H08 name no rank.
+    older_verdict: typing.Optional[str] = None
     ranks: int = 2
     # The first version of PyTorch that can run the program.
     since: tuple = (1, 13)
@@ -63,19 +63,19 @@ HANGING = [
     hangs("calls_another", "H04", (0, 1), "ranks 0, 1 called different collectives as #21 of world", quick=True),
     hangs("calls_a_barrier_against_an_all_reduce", "H04", (0, 1), quick=True),
     hangs("misses_an_all_gather_of_objects"),
-    hangs("broadcasts_objects_from_two_roots", "H05", (0, 1)),
+    hangs("broadcasts_objects_from_two_roots", "H05", (0, 1), older_verdict="H07"),
     hangs("skips_in_a_subgroup", "H03", (0,), "rank 0 has not called all_reduce f32[1024] (#2 of pair), in which rank 1 waits",
           since=(2, 4), quick=True),
     hangs("makes_a_group_on_one_rank", culprits=(0,)),
-    hangs("uses_two_groups_in_a_circle", "H06", (0, 1), quick=True),
+    hangs("uses_two_groups_in_a_circle", "H06", (0, 1), quick=True, older_verdict="H07"),
     hangs("skips_in_one_dimension_of_a_mesh", "H03", (3,), ranks=4, since=(2, 2)),
-    hangs("uses_the_wrong_dimension_of_a_mesh", "H06", (0, 1, 2, 3), ranks=4, since=(2, 2)),
+    hangs("uses_the_wrong_dimension_of_a_mesh", "H06", (0, 1, 2, 3), ranks=4, since=(2, 2), older_verdict="H07"),
     hangs("sleeps_in_the_second_of_two_worlds", "H03", (3,), ranks=4),
-    hangs("has_a_stage_that_does_not_send", "H08", ranks=3),
-    hangs("receives_on_both_ranks", "H08", ()),
-    hangs("sends_with_another_tag", "H08", ()),
+    hangs("has_a_stage_that_does_not_send", says="rank 1 is in no collective; ", ranks=3),
+    hangs("receives_on_both_ranks", "H06", (0, 1), "ranks 0, 1 wait for each other"),
+    hangs("sends_with_another_tag", "H06", (0, 1), "ranks 0, 1 wait for each other"),
     hangs("polls_for_a_message", "H03"),
-    hangs("misses_a_monitored_barrier", "H08"),
+    hangs("misses_a_monitored_barrier", says="rank 1 is in no collective; rank 0 waits in monitored_barrier"),
     hangs("never_makes_its_process_group", "H08"),
     hangs("waits_for_a_key"),
     hangs("misses_a_barrier_by_the_store", "H08"),

@@ -88,7 +88,7 @@ std::string ask(const std::string& path, const std::string& shown) {
   const base::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
   if (!fd && errno == ENXIO) return nobody_reads(shown);
   if (!fd && errno == ENOENT) {
-    return "no pipe " + shown + " (TORCH_FR_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)";
+    return "no pipe " + shown + " (TORCH_NCCL_TRACE_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)";
   }
   if (!fd && errno == ELOOP) return shown + " is a symbolic link and not a pipe";
   if (!fd) return "cannot open the pipe " + shown + ": " + std::strerror(errno);

@@ -1,11 +1,13 @@
 #include "launcher/watchdog/root_causes.h"
 
+#include <chrono>
 #include <vector>
 
 #include "support/catch.h"
 #include "support/group_ranks.h"
 
 using namespace ddp::launcher;
+using namespace std::chrono_literals;
 
 TEST_CASE("groups of one name and size are told apart by their identities") {
   // The usual grid: each rank is in two groups of two, which the program gave one name.
@@ -155,4 +157,22 @@ TEST_CASE(
   alone.views.pop_back();
   CHECK(alone.verdict()->is_partial);
   CHECK(alone.verdict()->culprits.empty());
+}
+
+TEST_CASE("ranks that exchange data are not those for which a stack waits, if others do not") {
+  Ranks ranks(3);
+  for (RankView& view : ranks.views) {
+    view.page = {};
+    view.calls.clear();
+    view.activity = RankActivity{.unmoved_for = 20s};
+  }
+  GroupView group = {"world", 0, 3, 0, 1, 1, 0, 0, 0};
+  group.is_by_stack = true;
+  ranks.views[0].page.groups = {group};
+  REQUIRE(ranks.verdict());
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});
+  ranks.views[2].activity->unmoved_for = 0s;
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1});
+  ranks.views[1].activity->unmoved_for = 0s;
+  CHECK(ranks.verdict()->culprits == std::vector<int>{1, 2});
 }

@@ -49,6 +49,18 @@ TEST_CASE("what a node shows of a rank is seen on another with that one's clock"
   CHECK(seen[0].page.more_time_until == 0);  // never stays never
 }
 
+TEST_CASE("what stacks tell of a PyTorch program is shown, too") {
+  RankView rank = rank_four();
+  rank.is_torch = true;
+  rank.page.groups[0].is_by_stack = true;
+  const auto seen = read_ranks(show_ranks(std::vector{rank, rank_four()}, ShownCalls::all), "b", 0s);
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0].is_torch);
+  CHECK(seen[0].page.groups[0].is_by_stack);
+  CHECK_FALSE(seen[1].is_torch);
+  CHECK_FALSE(seen[1].page.groups[0].is_by_stack);
+}
+
 TEST_CASE("a clock that is behind moves times on") {
   const auto seen = read_ranks(show_ranks(std::vector{rank_four()}, ShownCalls::all), "b", -3s);
   REQUIRE(seen.size() == 1);

@@ -309,9 +309,19 @@ TEST_CASE("what stacks tell names the ranks that are in no collective, and no nu
   REQUIRE(verdict);
   CHECK(verdict->kind == VerdictKind::different_call);
   CHECK(verdict->culprits == std::vector<int>{1});
-  CHECK(hang_headline(*verdict) ==
-        "rank 0 waits in all_reduce at h.py:26, rank 1 in barrier at h.py:26  [DDP-H04 different collective]");
+  CHECK(
+      hang_headline(*verdict) ==
+      "rank 1 waits in another collective than the other ranks: rank 0 in all_reduce at h.py:26, rank 1 in barrier at "
+      "h.py:26  [DDP-H04 different collective]");
   CHECK_FALSE(find_difference(ranks.views));
+  // Messages are of two ranks.
+  waits_in(0, "send", 5);
+  waits_in(1, "recv", 6);
+  verdict = ranks.verdict();
+  REQUIRE(verdict);
+  CHECK(verdict->kind == VerdictKind::each_other);
+  CHECK_FALSE(verdict->is_proven_circle());
+  CHECK(hang_headline(*verdict).starts_with("ranks 0-2 wait for each other: rank "));
   ranks.views[1].has_ended = true;
   CHECK_FALSE(find_unfinished(ranks.views[1], true));
 }

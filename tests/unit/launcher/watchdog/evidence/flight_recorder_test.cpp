@@ -118,7 +118,7 @@ TEST_CASE("what ranks have no flight recorder for is told once for all of them")
   CHECK(
       source.missing ==
       Lines{"ranks 1, 2: no pipe " + job.pipes +
-                "<rank>.pipe (TORCH_FR_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)",
+                "<rank>.pipe (TORCH_NCCL_TRACE_BUFFER_SIZE is 0, no NCCL group yet, or the process has ended)",
             "rank 3: nobody reads " + job.pipes + "<rank>.pipe: the process has ended, or makes no records any more"});
   CHECK_FALSE(std::filesystem::exists(job.pipe(1)));
 }
