@@ -80,7 +80,7 @@ THIRD_PARTIES = {
 TESTED_ELSEWHERE = {
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
     "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
-    "launcher/watchdog/stack_watch.cpp": "integration/torch_recorder_test.py",
+    "launcher/watchdog/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/watchdog/torch_watch.cpp": "integration/torch_recorder_test.py",
     "launcher/facts/no_udev.cpp": "unit/launcher/facts/cpu_topology_test.cpp",
     "launcher/process/clone_process.cpp": "unit/launcher/process/spawn_test.cpp",

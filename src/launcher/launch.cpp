@@ -10,6 +10,7 @@
 
 #include "base/exit_code.h"
 #include "launcher/job/job_driver.h"
+#include "launcher/job/save_notices.h"
 #include "launcher/output/output_pump.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/launcher_signals.h"
@@ -79,14 +80,6 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   };
   const auto signal_watch = loop.on_signals(shared.signals, [&](int signal) { deliver(SignalArrived{signal}); });
   const UnblockedSignals unblocked;
-  std::unique_ptr<net::Watch> save_file_watch;
-  const std::function<void()> look_for_save_file = [&] {
-    if (::access(shared.plan.save_file.c_str(), F_OK) == 0) {
-      return deliver(SignalArrived{shared.plan.save_signals.front(), shared.plan.save_file + " exists"});
-    }
-    save_file_watch = loop.at(std::chrono::steady_clock::now() + limits::kSaveFileLook, look_for_save_file);
-  };
-  if (!shared.plan.save_file.empty()) look_for_save_file();
   const auto lifeline_watch = loop.watch_readable(lifeline.get(), [&] { deliver(GuardianLost{}); });
 
   if (shared.controller != nullptr) {
@@ -137,6 +130,13 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   } else {
     JobDriver job({loop, shared.plan, *workers, open_nodes, open_watchdog, reporter.observer(), [&] { loop.stop(); }});
     driver = &job;
+    const SaveNotices notices(loop, shared.plan.save_file, shared.plan.save_command,
+                              {[&](const std::string& what) {
+                                 deliver(SignalArrived{shared.plan.save_signals.front(), what});
+                               },
+                               [&](const std::string& why) {
+                                 write({LogLevel::warning, LogSource::launcher, why});
+                               }});
     while (!job.is_over()) {
       job.has_work() ? loop.poll() : loop.run();
       job.work();

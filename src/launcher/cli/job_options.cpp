@@ -176,6 +176,9 @@ void supervision(OptionSet& c, Options& o) {
           "Signals that do so, separated by commas. Default: SIGTERM,SIGUSR1.");
   c.value("--save-file", "FILE", some_text(o.save_file, "a file"),
           "Ask the program to save and to leave as soon as this file exists, too.");
+  c.value("--save-command", "COMMAND", some_text(o.save_command, "a command"),
+          "Ask the program to save and to leave as soon as this command of the shell, which is run every 5 s, ends "
+          "with 0, too.");
   c.flag("--let-finish", o.let_finish,
          "After success, wait for processes that the workers have left running. Default: they are terminated.");
   c.value("--exit-timeout", "SECONDS", parsed_as(parse_seconds, o.exit_timeout),
@@ -351,7 +354,7 @@ std::optional<std::string> check_together(std::span<const Setting> settings, Opt
   if (!options.hosts.empty() && !options.host_file.empty()) {
     return "--hosts and --hostfile exclude one another: each names all hosts of the job. Leave one out.";
   }
-  for (const char* name : {"save-signals", "save-file"}) {
+  for (const char* name : {"save-signals", "save-file", "save-command"}) {
     const Setting* setting = last_of(settings, name);
     if (setting != nullptr && options.save_grace.count() == 0) {
       options.warnings.push_back(setting->subject + " has no effect without --save-grace=SECONDS");

@@ -52,6 +52,7 @@ struct JobWishes {
   std::chrono::milliseconds save_grace{0};                      // --save-grace; 0: programs are not asked to save
   std::vector<int> save_signals = {SIGTERM, SIGUSR1};           // --save-signals
   std::string save_file;                                        // --save-file
+  std::string save_command;                                     // --save-command
   bool let_finish = false;                                      // --let-finish
   CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
   bool virtual_local_rank = false;                              // LOCAL_RANK is 0 everywhere, each worker sees its GPU

@@ -92,6 +92,7 @@ const std::vector<Row> kRows = {
     {"save-grace", "60", [](const Options& o) { return o.save_grace == 60s; }},
     {"save-signals", "USR2", [](const Options& o) { return o.save_signals == std::vector{SIGUSR2}; }},
     {"save-file", "f", [](const Options& o) { return o.save_file == "f" && o.warnings.size() == 1; }},
+    {"save-command", "c d", [](const Options& o) { return o.save_command == "c d" && o.warnings.size() == 1; }},
     {"let-finish", "1", [](const Options& o) { return o.let_finish; }},
     {"exit-timeout", "9", [](const Options& o) { return o.exit_timeout == 9s; }},
     {"scheduler", "slurm", [](const Options& o) { return o.scheduler == "slurm"; }},

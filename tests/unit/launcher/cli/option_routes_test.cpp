@@ -46,6 +46,7 @@ const std::map<std::string, std::string> kValues = {
     {"save-grace", "60"},
     {"save-signals", "SIGUSR2"},
     {"save-file", "/a b/f"},
+    {"save-command", "curl -sf http://169.254.169.254/a"},
     {"exit-timeout", "9"},
     {"hang-timeout", "90"},
     {"hang-limit", "learnt"},

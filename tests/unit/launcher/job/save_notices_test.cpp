@@ -1,0 +1,68 @@
+#include "launcher/job/save_notices.h"
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/temporary_directory.h"
+
+using namespace ddp;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+// What was said until one notice was found or `most` had passed.
+struct Told {
+  std::vector<std::string> found;
+  std::vector<std::string> failed;
+};
+
+Told look(const std::string& file, const std::string& command, std::chrono::milliseconds most) {
+  net::EventLoop loop;
+  Told told;
+  const SaveNotices notices(loop, file, command,
+                            {[&](const std::string& what) {
+                               told.found.push_back(what);
+                               loop.stop();
+                             },
+                             [&](const std::string& why) { told.failed.push_back(why); }});
+  if (!told.found.empty()) return told;
+  const auto over = loop.at(std::chrono::steady_clock::now() + most, [&] { loop.stop(); });
+  loop.run();
+  return told;
+}
+
+}  // namespace
+
+TEST_CASE("a file that is there is a notice, at once or as soon as it comes") {
+  const TemporaryDirectory folder;
+  const std::string file = folder.path() + "/notice";
+  CHECK(look(file, "", 0ms).found.empty());
+  CHECK(look(file, "sleep 0.1; touch " + file + "; exit 1", 10s).found == std::vector{file + " exists"});
+  CHECK(look(file, "", 0ms).found == std::vector{file + " exists"});
+}
+
+TEST_CASE("a command that ends with 0 is a notice, and any other exit code is none") {
+  CHECK(look("", "true", 10s).found == std::vector<std::string>{"'true' has ended with 0"});
+  const Told told = look("", "echo much; echo more >&2; exit 22", 300ms);
+  CHECK(told.found.empty());
+  CHECK(told.failed.empty());
+}
+
+TEST_CASE("a command that there is not is told") {
+  const Told told = look("", "/there/is/no/such/program", 300ms);
+  CHECK(told.found.empty());
+  CHECK(told.failed ==
+        std::vector<std::string>{"--save-command: '/there/is/no/such/program' cannot be run (exit code 127)"});
+}
+
+TEST_CASE("a command is run until there is a notice") {
+  const TemporaryDirectory folder;
+  const std::string count = folder.path() + "/count";
+  // The second run finds it.
+  const Told told = look("", "test -e " + count + " || { touch " + count + "; exit 1; }", 20s);
+  CHECK(told.found.size() == 1);
+}
