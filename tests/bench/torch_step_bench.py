@@ -1,57 +1,82 @@
-"""torch_step_bench.py BATCH PAIRS MODE: what step_bench.cpp does, in PyTorch with its gloo backend.
+#!/usr/bin/env python3
+"""torch_step_bench.py DDPLAUNCH [--python PYTHON]: what it costs a PyTorch program that ddplaunch sees what it is at.
 
-MODE: synchronised, or views (gradient_as_bucket_view).
+Two ranks train a small model with DistributedDataParallel and Gloo, in turns with it, with DDP_TORCH=0, and under torchrun.
+For each are printed, as medians over the runs: the time of a step, from the start of the launcher to the first step, and
+from there to the end of the launcher but for the steps.
 """
-import contextlib
+import argparse
 import json
 import os
-import resource
+import pathlib
+import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
+PROGRAM = """
+import json, os, sys, time
+import torch, torch.distributed as dist
 
-WARM_UP = 3
-batch, pairs, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+torch.manual_seed(0)
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-
-
-def proportional_mib() -> float:
-    return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Pss:")) / 1024
-
-
-before = proportional_mib()
-widths = [1024, 3072, 3072, 3072, 1024]
-layers = []
-for i in range(len(widths) - 1):
-    layers.append(torch.nn.Linear(widths[i], widths[i + 1]))
-    if i + 2 < len(widths):
-        layers.append(torch.nn.ReLU())
-net = DistributedDataParallel(torch.nn.Sequential(*layers), gradient_as_bucket_view=mode == "views")
-optimizer = torch.optim.SGD(net.parameters(), 0.01)
-x, y = torch.randn(batch, 1024), torch.randn(batch, 1024)
-
-
-def time_of(is_local: bool) -> float:
-    dist.barrier()
+layers = [layer for _ in range(6) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.randn(16, 64)
+took, first = [], time.time()
+for _ in range(int(sys.argv[2])):
     began = time.perf_counter()
     optimizer.zero_grad()
-    with net.no_sync() if is_local else contextlib.nullcontext():
-        torch.nn.functional.mse_loss(net(x), y).backward()
+    model(data).square().mean().backward()
     optimizer.step()
-    return (time.perf_counter() - began) * 1e3
-
-
-times = [[time_of(True), time_of(False)] for _ in range(WARM_UP + pairs)][WARM_UP:]
-own = proportional_mib() - before
-slowest = torch.tensor(times, dtype=torch.float64)
-dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    took.append(time.perf_counter() - began)
+last = time.time()
 if dist.get_rank() == 0:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"local": slowest[:, 0].tolist(), "steps": slowest[:, 1].tolist(), "peak": peak, "own": own}))
+    with open(sys.argv[1], "w") as file:
+        json.dump({"step": sorted(took)[len(took) // 2], "first": first, "last": last}, file)
 dist.destroy_process_group()
-sys.stdout.flush()
-os._exit(0)  # PyTorch 1.13's own threads abort the exit of the interpreter now and then
+"""
+
+
+def run(command, environment, folder, steps):
+    script, result = pathlib.Path(folder) / "train.py", pathlib.Path(folder) / "result.json"
+    script.write_text(PROGRAM)
+    began = time.time()
+    subprocess.run([*command, "--nproc-per-node=2", script, result, str(steps)], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, env={**os.environ, **environment, "OMP_NUM_THREADS": "1"}, timeout=300)
+    ended = time.time()
+    seen = json.loads(result.read_text())
+    return {"step, µs": 1e6 * seen["step"], "to the first step, s": seen["first"] - began,
+            "from the last step to the end, s": ended - seen["last"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("launcher")
+    parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=3000)
+    options = parser.parse_args()
+    path = {"PATH": f"{pathlib.Path(options.python).parent}:{os.environ['PATH']}"}
+    ways = {
+        "ddplaunch": ([options.launcher], path),
+        "ddplaunch, DDP_TORCH=0": ([options.launcher], {**path, "DDP_TORCH": "0"}),
+        "torchrun": ([options.python, "-m", "torch.distributed.run", "--standalone"], path),
+    }
+    found = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(options.runs):
+            for way, (command, environment) in ways.items():
+                found[way].append(run(command, environment, folder, options.steps))
+    names = list(found["ddplaunch"][0])
+    print("| started by | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
+    for way, runs in found.items():
+        medians = [statistics.median(one[name] for one in runs) for name in names]
+        print(f"| {way} | " + " | ".join(f"{median:.3g}" if median < 100 else f"{median:.0f}" for median in medians) + " |")
+
+
+if __name__ == "__main__":
+    main()
