@@ -168,7 +168,8 @@ class Judgement:
         # If it names no rank, it shows the stacks of all.
         places = [self.place] if self.ranks else re.findall(r"\w+\.py:\d+", " ".join(self.stacks()))
         marked = [f"{program.file}:{number}" for number in marked_lines(program)]
-        if self.places and marked and not any(place.split(" ")[0] in marked for place in places):
+        # Of a rank that is stopped no stack is taken.
+        if self.places and marked and verdict != "H02" and not any(place.split(" ")[0] in marked for place in places):
             wrong.append(f"place {self.place or 'not named'}, not {marked[0]}")
         return wrong
 

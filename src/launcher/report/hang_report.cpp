@@ -27,7 +27,7 @@ std::string_view state_name(char state) {
                                                                         {'D', "in the kernel, uninterruptible"},
                                                                         {'T', "stopped"},
                                                                         {'t', "stopped by a debugger"},
-                                                                        {'Z', "dead"}}};
+                                                                        {'Z', "ended, a zombie"}}};
   const auto* found = std::ranges::find(kNames, state, &std::pair<char, std::string_view>::first);
   return found == kNames.end() ? "in an unknown state" : found->second;
 }
@@ -147,6 +147,37 @@ std::vector<std::string> culprits_stack_lines(const HangNews& news) {
   }
   std::vector<std::string> lines;
   for (const std::string& line : essence(merge_stacks(theirs), kMostStackLinesOfNote)) lines.push_back("  " + line);
+  return lines;
+}
+
+// A worker of PyTorch's data loader that waits for work.
+bool is_idle(const ThreadStack& thread) {
+  for (std::size_t i = 1; i < thread.frames.size(); ++i) {
+    const bool is_loop = thread.frames[i].starts_with("_worker_loop (");
+    if (is_loop && thread.frames[i - 1].find("/queues.py:") != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Where the processes stand that the culprits have started. Those that stand at the same place are told once.
+std::vector<std::string> process_lines(const HangNews& news) {
+  std::vector<std::string> lines;
+  for (const RankStacks& rank : news.evidence.stacks) {
+    std::map<std::vector<std::string>, const ThreadStack*> processes;
+    for (const ThreadStack& thread : rank.threads) {
+      if (thread.name.starts_with(kOfProcess) && !is_idle(thread)) processes.try_emplace(thread.frames, &thread);
+    }
+    if (!news.verdict.blames(rank.rank) || processes.empty()) continue;
+    for (const auto& [frames, thread] : processes) {
+      if (lines.size() >= kMostStackLinesOfNote) break;
+      const std::array<RankStacks, 1> one = {RankStacks{rank.rank, rank.source, {*thread}, {}}};
+      const std::string who = ranks_text({rank.rank});
+      for (const std::string& line : essence(merge_stacks(one), 2)) {
+        lines.push_back("  " +
+                        (line.starts_with(who) ? who + ", its " + thread->name + line.substr(who.size()) : line));
+      }
+    }
+  }
   return lines;
 }
 
@@ -276,6 +307,7 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   base::append(lines, difference_lines(news.verdict));
   std::vector<std::string> stacks =
       news.kind == Kind::stalled ? culprits_stack_lines(news) : stack_lines(news.evidence.stacks);
+  base::append(stacks, process_lines(news));
   base::append(stacks, source_lines(news.evidence.sources));
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
   // The culprits first, then, when it is over, everybody.

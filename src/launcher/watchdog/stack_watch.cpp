@@ -11,6 +11,15 @@
 
 namespace ddp::launcher {
 
+namespace {
+
+// The lines in the worker's Python leave one of these files.
+bool has_made_a_group(const std::string& file) {
+  return ::access((file + ".groups").c_str(), F_OK) == 0 || ::access((file + ".unrecorded").c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
 bool StackWatch::Program::has_rested(Clock::time_point now) const {
   return rests_since && now - *rests_since >= limits::kStackRest;
 }
@@ -24,7 +33,7 @@ void StackWatch::look(Clock::time_point now) {
   next_ = now + limits::kTorchLook;
   std::vector<StackTarget> targets;
   for (auto& [local_rank, program] : programs_) {
-    if (!program.has_group) find_files(program);
+    program.has_group = program.has_group || has_made_a_group(program.file);
     if (program.has_group) follow(local_rank, program, now);
     const bool is_new = program.has_rested(now) && !program.is_looked_at;
     if (is_new && static_cast<int>(targets.size()) < limits::kStackTools) {
@@ -32,11 +41,6 @@ void StackWatch::look(Clock::time_point now) {
     }
   }
   if (!targets.empty() && !taker_.is_taking() && now >= not_before_) take(targets, now);
-}
-
-void StackWatch::find_files(Program& program) {
-  program.has_recorder = ::access((program.file + ".groups").c_str(), F_OK) == 0;
-  program.has_group = program.has_recorder || ::access((program.file + ".unrecorded").c_str(), F_OK) == 0;
 }
 
 void StackWatch::follow(int local_rank, Program& program, Clock::time_point now) {
@@ -88,7 +92,7 @@ bool StackWatch::may_wait_beside_others(const Program& program) const {
          std::ranges::any_of(programs_, [](const auto& entry) { return entry.second.is_to_be_told(); });
 }
 
-bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) const {
+bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) {
   std::optional<GroupView> before;
   if (!view.page.groups.empty() && view.page.groups.back().is_by_stack) {
     before = view.page.groups.back();
@@ -98,7 +102,8 @@ bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) const
   const auto found = programs_.find(local_rank);
   view.is_torch = found != programs_.end() && found->second.has_group;
   if (!view.is_torch || view.has_ended) return before.has_value();
-  const Program& program = found->second;
+  Program& program = found->second;
+  program.has_recording = std::ranges::any_of(view.page.groups, [](const GroupView& one) { return one.called > 0; });
   if (!program.is_to_be_told() && !may_wait_beside_others(program)) return before.has_value();
   GroupView group;
   group.name = "world";

@@ -35,15 +35,15 @@ class StackWatch {
   void look(std::chrono::steady_clock::time_point now);
 
   // `view` has just been brought up to date at this depth. True if what it waits in is new in it.
-  bool add_to(int local_rank, SampleDepth depth, RankView& view) const;
+  bool add_to(int local_rank, SampleDepth depth, RankView& view);
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Program {
     std::string file;
-    bool has_group = false;  // it has made a process group
-    bool has_recorder = false;
-    std::uint64_t waits = 0;  // how often its first thread has gone to sleep
+    bool has_group = false;      // it has made a process group
+    bool has_recording = false;  // its page shows calls
+    std::uint64_t waits = 0;     // how often its first thread has gone to sleep
     std::optional<Clock::time_point> rests_since;
     std::uint64_t rested_at = 0;  // the same in nanoseconds, as on the pages
     bool is_looked_at = false;    // in this rest
@@ -60,11 +60,10 @@ class StackWatch {
     bool has_rested(Clock::time_point now) const;
     // The recorder does not tell of it.
     bool is_to_be_told() const {
-      return awaited.wait == GroupWait::operation && !(has_recorder && is_recorded(awaited.operation));
+      return awaited.wait == GroupWait::operation && !(has_recording && is_recorded(awaited.operation));
     }
   };
 
-  static void find_files(Program& program);
   bool may_wait_beside_others(const Program& program) const;
   void follow(int local_rank, Program& program, Clock::time_point now);
   void take(const std::vector<StackTarget>& targets, Clock::time_point now);

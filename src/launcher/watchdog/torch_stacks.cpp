@@ -17,8 +17,8 @@ constexpr std::array kWaits = {
     Row{"ProcessGroupGloo::monitoredBarrier", "monitored_barrier"},
     Row{"ProcessGroupGloo::RecvWork::wait", "recv"},
     Row{"ProcessGroupGloo::SendWork::wait", "send"},
+    Row{"c10d::Reducer::finalize_backward", "all_reduce"},  // DistributedDataParallel's, of gradients
     Row{"c10d::Work::wait", ""},
-    Row{"c10d::Reducer::finalize_backward", ""},  // DistributedDataParallel's, at the end of a backward pass
 };
 
 // Of a thread of Gloo's. libtorch names classes of its own, Debian's library only what it exports.

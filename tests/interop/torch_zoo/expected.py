@@ -79,8 +79,8 @@ HANGING = [
     hangs("never_makes_its_process_group", "H08"),
     hangs("waits_for_a_key"),
     hangs("misses_a_barrier_by_the_store", "H08"),
-    hangs("has_a_data_loader_whose_worker_hangs"),
-    hangs("has_a_data_loader_that_forks_with_a_lock"),
+    hangs("has_a_data_loader_whose_worker_hangs", says="rank 1, its process "),
+    hangs("has_a_data_loader_that_forks_with_a_lock", says="rank 1, its process "),
     hangs("waits_for_a_thread_at_its_end", "H08"),
     hangs("hangs_in_atexit", "H08"),
 ]

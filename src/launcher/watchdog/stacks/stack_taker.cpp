@@ -11,10 +11,13 @@
 #include "launcher/limits.h"
 #include "launcher/process/our_programs.h"
 #include "launcher/process/process_sample.h"
+#include "launcher/process/process_tree.h"
 
 namespace ddp::launcher {
 
 namespace {
+
+constexpr std::size_t kMostChildren = 4;  // of a rank
 
 constexpr const char* kReader = "ddp_stack_reader";
 
@@ -67,6 +70,7 @@ struct StackTaker::Tool {
   std::vector<std::string> arguments;  // before the pid
   std::vector<ThreadStack> (*parse)(std::string_view text);
   bool is_ours = false;  // it reads the copy of the stacks
+  bool is_for_python = false;
 
   std::string source() const { return is_ours ? "copied stack" : std::string(name); }
   std::optional<std::string> path() const {
@@ -77,9 +81,10 @@ struct StackTaker::Tool {
 // In the order in which they are tried. Those that are not gentle stop the process for a moment.
 std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
   static const std::array<Tool, 2> gentle = {
-      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy}, {kReader, {}, parse_copied, true}}};
+      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy, false, true},
+       {kReader, {}, parse_copied, true}}};
   static const std::array<Tool, 3> any = {
-      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
+      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy, false, true},
        {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
        {"gdb",
         {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
@@ -201,7 +206,38 @@ void StackTaker::tool_ended(Asked& asked, const Tool& tool, const std::string& o
     return run_next_tool(asked);
   }
   asked.result.source = tool.source();
-  asked.is_done = true;
+  if (!tool.is_for_python) {
+    asked.is_done = true;
+    return;
+  }
+  for (const pid_t child : children_of(asked.request.pid)) {
+    if (asked.children.size() < kMostChildren && is_python(child)) asked.children.push_back(child);
+  }
+  take_next_child(asked, tool);
+}
+
+// The first threads of the processes that it has started, such as the workers of a data loader.
+void StackTaker::take_next_child(Asked& asked, const Tool& tool) {
+  asked.tool.reset();
+  const auto path = tool.path();
+  if (asked.children.empty() || !path) {
+    asked.is_done = true;
+    return;
+  }
+  const pid_t child = asked.children.back();
+  asked.children.pop_back();
+  std::vector<std::string> arguments = tool.arguments;
+  arguments.push_back(std::to_string(child));
+  asked.tool =
+      std::make_unique<ToolRun>(loop_, *path, arguments, [this, &asked, &tool, child](const std::string& output) {
+        std::vector<ThreadStack> threads = tool.parse(output);
+        if (!threads.empty() && asked.result.threads.size() < kStackThreads) {
+          threads.front().name = kOfProcess + std::to_string(child);
+          asked.result.threads.push_back(std::move(threads.front()));
+        }
+        take_next_child(asked, tool);
+      });
+  if (asked.tool->has_failed()) take_next_child(asked, tool);
 }
 
 void StackTaker::take_from_kernel(Asked& asked) {
@@ -231,6 +267,7 @@ void StackTaker::look() {
 void StackTaker::name_frames() {
   std::vector<StackCapture> raw;
   for (Asked& asked : asked_) {
+    if (asked.tool && !asked.result.threads.empty()) asked.tool.reset();  // of a child
     if (asked.tool) {
       asked.result.threads = asked.running->parse(asked.tool->output_so_far());
       asked.result.source = asked.result.threads.empty() ? "" : asked.running->source();

@@ -53,6 +53,7 @@ class StackTaker {
     std::span<const Tool> tools;    // that are still to be tried
     std::unique_ptr<ToolRun> tool;  // that runs
     const Tool* running = nullptr;  // which that is
+    std::vector<pid_t> children;    // of Python, whose stacks its tool is still to take
     bool is_done = false;
   };
 
@@ -62,6 +63,7 @@ class StackTaker {
   void ask_tools();
   void run_next_tool(Asked& asked);
   void tool_ended(Asked& asked, const Tool& tool, const std::string& output);
+  void take_next_child(Asked& asked, const Tool& tool);
   static void take_from_kernel(Asked& asked);
   void look();
   void name_frames();

@@ -10,8 +10,9 @@
 
 namespace ddp::launcher {
 
-inline constexpr std::size_t kStackThreads = 64;  // of a rank; the first thread is always among them
-inline constexpr std::size_t kStackFrames = 64;   // of a thread, the innermost ones
+inline constexpr std::size_t kStackThreads = 64;       // of a rank; the first thread is always among them
+inline constexpr const char* kOfProcess = "process ";  // begins the name of a thread of another process, and its pid
+inline constexpr std::size_t kStackFrames = 64;        // of a thread, the innermost ones
 
 // A frame is a function's name and, in brackets, the best that is known of its place: "train_epoch (train.py:12)",
 // "poll (libc.so.6)", "?? (0x55e22fede36e)". Text is printable UTF-8.

@@ -213,6 +213,23 @@ TEST_CASE("stacks are told with those that have none and why") {
   CHECK(has("no stack of rank 2: gdb: not found in PATH"));
 }
 
+TEST_CASE("processes that a culprit has started are told, but for those that wait for work") {
+  HangNews news = stall(HangNews::Kind::stalled);
+  const auto process = [](int pid, std::vector<std::string> frames) {
+    return ThreadStack{pid, "process " + std::to_string(pid), std::move(frames)};
+  };
+  const std::vector<std::string> reads = {"__getitem__ (data.py:41)", "_worker_loop (_utils/worker.py:374)"};
+  const std::vector<std::string> waits = {"Queue.get (multiprocessing/queues.py:113)",
+                                          "_worker_loop (_utils/worker.py:334)"};
+  const std::vector<ThreadStack> threads = {
+      {1, "MainThread", {"__next__ (train.py:7)"}}, process(5, reads), process(6, reads), process(7, waits)};
+  news.evidence.stacks = {{0, "py-spy", threads, {}}, {1, "py-spy", threads, {}}};
+  std::vector<std::string> told = hang_report(news, 0);
+  std::erase_if(told, [](const std::string& line) { return line.find("process") == std::string::npos; });
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].starts_with("  rank 1, its process 5: __getitem__ (data.py:41)"));
+}
+
 TEST_CASE("what others than the ranks say is told in a few lines") {
   HangNews news = stall(HangNews::Kind::warned);
   const auto lines_of = [&] {
