@@ -100,7 +100,7 @@ class _Observer:
         # The process that makes the file is the only one.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
-            # Before 2.13 PyTorch records nothing of Gloo. ddplaunch reads this process's stacks instead.
+            # This version records nothing of Gloo. ddplaunch reads this process's stacks instead.
             os.close(os.open(self.file + ".unrecorded", flags, 0o600))
             return
         self.descriptor = os.open(self.file + ".groups", flags, 0o600)

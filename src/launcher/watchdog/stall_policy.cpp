@@ -104,8 +104,10 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
   }
   const bool is_half_over = plan.timeout && judgement.ends_in && *judgement.ends_in <= judgement.limit / 2;
   const bool is_still = facts.still_for && *facts.still_for >= Nanoseconds(limits::kHangStillWarning);
-  judgement.is_warning = judgement.hang_class == HangClass::certain || is_half_over || is_still ||
-                         facts.age >= Nanoseconds(limits::kHangLongWarning);
+  // A rank that has just ended may have done before what others are seen to wait for.
+  const bool is_certain =
+      judgement.hang_class == HangClass::certain && (facts.kind != VerdictKind::ended || facts.age > Nanoseconds(0));
+  judgement.is_warning = is_certain || is_half_over || is_still || facts.age >= Nanoseconds(limits::kHangLongWarning);
   return judgement;
 }
 

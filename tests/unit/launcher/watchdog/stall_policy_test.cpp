@@ -203,6 +203,13 @@ TEST_CASE("a node that sees only its own ranks leaves the others time to judge f
   CHECK(judge_stall(facts, kDefault).ends_in == 10s);
 }
 
+TEST_CASE("that a rank has ended is no warning before it is known that others wait for it still") {
+  for (const HangPlan& plan : {kDefault, kUsers}) {
+    CHECK_FALSE(judge_stall(stall_of(VerdictKind::ended, 0s), plan).is_warning);
+    CHECK(judge_stall(stall_of(VerdictKind::ended, 1s), plan).is_warning);
+  }
+}
+
 TEST_CASE("what was read from stacks is never certain") {
   for (const VerdictKind kind : {VerdictKind::ended, VerdictKind::different_call, VerdictKind::different_arguments}) {
     StallFacts facts = stall_of(kind, 20s);
