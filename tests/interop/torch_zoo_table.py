@@ -120,7 +120,7 @@ class Judgement:
         odd = [line for _, line in run.lines if ODD_ONE.match(line)]
         self.ranks = ranks_in(odd[-1] if self.verdict == "H08" and odd else self.words)
         self.place = self.place_of(program)
-        self.wrong = self.compare(program, parts_of(version) >= (2, 13))
+        self.wrong = self.compare(program, parts_of(version) >= (2, 12))
 
     def stacks(self):
         """Each is a line: "rank 1: inner (file:number) ← outer (file:number)"."""

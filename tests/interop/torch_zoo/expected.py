@@ -9,7 +9,7 @@ class Program(typing.NamedTuple):
     code: typing.Optional[int] = 0
     # Other exit codes that are right: PyTorch 2.13 at times aborts a process that ends without destroying its group.
     or_codes: tuple = ()
-    # The verdict of PyTorch 2.13 and newer, whose flight recorder records Gloo; the ranks that the launcher names as
+    # The verdict of PyTorch 2.12 and newer, whose flight recorder records Gloo; the ranks that the launcher names as
     # culprits; and words of its report.
     verdict: str = ""
     culprits: tuple = ()
