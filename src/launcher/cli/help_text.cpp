@@ -2,6 +2,9 @@
 
 #include <ddp/version.h>
 
+#include <array>
+#include <span>
+
 #include "base/text.h"
 #include "bench/bench_options.h"
 #include "launcher/cli/job_options.h"
@@ -19,9 +22,16 @@ std::string paragraph(std::string_view text, std::size_t indent) {
   return lines;
 }
 
+// With the values that it takes.
+std::string help_of(const OptionInfo& option) {
+  if (option.choices.empty()) return option.help;
+  const std::string known = option.choices_are_examples ? " [known values: " : " [possible values: ";
+  return option.help + known + base::join(option.choices, ", ") + "]";
+}
+
 std::string option_lines(const OptionInfo& option) {
   const std::string synopsis = "  " + option_synopsis(option);
-  std::string lines = paragraph(option.help, kHelpColumn);
+  std::string lines = paragraph(help_of(option), kHelpColumn);
   if (synopsis.size() + 2 > kHelpColumn) return synopsis + "\n" + lines;
   return synopsis + lines.substr(synopsis.size());
 }
@@ -48,6 +58,52 @@ std::string bold(std::string_view text) {
 }
 std::string italic(std::string_view text) {
   return "\\fI" + escaped(text) + "\\fR";
+}
+
+struct ManEntry {
+  const char* name;
+  const char* text;
+};
+
+constexpr std::array kVariables = {
+    ManEntry{"PET_NAME",
+             "The value of the option --name (PET_NPROC_PER_NODE for --nproc-per-node), unless the command "
+             "line has it."},
+    ManEntry{"DDP_LOG", "The level of the lines of ddplaunch itself, unless --log-level, -q or -v is given."},
+    ManEntry{"DDP_AUTH_TOKEN", "The job's token, unless --auth-token-file is given."},
+    ManEntry{"DDP_TORCH", "0 keeps ddplaunch from looking at what PyTorch's process groups do."},
+    ManEntry{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "The value of --grace when ddplaunch is invoked as torchrun."},
+    ManEntry{"OMP_NUM_THREADS",
+             "Is passed to the workers. If it is not set, ddplaunch sets it to the worker's share of "
+             "the CPUs."},
+    ManEntry{"NO_COLOR", "If it is set, no colours are printed."},
+};
+
+constexpr std::array kSignals = {
+    ManEntry{"SIGINT",
+             "Is passed to the process groups of all workers, so that they can save; --grace later they get "
+             "SIGTERM, and --grace after that SIGKILL. A second SIGINT kills them at once, on all nodes."},
+    ManEntry{"SIGTERM, SIGHUP",
+             "Terminate the workers by SIGTERM, and --grace later by SIGKILL. With --save-grace, "
+             "SIGTERM and SIGUSR1 ask the program to save and to leave first."},
+    ManEntry{"SIGQUIT", "Prints what all ranks do, with their stacks. The job goes on."},
+    ManEntry{"SIGTSTP, SIGCONT", "Stop and continue the whole job. No time limit runs while it is stopped."},
+};
+
+constexpr std::array kFiles = {
+    ManEntry{"LOG_DIR/RUN/attempt_N/LOCAL_RANK/",
+             "Output (stdout.log, stderr.log) and error file (error.json) of a "
+             "worker. RUN is the name of the run."},
+    ManEntry{"LOG_DIR/RUN/attempt_N/dump_N.json", "The stacks of all threads of a job that hangs."},
+    ManEntry{"/tmp/ddp-run-*", "Sockets and error files of a run without --log-dir. ddplaunch removes them."},
+};
+
+std::string section(const char* title, std::span<const ManEntry> entries) {
+  std::string text = std::string(".SH ") + title + "\n";
+  for (const ManEntry& entry : entries) {
+    text += ".IP \"" + bold(entry.name) + "\" 8\n" + escaped(entry.text) + "\n";
+  }
+  return text;
 }
 
 std::string option_entry(const OptionInfo& option) {
@@ -107,6 +163,37 @@ std::string help_text(const std::string& name) {
   return text;
 }
 
+std::string short_help_text() {
+  return R"(Usage: ddplaunch [options] program [arguments ...]
+       ddplaunch store|bench|launch [options] ...
+
+Examples:
+  ddplaunch train.py --epochs 3                 one worker per visible GPU
+  ddplaunch --nproc-per-node=4 ./train          four workers of a C++ program
+  ddplaunch --hosts=a,b train.py                on two nodes, started over ssh
+  ddplaunch --nnodes=2 --rdzv-endpoint=a:29400 train.py
+                                                the same command on each node
+  srun --ntasks-per-node=1 ddplaunch train.py   under Slurm
+
+Common options:
+      --nproc-per-node N        workers per node: a number, gpu, cpu or auto
+      --nnodes N|MIN:MAX        nodes of the job
+      --gpus LIST               use only these GPUs
+  -m, --module                  run a Python module
+      --max-restarts N          restart all workers after a failure
+      --hang-timeout SECONDS    terminate a job that hangs for this long
+      --save-grace SECONDS      ask the program to save before it is terminated
+      --log-dir DIR             write the workers' output to files, too
+      --summary FILE            write a summary of the run as JSON
+      --dry-run                 print the launch plan and exit
+  -q, --quiet                   print only what goes wrong
+  -V, --version                 print the version and exit
+
+Send SIGQUIT (Ctrl-\) to ddplaunch to see what all ranks are doing.
+All options: ddplaunch --help. Manual page: ddplaunch --man | man -l -
+)";
+}
+
 std::string store_help_text() {
   std::string text =
       "Usage: ddplaunch store [--host ADDR] [--port N] [options]\n"
@@ -122,9 +209,9 @@ std::string store_help_text() {
 std::string bench_help_text() {
   std::string text = "Usage: ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]\n\n";
   text += paragraph(
-      "Measures collectives between the workers that the options start, in nccl-tests' columns: time in microseconds "
-      "(median over the iterations of the slowest rank, and the least), algbw and busbw in GB/s. Operations: "
-      "all_reduce broadcast all_gather reduce_scatter all_to_all. Default: all of them.",
+      "Measures collectives between the workers that the options start, and prints the columns of nccl-tests: the time "
+      "in microseconds (median and minimum over the iterations of the slowest rank), algbw and busbw in GB/s. "
+      "Operations: all_reduce broadcast all_gather reduce_scatter all_to_all. [default: all of them]",
       0);
   text += "\n";
   bench::BenchOptions options;
@@ -140,6 +227,7 @@ std::string man_page() {
   page += ".SH NAME\nddplaunch \\- start the workers of a distributed program and watch over them\n";
   page += ".SH SYNOPSIS\n" + bold("ddplaunch") + " [options] " + italic("program") + " [arguments ...]\n.br\n";
   page += bold("ddplaunch launch") + " [options] " + italic("script") + " [arguments ...]\n.br\n";
+  page += bold("ddplaunch bench") + " [options] [operation ...]\n.br\n";
   page += bold("ddplaunch store") + " [options]\n";
   page += ".SH DESCRIPTION\n" + escaped(kDescription) + "\n.PP\n" + escaped(kProgramRule) + "\n";
   page += ".SH OPTIONS\n";
@@ -152,6 +240,7 @@ std::string man_page() {
   for (const OptionInfo& option : store_options()) page += option_entry(option);
   page += ".PP\n" + escaped(kStoreExitCodes) + "\n";
   page += ".SH \"EXIT STATUS\"\n" + escaped(kExitCodes) + "\n";
+  page += section("ENVIRONMENT", kVariables) + section("FILES", kFiles) + section("SIGNALS", kSignals);
   page += ".SH EXAMPLE\n.EX\n" + escaped("ddplaunch --nproc-per-node=2 ./train --epochs 3") + "\n.EE\n";
   return page;
 }

@@ -12,6 +12,9 @@ namespace ddp::launcher {
 // At most 80 columns. `name` is how the launcher was called: "ddplaunch", "torchrun", "ddplaunch launch".
 std::string help_text(const std::string& name);
 
+// The most common options on one screen, with examples: -h.
+std::string short_help_text();
+
 // The same of `ddplaunch store` and `ddplaunch bench`.
 std::string store_help_text();
 std::string bench_help_text();

@@ -16,18 +16,20 @@
 namespace ddp::launcher {
 
 const char* const kDescription =
-    "Starts one worker process per GPU (or as many as you say), gives each its rank and a rendezvous store, and ends "
-    "all of them when one fails.";
+    "Starts one worker process per GPU, or as many as you ask for, and gives each its rank and a rendezvous store. If "
+    "one rank fails, ddplaunch terminates the others and reports which rank failed and why.";
 
 const char* const kProgramRule =
-    "Options come before the program; everything after it belongs to the program. Options of several words may be "
-    "spelt with dashes or underscores, and take --name value or --name=value; the last one given wins. What the "
-    "command line does not say is looked up in PET_<NAME> variables (PET_NPROC_PER_NODE), then in --config.";
+    "Options come before the program; everything after it is passed to the program. Option names may be written with "
+    "dashes or underscores, and values as --name value or --name=value. If an option is given several times, the last "
+    "one counts. Options that are not on the command line are read from PET_<NAME> variables (PET_NPROC_PER_NODE), "
+    "then from --config.";
 
 const char* const kExitCodes =
-    "The exit code is that of the rank that failed first (128 + n for signal n); 2: usage, 124: the job hung or ranks "
-    "did not end, 125: ddplaunch's own fault, 126: program not executable, 127: program not found, 130: Ctrl-C, 143: "
-    "SIGTERM.";
+    "ddplaunch exits with the code of the rank that failed first (128 + n if signal n killed it). Other codes: 2: "
+    "wrong usage; 75: the program saved and left when it was asked to; 124: the job hung, or ranks did not exit; 125: "
+    "an error of ddplaunch itself; 126: the program cannot be executed; 127: the program was not found; 130: Ctrl-C; "
+    "143: SIGTERM.";
 
 namespace {
 
@@ -72,128 +74,125 @@ constexpr int kMost = 1'000'000;
 void workers(OptionSet& c, Options& o) {
   c.group("Workers and nodes");
   c.value("--nproc-per-node", "N:{auto,gpu,cpu,...}", parsed_as(parse_workers, o.nproc_per_node),
-          "Workers: a number, auto, gpu (one a GPU) or cpu (one a CPU). Default: one a visible GPU, 1 without "
-          "GPUs; as torchrun: 1.");
+          "Start this many workers per node: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU if there "
+          "are any, else one per CPU (auto). "
+          "[default: one per visible GPU, 1 without GPUs; as torchrun: 1]");
   c.value("--nnodes", "N|MIN:MAX",
           parsed(parse_nodes, [&o](const auto& nodes) { std::tie(o.min_nodes, o.max_nodes) = nodes; }),
-          "Nodes of the job, the same on all of them. Default: 1.");
+          "Run the job on this many nodes; give every node the same value. [default: 1]");
   c.value("--node-rank", "N", integer(o.node_rank, 0, kMost),
-          "Which of the nodes this is, from 0. Default: as they meet.");
+          "Set the number of this node, from 0. [default: in the order in which the nodes meet]");
   c.value("--scheduler", "NAME", parsed_as(parse_scheduler, o.scheduler),
-          "What started this launcher and says how many nodes there are: auto, none, slurm, openmpi and others. "
-          "Default: auto.");
+          "Read the number of nodes and the rank of this one from this scheduler: auto, none, slurm, openmpi and "
+          "others. [default: auto]");
   c.keep_old_name("engine", "scheduler");
   c.value("--node-timeout", "SECONDS", parsed_as(parse_node_timeout, o.node_timeout),
-          "A node without a word for so long is lost. Default: 10.");
-  c.value("--role", "NAME", some_text(o.role, "the role"), "Role of the workers (ROLE_NAME). Default: default.");
+          "Treat a node as lost if it sends nothing for this long. [default: 10]");
+  c.value("--role", "NAME", some_text(o.role, "the role"),
+          "Set the role of the workers (ROLE_NAME). [default: default]");
   c.value("--hosts", "HOST[:N],...", parsed_as(parse_host_words, o.hosts),
-          "Start a launcher on each of these hosts over ssh, with N workers, as a,b:4,node[1-3].");
+          "Start a launcher on each of these hosts over ssh, with N workers each, such as a,b:4,node[1-3].");
   c.value("--hostfile", "FILE", some_text(o.host_file, "a file"),
-          "The same, with the hosts of a file: lines as host, host:4 or host slots=4.");
+          "Start a launcher on each host of this file, whose lines read host, host:4 or host slots=4.");
   c.value("--ssh", "COMMAND", parsed_as(parse_program, o.ssh),
-          "The ssh program and its options, separated by spaces, as 'ssh -p 2222'. Default: ssh.");
+          "Run this ssh program, with options separated by spaces, such as 'ssh -p 2222'. [default: ssh]");
   c.value("--remote-launcher", "PATH", some_text(o.remote_launcher, "a path"),
-          "Where ddplaunch is on the hosts. Default: where it is here.");
+          "Run ddplaunch from this path on the hosts. [default: the same path as here]");
   c.value("--forward-env", "NAMES",
           parsed(parse_forwarded, [&o](const auto& names) { base::append(o.forwarded, names); }),
-          "More variables for the hosts, separated by commas: NAME, NAME* or NAME=value. May be repeated.")
+          "Pass these variables to the hosts, too, separated by commas: NAME, NAME* or NAME=value. May be repeated.")
       ->take_all();
 }
 
 void program(OptionSet& c, Options& o) {
   c.group("Program");
-  c.flag("-m,--module", o.module, "The program is the name of a Python module.");
-  c.flag("--no-python", o.no_python, "Execute the program as it is, also when it is a .py file.");
-  c.flag("--run-path", o.run_path, "The program is a Python script, whatever its name.");
+  c.flag("-m,--module", o.module, "Run the program as a Python module, as python -m does.");
+  c.flag("--no-python", o.no_python, "Execute the program directly, even if it is a .py file.");
+  c.flag("--run-path", o.run_path, "Run the program as a Python script, whatever its name is.");
   c.flag("--use-env", using_value([&o](const std::string& on) {
            o.local_rank_argument = o.compatibility_mode == CompatibilityMode::torch_launch && on == "0";
          }),
-         "With ddplaunch launch (as torch.distributed.launch): the script gets no --local_rank argument and "
-         "reads LOCAL_RANK.");
-  c.choice("--start-method", "HOW", "spawn fork forkserver", accept,
-           "Accepted for torchrun's sake; no effect: workers are always separate processes.");
+         "Do not pass --local_rank to the script, which reads LOCAL_RANK instead; only for ddplaunch launch.");
   c.value("--stdin", "LOCAL_RANK", integer(o.stdin_local_rank, 0, limits::kWorkersPerNode - 1),
-          "This worker reads our standard input. Default: none does.");
+          "Connect the launcher's standard input to this worker. [default: to none]");
 }
 
 void rendezvous(OptionSet& c, Options& o) {
   c.group("Rendezvous");
-  c.flag("--standalone", o.standalone, "One node, a free port, a fresh run id.");
+  c.flag("--standalone", o.standalone, "Run on this node alone, with a free port and a new run id.");
   c.value("--rdzv-backend", "NAME:{static,c10d,...}", parsed_as(parse_rendezvous_backend, o.rdzv_backend),
-          "How nodes meet: static or c10d.");
+          "Choose how the nodes meet. [default: static if --master-addr is given, else c10d]");
   c.value("--rdzv-endpoint", "HOST[:PORT]", parsed_as(parse_endpoint, o.rdzv_endpoint),
-          "Where nodes meet; [ADDRESS]:PORT for IPv6. Port 0: a free one.");
+          "Meet at this address; write [ADDRESS]:PORT for IPv6, and port 0 for a free port.");
   c.value("--rdzv-id", "ID", parsed_as(parse_run_id, o.run_id),
-          "Name of this run (TORCHELASTIC_RUN_ID). Default: a random one.");
+          "Name the run (TORCHELASTIC_RUN_ID). [default: a random name]");
   // torchrun hands keys that it does not know to the backend, which ignores them.
   const auto parse_settings =
       o.compatibility_mode == CompatibilityMode::native
           ? +[](const std::string& t) { return parse_rendezvous_settings(t, UnknownKeys::refused); }
           : +[](const std::string& t) { return parse_rendezvous_settings(t, UnknownKeys::kept); };
   c.value("--rdzv-conf", "KEY=VALUE,...", parsed_as(parse_settings, o.rdzv_conf),
-          "Settings of the rendezvous: timeout, join_timeout, last_call_timeout, close_timeout, "
-          "heartbeat_timeout, read_timeout, keep_alive_interval, keep_alive_max_attempt, is_host, store_type, "
-          "rank.");
+          "Set properties of the rendezvous: timeout, join_timeout, last_call_timeout, close_timeout, "
+          "heartbeat_timeout, read_timeout, keep_alive_interval, keep_alive_max_attempt, is_host, store_type, rank.");
   c.value("--master-addr", "HOST", some_text(o.master_addr, "the address of node 0"),
-          "Address of node 0, with the static backend.");
+          "Use this address of node 0 (static rendezvous).");
   c.value("--master-port", "PORT", integer<std::uint16_t>(o.master_port, 0, 65'535),
-          "Port of node 0, with the static backend; 0: a free one.");
+          "Use this port of node 0 (static rendezvous); 0 takes a free port.");
   c.value("--local-addr", "HOST", some_text(o.local_addr, "an address of this node"),
-          "Address of this node, as the other nodes get it.");
+          "Announce this address of the node to the other nodes.");
   declare_store_access(c, o.auth_token_file, o.store_open, o.store_limits);
 }
 
 void devices(OptionSet& c, Options& o) {
   c.group("Devices");
   c.value("--gpus", "LIST", text(o.gpus),
-          "GPUs to use: indices, UUIDs or MIG names, separated by commas. Default: all visible ones.");
-  choice<DeviceVisibility>(
-      c, "--device-visibility", "WHICH", o.device_visibility,
-      "own: each worker sees its GPU only; all: every worker sees all of them and LOCAL_RANK selects. "
-      "Default: own for native programs, all for Python scripts and as torchrun.");
-  c.flag("--virtual-local-rank", o.virtual_local_rank, "LOCAL_RANK is 0 for every worker, and each sees its GPU only.");
-  c.flag("--oversubscribe", o.oversubscribe, "Allow more workers than GPUs; they share.");
-  choice<NumaBinding>(c, "--numa-binding", "HOW", o.numa_binding, "Bind each worker to CPUs and memory near its GPU.")
+          "Use these GPUs: indices, UUIDs or MIG names, separated by commas. [default: all visible GPUs]");
+  choice<DeviceVisibility>(c, "--device-visibility", "WHICH", o.device_visibility,
+                           "Show each worker its own GPU only (own), or all GPUs, among which LOCAL_RANK selects "
+                           "(all). [default: own for native programs; all for Python scripts and as torchrun]");
+  c.flag("--virtual-local-rank", o.virtual_local_rank,
+         "Show each worker its own GPU only and set LOCAL_RANK to 0 for all of them.");
+  c.flag("--oversubscribe", o.oversubscribe, "Allow more workers than GPUs; workers then share GPUs.");
+  choice<NumaBinding>(c, "--numa-binding", "HOW", o.numa_binding,
+                      "Bind each worker to the CPUs and the memory near its GPU.")
       ->envname("");
   c.choice("--backend", "NAME", "cpu gloo nccl mpi", text(o.backend),
-           "Backend of the runtime (DDP_BACKEND). Several, as nccl,gloo: the first that works. Default: nccl with a "
-           "GPU for each rank, else cpu.",
+           "Choose the backend of the runtime (DDP_BACKEND); of several, separated by commas, the first that works is "
+           "used. [default: nccl if each rank has a GPU, else cpu]",
            true);
 }
 
 void supervision(OptionSet& c, Options& o) {
   c.group("Supervision");
   c.value("--max-restarts", "N", integer(o.max_restarts, 0, kMost),
-          "How often all workers are started again after a failure. Default: 0.");
+          "Restart all workers up to this many times after a failure. [default: 0]");
   c.value("--grace,--shutdown-timeout", "SECONDS", parsed_as(parse_seconds, o.grace),
-          "Time between SIGTERM and SIGKILL when workers are ended, and after Ctrl-C between SIGINT and SIGTERM. "
-          "Default: 5; as torchrun: TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else 30.");
+          "Wait this long between SIGTERM and SIGKILL when workers are terminated, and after Ctrl-C between SIGINT and "
+          "SIGTERM. [default: 5; as torchrun: 30] [env: TORCH_ELASTIC_SHUTDOWN_TIMEOUT]");
+  c.value("--save-grace", "SECONDS", parsed_as(parse_seconds, o.save_grace),
+          "When one of --save-signals arrives, ask the program to save and to leave (should_stop()), and terminate it "
+          "after this long. 0 disables the request. [default: 0]");
   c.value(
-      "--save-grace", "SECONDS", parsed_as(parse_seconds, o.save_grace),
-      "When ddplaunch gets one of --save-signals, ask the program to save and to leave (should_stop()), and give it "
-      "this long before the workers are ended. 0: off. Default: 0.");
-  c.value("--save-signals", "NAMES", parsed_as(parse_signals, o.save_signals),
-          "Signals that do so, separated by commas. Default: SIGTERM,SIGUSR1.");
+      "--save-signals", "NAMES", parsed_as(parse_signals, o.save_signals),
+      "Ask the program to save when one of these signals arrives; separate them by commas. [default: SIGTERM,SIGUSR1]");
   c.value("--save-file", "FILE", some_text(o.save_file, "a file"),
-          "Ask the program to save and to leave as soon as this file exists, too.");
+          "Ask the program to save when this file appears, too.");
   c.value("--save-command", "COMMAND", some_text(o.save_command, "a command"),
-          "Ask the program to save and to leave as soon as this command of the shell, which is run every 5 s, ends "
-          "with 0, too.");
+          "Ask the program to save when this shell command, which is run every 5 s, exits with 0, too.");
   c.flag("--let-finish", o.let_finish,
-         "After success, wait for processes that the workers have left running. Default: they are terminated.");
+         "After success, wait for processes that the workers have left running. [default: terminate them]");
   c.value("--exit-timeout", "SECONDS", parsed_as(parse_seconds, o.exit_timeout),
-          "Terminate the job if others still run this long after a rank has ended with 0. 0: off. Default: 0.");
+          "Terminate the job if ranks still run this long after another rank exited with 0. 0 disables the check. "
+          "[default: 0]");
   c.value("--hang-timeout", "SECONDS", parsed_as(parse_seconds, o.hang_timeout),
-          "Terminate the job this long after a rank that the others wait for made its last progress. Default: hangs "
-          "are reported; only a rank that shows no sign of life for 30 minutes ends the job. 0: no reports either.");
-  choice<HangLimit>(
-      c, "--hang-limit", "KIND", o.hang_limit,
-      "Whether 20 times the longest pause of the job so far without a sign of life ends it, too (learnt). "
-      "Default: fixed.");
-  choice<HangAction>(
-      c, "--hang-action", "WHAT", o.hang_action,
-      "What is done to a job that hangs: it is terminated after a dump of all stacks (kill), it is left alone "
-      "after one (dump), or only reported (warn). Default: kill.");
+          "Terminate the job if a rank that others wait for makes no progress for this long. 0 disables hang "
+          "detection. [default: report hangs; terminate after 30 minutes without any sign of life]");
+  choice<HangLimit>(c, "--hang-limit", "KIND", o.hang_limit,
+                    "Terminate the job after 20 times its longest pause so far without a sign of life, too (learnt). "
+                    "[default: fixed]");
+  choice<HangAction>(c, "--hang-action", "WHAT", o.hang_action,
+                     "Terminate a job that hangs after a dump of all stacks (kill), only dump the stacks (dump), or "
+                     "only report it (warn). [default: kill]");
   c.value(
        "--inject", "FAULT",
        [&o](const std::string& text) {
@@ -202,46 +201,82 @@ void supervision(OptionSet& c, Options& o) {
          o.faults.push_back(text);
          return Mistake();
        },
-       "Something goes wrong on purpose, as rank=2,at=all_reduce:100,kind=stop, to prove what is done about it. "
-       "Kinds: stop, skip, swap, shape, dtype, kill, exit0, delay=5s, mutex, spin.")
+       "Inject a fault, such as rank=2,at=all_reduce:100,kind=stop, to test how the job is handled. Kinds: stop, skip, "
+       "swap, shape, dtype, kill, exit0, delay=5s, mutex, spin. May be repeated.")
       ->take_all();
   c.value("--signals-to-handle", "NAMES", parsed_as(parse_signals, o.ending_signals),
-          "Signals to ddplaunch that end the job, separated by commas. Default: SIGTERM,SIGINT,SIGHUP; as "
-          "torchrun SIGQUIT, too, which else tells what all ranks are at.");
-  choice<CoreDumps>(c, "--core", "LIMIT", o.core, "Core dumps of the workers (RLIMIT_CORE). Default: inherit.");
-  c.value("--monitor-interval", "SECONDS", parsed(parse_seconds, [](auto) {}),
-          "Accepted for torchrun's sake; no effect: ddplaunch does not poll.");
+          "Terminate the job when one of these signals arrives; separate them by commas. [default: "
+          "SIGTERM,SIGINT,SIGHUP; as torchrun also SIGQUIT, which otherwise reports what all ranks do]");
+  choice<CoreDumps>(c, "--core", "LIMIT", o.core,
+                    "Set the limit of the workers' core dumps (RLIMIT_CORE). [default: inherit]");
 }
 
 void console_and_files(OptionSet& c, Options& o) {
   c.group("Output");
   c.value("--log-dir", "DIR", some_text(o.log_dir, "a folder"),
-          "Folder of the workers' files: all output (as torchrun: what --redirects and --tee name) and error "
-          "files. /dev/null: no files at all. Default: error files only, in a temporary one.");
+          "Write the workers' output and error files to this directory (as torchrun: only what --redirects and --tee "
+          "name); /dev/null writes no files. [default: error files only, in a temporary directory]");
   c.value("-r,--redirects", "STREAMS", parsed_as(parse_streams, o.redirects),
-          "Output that goes to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or by local "
-          "rank as 0:1,1:3. Default: 0.");
-  c.value("-t,--tee", "STREAMS", parsed_as(parse_streams, o.tee), "The same, to files and the console.");
+          "Write output to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or per local rank, such "
+          "as 0:1,1:3. [default: 0]");
+  c.value("-t,--tee", "STREAMS", parsed_as(parse_streams, o.tee),
+          "Write output to files and the console; values as for --redirects. [default: 0]");
   c.value("--local-ranks-filter", "RANKS", parsed_as(parse_local_ranks, o.console_local_ranks),
-          "Only these local ranks are shown on the console, as 0,1. Files are not affected.");
+          "Show only the output of these local ranks on the console, such as 0,1. Files are not affected.");
   c.value("--duplicate-stdout-filters", "TEXTS", parsed_as(parse_filters, o.stdout_filters),
-          "Lines with one of these texts, separated by commas (,, is a comma), go to a second, filtered file "
-          "too.");
+          "Copy stdout lines that contain one of these texts to a filtered file, too; separate texts by commas, and "
+          "write ,, for a comma.");
   c.value("--duplicate-stderr-filters", "TEXTS", parsed_as(parse_filters, o.stderr_filters),
-          "The same for the standard error.");
+          "Copy stderr lines that contain one of these texts to a filtered file, too.");
   c.value("--tag,--no-tag", "TEMPLATE", parsed_as(parse_tag, o.tag),
-          "Mark before each line on the console, with the fields ${rank}, ${local_rank}, ${node}, ${role} and "
-          "${time}; empty: none. Default: '[${rank}] ' for several workers.");
+          "Start each console line with this text, whose fields are ${rank}, ${local_rank}, ${node}, ${role} and "
+          "${time}; empty prints none. [default: '[${rank}] ' for several workers]");
   c.flag("--collapse,--no-collapse", using_value([&o](const std::string& on) { o.collapse = on == "1"; }),
-         "Show a line that several ranks print within 200 ms once. Default for several workers.");
+         "Show a line that several ranks print within 200 ms only once. [default: on for several workers]");
   c.flag("--gather-output", o.gather_output,
-         "Of several nodes: what the workers of all of them print is shown by the first node's launcher.");
-  c.flag("--lossless", o.lossless, "A console that is too slow slows the workers down, instead of losing lines.");
+         "Show the output of the workers of all nodes at the first node's launcher.");
+  c.flag("--lossless", o.lossless, "Slow the workers down if the console is too slow, instead of dropping lines.");
   c.choice("--on-sigpipe", "WHAT", "ignore end",
            using_value([&o](const std::string& what) { o.end_on_closed_console = what == "end"; }),
-           "What happens if the reader of the launcher's output has gone: ignore it, or end the job. Default: ignore.");
+           "Choose what happens if the reader of the launcher's output exits. [default: ignore]");
   choice<Color>(c, "--color", "WHEN", o.color,
-                "Colours in the tags. auto: in a terminal, unless NO_COLOR is set. Default: auto.");
+                "Choose when to print colours; auto prints them to a terminal unless NO_COLOR is set. [default: auto]");
+}
+
+void reports(OptionSet& c, Options& o) {
+  c.group("Reports");
+  c.value("--summary", "FILE", some_text(o.summary_file, "a file"), "Write a summary of the run to this file as JSON.");
+  c.value("--event-log", "FILE", some_text(o.event_log, "a file"),
+          "Write every event of the run to this file, one line of JSON each.");
+  declare_log_options(c, o.log);
+  c.flag("--dry-run", o.dry_run, "Print the launch plan and exit.");
+  // The benchmark has one of its own.
+  if (!o.bench) c.flag("--json", o.json, "Print the plan of --dry-run as JSON.");
+}
+
+void information(OptionSet& c) {
+  c.group("Configuration and information");
+  c.value("--config", "FILE", accept,
+          "Read options from this TOML, INI or JSON file; its keys are the names of the options.")
+      ->envname("")
+      ->configurable(false);
+  c.choice("--completion", "SHELL", "bash zsh fish", accept, "Print the completions for a shell and exit.")
+      ->envname("")
+      ->configurable(false);
+  c.flag("--man", accept, "Print the manual page (troff) and exit.")->envname("")->configurable(false);
+  c.flag("-V,--version", accept, "Print the version and exit.")->envname("")->configurable(false);
+  declare_help(c, "Print all options and exit; -h prints the most common ones.");
+}
+
+// Understood, so that command lines of torchrun work.
+void for_torchrun(OptionSet& c) {
+  c.group("Only for compatibility with torchrun");
+  c.choice("--start-method", "HOW", "spawn fork forkserver", accept,
+           "Accepted for compatibility with torchrun and ignored: workers are always separate processes.");
+  c.value("--monitor-interval", "SECONDS", parsed(parse_seconds, [](auto) {}),
+          "Accepted for compatibility with torchrun and ignored: ddplaunch does not poll.");
+  c.choice("--event-log-handler", "NAME", "null console", accept,
+           "Accepted for compatibility with torchrun and ignored: use --event-log.");
   c.value(
        "--logs-specs", "NAME",
        [](const std::string&) {
@@ -249,33 +284,8 @@ void console_and_files(OptionSet& c, Options& o) {
              " names Python code that lays out torchrun's logs, which ddplaunch cannot load. Use --log-dir, "
              "--redirects, --tee and --local-ranks-filter instead.");
        },
-       "Refused: names Python code that lays out torchrun's logs. Use --log-dir, --redirects and --tee.")
+       "Refused: it names Python code. Use --log-dir, --redirects and --tee.")
       ->envname("");
-}
-
-void reports(OptionSet& c, Options& o) {
-  c.group("Reports");
-  c.value("--summary", "FILE", some_text(o.summary_file, "a file"), "Write what became of the run as JSON.");
-  c.value("--event-log", "FILE", some_text(o.event_log, "a file"), "Write every event of the run as a line of JSON.");
-  c.choice("--event-log-handler", "NAME", "null console", accept,
-           "Accepted for torchrun's sake; console has no effect: use --event-log.");
-  declare_log_options(c, o.log);
-  c.flag("--dry-run", o.dry_run, "Print the launch plan and exit.");
-  // The benchmark has one of its own.
-  if (!o.bench) c.flag("--json", o.json, "With --dry-run: print it as JSON.");
-}
-
-void information(OptionSet& c) {
-  c.group("Configuration and information");
-  c.value("--config", "FILE", accept, "Read options from a TOML, INI or JSON file; its keys are their names.")
-      ->envname("")
-      ->configurable(false);
-  c.choice("--completion", "SHELL", "bash zsh fish", accept, "Print the completions for a shell and exit.")
-      ->envname("")
-      ->configurable(false);
-  c.flag("--man", accept, "Print the manual page (troff) and exit.")->envname("")->configurable(false);
-  c.flag("--version", accept, "Print the version and exit.")->envname("")->configurable(false);
-  declare_help(c);
 }
 
 // Options that are understood and change nothing.
@@ -314,23 +324,24 @@ void declare_job_options(OptionSet& command, Options& options) {
   console_and_files(command, options);
   reports(command, options);
   information(command);
+  for_torchrun(command);
 }
 
 void declare_store_access(OptionSet& c, std::string& token_file, bool& open, store::StoreLimits& limits) {
   c.value("--auth-token-file", "FILE", some_text(token_file, "a file"),
-          "The job's token, by which the launchers of other nodes prove to the store that they belong to it; a "
-          "file that only you can read. Or the variable DDP_AUTH_TOKEN.");
-  c.flag("--store-open", open, "Let everybody use the store, from wherever it can be reached, as torchrun does.");
+          "Read the job's token, which admits the launchers of other nodes to the store, from this file; only you may "
+          "be able to read it. [env: DDP_AUTH_TOKEN]");
+  c.flag("--store-open", open, "Let every user and host that can reach the store use it, as torchrun does.");
   c.value(
        "--store-limit", "NAME=VALUE",
        [&limits](const std::string& text) { return store::set_store_limits(limits, text); },
-       "What the store grants: key-bytes, value-bytes, keys-per-request, request-bytes, table-bytes, keys, "
-       "unsent-bytes, buffer-bytes, waiting-bytes, connections; sizes as 64MiB. May be repeated.")
+       "Limit what the store grants: key-bytes, value-bytes, keys-per-request, request-bytes, table-bytes, keys, "
+       "unsent-bytes, buffer-bytes, waiting-bytes, connections; sizes such as 64MiB. May be repeated.")
       ->take_all();
 }
 
-void declare_help(OptionSet& c) {
-  c.flag("-h,--help", accept, "Print this text and exit.")->envname("")->configurable(false);
+void declare_help(OptionSet& c, const char* help) {
+  c.flag("-h,--help", accept, help)->envname("")->configurable(false);
 }
 
 std::optional<std::string> check_together(std::span<const Setting> settings, Options& options) {

@@ -18,7 +18,7 @@ void declare_job_options(OptionSet& command, Options& options);
 
 // Those that `ddplaunch store` has as well.
 void declare_store_access(OptionSet& command, std::string& token_file, bool& open, store::StoreLimits& limits);
-void declare_help(OptionSet& command);
+void declare_help(OptionSet& command, const char* help);
 
 // What is wrong with the options together. What means nothing here becomes a warning in `options`.
 std::optional<std::string> check_together(std::span<const Setting> settings, Options& options);

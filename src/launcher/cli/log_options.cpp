@@ -7,13 +7,16 @@
 namespace ddp::launcher {
 
 void declare_log_options(OptionSet& c, LogSettings& log) {
-  c.flag("-q,--quiet", accept, "Print no line of ddplaunch itself unless something goes wrong: --log-level=warning.");
-  c.flag("-v,--verbose", accept, "Print also what workers, nodes, signals and the store do: --log-level=debug.");
+  c.flag("-q,--quiet", accept,
+         "Print no lines of ddplaunch itself unless something goes wrong; the same as --log-level=warning.");
+  c.flag("-v,--verbose", accept,
+         "Also print what workers, nodes, signals and the store do; the same as --log-level=debug.");
   c.choice("--log-level", "LEVEL", kLogLevelNames, accept,
-           "Print lines of ddplaunch itself from this level on. Of -q, -v and this option the last one counts, then "
-           "the variable DDP_LOG. Default: info.");
+           "Print lines of ddplaunch itself from this level on. If -q, -v and this option are combined, the last one "
+           "counts. "
+           "[default: info] [env: DDP_LOG]");
   c.value("--launcher-log", "FILE", some_text(log.file, "a file"),
-          "Append the lines of ddplaunch itself to this file, with time, node and component; from level debug on.");
+          "Append the lines of ddplaunch itself, from level debug on, to this file, with time, node and component.");
 }
 
 std::vector<Setting> log_level_of_variable(std::span<const std::string> environment, const OptionList& options) {

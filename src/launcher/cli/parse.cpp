@@ -106,7 +106,10 @@ class CommandLine {
     const auto words = read_words(given, command.options(), mode_, is_bench);
     if (!words) return mistake(words.error().message);
     const auto& [from_words, program, help] = words.value();
-    if (help) return Information{is_bench ? bench_help_text() : help_text(name_)};
+    if (help) {
+      const bool is_short = from_words.back().subject == "-h" && mode_ == CompatibilityMode::native;
+      return Information{is_bench ? bench_help_text() : is_short ? short_help_text() : help_text(name_)};
+    }
     if (auto information = about_itself(from_words)) return *information;
 
     auto variables = settings_of_variables(environment_, command.options(), mode_);

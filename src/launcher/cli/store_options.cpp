@@ -10,13 +10,13 @@
 namespace ddp::launcher {
 
 const char* const kStoreDescription =
-    "Serves a rendezvous store in the foreground, for programs that are started by something else than ddplaunch, "
-    "until it gets SIGTERM or Ctrl-C. With --inspect: tells who waits for what in a store, also in that of a running "
-    "job. With --join: proves this machine to a store elsewhere.";
+    "Serves a rendezvous store in the foreground until SIGTERM or Ctrl-C, for programs that ddplaunch did not start. "
+    "With --inspect, prints which clients of a store wait for which keys; the store of a running job works, too. With "
+    "--join, proves to a store on another node that this node belongs to the job.";
 
 const char* const kStoreExitCodes =
-    "The exit code is 0 when asked to end; 2: usage, 125: the store cannot listen, cannot be reached, does not let us "
-    "in, or has gone.";
+    "ddplaunch store exits with 0 after SIGTERM or Ctrl-C. Other codes: 2: wrong usage; 125: the store cannot listen, "
+    "cannot be reached, refuses this node, or has exited.";
 
 namespace {
 
@@ -49,21 +49,21 @@ constexpr Use kUses[] = {
 
 void declare_store_options(OptionSet& c, StoreOptions& o) {
   c.value("--host", "ADDR", some_text(o.host, "an address of this machine"),
-          "Listen on this address of this machine. Default: 127.0.0.1, or everywhere with --store-open.");
+          "Listen on this address of this node. [default: 127.0.0.1; all addresses with --store-open]");
   c.value("--port", "N", integer<std::uint16_t>(o.port, 0, 65'535),
-          "Listen on this port; 0: a free one. Default: 29500, as torchrun.");
+          "Listen on this port; 0 takes a free port. [default: 29500]");
   c.value("--port-file", "FILE", some_text(o.port_file, "a file"),
-          "Write the port into this file, at once and whole, when the store listens.");
-  c.value(
-      "--inspect", "HOST[:PORT]", place(o),
-      "Print who waits for which key, the clients and the keys of the store there, and exit; [ADDRESS]:PORT for IPv6.");
-  c.flag("--json", o.json, "With --inspect: print it as JSON, and all of it.");
+          "Write the port to this file, atomically, when the store listens.");
+  c.value("--inspect", "HOST[:PORT]", place(o),
+          "Print which clients wait for which keys of this store, its clients and its keys, and exit; write "
+          "[ADDRESS]:PORT for IPv6.");
+  c.flag("--json", o.json, "Print everything that --inspect knows as JSON.");
   c.value("--join", "HOST[:PORT]", place(o),
-          "Prove to the store there that this machine knows the token: as long as this runs, programs of this machine "
-          "may use the store.");
+          "Prove to this store that this node knows the token. While this command runs, programs of this node may use "
+          "the store.");
   declare_store_access(c, o.auth_token_file, o.open, o.limits);
   declare_log_options(c, o.log);
-  declare_help(c);
+  declare_help(c, "Print this text and exit.");
 }
 
 std::optional<std::string> check_together(const CommandWords& words, StoreOptions& options) {

@@ -1,5 +1,5 @@
 // What the stacks of a PyTorch program say that its first thread waits for: an operation of a process group. PyTorch
-// records those of Gloo since 2.13, and sends, receives and monitored_barrier in no version.
+// records those of Gloo since 2.12, and sends, receives and monitored_barrier in no version.
 #pragma once
 
 #include <cstdint>

@@ -33,6 +33,24 @@ TEST_CASE("help speaks under the name that it was called by") {
   CHECK(help_text("torchrun").find(usage_of_launch) == std::string::npos);
 }
 
+TEST_CASE("the short help fits on a screen and names options that there are") {
+  const std::vector<std::string> lines = base::split(short_help_text(), '\n');
+  CHECK(lines.size() <= 32);
+  const OptionList options = job_options();
+  int named = 0;
+  for (const std::string& line : lines) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+    const std::size_t name = line.find("--");
+    if (!line.starts_with("      --") && !line.starts_with("  -")) continue;
+    ++named;
+    const OptionInfo* option = find_option(line.substr(name + 2, line.find(' ', name) - name - 2), options);
+    REQUIRE(option != nullptr);
+    CHECK(line.starts_with("  " + option_synopsis(*option)));
+  }
+  CHECK(named == 12);
+}
+
 TEST_CASE("text is wrapped between words") {
   using Lines = std::vector<std::string>;
   CHECK(wrapped("a bb ccc", 4) == Lines{"a bb", "ccc"});
@@ -76,7 +94,7 @@ TEST_CASE("the manual page has an entry for every option") {
 }
 
 TEST_CASE("every request of the manual page is one of the man macros") {
-  const std::vector<std::string> known = {".TH", ".SH", ".SS", ".TP", ".PP", ".br", ".EX", ".EE"};
+  const std::vector<std::string> known = {".TH", ".SH", ".SS", ".TP", ".IP", ".PP", ".br", ".EX", ".EE"};
   CHECK(man_page().starts_with(".TH DDPLAUNCH 1 "));
   for (const std::string& line : base::split(man_page(), '\n')) {
     CAPTURE(line);

@@ -50,7 +50,7 @@ TEST_CASE("every option has a help text, and a value a name") {
   for (const OptionInfo& each : kOptions) {
     CAPTURE(each.name());
     CHECK(each.help.size() > 10);
-    CHECK(each.help.ends_with('.'));
+    CHECK((each.help.ends_with('.') || each.help.ends_with(']')));
     CHECK(each.is_flag() == each.value_name.empty());
     CHECK(each.value_name.find('{') == std::string::npos);
   }
