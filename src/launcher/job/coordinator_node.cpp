@@ -92,8 +92,9 @@ std::optional<std::string> CoordinatorNode::warning() const {
   // That everybody may use the store is a note of the plan.
   if (!plan_.nodes.several()) return plan_.store.open ? std::nullopt : server_->warning();
   if (!is_loopback(server_->address())) return plan_.store.open ? std::nullopt : server_->warning();
-  return "every machine has an address " + server_->address() +
-         " of its own: no other one finds the first node there (--rdzv-endpoint, --master-addr)";
+  return server_->address() +
+         " is a loopback address: other nodes cannot reach the coordinator through it. Give an address of the first "
+         "node (--rdzv-endpoint, --master-addr)";
 }
 
 void CoordinatorNode::stop_clocks() {

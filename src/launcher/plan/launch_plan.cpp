@@ -107,9 +107,9 @@ void choose_omp_threads(const NodeFacts& facts, LaunchPlan& plan) {
   int threads = std::max(1, facts.cpu_count / plan.workers);
   for (const WorkerBinding& binding : plan.bindings) threads = std::min(threads, static_cast<int>(binding.cpus.size()));
   plan.omp_threads = threads;
-  plan.notes.push_back("OMP_NUM_THREADS=" + std::to_string(threads) + " a worker (" +
-                       base::counted(facts.cpu_count, "CPU") + " / " + std::to_string(plan.workers) +
-                       "); set it to choose");
+  plan.notes.push_back("using OMP_NUM_THREADS=" + std::to_string(threads) + " per worker (" +
+                       base::counted(facts.cpu_count, "CPU") + " / " + base::counted(plan.workers, "worker") +
+                       "); export it to override");
 }
 
 // A fault of a rank that does not exist would prove nothing. That there are some is said, lest they stay there.

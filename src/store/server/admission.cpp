@@ -57,20 +57,18 @@ Admission decide(const AdmissionPolicy& policy, const PeerFacts& peer) {
 
 std::optional<std::string> admission_warning(const AdmissionPolicy& policy, const std::string& address) {
   if (policy.open) {
-    return "--store-open: whoever reaches " + address +
-           " can read and change what the workers agree on, and so take "
-           "over the job";
+    return "--store-open: every process that can reach " + address +
+           " can read and change what the workers agree on, and so take over the job";
   }
   if (policy.open_to_machines && !policy.has_token) {
-    return "whoever reaches " + address +
-           " from another machine can read and change what the workers agree on: the job has no token "
-           "(--auth-token-file)";
+    return "the job has no token (--auth-token-file): every process on another node that can reach " + address +
+           " can read and change what the workers agree on";
   }
   if (tells_owners(policy)) return std::nullopt;
-  return "the kernel does not tell here whose process connects to " + address + " (" +
+  return "cannot determine which user opened a connection to " + address + " on this system (" +
          (policy.tells_owners ? "this user namespace does not know its own user"
                               : "neither socket diagnostics nor /proc/net/tcp can be read") +
-         "): other users of this machine can reach the store";
+         "): other users of this node can reach the store";
 }
 
 std::size_t most_strangers(std::size_t connections) {

@@ -116,7 +116,7 @@ TEST_CASE("each worker gets an equal share of the CPUs as OpenMP threads, with a
   Situation situation;
   CHECK(situation.plan().omp_threads == 4);
   CHECK(situation.plan().notes ==
-        std::vector<std::string>{"OMP_NUM_THREADS=4 a worker (16 CPUs / 4); set it to choose"});
+        std::vector<std::string>{"using OMP_NUM_THREADS=4 per worker (16 CPUs / 4 workers); export it to override"});
   situation.facts.cpu_count = 2;
   CHECK(situation.plan().omp_threads == 1);
   situation.options.nproc_per_node = 1;

@@ -103,7 +103,7 @@ TEST_CASE("where owners cannot be told, this machine is let in with a warning, o
     CHECK(decide(policy, remote()).verdict == Verdict::refuse);
     REQUIRE(admission_warning(policy, "127.0.0.1"));
     CHECK_THAT(*admission_warning(policy, "127.0.0.1"),
-               Catch::Contains("connects to 127.0.0.1") && Catch::Contains("other users of this machine"));
+               Catch::Contains("a connection to 127.0.0.1") && Catch::Contains("other users of this node"));
   }
   CHECK_THAT(*admission_warning(blind, "x"), Catch::Contains("neither socket diagnostics nor /proc/net/tcp"));
   CHECK_THAT(*admission_warning(nobody, "x"), Catch::Contains("does not know its own user"));
@@ -135,7 +135,7 @@ TEST_CASE("an open store lets everybody in, and says so") {
     CHECK(decide(policy, peer).verdict == Verdict::admit);
   }
   CHECK_THAT(admission_warning(policy, "0.0.0.0:29500").value_or(""),
-             Catch::StartsWith("--store-open: whoever reaches 0.0.0.0:29500 can "));
+             Catch::StartsWith("--store-open: every process that can reach 0.0.0.0:29500 can "));
 }
 
 TEST_CASE("a quarter of all connections may have yet to prove the token") {
