@@ -184,6 +184,7 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   if (!binding.note.empty()) plan.notes.push_back(binding.note);
   plan.nodes = rendezvous.value().nodes;
   if (auto failure = check_faults(plan)) return *failure;
+  if (auto failure = check_shown_ranks(options, plan)) return *failure;
   if (plan.gather_output && !plan.nodes.several()) plan.notes.emplace_back("--gather-output: there is one node only");
   plan.store = rendezvous.value().store;
   plan.run_id = rendezvous.value().run_id;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/facts/node_facts.h"
 #include "launcher/plan/launch_plan.h"
@@ -76,6 +77,17 @@ bool wants_color(Color choice, const std::vector<std::string>& environment, bool
   const bool unwanted = !find_variable(environment, "NO_COLOR").value_or("").empty() ||
                         find_variable(environment, "TERM").value_or("") == "dumb";
   return is_terminal && !unwanted;
+}
+
+std::optional<StartFailure> check_shown_ranks(const Options& options, const LaunchPlan& plan) {
+  const std::vector<int>& shown = options.console_local_ranks;
+  const bool may_be_elsewhere = plan.nodes.several() || options.compatibility_mode != CompatibilityMode::native;
+  if (shown.empty() || may_be_elsewhere || std::ranges::any_of(shown, [&](int rank) { return rank < plan.workers; })) {
+    return std::nullopt;
+  }
+  return StartFailure{base::kExitUsage, "--local-ranks-filter=" + base::rank_list(shown) + " matches none of the " +
+                                            base::counted(plan.workers, "worker") +
+                                            ", so that no output would be shown. Local ranks count from 0."};
 }
 
 void plan_output(const Options& options, const NodeFacts& facts, LaunchPlan& plan) {

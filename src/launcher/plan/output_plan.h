@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
+#include "launcher/plan/start_failure.h"
 
 namespace ddp::launcher {
 
@@ -58,6 +59,10 @@ struct OutputPlan {
 
 // Whether the launcher's own lines and tags have colours. `environment`: lines "NAME=value".
 bool wants_color(Color choice, const std::vector<std::string>& environment, bool is_terminal);
+
+// A failure if --local-ranks-filter hides the output of all workers, whose number the plan has. When invoked as
+// torchrun, and with several nodes, which may have more workers, that is a note.
+std::optional<StartFailure> check_shown_ranks(const Options& options, const LaunchPlan& plan);
 
 // Sets the plan's output and files for its workers, and adds what the user must know to its notes. The compatibility
 // mode decides what is said on the console when nothing is asked for.

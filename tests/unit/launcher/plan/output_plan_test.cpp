@@ -143,6 +143,24 @@ TEST_CASE("local ranks that do not exist are noted") {
   CHECK(mentions(notes, "--local-ranks-filter names local rank 5, but there are 2 workers"));
 }
 
+TEST_CASE("a filter that hides all output is refused, except as torchrun and where other nodes may have these ranks") {
+  Options options;
+  LaunchPlan plan;
+  plan.workers = 2;
+  options.console_local_ranks = {5, 7};
+  const auto failure = check_shown_ranks(options, plan);
+  REQUIRE(failure);
+  CHECK(failure->exit_code == 2);
+  CHECK(failure->message ==
+        "--local-ranks-filter=5, 7 matches none of the 2 workers, so that no output would be shown. Local ranks count "
+        "from 0.");
+  options.console_local_ranks = {1, 7};
+  CHECK_FALSE(check_shown_ranks(options, plan));
+  options.console_local_ranks = {7};
+  options.compatibility_mode = CompatibilityMode::torchrun;
+  CHECK_FALSE(check_shown_ranks(options, plan));
+}
+
 TEST_CASE("colours are for terminals unless they are asked for") {
   Situation situation;
   CHECK_FALSE(decide(situation).output.color);
