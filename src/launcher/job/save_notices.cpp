@@ -45,7 +45,7 @@ void SaveNotices::ended(int exit_code) {
   run_.reset();
   command_watch_ = loop_.at(Clock::now() + limits::kSaveCommandPause, [this] { run_command(); });
   if (exit_code == 0) return find("'" + command_ + "' has ended with 0");
-  // As shells have it.
+  // The shell's codes for a command that it cannot execute or find.
   if (exit_code == 126 || exit_code == 127) fail("cannot be run (exit code " + std::to_string(exit_code) + ")");
 }
 

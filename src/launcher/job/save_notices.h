@@ -1,4 +1,5 @@
-// SaveNotices: looks for a notice of the machine's end where --save-file and --save-command say.
+// SaveNotices: waits for a notice that this node will be shut down: a file (--save-file), or a command that succeeds
+// (--save-command).
 #pragma once
 
 #include <functional>
@@ -10,16 +11,18 @@
 
 namespace ddp::launcher {
 
-// Belongs to the loop's thread.
+// Used only from the event loop's thread.
 class SaveNotices {
  public:
   struct Callbacks {
-    std::function<void(const std::string& what)> found;  // once: "/run/notice exists", "curl … has ended with 0"
-    std::function<void(const std::string& why)> failed;  // once: the command is none that can be run, or takes too long
+    // Called at most once, with the notice: "/run/notice exists", "'curl …' has ended with 0".
+    std::function<void(const std::string& what)> found;
+    // Called at most once, if the command cannot be executed or takes too long.
+    std::function<void(const std::string& why)> failed;
   };
 
-  // An empty name is looked for nowhere. A command is run by /bin/sh every limits::kSaveCommandPause until it ends with
-  // 0; any other exit code says that there is no notice.
+  // An empty `file` or `command` is ignored. /bin/sh runs the command every limits::kSaveCommandPause until it exits
+  // with 0; any other exit code means that there is no notice yet.
   SaveNotices(net::EventLoop& loop, std::string file, std::string command, Callbacks callbacks);
 
  private:
@@ -36,7 +39,7 @@ class SaveNotices {
   bool has_found_ = false;
   bool has_failed_ = false;
   std::unique_ptr<net::Watch> file_watch_;
-  std::unique_ptr<net::Watch> command_watch_;  // the next run, or the end of the time of this one
+  std::unique_ptr<net::Watch> command_watch_;  // of the next run, or of the current run's time limit
   std::unique_ptr<Helper> run_;
 };
 

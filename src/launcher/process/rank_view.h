@@ -35,9 +35,9 @@ struct RankView {
   std::vector<std::vector<CallView>> calls;    // by group of the page; `calls` and `all`
 };
 
-// How stacks may be taken: by nothing that a program notices, as long as it may go on (`gentle_native`: the machine's
-// functions also of Python, and only of threads that do not run); or by signals and tools that stop it as well, which
-// end some waits early (EINTR).
+// How stacks may be taken. `gentle`: only by means that the program does not notice, because it may continue.
+// `gentle_native`: the same, but native functions also of Python programs, and only of threads that sleep. `any`: also
+// by signals and tools that stop the program, which end some of its waits early (EINTR).
 enum class StackMeans : std::uint8_t { gentle, gentle_native, any };
 
 // A worker's program was asked for its stacks.

@@ -72,8 +72,8 @@ struct GroupView {
   int blocked = 0;             // threads that wait for a collective of it, without a time-out of the program's
   std::uint64_t identity = 0;  // the same on all ranks of the group; 0: only its name is known
   bool is_sampled = false;     // the rest was true at the last look of a reader, some seconds ago at most
-  // Read from stacks: the rank's first thread waits for something of PyTorch's process groups. Of which group, and how
-  // many it has called, is not known: `called` is 1.
+  // This entry was read from the stack of the rank's first thread, which waits for an operation of a PyTorch process
+  // group. The group and the number of the operation are unknown, so `called` is 1.
   bool is_by_stack = false;
   std::vector<TransferView> transfers = {};  // the newest ones; those that are not done first
 

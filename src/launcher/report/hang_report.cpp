@@ -150,7 +150,7 @@ std::vector<std::string> culprits_stack_lines(const HangNews& news) {
   return lines;
 }
 
-// A worker of PyTorch's data loader that waits for work.
+// Returns whether this is a worker of PyTorch's data loader that waits for work.
 bool is_idle(const ThreadStack& thread) {
   for (std::size_t i = 1; i < thread.frames.size(); ++i) {
     const bool is_loop = thread.frames[i].starts_with("_worker_loop (");
@@ -159,7 +159,7 @@ bool is_idle(const ThreadStack& thread) {
   return false;
 }
 
-// Where the processes stand that the culprits have started. Those that stand at the same place are told once.
+// Returns where the processes that the culprits have started are. Processes at the same place are listed once.
 std::vector<std::string> process_lines(const HangNews& news) {
   std::vector<std::string> lines;
   for (const RankStacks& rank : news.evidence.stacks) {

@@ -215,7 +215,8 @@ void HangDetector::follow(std::span<const RankView> ranks, Nanoseconds elapsed) 
     clock.somebody_waits = std::ranges::any_of(seen, [](const auto& group) {
       return group.called > group.finished || group.transfers_called > group.transfers_finished;
     });
-    clock.age = seen.front().is_by_stack ? Nanoseconds(limits::kStackRest) : Nanoseconds(0);  // it was seen late
+    clock.age =
+        seen.front().is_by_stack ? Nanoseconds(limits::kStackRest) : Nanoseconds(0);  // the wait had lasted so long
     clock.seen = std::move(seen);
   }
   std::erase_if(groups_, [&](const auto& entry) { return !groups.contains(entry.first); });

@@ -108,7 +108,7 @@ class HangDetector {
       const bool goes_on = may_wait || (waited.count() > 0 && between <= limits::kPollingPause);
       waited = goes_on ? waited + elapsed : Nanoseconds(0);
     }
-    // A page that shows no collectives shows no progress either: data that moved may have been some.
+    // If a page shows no collectives, data that the rank has exchanged counts as progress.
     Nanoseconds progress_age(const Verdict& verdict) const {
       return verdict.is_by_stack ? std::min(age, unmoved) : age;
     }

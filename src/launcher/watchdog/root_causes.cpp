@@ -95,8 +95,8 @@ bool has_acting_thread(const RankView& rank) {
          rank.process->threads && rank.process->threads->acting >= page.waiting_threads;
 }
 
-// Stacks do not tell which ranks a rank waits for. Those that exchange data meanwhile are not among them, if others do
-// not.
+// A stack does not tell which ranks its rank waits for. Ranks that exchange data are dropped from the culprits if other
+// culprits do not.
 void leave_out_those_that_move_data(std::span<const RankView> ranks, Verdict& verdict) {
   const auto moves = [&](int number) {
     const auto rank = std::ranges::find(ranks, number, &RankView::rank);

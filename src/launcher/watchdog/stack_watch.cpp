@@ -13,7 +13,7 @@ namespace ddp::launcher {
 
 namespace {
 
-// The lines in the worker's Python leave one of these files.
+// The hook in the worker's Python creates one of these files.
 bool has_made_a_group(const std::string& file) {
   return ::access((file + ".groups").c_str(), F_OK) == 0 || ::access((file + ".unrecorded").c_str(), F_OK) == 0;
 }
@@ -57,7 +57,7 @@ void StackWatch::take(const std::vector<StackTarget>& targets, Clock::time_point
   taker_.take(targets, StackMeans::gentle_native, [this, targets, now](const std::vector<RankStacks>& stacks) {
     for (std::size_t i = 0; i < targets.size() && i < stacks.size(); ++i) {
       Program& program = programs_.at(targets[i].local_rank);
-      // One that has run meanwhile is looked at in its next rest.
+      // A thread that has run in the meantime is examined in its next rest.
       follow(targets[i].local_rank, program, Clock::now());
       if (!program.has_rested(now)) continue;
       program.is_looked_at = true;
@@ -67,7 +67,7 @@ void StackWatch::take(const std::vector<StackTarget>& targets, Clock::time_point
   });
 }
 
-// Of those that wait, the lines of their scripts: only py-spy tells them.
+// Finds the script lines of the ranks that wait. Only py-spy knows them.
 void StackWatch::take_lines(Clock::time_point began) {
   std::vector<StackTarget> targets;
   for (const auto& [local_rank, program] : programs_) {
@@ -86,7 +86,8 @@ void StackWatch::take_lines(Clock::time_point began) {
   });
 }
 
-// Where it rests is not known, or not yet: where others wait in an operation it may do so, too, and is not to blame.
+// Returns whether the program rests, its stack is unknown, and other ranks wait: it may wait for the same operation, so
+// it must not be blamed.
 bool StackWatch::may_wait_beside_others(const Program& program) const {
   return program.has_rested(Clock::now()) && program.awaited.wait == GroupWait::unknown &&
          std::ranges::any_of(programs_, [](const auto& entry) { return entry.second.is_to_be_told(); });

@@ -1,5 +1,5 @@
-// StackWatch: adds to what is seen of this node's PyTorch programs the operations that PyTorch does not record, as the
-// stacks of their first threads tell them (docs/decisions/0043-stacks-of-pytorch-programs.md).
+// StackWatch: finds out which operations this node's PyTorch programs wait for if PyTorch does not record them, from
+// the stacks of their first threads (docs/decisions/0043-stacks-of-pytorch-programs.md).
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace ddp::launcher {
 
-// Of one attempt; belongs to the loop's thread.
+// One per attempt; used only from the event loop's thread.
 class StackWatch {
  public:
   StackWatch(net::EventLoop& loop, ProcessHost& processes, const Placement& placement)
@@ -27,14 +27,15 @@ class StackWatch {
         first_rank_(placement.first_rank),
         size_(placement.world_size) {}
 
-  // `file` begins the names of the worker's files; empty: it has none.
+  // `file` is the prefix of the worker's files, or empty if it has none.
   void watches(int local_rank, const std::string& file);
 
-  // To be called often. Looks about once a second whether first threads have run, and takes the stacks of those that
-  // have rested for limits::kStackRest, once: until they run they stay where they are.
+  // Call this often. About once a second it checks which first threads have run, and takes the stacks of those that
+  // have rested for limits::kStackRest. Once per rest is enough: a thread that does not run does not move.
   void look(std::chrono::steady_clock::time_point now);
 
-  // `view` has just been brought up to date at this depth. True if what it waits in is new in it.
+  // Adds to `view`, which has just been sampled at this depth, the operation that its rank waits for. Returns whether
+  // that is a change.
   bool add_to(int local_rank, SampleDepth depth, RankView& view);
 
  private:
@@ -58,7 +59,7 @@ class StackWatch {
       call = {};
     }
     bool has_rested(Clock::time_point now) const;
-    // The recorder does not tell of it.
+    // Whether it waits for an operation that PyTorch's recorder does not show.
     bool is_to_be_told() const {
       return awaited.wait == GroupWait::operation && !(has_recording && is_recorded(awaited.operation));
     }

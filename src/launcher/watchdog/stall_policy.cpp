@@ -55,7 +55,7 @@ Nanoseconds first_word(const StallFacts& facts, const HangPlan& plan) {
   if (facts.is_warm && !is_without_calls(facts.kind)) {
     word = std::min<Nanoseconds>(kPauses * facts.longest_pause, limits::kHangLastWord);
   }
-  // What the processes do, by which stacks are judged, is known after some seconds.
+  // Verdicts from stacks need to know what the processes do, which takes some seconds to measure.
   const Nanoseconds least = (facts.is_by_stack ? 2 : 1) * Nanoseconds(limits::kHangFirstWord);
   if (!plan.timeout) return std::max(word, least);
   word = std::min<Nanoseconds>(word, *plan.timeout / 4);
@@ -104,7 +104,7 @@ StallJudgement judge_stall(const StallFacts& facts, const HangPlan& plan) {
   }
   const bool is_half_over = plan.timeout && judgement.ends_in && *judgement.ends_in <= judgement.limit / 2;
   const bool is_still = facts.still_for && *facts.still_for >= Nanoseconds(limits::kHangStillWarning);
-  // A rank that has just ended may have done before what others are seen to wait for.
+  // A rank that has just ended may have taken part in the operation that an older sample shows as waited for.
   const bool is_certain =
       judgement.hang_class == HangClass::certain && (facts.kind != VerdictKind::ended || facts.age > Nanoseconds(0));
   judgement.is_warning = is_certain || is_half_over || is_still || facts.age >= Nanoseconds(limits::kHangLongWarning);

@@ -26,7 +26,7 @@ struct StallFacts {
   VerdictKind kind = VerdictKind::silent;
   bool is_partial = false;          // the verdict knows nothing of some ranks of the group
   bool is_proven = false;           // of `each_other`: no thread is left that could resolve it
-  bool is_by_stack = false;         // read from stacks, which prove nothing
+  bool is_by_stack = false;         // the verdict comes from stacks, which prove nothing
   std::chrono::nanoseconds age{0};  // since the group or, if nobody waits in one, the job last went on
   // Since the rank that is waited for last made program progress. If several are, or all wait: the longest.
   std::chrono::nanoseconds progress_age{0};

@@ -9,10 +9,10 @@
 namespace ddp::launcher {
 namespace {
 
-// A part of a frame, and the operation that it means.
+// A part of a frame's text, and the operation that it stands for.
 using Row = std::pair<std::string_view, std::string_view>;
 
-// Of the thread that waits, the nearest to the program first. An empty name: Gloo's threads know.
+// Frames of the waiting thread, those nearest to the program first. If the name is empty, Gloo's threads show it.
 constexpr std::array kWaits = {
     Row{"ProcessGroupGloo::monitoredBarrier", "monitored_barrier"},
     Row{"ProcessGroupGloo::RecvWork::wait", "recv"},
@@ -21,7 +21,7 @@ constexpr std::array kWaits = {
     Row{"c10d::Work::wait", ""},
 };
 
-// Of a thread of Gloo's. libtorch names classes of its own, Debian's library only what it exports.
+// Frames of Gloo's threads. PyTorch's wheels name libtorch's classes; Debian's packages only name exported functions.
 constexpr std::array kOperations = {
     Row{"AsyncAllreduceCoalescedWork", "all_reduce_coalesced"},
     Row{"AsyncAllreduce", "all_reduce"},
@@ -70,7 +70,7 @@ AwaitedOperation awaited_operation(const RankStacks& native) {
     const Row* const row = row_of(kOperations, thread.frames);
     carried_out.insert(row == nullptr ? "" : row->second);
   }
-  // Of several at a time it is not known which is waited for.
+  // If Gloo carries out several operations at once, the awaited one is unknown.
   return {GroupWait::operation, carried_out.size() == 1 ? std::string(*carried_out.begin()) : ""};
 }
 
@@ -81,7 +81,7 @@ bool is_recorded(std::string_view operation) {
 PythonCall python_call(const RankStacks& python) {
   PythonCall call;
   if (python.threads.empty()) return call;
-  // "all_reduce (distributed/distributed_c10d.py:2501)": only the places of libraries have a folder.
+  // "all_reduce (distributed/distributed_c10d.py:2501)": only the places of libraries contain a directory.
   for (const std::string& frame : python.threads.front().frames) {
     const std::size_t bracket = frame.rfind(" (");
     if (bracket == std::string::npos || !frame.ends_with(')')) continue;

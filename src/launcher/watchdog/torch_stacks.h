@@ -1,5 +1,5 @@
-// What the stacks of a PyTorch program say that its first thread waits for: an operation of a process group. PyTorch
-// records those of Gloo since 2.12, and sends, receives and monitored_barrier in no version.
+// Reads from the stacks of a PyTorch program which process group operation its first thread waits for. PyTorch records
+// Gloo's collectives since version 2.12, but no version records sends, receives and monitored_barrier.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace ddp::launcher {
 
 enum class GroupWait : std::uint8_t {
-  unknown,    // the stack is not there, or ends before the interpreter
+  unknown,    // there is no stack, or it ends before the interpreter's frames
   none,       // the thread does something else
   operation,  // it waits for an operation of a process group
 };
@@ -21,18 +21,18 @@ struct AwaitedOperation {
   std::string operation;  // "all_reduce"; empty: not known
 };
 
-// From native functions: the first thread waits in c10d, and Gloo's threads carry the operation out.
+// Uses native frames: the first thread waits in c10d, and Gloo's threads carry out the operation.
 AwaitedOperation awaited_operation(const RankStacks& native);
 
-// Whether PyTorch's recorder tells of it, where there is one.
+// Returns whether PyTorch's recorder, if there is one, shows this operation.
 bool is_recorded(std::string_view operation);
 
 struct PythonCall {
-  std::string function;  // of torch.distributed, that the program called: "all_reduce"; empty: it called another one
-  std::string place;     // the program's own line: "train.py:26"; empty: not known
+  std::string function;  // the function of torch.distributed that the program called, or empty: "all_reduce"
+  std::string place;     // the line of the program itself, or empty: "train.py:26"
 };
 
-// From Python's functions, as py-spy tells them: where the first thread is in the program.
+// Uses Python frames from py-spy: returns where in the program the first thread is.
 PythonCall python_call(const RankStacks& python);
 
 }  // namespace ddp::launcher

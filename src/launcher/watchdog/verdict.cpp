@@ -164,7 +164,7 @@ std::vector<int> missing_ranks(const GroupView& group, const std::vector<Member>
   return result;
 }
 
-// Of what was read from stacks: a send or a receive.
+// Returns whether a stack shows that the member waits in a send or a receive.
 bool awaits_message(const Member& member) {
   const CallView* const call = call_of(member, 1);
   return call != nullptr && (call->what == "recv" || call->what == "send");

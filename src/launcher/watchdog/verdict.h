@@ -75,7 +75,7 @@ struct Verdict {
   // Of each_other: every thread of these ranks that could do something waits in the circle, without a time-out of the
   // program's.
   bool is_blocked = false;
-  bool is_by_stack = false;  // read from stacks: neither the group nor a number is known, and nothing is certain
+  bool is_by_stack = false;  // read from stacks: the group and the number are unknown, and nothing is certain
   bool is_held = false;      // of not_called: it has been called, and not begun: within a CollectiveBatch
 
   GroupKey key() const { return key_of(group_identity, group, group_size); }

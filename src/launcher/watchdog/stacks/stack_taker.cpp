@@ -216,7 +216,7 @@ void StackTaker::tool_ended(Asked& asked, const Tool& tool, const std::string& o
   take_next_child(asked, tool);
 }
 
-// The first threads of the processes that it has started, such as the workers of a data loader.
+// Takes the stacks of the first threads of the processes that the worker has started, such as data loader workers.
 void StackTaker::take_next_child(Asked& asked, const Tool& tool) {
   asked.tool.reset();
   const auto path = tool.path();
@@ -267,7 +267,7 @@ void StackTaker::look() {
 void StackTaker::name_frames() {
   std::vector<StackCapture> raw;
   for (Asked& asked : asked_) {
-    if (asked.tool && !asked.result.threads.empty()) asked.tool.reset();  // of a child
+    if (asked.tool && !asked.result.threads.empty()) asked.tool.reset();  // it was taking a child's stack
     if (asked.tool) {
       asked.result.threads = asked.running->parse(asked.tool->output_so_far());
       asked.result.source = asked.result.threads.empty() ? "" : asked.running->source();
