@@ -100,6 +100,9 @@ run("a healthy program is left alone, its children are as without ddplaunch, and
     f"time.sleep(3)\ndist.all_reduce(8)\nsubprocess.run([sys.executable, '-c', {CHILD!r}], check=True)\n"
     "print(os.environ['THEIRS_RAN'], any('ddp_python' in path for path in sys.path))",
     says=["yes False", f"child {FAKE_TORCH}:"], never=["DDP-H", "ddp_python"])
+run("an older version that records nothing runs as without, and no file of it is left", 0,
+    "time.sleep(3)\ndist.all_reduce(8)\nprint(os.listdir(os.path.dirname(os.environ['DDP_TORCH_FILE'])))",
+    FAKE_TORCH="old", says=["torch.unrecorded"], never=["DDP-H", "torch.groups"])
 run("it can be turned off", 0, "print(os.environ.get('DDP_TORCH_FILE'), os.environ['PYTHONPATH'])", DDP_TORCH="0",
     says=[f"None {FAKE_TORCH}:"], never=["ddp_python"])
 # What it saw last, a rank that waits, soon counts no more.
