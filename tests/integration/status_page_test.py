@@ -58,7 +58,7 @@ def workers(log: pathlib.Path, count: int) -> dict[int, int]:
 def collectives_are_seen_from_outside(folder: pathlib.Path) -> None:
     log = folder / "events"
     job = subprocess.Popen([BIN / "ddplaunch", "--nproc_per_node=2", "--grace=1", f"--event-log={log}", BIN / "ddp_bench", "all_reduce",
-                            "--sizes", "4K", "--seconds", "60"], stdout=subprocess.DEVNULL, stderr=open(folder / "stderr", "w"))
+                            "--sizes", "4K", "--iterations", "100000000"], stdout=subprocess.DEVNULL, stderr=open(folder / "stderr", "w"))
     try:
         pids = workers(log, 2)
         until(lambda: all(read(pid).groups[0].finished > 100 for pid in pids.values()))
