@@ -1,4 +1,4 @@
-"""The quick programs of torch_zoo under ddplaunch, with a PyTorch whose flight recorder records Gloo (2.13 or newer).
+"""The quick programs of torch_zoo under ddplaunch, with a PyTorch whose flight recorder records Gloo (2.12 or newer).
 
 torch_recorder_test.py DDPLAUNCH. Its Python is that of $DDP_NEW_TORCH, an environment, else python3's. Skipped if its
 PyTorch is older. torch_zoo_table.py runs all programs.
@@ -12,8 +12,8 @@ from torch_zoo_table import PROGRAMS, Judgement, environment_of, parts_of, run_b
 
 python = os.environ["DDP_NEW_TORCH"] + "/bin/python3" if "DDP_NEW_TORCH" in os.environ else shutil.which("python3")
 version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True).stdout.strip()
-if not version or parts_of(version) < (2, 13):
-    print(f"skipped: PyTorch is {version or 'missing'}, and 2.13 records what Gloo does. Name a newer one: DDP_NEW_TORCH")
+if not version or parts_of(version) < (2, 12):
+    print(f"skipped: PyTorch is {version or 'missing'}, and 2.12 is the first to record what Gloo does. Name a newer one: DDP_NEW_TORCH")
     sys.exit(77)
 
 places = shutil.which("py-spy", path=environment_of(python)["PATH"]) is not None
