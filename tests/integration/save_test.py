@@ -57,6 +57,8 @@ for one in (signal.SIGTERM, signal.SIGUSR1):
         says=[f"{one.name}: {asks}", "has saved and left, as it was asked to", "exit code 75"])
 run("a file asks, too", 75, True, "--save-grace=20", "--save-file=FOLDER/notice", ask=["notice"],
     says=["/notice exists: the program is asked"])
+run("a file that was there before asks, too", 75, True, "--save-grace=20", "--save-file=FOLDER/program.py", ask=[],
+    says=["/program.py exists: the program is asked"])
 run("a command asks, too", 75, True, "--save-grace=20", "--save-command=test -e FOLDER/notice", ask=["notice"],
     says=["/notice' has ended with 0: the program is asked"])
 run("one that does not listen is ended after the time", -signal.SIGTERM, False, "--save-grace=1", words=["deaf"],

@@ -14,13 +14,16 @@ using Clock = std::chrono::steady_clock;
 
 SaveNotices::SaveNotices(net::EventLoop& loop, std::string file, std::string command, Callbacks callbacks)
     : loop_(loop), file_(std::move(file)), command_(std::move(command)), callbacks_(std::move(callbacks)) {
-  if (!file_.empty()) look_for_file();
-  if (!command_.empty()) run_command();
+  // Not at once: a program that has not been started cannot save.
+  if (!file_.empty()) look_for_file_later();
+  if (!command_.empty()) command_watch_ = loop_.at(Clock::now() + limits::kSaveFileLook, [this] { run_command(); });
 }
 
-void SaveNotices::look_for_file() {
-  if (::access(file_.c_str(), F_OK) == 0) return find(file_ + " exists");
-  file_watch_ = loop_.at(Clock::now() + limits::kSaveFileLook, [this] { look_for_file(); });
+void SaveNotices::look_for_file_later() {
+  file_watch_ = loop_.at(Clock::now() + limits::kSaveFileLook, [this] {
+    if (::access(file_.c_str(), F_OK) == 0) return find(file_ + " exists");
+    look_for_file_later();
+  });
 }
 
 void SaveNotices::run_command() {
