@@ -43,17 +43,19 @@ if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=Tru
 with tempfile.TemporaryDirectory() as folder:
     script = pathlib.Path(folder) / "train.py"
     script.write_text(SCRIPT)
-    cases = [("sleeps", "DDP-H03", [1]), ("computes", "DDP-H03", [1]), ("beats", "DDP-H03", [1])]
-    # Debian's libtorch has no names for what it does in all_reduce: only py-spy tells that it is another call.
-    cases.append(("calls", "DDP-H04", [1]) if shutil.which("py-spy") else ("calls", "DDP-H07", []))
-    for how, code, culprits in cases:
+    not_called, different = ("DDP-H03", [1]), ("DDP-H04", [1])
+    # Debian's libtorch 1.13 has no names for what it does in all_reduce: only py-spy tells that it is another call.
+    unknown = [] if shutil.which("py-spy") else [("DDP-H07", [])]
+    for how, expected in (("sleeps", [not_called]), ("computes", [not_called]), ("beats", [not_called]),
+                          ("calls", [different, *unknown])):
         log = pathlib.Path(folder) / how
         run = subprocess.run([sys.argv[1], "--nproc-per-node=3", "--hang-timeout=8", f"--event-log={log}", "--no-python", PYTHON, script, how],
                              capture_output=True, text=True, timeout=120,
                              env={**os.environ, "PYTHONPATH": str(ROOT / "bindings/python")})
         assert run.returncode == 124, (run.returncode, run.stdout, run.stderr)
         stall = [json.loads(line) for line in log.read_text().splitlines() if '"hung"' in line][0]["stall"]
-        assert stall["code"] == code and stall["culprits"] == culprits, stall
+        code, culprits = stall["code"], stall["culprits"]
+        assert (code, culprits) in expected, stall
         assert f"[{code} " in run.stderr and 8 <= stall["age_seconds"] < 30, run.stderr
         for rank in range(3):
             assert f"rank {rank} (pid " in run.stderr, run.stderr
