@@ -13,8 +13,7 @@ void declare_log_options(OptionSet& c, LogSettings& log) {
          "Also print what workers, nodes, signals and the store do; the same as --log-level=debug.");
   c.choice("--log-level", "LEVEL", kLogLevelNames, accept,
            "Print lines of ddplaunch itself from this level on. If -q, -v and this option are combined, the last one "
-           "counts. "
-           "[default: info] [env: DDP_LOG]");
+           "counts. [default: info] [env: DDP_LOG]");
   c.value("--launcher-log", "FILE", some_text(log.file, "a file"),
           "Append the lines of ddplaunch itself, from level debug on, to this file, with time, node and component.");
 }
