@@ -3,7 +3,7 @@
 
 Two ranks train a small model with DistributedDataParallel and Gloo, in turns with it, with DDP_TORCH=0, and under torchrun.
 For each are printed, as medians over the runs: the time of a step, from the start of the launcher to the first step, and
-from there to the end of the launcher but for the steps.
+from the last step to the end of the launcher.
 """
 import argparse
 import json

@@ -135,12 +135,12 @@ class LinuxProcessHost : public ProcessHost {
   StackRequest ask_for_stacks(int local_rank, StackMeans means) override {
     const auto child = children_.find(local_rank);
     if (child == children_.end()) return {"it has ended", 0, {}, 0};
-    const PageView page = child->second.page.view(now());
     StackRequest request{"", program_of(child->second.pid), {}, 0};
     if (means != StackMeans::any) {
       request.obstacle = "a signal may disturb the program";
       return request;
     }
+    const PageView page = child->second.page.view(now());
     const int signal = child->second.page.stack_signal();
     if (signal == 0) {
       request.obstacle = page.is_written ? "it answers no signal for stacks" : "it does not use the runtime";

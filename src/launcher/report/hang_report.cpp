@@ -167,7 +167,7 @@ std::vector<std::string> process_lines(const HangNews& news) {
     for (const ThreadStack& thread : rank.threads) {
       if (thread.name.starts_with(kOfProcess) && !is_idle(thread)) processes.try_emplace(thread.frames, &thread);
     }
-    if (!news.verdict.blames(rank.rank) || processes.empty()) continue;
+    if (!news.verdict.blames(rank.rank)) continue;
     for (const auto& [frames, thread] : processes) {
       if (lines.size() >= kMostStackLinesOfNote) break;
       const std::array<RankStacks, 1> one = {RankStacks{rank.rank, rank.source, {*thread}, {}}};

@@ -48,9 +48,7 @@ void StackWatch::follow(int local_rank, Program& program, Clock::time_point now)
   const auto sample = request.pid > 0 ? sample_process(request.pid, true) : std::nullopt;
   if (!sample || sample->state != 'S' || sample->waits != program.waits)
     return program.runs(sample ? sample->waits : 0);
-  if (program.rests_since) return;
-  program.rests_since = now;
-  program.rested_at = static_cast<std::uint64_t>(now.time_since_epoch().count());
+  if (!program.rests_since) program.rests_since = now;
 }
 
 void StackWatch::take(const std::vector<StackTarget>& targets, Clock::time_point now) {
@@ -115,8 +113,9 @@ bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) {
   view.page.groups.push_back(group);
   const std::string& what = program.awaited.operation.empty() ? program.call.function : program.awaited.operation;
   if (!what.empty() && (depth == SampleDepth::calls || depth == SampleDepth::all)) {
+    const auto rested_at = static_cast<std::uint64_t>(program.rests_since->time_since_epoch().count());
     view.calls.resize(view.page.groups.size());
-    view.calls.back() = {{1, std::hash<std::string>()(what), program.rested_at, what, "", program.call.place}};
+    view.calls.back() = {{1, std::hash<std::string>()(what), rested_at, what, "", program.call.place}};
   }
   return !before;
 }

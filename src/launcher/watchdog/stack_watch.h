@@ -46,8 +46,7 @@ class StackWatch {
     bool has_recording = false;  // its page shows calls
     std::uint64_t waits = 0;     // how often its first thread has gone to sleep
     std::optional<Clock::time_point> rests_since;
-    std::uint64_t rested_at = 0;  // the same in nanoseconds, as on the pages
-    bool is_looked_at = false;    // in this rest
+    bool is_looked_at = false;  // in this rest
     AwaitedOperation awaited;
     PythonCall call;
 

@@ -53,7 +53,7 @@ TEST_CASE("a command that ends with 0 is a notice, and any other exit code is no
   CHECK(told.failed.empty());
 }
 
-TEST_CASE("a command that there is not is told") {
+TEST_CASE("a command that does not exist is reported") {
   const Told told = look("", "/there/is/no/such/program", 1500ms);
   CHECK(told.found.empty());
   CHECK(told.failed ==

@@ -213,7 +213,7 @@ TEST_CASE("stacks are told with those that have none and why") {
   CHECK(has("no stack of rank 2: gdb: not found in PATH"));
 }
 
-TEST_CASE("processes that a culprit has started are told, but for those that wait for work") {
+TEST_CASE("the report shows the processes that a culprit has started, except those that wait for work") {
   HangNews news = stall(HangNews::Kind::stalled);
   const auto process = [](int pid, std::vector<std::string> frames) {
     return ThreadStack{pid, "process " + std::to_string(pid), std::move(frames)};
