@@ -70,6 +70,16 @@ def leaves_an_orphan(via: list[str]) -> None:
         job.expect_nothing_left()
 
 
+def leaves_an_orphan_and_is_restarted(via: list[str]) -> None:
+    again = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && sleep 0.2 && echo again && exit 0\n"
+    with Job("--max-restarts=1", "sh", "-c", again + ORPHAN + WAITS_FOR_GO + "exit 3", via=via) as job:
+        job.wait_for("orphan")
+        pathlib.Path(job.path("go")).touch()
+        assert job.wait() == 0, job.err()
+        job.wait_for("again")
+        job.expect_nothing_left()
+
+
 def cannot_be_executed(via: list[str]) -> None:
     with Job("--nproc-per-node=2", "./script", via=["sh", "-c", """
             printf '#!/no/such/interpreter\\n' > script; chmod +x script; exec "$@" """, "sh", *via]) as job:
@@ -89,7 +99,8 @@ def check_spawn_path(lacks: list[str], pidfds: bool) -> None:
     with Job("--nproc-per-node=2", "sh", "-c", "echo ready; sleep 100", via=via) as job:
         job.wait_for("ready", 2)
         assert (pidfds_of(job.supervisor()) > 0) == pidfds
-    for case in (fails, crashes, ignores_term, is_stopped, leaves_an_orphan, cannot_be_executed):
+    for case in (fails, crashes, ignores_term, is_stopped, leaves_an_orphan, leaves_an_orphan_and_is_restarted,
+                 cannot_be_executed):
         case(via)
 
 

@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "launcher/process/clone_into_cgroup.h"
 
@@ -31,6 +32,7 @@ struct ChildWork {
   pid_t parent;
   int highest_descriptor;  // -1 if close_range() can be used
   bool is_in_cgroup = false;
+  volatile bool has_begun = false;  // written by the child
   StartStage failed_at = StartStage::none;
   int error = 0;
 };
@@ -59,6 +61,7 @@ void close_at_exec(int highest_descriptor) {
 int become_program(void* argument) {
   ChildWork& work = *static_cast<ChildWork*>(argument);
   const CloneRequest& request = work.request;
+  work.has_begun = true;
   ::prctl(PR_SET_PDEATHSIG, request.death_signal);
   // The parent may have died before that call. Its pid is compared with the former one, because a subreaper other than
   // process 1 may have adopted the child.
@@ -99,8 +102,12 @@ pid_t make_child(ChildWork& work, int& pidfd) {
   if (work.request.cgroup >= 0) {
     work.is_in_cgroup = true;
     const pid_t pid = clone_into_cgroup(become_program, &work, stack.get(), kStackBytes, work.request.cgroup, &pidfd);
-    if (pid >= 0) return pid;
+    if (pid >= 0 && work.has_begun) return pid;
     work.is_in_cgroup = false;
+    // A kernel (seen with Linux 6.18) kills each process that is born in a cgroup whose cgroup.kill was written before,
+    // because it compares the count of such kills with that of the parent's cgroup. A process that joins later lives.
+    if (pid >= 0) ::waitpid(pid, nullptr, 0);
+    base::UniqueFd(std::exchange(pidfd, -1)).reset();
   }
   constexpr int kFlags = CLONE_VM | CLONE_VFORK | SIGCHLD;
   char* const top = stack.get() + kStackBytes;

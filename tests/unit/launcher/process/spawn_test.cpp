@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -239,4 +240,20 @@ TEST_CASE("a worker that cannot be born in its cgroup joins it") {
   context.cgroup_procs = cgroup.procs_fd();
   context.cgroup = cgroup.procs_fd();  // not a folder: the kernel refuses, as an older one does
   CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
+}
+
+TEST_CASE("a worker runs in a cgroup whose former processes were killed") {
+  WorkerCgroup cgroup;
+  if (!cgroup.make()) {
+    WARN("no writable cgroup of version 2 here: nothing to test");
+    return;
+  }
+  const std::string name = cgroup.path().substr(cgroup.path().rfind('/') + 1);
+  SpawnContext context;
+  context.cgroup_procs = cgroup.procs_fd();
+  context.cgroup = cgroup.folder_fd();
+  const auto former = start(shell("sleep 1000"), context);
+  REQUIRE(former.ok());
+  cgroup.kill_all(std::chrono::seconds(5));
+  for (int i = 0; i < 3; ++i) CHECK(run(shell("grep -q " + name + " /proc/self/cgroup"), context) == 0);
 }
