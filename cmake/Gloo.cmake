@@ -1,5 +1,5 @@
 # Target ddp_gloo: what the runtime uses of Gloo (its connections between ranks), compiled here, in the namespace
-# ddp_gloo: docs/decisions/0039-private-gloo.md.
+# ddp_gloo: docs/development/decisions/0039-private-gloo.md.
 include(FetchContent)
 set(gloo_archive gloo_0.0~git20231202.5354032.orig.tar.xz)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the house rules that a compiler does not: who includes whom, third parties, mirrored tests, file length.
 
-docs/architecture.md tells what the rooms are for; these tables are what they may see.
+docs/development/architecture.md tells what the rooms are for; these tables are what they may see.
 """
 import pathlib
 import re
@@ -70,7 +70,7 @@ THIRD_PARTIES = {
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
     "gloo/": [f"runtime/backend/gloo/{name}" for name in ("gloo_context.cpp", "gloo_device.h", "gloo_watch.h",
                                                           "gloo_watch.cpp")],
-    "nccl": [],  # looked up at run time, as the driver: docs/decisions/0015
+    "nccl": [],  # looked up at run time, as the driver: docs/development/decisions/0015
     "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
     "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/tensor_view.h", "ddp/libtorch.h"],

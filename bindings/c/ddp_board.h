@@ -17,8 +17,8 @@
 // The board belongs to the process that opened it first. Its children do not write: in a forked one all functions do
 // nothing, and ddp_board_open() returns NULL in every one. Only a child that opens it before its parent takes it away.
 //
-// The constants describe the board for any language; docs/protocol.md, section 6, says what the fields mean. Numbers
-// are in native order and aligned. The reader is another process, which reads while we write.
+// The constants describe the board for any language; docs/development/protocol.md, section 6, says what the fields
+// mean. Numbers are in native order and aligned. The reader is another process, which reads while we write.
 #ifndef DDP_BOARD_H
 #define DDP_BOARD_H
 

@@ -29,7 +29,7 @@ import time
 
 __all__ = ["PHASES", "extend", "heartbeat", "phase", "progress", "should_stop"]
 
-# The board's layout: docs/protocol.md, section 6. A board of another version or size is left alone.
+# The board's layout: docs/development/protocol.md, section 6. A board of another version or size is left alone.
 _MAGIC = 0x42504444
 _VERSION = 5
 _BYTES = 153920

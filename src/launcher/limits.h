@@ -1,4 +1,4 @@
-// Limits of the launcher. docs/reference/limits.md says what happens when one is reached.
+// Limits of the launcher. docs/development/limits.md says what happens when one is reached.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // EventLoop: one thread's waiting for descriptors, timers and signals. A thin cover over Boost.Asio, so that Asio's
-// headers stay in a few files (docs/decisions/0001-event-loop.md).
+// headers stay in a few files (docs/development/decisions/0001-event-loop.md).
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
-// What EventLoop is made of, for the few files that use Asio themselves (docs/decisions/0001-event-loop.md).
+// What EventLoop is made of, for the few files that use Asio themselves
+// (docs/development/decisions/0001-event-loop.md).
 #pragma once
 
 #include <boost/asio/io_context.hpp>

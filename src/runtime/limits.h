@@ -1,5 +1,5 @@
 // Limits of the runtime. What a program can choose (time-outs, bucket sizes) has its default in the public headers.
-// docs/reference/limits.md says what happens when one is reached.
+// docs/development/limits.md says what happens when one is reached.
 #pragma once
 
 #include <chrono>

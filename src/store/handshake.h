@@ -1,5 +1,5 @@
-// Mutual proof of a shared secret, as AUTH_HELLO and AUTH_PROOF carry it (docs/protocol.md). State machines without
-// I/O: each is good for one connection and one try, and any mistake is final.
+// Mutual proof of a shared secret, as AUTH_HELLO and AUTH_PROOF carry it (docs/development/protocol.md). State machines
+// without I/O: each is good for one connection and one try, and any mistake is final.
 //
 //   client                                             server
 //   AUTH_HELLO  client nonce                       ->

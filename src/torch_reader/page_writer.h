@@ -1,4 +1,5 @@
-// Writes what was recorded to the status page of a worker, as the runtime would do (docs/protocol.md, section 6).
+// Writes what was recorded to the status page of a worker, as the runtime would do (docs/development/protocol.md,
+// section 6).
 #pragma once
 
 #include <cstdint>

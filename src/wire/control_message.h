@@ -1,4 +1,5 @@
-// What the launchers of one job say to each other: values, and their bytes. docs/protocol.md, section 7. No I/O.
+// What the launchers of one job say to each other: values, and their bytes. docs/development/protocol.md, section 7. No
+// I/O.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Limits that both sides of a connection, or launcher and workers, know. docs/reference/limits.md says what happens
+// Limits that both sides of a connection, or launcher and workers, know. docs/development/limits.md says what happens
 // when one is reached.
 #pragma once
 

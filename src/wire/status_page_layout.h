@@ -1,6 +1,6 @@
 // StatusPageLayout: what a worker's process groups are at, in memory that the launcher made and the worker writes. It
-// stays readable when the worker is stopped, hangs or is dead. docs/protocol.md, section 6, describes it; its reader
-// trusts nothing in it but its size.
+// stays readable when the worker is stopped, hangs or is dead. docs/development/protocol.md, section 6, describes it;
+// its reader trusts nothing in it but its size.
 #pragma once
 
 #include <array>

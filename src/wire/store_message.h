@@ -1,5 +1,5 @@
-// The requests of the rendezvous store: PyTorch's TCPStore protocol in its two dialects. docs/protocol.md is the
-// description; the table in store_forms.h is its only other place. No I/O here.
+// The requests of the rendezvous store: PyTorch's TCPStore protocol in its two dialects. docs/development/protocol.md
+// is the description; the table in store_forms.h is its only other place. No I/O here.
 #pragma once
 
 #include <cstdint>

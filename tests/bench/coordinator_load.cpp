@@ -1,10 +1,10 @@
 // coordinator_load PORT NODES COORDINATOR_PID PROGRAM HEARTBEAT_SECONDS CONNECTING [TOKEN_FILE]
 //
-// NODES launchers of a job, each a control connection of this process (docs/protocol.md, section 7), to a coordinator
-// on this machine that waits for them with --nnodes=NODES+1, --rdzv-id=bench and PROGRAM: connect, CONNECTING of them
-// at a time by the launcher's own client; say hello, all at once; send heartbeats for some seconds; one fails, and all
-// end. Prints JSON: for each phase the time, the coordinator's processor time, and bytes and messages of all nodes
-// together.
+// NODES launchers of a job, each a control connection of this process (docs/development/protocol.md, section 7), to a
+// coordinator on this machine that waits for them with --nnodes=NODES+1, --rdzv-id=bench and PROGRAM: connect,
+// CONNECTING of them at a time by the launcher's own client; say hello, all at once; send heartbeats for some seconds;
+// one fails, and all end. Prints JSON: for each phase the time, the coordinator's processor time, and bytes and
+// messages of all nodes together.
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
     tests/bench/launch_bench.py build/release/bin [--workers 2,64,256] [--rounds 15,7,5] [--torchrun COMMAND]
                                 [--torchrun-rounds 5,2,1] [--output-rounds 3] [--only start,end,memory,output] [--json FILE]
 
-docs/performance.md says what each number means. Prints a table and the goals; --json writes everything. Exits with 1 if a
+docs/development/benchmarks.md says what each number means. Prints a table and the goals; --json writes everything. Exits with 1 if a
 goal is missed.
 """
 import argparse

@@ -128,7 +128,7 @@ def exit_codes_are_documented() -> None:
 
 def requests_are_documented() -> None:
     forms = re.findall(r'"([A-Z_]+)", (-1|\d+), (-1|\w+), "', read("src/wire/store_forms.h"))
-    page = read("docs/protocol.md")
+    page = read("docs/development/protocol.md")
     assert len(forms) > 20
     for name, legacy, current in forms:
         row = f"| {name} | {legacy} | {current} |".replace("-1", "–")
@@ -136,7 +136,7 @@ def requests_are_documented() -> None:
 
 
 def supervision_rows_name_tests_that_exist() -> None:
-    rows = re.findall(r"^\| (\d+) \|.*\| (.*) \|$", (REFERENCE / "supervision.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \|.*\| (.*) \|$", read("docs/development/supervision.md"), re.MULTILINE)
     assert [int(number) for number, _ in rows] == list(range(1, 48)), rows
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("**/*_test.*") if path.suffix != ".pyc")
     for number, shown_by in rows:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""status_page_test.py BIN_DIR: the status page of living, stopped and waiting workers, read as docs/protocol.md says."""
+"""status_page_test.py BIN_DIR: the status page of living, stopped and waiting workers, read as docs/development/protocol.md says."""
 import collections
 import os
 import pathlib

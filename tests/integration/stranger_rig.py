@@ -1,4 +1,4 @@
-"""Processes that speak the launchers' protocol (docs/protocol.md, section 7) to the first node of a job, for tests."""
+"""Processes that speak the launchers' protocol (docs/development/protocol.md, section 7) to the first node of a job, for tests."""
 import contextlib
 import json
 import pathlib

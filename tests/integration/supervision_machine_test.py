@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Limits, containers and the machine's state, on whole processes: the rows of docs/reference/supervision.md on what
+"""Limits, containers and the machine's state, on whole processes: the rows of docs/development/supervision.md on what
 surrounds a job. argv: see launched_job.py."""
 import os
 import pathlib

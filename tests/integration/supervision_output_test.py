@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Workers' input and output, on whole processes: the rows of docs/reference/supervision.md on streams. argv: see
+"""Workers' input and output, on whole processes: the rows of docs/development/supervision.md on streams. argv: see
 launched_job.py."""
 import hashlib
 import os

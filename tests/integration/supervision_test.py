@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How jobs start and end, on whole processes: the rows of docs/reference/supervision.md on processes and signals.
+"""How jobs start and end, on whole processes: the rows of docs/development/supervision.md on processes and signals.
 argv: see launched_job.py."""
 import contextlib
 import os

@@ -1,5 +1,5 @@
 // Random lives of jobs on several nodes, each from a seed, which a failure prints; the rules are in nodes_rules.h.
-// DDP_TEST_SCHEDULES: how many, DDP_TEST_SEED: the first one's seed. docs/performance.md says what was run.
+// DDP_TEST_SCHEDULES: how many, DDP_TEST_SEED: the first one's seed. docs/development/benchmarks.md says what was run.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

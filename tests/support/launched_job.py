@@ -1,6 +1,6 @@
 """A job under ddplaunch as a test sees it, its processes, and how tests on whole jobs are run.
 
-A test is a function with a row of docs/reference/supervision.md and a sentence. A file of tests is a program:
+A test is a function with a row of docs/development/supervision.md and a sentence. A file of tests is a program:
 
     some_test.py DDPLAUNCH [WORD]     # only tests whose row or sentence has WORD
 

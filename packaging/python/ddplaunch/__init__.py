@@ -25,6 +25,6 @@ def cmake_prefix():
 
 
 def status_page():
-    """The descriptor of this worker's status page, which docs/protocol.md describes; None without ddplaunch."""
+    """The descriptor of this worker's status page, which docs/development/protocol.md describes; None without ddplaunch."""
     number = os.environ.get("DDP_BOARD_FD", "")
     return int(number) if number.isdigit() else None

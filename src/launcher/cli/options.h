@@ -78,7 +78,7 @@ struct Options : JobWishes {
   std::string scheduler = "auto";  // --scheduler: facts/cluster_env.h
   std::chrono::milliseconds node_timeout = limits::kDefaultNodeTimeout;
 
-  // Hosts on which launchers are started from here, over ssh: docs/reference/nodes.md.
+  // Hosts on which launchers are started from here, over ssh: docs/explanation/nodes.md.
   std::vector<HostEntry> hosts;        // --hosts
   std::string host_file;               // --hostfile
   std::string ssh = "ssh";             // --ssh: a program and its words

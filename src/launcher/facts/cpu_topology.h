@@ -22,7 +22,7 @@ struct CpuTopology {
   std::vector<CpuPlace> cpus;  // ascending by number; only those that we may use
 };
 
-// Asks hwloc (docs/decisions/0007-hwloc.md) about these CPUs.
+// Asks hwloc (docs/development/decisions/0007-hwloc.md) about these CPUs.
 base::Result<CpuTopology> read_cpu_topology(const std::vector<int>& cpus);
 
 }  // namespace ddp::launcher

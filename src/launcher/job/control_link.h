@@ -1,5 +1,5 @@
-// ControlLink: a launcher's connection to its coordinator (docs/protocol.md, section 7). It never blocks: what the
-// coordinator does not take yet waits here.
+// ControlLink: a launcher's connection to its coordinator (docs/development/protocol.md, section 7). It never blocks:
+// what the coordinator does not take yet waits here.
 #pragma once
 
 #include <cstddef>

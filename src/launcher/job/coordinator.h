@@ -1,6 +1,6 @@
 // Coordinator: who takes part in a job, of one node or of many, and what becomes of all of them: attempts, their
 // causes, restarts, the end. Events and times in, actions out; no clock, no sockets.
-// docs/decisions/0022-one-port-one-hub-one-fate.md and docs/decisions/0029-one-lifecycle.md
+// docs/development/decisions/0022-one-port-one-hub-one-fate.md and docs/development/decisions/0029-one-lifecycle.md
 #pragma once
 
 #include <chrono>

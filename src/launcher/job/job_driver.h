@@ -1,6 +1,6 @@
 // JobDriver: this node's part in a job, of one node or of several, from the first attempt to the end: one queue of what
 // happens, which pure modules (JobState, conclude(); behind Nodes the coordinator and the agent) turn into what is
-// done. docs/decisions/0029-one-lifecycle.md, docs/decisions/0031-one-queue-of-events.md
+// done. docs/development/decisions/0029-one-lifecycle.md, docs/development/decisions/0031-one-queue-of-events.md
 #pragma once
 
 #include <deque>

@@ -1,6 +1,6 @@
 // Nodes: this launcher's part in a job: as the coordinator, which serves the store, or as one that is connected to it.
-// A job of one node has a coordinator alone. docs/decisions/0022-one-port-one-hub-one-fate.md,
-// docs/decisions/0029-one-lifecycle.md
+// A job of one node has a coordinator alone. docs/development/decisions/0022-one-port-one-hub-one-fate.md,
+// docs/development/decisions/0029-one-lifecycle.md
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // Log: where the launcher's own lines go: to stderr, each preceded by "ddplaunch: ", and to --launcher-log. The only
-// file pair that knows spdlog. docs/decisions/0035-spdlog-logs.md
+// file pair that knows spdlog. docs/development/decisions/0035-spdlog-logs.md
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // ActivityMeter: for how long the processes of a rank have shown no sign of life. Samples in, an age for each sign out;
-// no clock, no files. docs/decisions/0026-three-classes-of-hangs.md says why these signs, and why these thresholds.
+// no clock, no files. docs/development/decisions/0026-three-classes-of-hangs.md says why these signs, and why these
+// thresholds.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// CloneLauncher: how processes of Boost.Process v2 start here (docs/decisions/0034-boost-process-owns-children.md).
-// A file that includes this one takes 3 s to compile.
+// CloneLauncher: how processes of Boost.Process v2 start here
+// (docs/development/decisions/0034-boost-process-owns-children.md). A file that includes this one takes 3 s to compile.
 #pragma once
 
 #define BOOST_PROCESS_USE_STD_FS  // instead of Boost.Filesystem

@@ -1,4 +1,4 @@
-// Starting a process without a copy of this one (docs/decisions/0006-own-spawn.md).
+// Starting a process without a copy of this one (docs/development/decisions/0006-own-spawn.md).
 #pragma once
 
 #include <sys/types.h>

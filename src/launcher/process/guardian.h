@@ -1,5 +1,5 @@
 // Guardian: the process that the user started stays as a small watchman over the one that does the work, so that either
-// of them may be killed and nothing of the job survives (docs/decisions/0008-guardian.md).
+// of them may be killed and nothing of the job survives (docs/development/decisions/0008-guardian.md).
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // Helper: a program that the launcher starts for itself, such as ssh or a tool that reads stacks
-// (docs/decisions/0034-boost-process-owns-children.md).
+// (docs/development/decisions/0034-boost-process-owns-children.md).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Starting one worker (docs/decisions/0006-own-spawn.md).
+// Starting one worker (docs/development/decisions/0006-own-spawn.md).
 #pragma once
 
 #include "base/result.h"

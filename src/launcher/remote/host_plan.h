@@ -59,10 +59,10 @@ std::string describe(const HostPlan& plan);
 std::string describe_json(const HostPlan& plan);
 
 // Which variables of this machine's environment the launchers on other hosts get: those that programs of this kind are
-// set up with (PATH, PYTHONPATH, NCCL_* and so on; docs/reference/nodes.md lists them), and what `requests` name: NAME,
-// NAME* or NAME=value. A job's own variables (ranks, the rendezvous) stay here, as does CUDA_VISIBLE_DEVICES, which
-// each node has its own of, unless it is asked for. The token is never among them. Each name once. The failure names
-// the request that is not set.
+// set up with (PATH, PYTHONPATH, NCCL_* and so on; docs/explanation/nodes.md lists them), and what `requests` name:
+// NAME, NAME* or NAME=value. A job's own variables (ranks, the rendezvous) stay here, as does CUDA_VISIBLE_DEVICES,
+// which each node has its own of, unless it is asked for. The token is never among them. Each name once. The failure
+// names the request that is not set.
 base::Result<std::vector<std::string>> forwarded_environment(std::span<const std::string> environment,
                                                              std::span<const std::string> requests);
 

@@ -1,5 +1,5 @@
 // RankExchange: how the nodes of a job see each other's ranks. Each shows its own when something is new in them; the
-// coordinator sees all, and asks for more. docs/decisions/0023-all-ranks-are-judged-together.md
+// coordinator sees all, and asks for more. docs/development/decisions/0023-all-ranks-are-judged-together.md
 #pragma once
 
 #include <chrono>

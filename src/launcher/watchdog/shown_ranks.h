@@ -1,5 +1,5 @@
-// What nodes show each other of their ranks, as text: JSON (docs/protocol.md, section 7). What does not read as such is
-// nothing; a node that lies about its ranks can harm nobody but its own job.
+// What nodes show each other of their ranks, as text: JSON (docs/development/protocol.md, section 7). What does not
+// read as such is nothing; a node that lies about its ranks can harm nobody but its own job.
 #pragma once
 
 #include <chrono>

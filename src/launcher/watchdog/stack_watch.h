@@ -1,5 +1,5 @@
 // StackWatch: finds out which operations this node's PyTorch programs wait for if PyTorch does not record them, from
-// the stacks of their first threads (docs/decisions/0043-stacks-of-pytorch-programs.md).
+// the stacks of their first threads (docs/development/decisions/0043-stacks-of-pytorch-programs.md).
 #pragma once
 
 #include <chrono>

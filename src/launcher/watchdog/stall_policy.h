@@ -1,5 +1,6 @@
 // What follows from a stall: when it is reported, and whether and when the job is terminated for it. A pure function of
-// the verdict, some ages and the user's options. docs/decisions/0026-three-classes-of-hangs.md, docs/reference/hangs.md
+// the verdict, some ages and the user's options. docs/development/decisions/0026-three-classes-of-hangs.md,
+// docs/explanation/hangs.md
 #pragma once
 
 #include <chrono>

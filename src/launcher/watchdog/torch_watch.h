@@ -1,5 +1,5 @@
 // TorchWatch: starts ddp_torch_reader as soon as the PyTorch of a worker of this node can be asked. From then on its
-// collectives are on its status page (docs/decisions/0041-pytorch-shows-its-collectives.md).
+// collectives are on its status page (docs/development/decisions/0041-pytorch-shows-its-collectives.md).
 #pragma once
 
 #include <chrono>

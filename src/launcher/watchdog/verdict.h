@@ -1,5 +1,5 @@
 // What is wrong with a job that does not go on: a pure function of what its ranks are at.
-// docs/reference/hangs.md explains each kind to users.
+// docs/explanation/hangs.md explains each kind to users.
 #pragma once
 
 #include <algorithm>

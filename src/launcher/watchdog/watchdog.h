@@ -1,5 +1,6 @@
 // Watchdog: follows what the ranks are at during an attempt, those of this node and, at the coordinator, those of all
-// nodes, and says what is new about those that do not go on. docs/decisions/0023-all-ranks-are-judged-together.md
+// nodes, and says what is new about those that do not go on.
+// docs/development/decisions/0023-all-ranks-are-judged-together.md
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // The table that a plug-in library (libddp_mpi.so) hands to the runtime, and how it is found.
-// docs/decisions/0004-nccl-is-a-plug-in.md
+// docs/development/decisions/0004-nccl-is-a-plug-in.md
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ struct BackendPlugin {
   const char* name = nullptr;
   ProbeResult (*probe)(const BackendOptions& options) = nullptr;
   // The text of rank 0, on every rank, before there is a store; null if it cannot.
-  // docs/decisions/0016-mpi-ranks-meet.md
+  // docs/development/decisions/0016-mpi-ranks-meet.md
   std::string (*broadcast)(const BackendOptions& options, const std::string& text) = nullptr;
   std::unique_ptr<Backend> (*create)(const BackendOptions& options, std::shared_ptr<Store> store) = nullptr;
 };

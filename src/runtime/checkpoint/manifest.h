@@ -1,4 +1,5 @@
-// The manifest of a checkpoint: which part of which tensor is in which file. Pure; the format is in docs/protocol.md.
+// The manifest of a checkpoint: which part of which tensor is in which file. Pure; the format is in
+// docs/development/protocol.md.
 #pragma once
 
 #include <ddp/buffer.h>

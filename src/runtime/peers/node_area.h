@@ -1,5 +1,6 @@
-// NodeArea: what a rank shows to the other ranks of its node, in memory that all of them map. docs/protocol.md
-// describes it. All ranks of a group run the same build (the version is compared), so the layout may change with it.
+// NodeArea: what a rank shows to the other ranks of its node, in memory that all of them map.
+// docs/development/protocol.md describes it. All ranks of a group run the same build (the version is compared), so the
+// layout may change with it.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// The bytes of a store file: a head and a log of changes. docs/protocol.md, section 2, is the description. No I/O here.
+// The bytes of a store file: a head and a log of changes. docs/development/protocol.md, section 2, is the description.
+// No I/O here.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 
 namespace ddp::store {
 
-// docs/reference/security.md says what these rules are worth.
+// docs/explanation/security.md says what these rules are worth.
 struct AdmissionPolicy {
   bool open = false;                 // --store-open: everybody
   uid_t own_uid = 0;                 // this user, and root

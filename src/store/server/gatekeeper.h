@@ -1,4 +1,4 @@
-// Gatekeeper: what the server knows of its peers when it decides who is let in. docs/reference/security.md.
+// Gatekeeper: what the server knows of its peers when it decides who is let in. docs/explanation/security.md.
 #pragma once
 
 #include <memory>

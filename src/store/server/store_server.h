@@ -25,7 +25,7 @@ namespace ddp::store {
 struct StoreServerOptions {
   StoreLimits limits;
   // Who is let in, but for processes of our own user and root: everybody, or whoever proves to know the token (and then
-  // all of the same address). docs/reference/security.md.
+  // all of the same address). docs/explanation/security.md.
   bool open = false;
   bool open_to_machines = false;
   std::shared_ptr<const Authenticator> authenticator;

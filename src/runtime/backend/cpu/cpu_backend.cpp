@@ -7,7 +7,7 @@
 //   staged  piece by piece through the staging buffers, one round a piece (staged.h).
 //
 // That the system copies memory between processes (process_vm_readv) is no way: staging takes half as long, from 128
-// KiB to 100 MiB (docs/performance.md).
+// KiB to 100 MiB (docs/development/benchmarks.md).
 #include <ddp/error.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // GpuMarks: the GPU's own word on how far a group's collectives are. Their stream writes numbers onto the progress
 // page, where the launcher reads them while the host thread, the driver or a kernel hangs.
-// docs/decisions/0021-the-gpu-says-how-far-it-is.md
+// docs/development/decisions/0021-the-gpu-says-how-far-it-is.md
 #pragma once
 
 #include <cstddef>

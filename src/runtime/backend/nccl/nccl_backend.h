@@ -1,4 +1,4 @@
-// The backend for NVIDIA GPUs. docs/decisions/0015-nccl-and-cuda-at-run-time.md
+// The backend for NVIDIA GPUs. docs/development/decisions/0015-nccl-and-cuda-at-run-time.md
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Functions of libraries that are looked up at run time. docs/decisions/0015-nccl-and-cuda-at-run-time.md
+// Functions of libraries that are looked up at run time. docs/development/decisions/0015-nccl-and-cuda-at-run-time.md
 #pragma once
 
 #include <dlfcn.h>
