@@ -60,7 +60,9 @@ std::string format_number(const char* format, double value) {
 
 std::optional<std::string> nearest_match(std::string_view word, std::span<const std::string> candidates) {
   const std::string* best = nullptr;
-  std::size_t best_distance = std::min(1 + word.size() / 3, word.empty() ? 0 : word.size() - 1) + 1;
+  // If more than a third of the letters differ, it is another word: "foo" is not a mistyped "gloo".
+  std::size_t best_distance =
+      std::min(std::max<std::size_t>(1, (word.size() + 1) / 3), word.empty() ? 0 : word.size() - 1) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
@@ -93,7 +95,7 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 
 namespace {
 
-// `between`: two ranges, and two neighbours.
+// `between` separates two ranges, and `between_two` two consecutive ranks.
 std::string list_of_ranges(std::span<const int> ranks, const char* between, const char* between_two) {
   std::string text;
   for (std::size_t first = 0; first < ranks.size();) {
@@ -155,7 +157,7 @@ std::string human_duration(std::chrono::nanoseconds duration) {
   return two_units(whole / 3600, " h", whole % 3600 / 60, " min");
 }
 
-// Each is 1024 of the one before.
+// Each unit is 1024 times the previous one.
 constexpr std::array<std::string_view, 5> kByteUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
 
 std::string human_bytes(std::uint64_t bytes) {

@@ -32,7 +32,8 @@ namespace {
 
 int print(const std::string& text) {
   const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  if (written) return 0;
+  // A reader such as head has seen enough.
+  if (written || errno == EPIPE) return 0;
   std::fprintf(stderr, "ddplaunch: error: cannot write to the standard output: %s\n", std::strerror(errno));
   return base::kExitOwnFault;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""nodes_hang_test.py BIN_DIR [WORD]: what goes wrong between ranks of several nodes is named with its rank on all of them.
-Each node has one rank, so that none of them can see it alone, or two."""
+"""nodes_hang_test.py BIN_DIR [WORD]: if something fails between ranks of several nodes, all nodes name the rank.
+Each node has either one rank, so that no node can detect the fault alone, or two."""
 import re
 import signal
 import tempfile
@@ -22,7 +22,7 @@ def a_rank_alone_on_its_node_is_named_when_it_hangs(hosts: Hosts) -> None:
     ends = job.ends()
     same_end(ends, 124, "rank 1 has not called all_reduce sum f32[1024] ('bucket 0') (#21 of world), in which rank 0 waits")
     told = ends[1][2]
-    # What it does instead, and its stack, from the other host.
+    # The report shows what rank 1 does instead, and its stack, from the other node.
     assert re.search(r"rank 1 \(node \S+, pid \d+\): training; last call: .* #20 at hanging_worker.cpp", told), told
     assert "rank 1: pause ←" in told, told
 
@@ -39,14 +39,14 @@ def calls_that_differ_are_described_where_the_first_node_calls_last(hosts: Hosts
               "--inject=rank=0,at=all_reduce:50,kind=delay=500ms", BIN / "train_charlm", "--steps", "4000")
     ends = job.start(1).start(2).ends()
     same_end(ends, 124, "DDP-H05")
-    assert re.search(r"#56  rank 0  all_reduce .*\n.*#56  rank 1  all_reduce ", ends[1][2]), ends
+    assert re.search(r"rank 0 called all_reduce .*, and rank 1 called all_reduce .*, as #56 of ", ends[1][2]), ends
 
 
 def of_four_ranks_the_one_that_differs_is_named(hosts: Hosts) -> None:
     for rank in (1, 2):
         job = training(hosts, f"rank={rank},at=all_reduce:50,kind=swap", 2)
         told = "".join(err for _, _, err in job.results.values())
-        assert re.search(rf"rank {rank} (called another collective|\(pid \d+\) failed)", told), (rank, job.results)
+        assert re.search(rf"rank {rank} (called |\(pid \d+\) failed)", told), (rank, job.results)
         assert len({code for code, _, _ in job.results.values()}) == 1, job.results
 
 
@@ -60,7 +60,7 @@ def a_rank_that_ends_with_0_in_the_middle_is_the_cause(hosts: Hosts) -> None:
 
 def a_question_to_the_first_node_is_answered_with_the_ranks_of_all(hosts: Hosts) -> None:
     job = Job(hosts, "--nproc-per-node=1", "--hang-timeout=600", BIN / "hanging_worker", "pause").start(1).start(2)
-    job.until(1, "hang")  # it is seen to wait
+    job.until(1, "hang")  # the launcher has reported that the rank waits
     job.launchers[1].send_signal(signal.SIGQUIT)
     job.until(1, "hang", 2)
     asked = job.events(1, "hang")[-1]["stall"]

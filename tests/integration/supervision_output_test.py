@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Workers' input and output, on whole processes: the rows of docs/development/supervision.md on streams. argv: see
-launched_job.py."""
+"""Tests workers' input and output with whole processes: the rows of docs/development/supervision.md on streams.
+argv: see launched_job.py."""
 import hashlib
 import os
 import pathlib
@@ -19,7 +19,7 @@ from ports import free_port  # noqa: E402
 
 @test("15", "a worker that reads its input is at the end of it at once")
 def no_input() -> None:
-    ours, theirs = os.pipe()  # never closed while the job runs
+    ours, theirs = os.pipe()  # the pipe stays open while the job runs
     try:
         code, out, err = run_job("--nproc-per-node=2", "cat", stdin=ours)
     finally:
@@ -86,7 +86,7 @@ def stuck_console() -> None:
         os.close(theirs)
         eventually("the worker is done", lambda: os.path.exists(job.path("done")))
         assert job.wait() == 0
-        # What the pipe still holds is all that was ever shown.
+        # The pipe holds everything that was ever shown.
         with os.fdopen(ours, "rb") as reader:
             shown = reader.read().decode()
         told = sum(int(count) for count in re.findall(r"(\d+) lines? (?:was|were) not shown", shown + job.err()))
@@ -112,7 +112,7 @@ def lossless_console() -> None:
 
 
 def into_head(*options: str) -> tuple[int, bool]:
-    """The launcher's status behind `| head -1`, and whether the worker came to its end."""
+    """Returns the launcher's status behind `| head -1`, and whether the worker ran to its end."""
     head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     script = "trap '' PIPE\nwhile [ ! -e go ]; do echo line; sleep 0.01; done; touch done"
     with Job(*options, "-q", "sh", "-c", script, stdout=head.stdin.fileno()) as job:
@@ -144,7 +144,8 @@ sys.exit(7)
 
 
 def job_behind_a_full_pipe(*options: str) -> tuple[Job, int]:
-    """A job that has failed and wants to say so, and the other end of its console, which has taken nothing."""
+    """Returns a job that has failed and tries to report it, and the other end of its console, from which nothing is
+    read."""
     ours, theirs = os.pipe()
     job = Job("--tag=", "--event-log=events", *options, *MUCH_AND_FAILS, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -179,7 +180,7 @@ def slow_reader_of_a_node() -> None:
 
 
 def fill(job: Job) -> None:
-    """Makes the job's console, a pipe that nobody reads, take nothing more."""
+    """Fills the job's console, a pipe that is not read."""
     console = os.open(f"/proc/{job.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
     try:
         while True:
@@ -197,7 +198,7 @@ WAITS_FOR_GO = "while [ ! -e go ]; do sleep 0.01; done; "
 def long_report_of_a_node() -> None:
     words = ["--tag=", "--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-conf=join_timeout=60",
              "--node-timeout=3", "--max-restarts=1"]
-    # A line for each of many ranks that fail: the report takes longer than --node-timeout if each line waits.
+    # Many ranks fail with a line each. If each line had to wait, the report would take longer than --node-timeout.
     fails = WAITS_FOR_GO + "for i in $(seq 20); do echo line $i >&2; done; exit 9"
     aborts = "ulimit -c 0; trap 'kill -ABRT $$' TERM; sleep 1000 & wait"
     script = (f"[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; touch ready.$RANK; [ $RANK = 0 ] && {{ {fails}; }}; "
@@ -240,6 +241,32 @@ def own_lines_wait() -> None:
         assert job.wait() == 125
 
 
+@test("46", "attempts that fail alike are reported once in full, then in a line, and the last one in full")
+def repeated_failures() -> None:
+    code, _, err = run_job("--max-restarts=3", "sh", "-c", "echo attempt $TORCHELASTIC_RESTART_COUNT >&2; exit 9")
+    report = err.split("failed: exit code 9")[1:]
+    assert code == 9 and len(report) == 4, err
+    assert [", as in the attempt before\n" in part for part in report] == [False, True, True, False], err
+    assert ["| attempt" in part for part in report] == [True, False, False, True], err
+    assert "given up after 3 restarts" in report[3], err
+
+
+@test("46", "attempts that fail in different ways are all reported in full")
+def different_failures() -> None:
+    code, _, err = run_job("--max-restarts=2", "sh", "-c", "exit $((9 - TORCHELASTIC_RESTART_COUNT))")
+    assert code == 7 and "as in the attempt before" not in err, (code, err)
+
+
+@test("18", "a reader that has seen enough of --help is no error")
+def help_without_a_reader() -> None:
+    for words in (["--help"], ["--man"], ["--completion=bash"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([LAUNCHER, *words], stdout=writer, stderr=subprocess.PIPE, text=True)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (0, ""), done
+
+
 @test("46", "a line of ddplaunch that is longer than a pipe takes at once is cut")
 def long_own_line() -> None:
     code, _, err = run_job("--run-path", "no" * 3000)
@@ -275,7 +302,7 @@ os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def memory_peak(reads: bool) -> int:
-    """Kilobytes of the supervisor while a worker writes 160 MB."""
+    """Returns the supervisor's peak memory in kilobytes while a worker writes 160 MB."""
     ours, theirs = os.pipe()
     script = f"""
 for i in range(2000):
@@ -304,7 +331,7 @@ def bounded_memory() -> None:
         raise Skip("a sanitizer needs memory of its own")
     for reads in (True, False):
         peak = memory_peak(reads)
-        assert peak < 60_000, (reads, peak)  # 16 MiB may wait for a reader that is slow, or is given no time
+        assert peak < 60_000, (reads, peak)  # up to 16 MiB may wait for a slow reader
 
 
 if __name__ == "__main__":

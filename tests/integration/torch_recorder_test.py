@@ -1,6 +1,7 @@
-"""What ddplaunch tells of plain PyTorch programs, by PyTorch's flight recorder: torch_recorder_test.py DDPLAUNCH.
+"""torch_recorder_test.py DDPLAUNCH: checks what ddplaunch reports of plain PyTorch programs through PyTorch's flight
+recorder.
 
-A PyTorch in Python stands in for the real one (tests/support/fake_torch), with which interop/torch_recorder_test.py is.
+PyTorch is a fake in Python (tests/support/fake_torch). The file interop/torch_recorder_test.py tests the real one.
 """
 import os
 import pathlib
@@ -22,7 +23,7 @@ for _ in range(5):
 """
 
 
-# What people put before their script. The last one gives a program nothing but the three standard descriptors.
+# Users put such commands before their script. The last one passes only the three standard descriptors to the program.
 WRAPPERS = {
     "python": [sys.executable, "-u"],
     "sh": ["sh", "-c", 'python3 -u "$0"; exit $?'],
@@ -72,7 +73,7 @@ def is_below(pid, ancestor):
 
 
 def reader_of(launcher):
-    """The pid of its ddp_torch_reader, once that runs."""
+    """Returns the pid of the launcher's ddp_torch_reader, once it runs."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         found = subprocess.run(["pgrep", "-f", "/ddp_torch_reader /"], capture_output=True, text=True).stdout
@@ -95,7 +96,7 @@ run("a rank that does not call is named, and ends the job at the user's limit", 
           "last call: all_reduce f32[4] #5, finished"])
 run("ranks that call different things are named, and end the job at once", 124,
     "dist.broadcast(8) if rank == 1 else dist.all_reduce(8)\ntime.sleep(3600)", FAKE_TORCH="stuck",
-    says=["called different collectives as #6 of world  [DDP-H04 different collective]", "broadcast f32[8]"])
+    says=["as #6 of world  [DDP-H04 different collective]", "broadcast f32[8]"])
 run("a healthy program is left alone, its children are as without ddplaunch, and a hidden sitecustomize runs", 0,
     f"time.sleep(3)\ndist.all_reduce(8)\nsubprocess.run([sys.executable, '-c', {CHILD!r}], check=True)\n"
     "print(os.environ['THEIRS_RAN'], any('ddp_python' in path for path in sys.path))",
@@ -105,7 +106,7 @@ run("an older version that records nothing runs as without, and no file of it is
     FAKE_TORCH="old", says=["torch.unrecorded"], never=["DDP-H", "torch.groups"])
 run("it can be turned off", 0, "print(os.environ.get('DDP_TORCH_FILE'), os.environ['PYTHONPATH'])", DDP_TORCH="0",
     says=[f"None {FAKE_TORCH}:"], never=["ddp_python"])
-# What it saw last, a rank that waits, soon counts no more.
+# The reader's last report shows a rank that waits. It soon becomes too old to count.
 run("the death of the reader ends no job", 0,
     "if rank == 1: time.sleep(4)\ndist.all_reduce(8)\ntime.sleep(14)", "--hang-timeout=12", meanwhile=kill_reader,
     never=["error:"])

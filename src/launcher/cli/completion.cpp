@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "launcher/cli/help_text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
+#include "launcher/cli/subcommands.h"
 
 namespace ddp::launcher {
 namespace {
@@ -40,21 +42,34 @@ std::string bash_words(const OptionList& options, bool underscores) {
   return base::join(words, " ");
 }
 
-// Those of both commands; an option that both have takes the same values.
-OptionList all_options() {
-  OptionList options = job_options();
-  for (OptionInfo& option : store_options()) {
-    if (find_option(option.name(), options) == nullptr) options.push_back(std::move(option));
+// `options`, and those of `others` that are not among them.
+OptionList with(OptionList options, const OptionList& others) {
+  for (const OptionInfo& option : others) {
+    if (find_option(option.name(), options) == nullptr) options.push_back(option);
   }
   return options;
 }
 
+OptionList bench_and_job_options() {
+  return with(bench_command_options(), job_options());
+}
+
+std::string subcommand_names() {
+  std::string names;
+  for (const Subcommand& each : kSubcommands) names += (names.empty() ? "" : " ") + std::string(each.name);
+  return names;
+}
+
+constexpr const char* kOperations = "all_reduce broadcast all_gather reduce_scatter all_to_all";
+
 std::string bash() {
   const OptionList job = job_options();
   const OptionList store = store_options();
+  const OptionList bench = bench_and_job_options();
   std::string cases;
   std::string with_value;
-  for (const OptionInfo& option : all_options()) {
+  // An option that several commands have takes the same values.
+  for (const OptionInfo& option : with(bench, store)) {
     if (option.is_flag()) continue;
     std::string pattern;
     for (const auto& [text, takes_value] : words_of(option)) {
@@ -70,7 +85,7 @@ std::string bash() {
   }
   return R"(# bash completion for ddplaunch. Put it into bash-completion's folder, or: source <(ddplaunch --completion bash)
 _ddplaunch() {
-  local cur=${COMP_WORDS[COMP_CWORD]} option= store= i word
+  local cur=${COMP_WORDS[COMP_CWORD]} option= command= words= spelled= i word
   COMPREPLY=()
   # bash takes --name=value for three words.
   for ((i = 1; i < COMP_CWORD; ++i)); do
@@ -79,30 +94,33 @@ _ddplaunch() {
     if [[ -n $option ]]; then option=; continue; fi
     case $word in
     run|launch) ((i == 1)) || return ;;
-    store) ((i == 1)) || return; store=1 ;;
+    store|bench) ((i == 1)) || [[ $command == bench ]] || return; command=${command:-$word} ;;
     )" + with_value +
          R"() option=$word ;;
     -*) ;;
-    *) return ;;  # the program: files
+    *) [[ $command == bench ]] || return ;;  # the program: files
     esac
   done
   if [[ $cur == = ]]; then cur=; fi
   case $option in
 )" + cases +
-         R"(    '') if [[ $store && $cur == --*_* ]]; then
-        COMPREPLY=($(compgen -W ')" +
-         bash_words(store, true) + R"(' -- "$cur"))
-      elif [[ $store ]]; then
-        COMPREPLY=($(compgen -W ')" +
-         bash_words(store, false) + R"(' -- "$cur"))
-      elif [[ $cur == --*_* ]]; then
-        COMPREPLY=($(compgen -W ')" +
-         bash_words(job, true) + R"(' -- "$cur"))
-      elif [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W ')" +
-         bash_words(job, false) + R"(' -- "$cur"))
+         R"(    '') if [[ $command == store ]]; then
+        words=')" +
+         bash_words(store, false) + R"(' spelled=')" + bash_words(store, true) + R"('
+      elif [[ $command == bench ]]; then
+        words=')" +
+         bash_words(bench, false) + " " + kOperations + R"(' spelled=')" + bash_words(bench, true) + R"('
+      else
+        words=')" +
+         bash_words(job, false) + R"(' spelled=')" + bash_words(job, true) + R"('
+      fi
+      if [[ $cur == --*_* ]]; then
+        COMPREPLY=($(compgen -W "$spelled" -- "$cur"))
+      elif [[ $command || $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "$words" -- "$cur"))
       elif ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -f -c -W 'run launch store bench help' -- "$cur"))
+        COMPREPLY=($(compgen -f -c -W ')" +
+         subcommand_names() + R"(' -- "$cur"))
       else
         COMPREPLY=($(compgen -f -c -- "$cur"))
       fi ;;
@@ -135,7 +153,9 @@ std::string zsh_lines(const OptionList& options) {
     for (const auto& [text, takes_value] : words_of(option)) {
       script += "  '*" + text + (takes_value && text.size() > 2 ? "=" : "") + "[" + brief(option) + "]";
       if (takes_value) {
-        script += ":" + with_dashes(base::split(option.value_name, ':').front()) + ":";
+        // The label of the value: brackets and colons have a meaning of their own there.
+        const std::string& label = option.value_name;
+        script += ":" + label.substr(0, label.find_first_of("[:|,=")) + ":";
         if (!option.choices.empty()) {
           script += "(" + base::join(option.choices, " ") + ")";
         } else if (is_path(option)) {
@@ -148,11 +168,33 @@ std::string zsh_lines(const OptionList& options) {
   return script;
 }
 
+// Words of an array: 'store:Serve a rendezvous store'.
+std::string zsh_commands() {
+  std::string words;
+  for (const Subcommand& each : kSubcommands) {
+    const std::string_view help(each.help);
+    words += (words.empty() ? "'" : " '") + std::string(each.name) + ":" +
+             std::string(help.substr(0, help.find_first_of(".,;"))) + "'";
+  }
+  return words;
+}
+
 std::string zsh() {
+  const auto branch = [](const char* word, const OptionList& options, const std::string& rest) {
+    return std::string("  ") + word + ")\n    shift words\n    ((--CURRENT))\n    _arguments -S \\\n" +
+           zsh_lines(options) + "  " + rest + " && return\n    return 1 ;;\n";
+  };
   return "#compdef ddplaunch\n# zsh completion: put it as _ddplaunch into a folder of $fpath.\n"
-         "if [[ $words[2] == store ]] && ((CURRENT > 2)); then\n  shift words\n  ((--CURRENT))\n  _arguments -S \\\n" +
-         zsh_lines(store_options()) + "  && return\n  return 1\nfi\n_arguments -S -A '-*' \\\n" +
-         zsh_lines(job_options()) + "  '1:program:_command_names -e' \\\n  '*::arguments:_files'\n";
+         "if ((CURRENT > 2)); then\n  case $words[2] in\n" +
+         branch("store", store_options(), "") +
+         branch("bench", bench_and_job_options(), std::string("'*:operation:(") + kOperations + ")'") +
+         "  run|launch)\n    shift words\n    ((--CURRENT)) ;;\n  esac\nfi\n"
+         "_ddplaunch_first() {\n  local -a commands=(" +
+         zsh_commands() +
+         ")\n"
+         "  _describe -t commands subcommand commands\n  _command_names -e\n  _files\n}\n"
+         "_arguments -S -A '-*' \\\n" +
+         zsh_lines(job_options()) + "  '1:program:_ddplaunch_first' \\\n  '*::arguments:_files'\n";
 }
 
 // `condition`: when they are offered.
@@ -174,11 +216,16 @@ std::string fish_lines(const OptionList& options, const std::string& condition) 
 }
 
 std::string fish() {
-  const std::string store = "__fish_seen_subcommand_from store";
-  return "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n"
-         "complete -c ddplaunch -n __fish_use_subcommand -a store -d 'a rendezvous store without a job'\n"
-         "complete -c ddplaunch -n __fish_use_subcommand -a bench -d 'what collectives cost here'\n" +
-         fish_lines(store_options(), store) + fish_lines(job_options(), "not " + store);
+  const std::string in_store = "__fish_seen_subcommand_from store";
+  const std::string in_bench = "__fish_seen_subcommand_from bench";
+  std::string script = "# fish completion: put it as ddplaunch.fish into ~/.config/fish/completions\n";
+  for (const Subcommand& each : kSubcommands) {
+    script +=
+        std::string("complete -c ddplaunch -n __fish_use_subcommand -a ") + each.name + " -d '" + each.help + "'\n";
+  }
+  script += "complete -c ddplaunch -n '" + in_bench + "' -x -a '" + kOperations + "'\n";
+  return script + fish_lines(store_options(), in_store) + fish_lines(bench_command_options(), in_bench) +
+         fish_lines(job_options(), "not " + in_store);
 }
 
 }  // namespace

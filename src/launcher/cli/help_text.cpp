@@ -206,18 +206,22 @@ std::string store_help_text() {
   return text;
 }
 
-std::string bench_help_text() {
-  std::string text = "Usage: ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]\n\n";
-  text += paragraph(
-      "Measures collectives between the workers that the options start, and prints the columns of nccl-tests: the time "
-      "in microseconds (median and minimum over the iterations of the slowest rank), algbw and busbw in GB/s. "
-      "Operations: all_reduce broadcast all_gather reduce_scatter all_to_all. [default: all of them]",
-      0);
-  text += "\n";
+const char* const kBenchDescription =
+    "Measures collectives between the workers that the options start, and prints the columns of nccl-tests: the time "
+    "in microseconds (median and minimum over the iterations of the slowest rank), algbw and busbw in GB/s. "
+    "Operations: all_reduce broadcast all_gather reduce_scatter all_to_all. [default: all of them]";
+
+OptionList bench_command_options() {
   bench::BenchOptions options;
   OptionSet command(false);
   bench::declare_bench_options(command.app(), options);
-  for (const OptionInfo& option : command.options()) text += option_lines(option);
+  return command.options();
+}
+
+std::string bench_help_text() {
+  std::string text = "Usage: ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]\n\n";
+  text += paragraph(kBenchDescription, 0) + "\n";
+  for (const OptionInfo& option : bench_command_options()) text += option_lines(option);
   text += "\nExample: ddplaunch bench --nproc-per-node=4 all_reduce --sizes=4K,1M,25M\n";
   return text;
 }

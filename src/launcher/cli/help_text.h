@@ -19,6 +19,10 @@ std::string short_help_text();
 std::string store_help_text();
 std::string bench_help_text();
 
+// The options of the benchmark itself, and what --help prints above them.
+OptionList bench_command_options();
+extern const char* const kBenchDescription;
+
 // "-r, --redirects STREAMS"; names that have no short one are indented as if they had.
 std::string option_synopsis(const OptionInfo& option);
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "launcher/cli/log_options.h"
 #include "launcher/cli/values.h"
+#include "launcher/facts/cluster_env.h"
 #include "store/server/store_limits.h"
 #include "wire/fault.h"
 
@@ -81,9 +82,9 @@ void workers(OptionSet& c, Options& o) {
           "Run the job on this many nodes; give every node the same value. [default: 1]");
   c.value("--node-rank", "N", integer(o.node_rank, 0, kMost),
           "Set the number of this node, from 0. [default: in the order in which the nodes meet]");
-  c.value("--scheduler", "NAME", parsed_as(parse_scheduler, o.scheduler),
-          "Read the number of nodes and the rank of this one from this scheduler: auto, none, slurm, openmpi and "
-          "others. [default: auto]");
+  c.choice("--scheduler", "NAME", base::join(scheduler_names(), " "),
+           using_value([&o](const std::string& name) { o.scheduler = name; }),
+           "Read the number of nodes and the rank of this one from this scheduler. [default: auto]");
   c.keep_old_name("engine", "scheduler");
   c.value("--node-timeout", "SECONDS", parsed_as(parse_node_timeout, o.node_timeout),
           "Treat a node as lost if it sends nothing for this long. [default: 10]");

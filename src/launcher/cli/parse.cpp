@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "bench/bench_options.h"
+#include "launcher/cli/command_page.h"
 #include "launcher/cli/command_words.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/config_file.h"
@@ -79,7 +80,10 @@ class CommandLine {
   Outcome parse() {
     const std::string word = mode_ == CompatibilityMode::native && words_.size() > 1 ? words_[1] : "";
     const auto rest = std::span(words_).subspan(std::min<std::size_t>(2, words_.size()));
-    if (word == "help") return Information{help_text(name_)};
+    if (word == "help") {
+      const bool is_page = !rest.empty() && rest.front() == "--markdown";
+      return Information{is_page ? command_page() : help_text(name_)};
+    }
     if (word == "store") return store(rest);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};

@@ -6,7 +6,6 @@
 
 #include "base/signals.h"
 #include "base/text.h"
-#include "launcher/facts/cluster_env.h"
 
 namespace ddp::launcher {
 
@@ -102,12 +101,6 @@ Result<WorkerCount> parse_workers(const std::string& text) {
     return WorkerCount(static_cast<int>(*number));
   }
   return Failure{" is not a number from 1 to " + std::to_string(limits::kWorkersPerNode) + ", auto, gpu or cpu."};
-}
-
-Result<std::string> parse_scheduler(const std::string& text) {
-  const std::vector<std::string> names = scheduler_names();
-  if (std::ranges::find(names, text) != names.end()) return text;
-  return Failure{" is not known. Use one of " + base::join(names, ", ") + "."};
 }
 
 Result<std::vector<HostEntry>> parse_host_words(const std::string& text) {

@@ -16,9 +16,6 @@ namespace ddp::launcher {
 // "2", "auto", "gpu" or "cpu".
 base::Result<WorkerCount> parse_workers(const std::string& text);
 
-// One of scheduler_names().
-base::Result<std::string> parse_scheduler(const std::string& text);
-
 // "a,b:4": one host or more.
 base::Result<std::vector<HostEntry>> parse_host_words(const std::string& text);
 

@@ -3,7 +3,8 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr int kSeveral = -1;  // the owner of a progress bar that several ranks show
+constexpr int kSeveral = -1;      // the owner of a progress bar that several ranks show
+constexpr int kMostHidden = 100;  // updates of other ranks' bars while the bar that is shown gets none
 constexpr std::string_view kWipe = "\x1b[K";
 constexpr std::string_view kContinued = "... ";
 
@@ -23,9 +24,15 @@ void ConsoleLayout::append(const OutputLine& line, std::string& out) {
   const int owner = line.times > 1 ? kSeveral : line.stream;
   const bool own = cursor_ != Cursor::line_start && owner_ == owner;
   const bool continues = own && !piece.begins;
-  if (!own && cursor_ == Cursor::after_return && piece.text == "\r") return;  // it would wipe another's bar
+  if (own) hidden_ = 0;
+  if (!own && cursor_ == Cursor::after_return && piece.text.ends_with('\r')) {
+    // Bars of several ranks would flicker on one line. One is shown as long as its rank updates it.
+    const bool is_of_one_rank = terminal_ && owner_ != kSeveral;
+    if (piece.text == "\r" || (is_of_one_rank && ++hidden_ < kMostHidden)) return;
+    hidden_ = 0;
+  }
   if (!continues && !(own && cursor_ == Cursor::after_return)) leave_line(out);
-  // The end of a line that somebody else's line has ended already.
+  // This ends a line that a line of another stream has ended already.
   if (!piece.begins && !continues && (piece.is_only_an_end() || piece.text == "\r")) return;
   if (!continues && piece.text != "\r") {
     if (line.tagged) out += line.times > 1 ? tag_.of_ranks(line.ranks) : tag_.of_rank(line.local_rank);
@@ -47,7 +54,7 @@ void ConsoleLayout::append_own(std::string_view line, std::string& out) {
 }
 
 void ConsoleLayout::finish(std::string& out) {
-  // A last progress bar stays to be seen.
+  // The last progress bar stays visible.
   if (cursor_ != Cursor::line_start) out += '\n';
   cursor_ = Cursor::line_start;
 }

@@ -1,4 +1,5 @@
-// ConsoleLayout: which bytes show the workers' lines on one console, whole and each behind its tag. Pure.
+// ConsoleLayout determines which bytes show the workers' lines on one console, each of them whole and behind its tag.
+// It is pure.
 #pragma once
 
 #include <string>
@@ -11,16 +12,16 @@ namespace ddp::launcher {
 
 class ConsoleLayout {
  public:
-  // On a terminal the remains of a progress bar are wiped before another rank's line; elsewhere a new line begins.
+  // On a terminal, the rest of a progress bar is wiped before another rank's line. Elsewhere a new line begins.
   ConsoleLayout(LineTag& tag, bool terminal) : tag_(tag), terminal_(terminal) {}
 
-  // Appends to `out`. A part continues its line, unless another line has come between: then it gets a tag and "... ".
+  // Appends to `out`. A part continues its line. If another line has come in between, it gets a tag and "... ".
   void append(const OutputLine& line, std::string& out);
 
-  // A line of the launcher itself, given without its end.
+  // Appends a line of the launcher itself, given without its end.
   void append_own(std::string_view line, std::string& out);
 
-  // Ends an unfinished line or progress bar, so that whoever writes next begins a line.
+  // Ends an unfinished line or progress bar, so that the next output begins a line.
   void finish(std::string& out);
 
  private:
@@ -31,7 +32,8 @@ class ConsoleLayout {
   LineTag& tag_;
   bool terminal_;
   Cursor cursor_ = Cursor::line_start;
-  int owner_ = 0;  // the stream whose line or progress bar the cursor is in
+  int owner_ = 0;   // the stream whose line or progress bar the cursor is in
+  int hidden_ = 0;  // updates of other progress bars since the owner's last piece
 };
 
 }  // namespace ddp::launcher

@@ -15,13 +15,13 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::size_t kThreadNameBytes = 15;  // of the kernel, TASK_COMM_LEN without the end
+constexpr std::size_t kThreadNameBytes = 15;  // the kernel's TASK_COMM_LEN without the final null byte
 
 std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// What the kernel writes for "%<specifier>".
+// Returns what the kernel writes for "%<specifier>".
 std::string expand(char specifier, const CoreFacts& facts) {
   const auto outside = [&](auto number) { return facts.has_own_numbers ? "*" : std::to_string(number); };
   std::string path = facts.executable;
@@ -65,7 +65,7 @@ bool leaves_core(const base::ExitStatus& status) {
 }
 
 std::string why_no_core(const CoreFacts& facts) {
-  // The kernel gives a handler the core whatever the limit.
+  // The kernel passes the core to a handler whatever the limit is.
   if (!facts.limit_is_zero || facts.pattern.starts_with("|")) return "none";
   if (facts.choice == CoreDumps::off) return "none (--core=off)";
   if (facts.choice == CoreDumps::unlimited) return "none, the hard limit is 0 (ulimit -H -c)";
@@ -75,13 +75,13 @@ std::string why_no_core(const CoreFacts& facts) {
 std::string describe_handler(const CoreFacts& facts) {
   const std::string handler = file_name(facts.pattern.substr(1, facts.pattern.find(' ') - 1));
   std::string text = "with " + handler;
-  // The handler runs outside of a container and knows the process by another number.
+  // The handler runs outside the container and sees another number for the process.
   const bool is_asked_by_pid = handler == "systemd-coredump" && !facts.has_own_numbers;
   if (is_asked_by_pid) text += " (coredumpctl info " + std::to_string(facts.pid) + ")";
   return facts.limit_is_zero ? text + ", which may drop it: the core limit is 0" : text;
 }
 
-// The first namespaces have fixed numbers (PROC_PID_INIT_INO and PROC_USER_INIT_INO of the kernel).
+// The initial namespaces have fixed numbers (PROC_PID_INIT_INO and PROC_USER_INIT_INO of the kernel).
 bool is_in_own_namespace() {
   std::error_code ignored;
   const auto differs = [&](const char* name, const char* first) {

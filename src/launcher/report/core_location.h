@@ -1,4 +1,4 @@
-// Where a core dump has gone, or why there is none.
+// Determines where a core dump was written, or why there is none.
 #pragma once
 
 #include <sys/types.h>
@@ -10,27 +10,28 @@
 
 namespace ddp::launcher {
 
-// What a core pattern (/proc/sys/kernel/core_pattern, core(5)) can ask for.
+// Holds the values that a core pattern (/proc/sys/kernel/core_pattern, core(5)) can refer to.
 struct CoreFacts {
-  std::string pattern;    // of the kernel; empty also if it cannot be read
+  std::string pattern;    // the kernel's pattern; empty also if it cannot be read
   bool uses_pid = false;  // /proc/sys/kernel/core_uses_pid
-  pid_t pid = 0;          // as we see it
-  // We are in a PID or user namespace of our own (a container): the numbers that the kernel would write are not ours.
+  pid_t pid = 0;          // as the launcher sees it
+  // The launcher runs in its own PID or user namespace (a container). The numbers that the kernel would write differ
+  // from those that the launcher sees.
   bool has_own_numbers = false;
   std::string program;     // path as it was executed
-  std::string executable;  // the same without symbolic links
-  std::string directory;   // the worker's working directory, as far as we know
+  std::string executable;  // the same path without symbolic links
+  std::string directory;   // the worker's working directory, as far as known
   std::string host_name;
   int signal = 0;
   uid_t user = 0;
   gid_t group = 0;
   CoreDumps choice = CoreDumps::inherit;
-  bool limit_is_zero = false;  // RLIMIT_CORE of the worker
+  bool limit_is_zero = false;  // whether the worker's RLIMIT_CORE is 0
 };
 
-// Pure. A few words for the summary: "/var/crash/core.train.4711", "with systemd-coredump (coredumpctl info 4711)",
-// "none, the limit is 0 (--core=unlimited)"; empty if the signal leaves no core, or if nothing is known. What only the
-// kernel knows (the time, the thread) becomes "*".
+// Returns a few words for the summary: "/var/crash/core.train.4711", "with systemd-coredump (coredumpctl info 4711)",
+// "none, the limit is 0 (--core=unlimited)". Returns an empty string if the signal leaves no core, or if nothing is
+// known. Values that only the kernel knows (the time, the thread) become "*". This function is pure.
 std::string describe_core(const base::ExitStatus& status, const CoreFacts& facts);
 
 // Reads the kernel's settings; `core_choice` is LaunchPlan::core.

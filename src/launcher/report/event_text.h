@@ -1,4 +1,4 @@
-// What happens in a job, in words, for -v and --launcher-log. Pure.
+// Describes the events of a job in words, for -v and --launcher-log. The function is pure.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace ddp::launcher {
 
-// `first_rank`: of the node. Returns std::nullopt for an event that is reported otherwise, or that is only an alarm.
+// `first_rank` is the first rank of the node. Returns std::nullopt for an event that is reported in another way, or
+// that is only an alarm.
 std::optional<LogLine> event_text(const Event& event, int first_rank);
 
 }  // namespace ddp::launcher

@@ -21,7 +21,7 @@ constexpr std::size_t kMessageLines = 10;
 constexpr std::size_t kMessageBytes = 2000;
 constexpr const char* kQuote = "  | ";
 
-// Another program's words, cut to a few lines and made fit for a terminal.
+// Quotes another program's text, cut to a few lines and made safe for a terminal.
 std::vector<std::string> quote(const std::string& message) {
   std::vector<std::string> lines;
   for (const std::string& line : base::split(message.substr(0, kMessageBytes), '\n')) {
@@ -34,7 +34,7 @@ std::vector<std::string> quote(const std::string& message) {
 bool contains_all(const std::vector<std::string>& printed, const std::vector<std::string>& quoted) {
   return std::ranges::all_of(quoted, [&](const std::string& line) {
     std::string words = line.substr(std::string_view(kQuote).size());
-    // The library names the kind of an error in its record, programs that print what() do not.
+    // The library writes the kind of an error into its record; programs that print what() do not.
     if (words.starts_with("ddp::Error (")) words.erase(0, words.find("): ") + 3);
     return std::ranges::any_of(printed,
                                [&](const std::string& other) { return other.find(words) != std::string::npos; });
@@ -78,14 +78,14 @@ std::string culprit_line(const WorkerEnd& end, const std::string& when) {
   return name_of(end) + " failed with an error, " + when + "; it was terminated before its process ended";
 }
 
-// Of a rank that is not to blame.
+// Describes the end of a rank that is not to blame.
 std::string secondary_line(const WorkerEnd& end, const std::string& when) {
   const std::string how = end.status.describe() + ", " + when;
   return end.gave_up() ? name_of(end) + " gave up waiting: " + how
                        : "found by " + name_of(end) + " which ended: " + how;
 }
 
-// Of a rank that lost another one, where no rank is known to have failed by itself.
+// Describes the loss of a rank that lost another one, if no rank is known to have failed by itself.
 std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
   if (!outcome.left_early.empty()) {
     return "it lost another rank: " + ranks_text(outcome.left_early) + " had ended with exit code 0 before";
@@ -97,7 +97,7 @@ std::string whom_it_lost(const WorkerEnd& end, const JobOutcome& outcome) {
          (still_ran ? ", which had not ended" : ", but no rank has failed by itself");
 }
 
-// The console has shown the worker's traceback, so that the end of it is enough.
+// Returns whether the console has shown the worker's traceback, so that the end of it is enough.
 bool has_shown_traceback(const WorkerEnd& end, const LaunchPlan& plan, const FailureEvidence& evidence) {
   const auto index = static_cast<std::size_t>(end.local_rank);
   return end.error && index < plan.output.workers.size() && plan.output.workers[index].err.to_console &&
@@ -105,7 +105,7 @@ bool has_shown_traceback(const WorkerEnd& end, const LaunchPlan& plan, const Fai
                              [](const std::string& line) { return line.find(kTracebackBegin) != std::string::npos; });
 }
 
-// The worker's own words. What it has printed as well is not repeated.
+// Quotes the worker's own error message. Text that the worker has also printed is not repeated.
 void quote_culprit(const WorkerEnd& end, bool has_shown, const FailureEvidence& evidence,
                    std::vector<std::string>& lines) {
   const std::vector<std::string> error = end.error ? quote(end.error->message) : std::vector<std::string>();
@@ -139,13 +139,15 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   if (end.error && end.error->is_secondary) {
     lines.push_back("  " + whom_it_lost(end, outcome));
   }
-  quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
+  // The headline of a mismatch contains everything that the culprit's own error does.
+  const bool is_explained = end.error && end.error->is_mismatch && failed.verdict && failed.verdict->is_described();
+  if (!is_explained) quote_culprit(end, has_shown_traceback(end, plan, evidence), evidence, lines);
   if (const std::string remedy = what_to_try(evidence.last_lines, plan); !remedy.empty())
     lines.push_back("  " + remedy);
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }
 
-// When SIGKILL followed on SIGTERM.
+// Returns when SIGKILL followed SIGTERM.
 std::string when_killed(const JobOutcome& outcome, const LaunchPlan& plan) {
   if (outcome.kill_reason == KillReason::grace_over) return "after the grace of " + base::human_duration(plan.grace);
   if (outcome.kill_reason == KillReason::guardian_lost) return "when the first process of ddplaunch was killed";
@@ -169,7 +171,7 @@ void describe_others(const JobOutcome& outcome, const LaunchPlan& plan, const Fa
     const std::string how =
         outcome.cause_as<GuardianLost>() != nullptr ? "SIGKILL at once" : base::join(signals, ", then ");
     lines.push_back("  " + ranks_text(outcome.ended_ranks) + (outcome.ended_ranks.size() == 1 ? " was" : " were") +
-                    " ended because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
+                    " terminated because of it (" + how + ", gone in " + base::human_duration(outcome.ending_time) + ")");
   }
   if (!outcome.not_started.empty() && outcome.cause_as<SpawnFailed>() == nullptr && !lines.empty()) {
     lines.push_back("  " + ranks_text(outcome.not_started) + " had not been started yet");
@@ -241,6 +243,15 @@ std::vector<std::string> failure_summary(const JobOutcome& outcome, const Launch
   }
   describe_others(outcome, plan, evidence, lines);
   return lines;
+}
+
+std::string failure_signature(const JobOutcome& outcome, const FailureEvidence& evidence) {
+  const auto* failed = outcome.cause_as<WorkerFailed>();
+  if (failed == nullptr) return "";
+  const WorkerEnd& end = failed->end;
+  std::string text = end.error ? end.error->message + "\n" + end.error->place : base::join(evidence.last_lines, "\n");
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return std::to_string(end.rank) + " " + end.status.describe() + "\n" + text;
 }
 
 }  // namespace ddp::launcher

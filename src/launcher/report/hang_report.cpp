@@ -16,10 +16,10 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::size_t kMostRanks = 18;  // with a line each, if there is nothing else to tell
+constexpr std::size_t kMostRanks = 18;  // ranks with a line each, if nothing else is shown
 constexpr std::size_t kMostStackLines = 8;
 constexpr std::size_t kMostStackLinesOfNote = 3;
-constexpr std::size_t kMostSourceLines = 4;  // of each
+constexpr std::size_t kMostSourceLines = 4;  // of each evidence source
 
 std::string_view state_name(char state) {
   constexpr std::array<std::pair<char, std::string_view>, 6> kNames = {{{'R', "running"},
@@ -36,7 +36,7 @@ std::string since(std::uint64_t then, std::uint64_t now) {
   return base::human_duration(std::chrono::nanoseconds(now > then ? now - then : 0));
 }
 
-// "all_reduce #12 at train.cpp:88, finished".
+// Returns a text such as "all_reduce #12 at train.cpp:88, finished".
 std::string last_call(const RankView& rank) {
   const CallView* last = nullptr;
   bool finished = false;
@@ -70,7 +70,7 @@ std::string last_call(const RankView& rank) {
          (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
 }
 
-// How far its GPU is with the collective of the verdict; empty: not known.
+// Returns how far the rank's GPU is with the collective of the verdict, or an empty string if that is not known.
 std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   for (const GroupView& group : rank.page.groups) {
     const std::uint64_t number = verdict.sequence;
@@ -83,7 +83,7 @@ std::string gpu_text(const RankView& rank, const Verdict& verdict) {
   return "";
 }
 
-// Empty: it was not measured.
+// Returns an empty string if the activity was not measured.
 std::string activity_text(const std::optional<RankActivity>& activity) {
   if (!activity) return "";
   const std::string cpu = ", CPU " + std::to_string(std::lround(100 * activity->cpu_share)) + " %";
@@ -93,7 +93,7 @@ std::string activity_text(const std::optional<RankActivity>& activity) {
   return cpu + "; " + std::string(describe(activity->last_sign));
 }
 
-// What a rank is at, from all that is known of it.
+// Describes what a rank is doing, from all that is known about it.
 std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint64_t now) {
   std::string text = "  rank " + std::to_string(rank.rank) + " (" +
                      (rank.node.empty() ? "" : "node " + rank.node + ", ") + "pid " + std::to_string(rank.pid) + "): ";
@@ -119,7 +119,7 @@ std::string whereabouts(const RankView& rank, const Verdict& verdict, std::uint6
   return text + activity_text(rank.activity);
 }
 
-// Where the threads are, and why some do not say it.
+// Shows where the threads are, and why the stacks of some ranks are missing.
 std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   if (stacks.empty()) return {};
   std::vector<std::string> lines;
@@ -139,7 +139,7 @@ std::vector<std::string> stack_lines(const std::vector<RankStacks>& stacks) {
   return lines;
 }
 
-// Of a note: where those stand that it names.
+// Shows where the culprits are, for a note.
 std::vector<std::string> culprits_stack_lines(const HangNews& news) {
   std::vector<RankStacks> theirs;
   for (const RankStacks& rank : news.evidence.stacks) {
@@ -181,7 +181,7 @@ std::vector<std::string> process_lines(const HangNews& news) {
   return lines;
 }
 
-// What others than the ranks say, or why they do not.
+// Shows what evidence sources other than the ranks report, or why they report nothing.
 std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources) {
   std::vector<std::string> lines;
   for (const EvidenceSource& source : sources) {
@@ -196,14 +196,14 @@ std::vector<std::string> source_lines(const std::vector<EvidenceSource>& sources
   return lines;
 }
 
-// PyTorch's recorder does not tell the root of a collective: ranks may name different ones.
+// PyTorch's recorder does not record the root of a collective, so ranks may name different roots.
 bool may_differ_in_root(const HangNews& news) {
   constexpr std::array<std::string_view, 4> kWithRoot = {"broadcast", "reduce ", "gather", "scatter"};
   return is_sampled(news.verdict, news.ranks) &&
          std::ranges::any_of(kWithRoot, [&](std::string_view name) { return news.verdict.call.starts_with(name); });
 }
 
-// Whatever moves data between ranks that all have called.
+// Suggests what to try with the transport of data, if all ranks have called.
 std::vector<std::string> hint_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::transport) return {};
   if (may_differ_in_root(news)) {
@@ -223,7 +223,7 @@ std::vector<std::string> hint_lines(const HangNews& news) {
       "or iommu=pt. NCCL_DEBUG=INFO says what NCCL does"};
 }
 
-// What can be said of programs whose collectives are not known, and why it is no more.
+// Describes programs whose collectives are not known, and why no more is known.
 std::vector<std::string> evidence_lines(const HangNews& news) {
   if (news.verdict.kind != VerdictKind::silent && news.verdict.kind != VerdictKind::behind) return {};
   std::vector<int> without;
@@ -243,7 +243,7 @@ std::vector<std::string> evidence_lines(const HangNews& news) {
   return lines;
 }
 
-// Empty of what need not last to be wrong.
+// A certain hang is reported at once, so its duration is left out.
 std::string how_long(const HangNews& news) {
   const bool is_at_once = news.kind == HangNews::Kind::hung && news.judgement.limit.count() == 0;
   return is_at_once ? "" : ", for " + base::human_duration(news.age);
@@ -257,7 +257,7 @@ std::string stop_text(const HangNews& news) {
          " stopped (SIGSTOP, or a debugger): --hang-timeout does not run until that ends  [DDP-H02 stopped]";
 }
 
-// What will be done about it.
+// Says what the launcher will do about it.
 std::string outlook(const HangNews& news) {
   const StallJudgement& judgement = news.judgement;
   const std::string limit = base::human_duration(judgement.limit) + " (" + judgement.why + ")";
@@ -278,17 +278,11 @@ std::string outlook(const HangNews& news) {
 }  // namespace
 
 std::vector<std::string> difference_lines(const Verdict& verdict) {
-  if (verdict.sides.empty() || verdict.is_by_stack) return {};
-  const std::uint64_t first = verdict.sides.front().call.sequence;
-  std::vector<RankCall> calls = verdict.around;
-  const auto after = std::ranges::find_if(calls, [&](const RankCall& c) { return c.call.sequence > first; });
-  calls.insert(after, verdict.sides.begin(), verdict.sides.end());
-  std::vector<std::string> lines = {"  what they called:"};
-  for (const RankCall& one : calls) {
-    const std::string who = one.call.sequence < first ? "both   " : "rank " + std::to_string(one.rank) + " ";
-    lines.push_back(
-        "    #" + std::to_string(one.call.sequence) + "  " + who + " " +
-        (one.call.what.empty() ? "a collective: its node has not said which" : describe_with_place(one.call)));
+  if (verdict.around.empty() || verdict.is_by_stack) return {};
+  std::vector<std::string> lines = {"  the calls before and after it:"};
+  for (const RankCall& one : verdict.around) {
+    const std::string who = one.call.sequence < verdict.sequence ? "both   " : "rank " + std::to_string(one.rank) + " ";
+    lines.push_back("    #" + std::to_string(one.call.sequence) + "  " + who + " " + describe_with_place(one.call));
   }
   return lines;
 }
@@ -310,7 +304,8 @@ std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now) {
   base::append(stacks, process_lines(news));
   base::append(stacks, source_lines(news.evidence.sources));
   const std::size_t most_ranks = kMostRanks - std::min(kMostRanks - 2, stacks.size() + lines.size() - 1);
-  // The culprits first, then, when it is over, everybody.
+  // The culprits come first. All other ranks follow if the job has hung, if the user has asked, or if there are no
+  // culprits.
   std::size_t told = 0;
   std::size_t left_out = 0;
   for (const bool culprits : {true, false}) {

@@ -1,4 +1,4 @@
-// What the console is told of a job that does not go on.
+// Builds the console's report on a job that makes no progress.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace ddp::launcher {
 
-// The headline, what the culprits are at (of a hang: what every rank is at), and what will follow; at most 25 lines.
-// `now`: CLOCK_MONOTONIC, nanoseconds.
+// Returns the headline, what the culprits are doing (for a hang: what every rank is doing), and what will follow. There
+// are at most 25 lines. `now` is CLOCK_MONOTONIC in nanoseconds.
 std::vector<std::string> hang_report(const HangNews& news, std::uint64_t now);
 
-// Of ranks that called different things what they called, side by side; else nothing.
+// Returns what the ranks that called different collectives called before and after that. Returns no lines if it is not
+// known.
 std::vector<std::string> difference_lines(const Verdict& verdict);
 
-// Whether a stack of Python has no lines because py-spy was not found.
+// Returns whether a stack has no Python lines because py-spy was not found.
 bool lacks_py_spy(const Evidence& evidence);
 
 }  // namespace ddp::launcher

@@ -18,7 +18,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // see docs/reference/event-log.md on when it changes
 
-// Workers' words may be any bytes; JSON is UTF-8, and a terminal must not act on what it shows of it.
+// Workers may print any bytes, but JSON is UTF-8. The text is escaped, so that a terminal does not interpret it.
 std::string dump(const OrderedJson& document, int indent = -1) {
   return document.dump(indent, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
@@ -145,7 +145,7 @@ struct EventToJson {
     return json;
   }
   OrderedJson operator()(const AlarmRang&) const { return nullptr; }
-  // The attempt's end says it.
+  // The line about the attempt's end covers these events.
   OrderedJson operator()(const Settled&) const { return nullptr; }
   OrderedJson operator()(const SignalRefused&) const { return nullptr; }
   OrderedJson operator()(const ExitTimedOut&) const { return nullptr; }

@@ -21,7 +21,7 @@ WallTime wall_now() {
   return std::chrono::system_clock::now();
 }
 
-// The first report of a stall is a note, since the ranks may well go on.
+// The first report of a stall is a note, because the ranks may well continue.
 LogLevel level_of(const HangNews& news) {
   using Kind = HangNews::Kind;
   if (news.kind == Kind::asked) return LogLevel::answer;
@@ -29,7 +29,7 @@ LogLevel level_of(const HangNews& news) {
   return news.kind == Kind::hung || news.kind == Kind::warned ? LogLevel::warning : LogLevel::note;
 }
 
-// What the user has asked for is no error.
+// An end that the user has requested is not an error.
 LogLevel level_of(const JobOutcome& outcome) {
   if (outcome.has_saved) return LogLevel::note;
   return outcome.cause_as<SignalArrived>() != nullptr ? LogLevel::warning : LogLevel::error;
@@ -97,7 +97,7 @@ void JobReporter::tell_notes() {
   for (const std::string& note : plan_.notes) say(LogLevel::note, note);
 }
 
-// If the console does not take it now, a line that is no more than a note is dropped: it is not worth a wait.
+// If the console does not accept a note or a less important line now, the line is dropped: it is not worth a wait.
 void JobReporter::say(const LogLine& line) {
   log_.record(line);
   if (line.level >= LogLevel::warning) {
@@ -120,7 +120,8 @@ void JobReporter::log_event(const Event& event) {
     say(*line);
   if (!events_.is_open()) return;
   if (const auto* arrived = std::get_if<SignalArrived>(&event)) {
-    // The guardian sends SIGCONT after whatever ends the job; it may come after the end, and continues nobody.
+    // The guardian sends SIGCONT after any event that ends the job. It may arrive after the end, and continues no
+    // process.
     if (arrived->signal == SIGCONT && !stopped_) return;
     if (arrived->signal == SIGTSTP) stopped_ = true;
     if (arrived->signal == SIGCONT) stopped_ = false;
@@ -171,6 +172,12 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
       "attempt " + std::to_string(placement_.attempt) + " has ended" + (next.empty() ? "" : ": " + next));
   evidence_ = gather_evidence(outcome);
   text_ = failure_summary(outcome, plan_, evidence_);
+  const std::string signature = failure_signature(outcome, evidence_);
+  const bool failed_before = !signature.empty() && signature == std::exchange(signature_, signature);
+  // The last attempt's report is shown in full, because the user looks for it at the end of the output. A node of
+  // several does not know here whether its attempt was the last one.
+  if (failed_before && !is_last && !plan_.nodes.several())
+    text_ = {text_.front() + ", as in the attempt before"};
   if (!next.empty()) text_.push_back("  " + next);
   events_.write(attempt_ended_line(plan_, placement_, outcome, next, wall_now()));
   const LogLevel level = level_of(outcome);
@@ -205,7 +212,7 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
   }
 }
 
-// A launcher that started us as its worker reads our error where it reads that of any worker.
+// A launcher that started this one as its worker reads the error where it reads the errors of all its workers.
 std::optional<base::Failure> JobReporter::pass_error_upwards(const JobOutcome& outcome, int exit_code) const {
   const auto path = find_variable(plan_.inherited_environment, wire::env::kErrorFile);
   if (!path || path->empty() || exit_code == 0) return std::nullopt;

@@ -1,4 +1,5 @@
-// JobReporter: tells the console, the event log, the summary and a launcher above us how the job fares.
+// JobReporter reports the course of a job to the console, the event log, the summary and a launcher that started this
+// one.
 #pragma once
 
 #include <chrono>
@@ -22,19 +23,19 @@ class JobReporter {
  public:
   using LastLines = std::function<std::vector<std::string>(int local_rank)>;
 
-  // `last_lines`: of a worker's output in the attempt that has just ended.
+  // `last_lines` returns the last lines of a worker's output in the attempt that has just ended.
   JobReporter(const LaunchPlan& plan, const RunDirectory& directory, Log& log, LineFile events, LastLines last_lines);
 
-  // Begins the event log. The reason, if that cannot be done, or if the summary could not be written at the end: call
-  // it before anything is started.
+  // Begins the event log. Returns the reason if that fails, or if the summary could not be written at the end. Must be
+  // called before anything is started.
   std::optional<base::Failure> begin();
 
-  // Refers to this object.
+  // The result refers to this object.
   JobObserver observer();
 
-  // The job is over: one of these. They write what is to be written at the end.
+  // When the job is over, one of these two functions must be called. They write the final reports.
   void job_ended(const JobOutcome& outcome, const base::ExitStatus& end) { finish(outcome, end.shell_code(), ""); }
-  void job_failed(const base::Failure& failure);  // an attempt could not begin; ddplaunch ends with base::kExitOwnFault
+  void job_failed(const base::Failure& failure);  // an attempt could not begin; the exit code is kExitOwnFault
 
  private:
   void attempt_began(const Placement& placement);
@@ -57,16 +58,17 @@ class JobReporter {
   LineFile events_;
   LastLines last_lines_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  int attempts_ = 0;  // that have begun
+  int attempts_ = 0;  // number of attempts that have begun
   bool has_told_notes_ = false;
   bool has_told_of_py_spy_ = false;
-  int dumps_ = 0;                  // of the current attempt
+  int dumps_ = 0;                  // number of dumps in the current attempt
   bool stopped_ = false;           // by SIGTSTP, and not continued since
   Placement placement_;            // of the current attempt
-  FailureEvidence evidence_;       // of the last one that has ended
-  std::vector<std::string> text_;  // what the console was told at the end of it
-  // What a slow reader does not take now, while other nodes wait for our heartbeats, is printed when it takes more, at
-  // the latest when all is over.
+  FailureEvidence evidence_;       // of the last attempt that has ended
+  std::string signature_;          // of its failure; empty if there was none
+  std::vector<std::string> text_;  // lines that the console showed at its end
+  // Keeps lines that a slow reader does not accept now, because other nodes wait for this node's heartbeats. They are
+  // printed when the reader accepts more, at the latest when the job is over.
   LineQueue lines_;
 };
 

@@ -7,7 +7,7 @@ namespace ddp::launcher {
 namespace {
 
 struct KnownError {
-  std::string_view words;  // of one of the last lines
+  std::string_view words;  // text that is part of one of the last lines
   const char* remedy;
 };
 constexpr const char* kNoInput =

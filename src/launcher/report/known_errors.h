@@ -1,4 +1,4 @@
-// What to try against errors of Python programs that have to do with how they were started. Pure.
+// Suggests remedies for errors of Python programs that depend on how they were started. The function is pure.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ddp::launcher {
 
-// A sentence for the summary; empty if the worker's last lines show none of these errors.
+// Returns a sentence for the summary, or an empty string if the worker's last lines show none of these errors.
 std::string what_to_try(const std::vector<std::string>& last_lines, const LaunchPlan& plan);
 
 }  // namespace ddp::launcher

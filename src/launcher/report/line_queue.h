@@ -1,4 +1,4 @@
-// LineQueue: lines that reach the console in their order, also where it takes nothing for a while.
+// LineQueue brings lines to the console in their order, even if the console accepts nothing for a while.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,17 @@ class LineQueue {
     std::function<void(const LogLine& line)> print_last_word;  // Waits for the console; then it drops the line.
   };
 
-  static constexpr std::size_t kMostLines = 200;  // that wait; of more, the oldest are dropped and counted
+  static constexpr std::size_t kMostLines = 200;  // most waiting lines; beyond that, the oldest are counted and dropped
 
   explicit LineQueue(Ways ways) : ways_(std::move(ways)) {}
 
-  // Prints the line after all that wait. It waits with them if the console does not take it now.
+  // Prints the line after all waiting lines. It waits with them if the console does not accept it now.
   void say(const LogLine& line);
-  // Prints what waits, as far as the console takes it now. Returns true if nothing waits any more.
+  // Prints the waiting lines, as far as the console accepts them now. Returns true if no line waits anymore.
   bool print();
-  // Prints what waits, and then the line, as last words.
+  // Prints the waiting lines and then `line`, as last words.
   void last_word(const LogLine& line);
-  // Prints what waits as last words.
+  // Prints the waiting lines as last words.
   void finish();
 
  private:
@@ -38,7 +38,7 @@ class LineQueue {
 
   Ways ways_;
   std::deque<LogLine> waiting_;
-  std::int64_t dropped_ = 0;  // not reported yet; all of them were before those that wait
+  std::int64_t dropped_ = 0;  // not reported yet; they came before the waiting lines
 };
 
 }  // namespace ddp::launcher

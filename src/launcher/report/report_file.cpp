@@ -20,13 +20,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Where a report is to go.
+// Describes where a report is written.
 struct Target {
-  base::UniqueFd own;  // one of our outputs
+  base::UniqueFd own;  // set if the target is one of the launcher's outputs
   bool exists = false;
-  bool is_loop = false;  // of symbolic links, which stay
+  bool is_loop = false;  // a loop of symbolic links, which is not replaced
   struct stat status {};
-  std::string path;  // without symbolic links
+  std::string path;  // path with symbolic links resolved
 
   explicit Target(const std::string& name) : path(base::behind_links(name)) {
     exists = ::stat(path.c_str(), &status) == 0;
@@ -36,7 +36,7 @@ struct Target {
   bool is_replaced() const { return !own && !is_loop && (!exists || S_ISREG(status.st_mode)); }
 };
 
-// A file that becomes the report, or is removed.
+// Draft is a temporary file that becomes the report or is removed.
 class Draft {
  public:
   explicit Draft(const Target& target)
@@ -50,7 +50,7 @@ class Draft {
 
   bool exists() const { return exists_; }
 
-  // Some file systems tell only here that the disk is full.
+  // Some file systems report only here that the disk is full.
   bool write_and_close(const std::string& text) {
     if (target_.exists) ::fchmod(file_.get(), target_.status.st_mode & 07777);
     return write_all(file_.get(), text, {}) && ::close(file_.release()) == 0;
@@ -86,7 +86,7 @@ std::optional<base::Failure> check_report(const std::string& path, const std::st
   const Target target(path);
   if (target.own) return std::nullopt;
   if (target.is_replaced()) return Draft(target).exists() ? std::nullopt : std::optional(write_failure(what));
-  // Not opened: that would be the end of the file for a FIFO's reader.
+  // The file is not opened, because closing it would be the end of the file for a FIFO's reader.
   if (S_ISDIR(target.status.st_mode)) {
     errno = EISDIR;
     return write_failure(what);

@@ -1,4 +1,4 @@
-// Files that machines read after a job has run: the summary and the dumps.
+// Writes the files that other programs read after a job has run: the summary and the dumps.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,14 @@
 
 namespace ddp::launcher {
 
-// Replaces the file by `text`: readers see the old one or the whole new one, which has the old one's permissions. The
-// reason, if that cannot be done; then the old one is untouched. A symbolic link to a file stays one. What exists and
-// is no ordinary file (a FIFO with a reader), or is our own output (/dev/stderr), is written to as it is; one that
-// takes nothing for limits::kConsoleStall is given up.
+// Replaces the file by `text`: readers see either the old file or the whole new one, which has the old one's
+// permissions. Returns the reason if that fails; the old file is then untouched. A symbolic link to a file stays a
+// link. A target that is not a regular file (a FIFO with a reader), or that is the launcher's own output (/dev/stderr),
+// is written to directly. Writing is given up if it accepts nothing for limits::kConsoleStall.
 std::optional<base::Failure> write_report(const std::string& path, const std::string& text, const std::string& what);
 
-// Whether write_report() could do that now, as far as one can know without doing it. Leaves nothing behind.
+// Returns why write_report() could not do that now, as far as this can be known without doing it. Leaves nothing
+// behind.
 std::optional<base::Failure> check_report(const std::string& path, const std::string& what);
 
 }  // namespace ddp::launcher

@@ -18,7 +18,7 @@ OrderedJson describe_call(const CallView& call) {
   return {{"number", call.sequence}, {"call", call.what}, {"name", call.name}, {"place", call.place}};
 }
 
-// What is known of one rank.
+// Returns what is known about one rank.
 OrderedJson describe_rank(const RankView& view) {
   OrderedJson json = {{"rank", view.rank}, {"pid", view.pid}, {"ended", view.has_ended}};
   if (!view.node.empty()) json["node"] = view.node;

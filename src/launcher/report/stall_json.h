@@ -1,4 +1,4 @@
-// What is known of ranks that do not go on, as JSON: docs/reference/event-log.md.
+// Builds JSON about ranks that make no progress: docs/reference/event-log.md.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 
 namespace ddp::launcher {
 
-// To the microsecond.
+// Returns seconds, to the microsecond.
 double seconds_json(std::chrono::nanoseconds duration);
 
 nlohmann::ordered_json verdict_json(const Verdict& verdict);

@@ -15,7 +15,8 @@ std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
 }
 
-// "waited for 5.1 s (3 % of the time, 5.0 s at once); last of 12 of 380 collectives seen, 1.2 ms after the median".
+// Returns a text such as "waited for 5.1 s (3 % of the time, 5.0 s at once); came last to 12 of 380 collectives seen,
+// 1.2 ms after the median".
 std::string describe(const Straggler& rank, const StragglerReport& report) {
   const double share = std::chrono::duration<double>(rank.waited_for) / std::chrono::duration<double>(report.time);
   std::string text = "waited for " + base::human_duration(rank.waited_for) + " (" + percent(share) + " of the time, " +
@@ -48,7 +49,7 @@ std::string straggler_remark(const StragglerReport& report) {
       std::chrono::duration<double>(first.waited_for) > kWorthAWord * std::chrono::duration<double>(report.time);
   if (!is_much || first.waited_for < 2 * report.ranks[1].waited_for) return "";
   StragglerReport shown = report;
-  if (first.last == 0) shown.collectives = 0;  // the arrivals that were seen say nothing of it
+  if (first.last == 0) shown.collectives = 0;  // the arrivals that were seen do not explain the wait
   return "rank " + std::to_string(first.rank) + " was " + describe(first, shown);
 }
 

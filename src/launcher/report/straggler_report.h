@@ -1,4 +1,4 @@
-// For whom the ranks waited, for people.
+// Describes for which ranks the others waited, as text for people.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace ddp::launcher {
 
-// A line for each rank that was waited for, at most ten, under a headline. Empty if nothing is known.
+// Returns a headline and a line for each rank that was waited for, at most ten. Returns no lines if nothing is known.
 std::vector<std::string> straggler_table_lines(const StragglerReport& report);
 
-// For the end of a job: a sentence on the rank for which the others waited most, if that is worth one: a hundredth of
-// the time, a second at least, and twice as long as for the next one. Else empty.
+// Returns a sentence for the end of a job about the rank for which the others waited most. Returns an empty string if
+// the wait is not worth mentioning. It must be at least a hundredth of the time, one second, and twice the wait for the
+// next rank.
 std::string straggler_remark(const StragglerReport& report);
 
 }  // namespace ddp::launcher

@@ -7,12 +7,13 @@
 namespace ddp::launcher {
 namespace {
 
-// Of different calls: those of one side are as many as those of the other.
+// Returns whether both sides of different calls have as many ranks, so that it is unknown which side is wrong.
 bool nobody_knows(const Verdict& verdict) {
   return std::ranges::all_of(verdict.sides, [&](const RankCall& side) { return verdict.blames(side.rank); });
 }
 
-// "ranks 0, 1 wait in different collectives: rank 0 in all_reduce at h.py:26, rank 1 in barrier at h.py:28".
+// Returns text such as "ranks 0, 1 wait in different collectives: rank 0 in all_reduce at h.py:26, rank 1 in barrier at
+// h.py:28".
 std::string by_stack(const Verdict& verdict) {
   const bool one = verdict.culprits.size() == 1;
   const bool for_each_other = verdict.kind == VerdictKind::each_other;
@@ -26,6 +27,26 @@ std::string by_stack(const Verdict& verdict) {
             describe_with_place(side.call);
   }
   return text;
+}
+
+// Returns text such as "rank 1 called all_reduce f32[9] at a.cpp:1 as #7 of world, and the other ranks called
+// all_reduce f32[8] at a.cpp:1".
+std::string by_call(const Verdict& verdict) {
+  const bool is_known = verdict.sides.size() == 2 && verdict.is_described();
+  const std::string place = "#" + std::to_string(verdict.sequence) + " of " + verdict.group;
+  const std::string culprits = ranks_text(verdict.culprits);
+  if (!is_known) {
+    return culprits + " called " + (verdict.culprits.size() == 1 ? "another collective" : "different collectives") +
+           " as " + place;
+  }
+  const RankCall& first = verdict.sides[0];
+  const RankCall& second = verdict.sides[1];
+  const std::string own = ranks_text({second.rank}) + " called " + describe_with_place(second.call);
+  const std::string other = " called " + describe_with_place(first.call);
+  if (nobody_knows(verdict)) return ranks_text({first.rank}) + other + ", and " + own + ", as " + place;
+  if (verdict.culprits.size() == 1) return own + " as " + place + ", and the other ranks" + other;
+  return culprits + " differ from the other ranks in " + place + ": " + own + ", and " + ranks_text({first.rank}) +
+         other;
 }
 
 }  // namespace
@@ -43,8 +64,7 @@ std::string call_text(const Verdict& verdict) {
 std::string hang_headline(const Verdict& verdict) {
   const std::string culprits = ranks_text(verdict.culprits);
   const bool one = verdict.culprits.size() == 1;
-  const std::string number = std::to_string(verdict.sequence);
-  // A rank that is stopped within its call waits in it, too; it does not wait for itself.
+  // A rank that is stopped within its call is among the waiting ones, but it does not wait for itself.
   std::vector<int> waiting_ranks = verdict.waiting;
   if (verdict.kind == VerdictKind::stopped) {
     std::erase_if(waiting_ranks, [&](int rank) { return verdict.blames(rank); });
@@ -75,14 +95,8 @@ std::string hang_headline(const Verdict& verdict) {
         }
         return culprits + (one ? " has" : " have") + " not called " + call_text(verdict) + in_which + waiting;
       case VerdictKind::different_call:
-        if (verdict.is_by_stack) return by_stack(verdict);
-        if (nobody_knows(verdict))
-          return culprits + " called different collectives as #" + number + " of " + verdict.group;
-        return culprits + (one ? " called another collective than " : " called other collectives than ") +
-               call_text(verdict) + ", which the other ranks called";
       case VerdictKind::different_arguments:
-        if (nobody_knows(verdict)) return culprits + " called " + call_text(verdict) + " with different arguments";
-        return culprits + " called " + call_text(verdict) + " with other arguments than the other ranks";
+        return verdict.is_by_stack ? by_stack(verdict) : by_call(verdict);
       case VerdictKind::each_other:
         if (verdict.is_by_stack) return by_stack(verdict);
         return ranks_text(verdict.waiting) + (one ? " waits for itself" : " wait for each other") +

@@ -1,27 +1,27 @@
-"""What the launcher is expected to say of each program of the zoo."""
+"""Lists what the launcher must report of each program of the zoo."""
 import typing
 
 
 class Program(typing.NamedTuple):
     file: str
     name: str
-    # None: the launcher never terminates it.
+    # The exit code is None if the launcher never terminates the program.
     code: typing.Optional[int] = 0
-    # Other exit codes that are right: PyTorch 2.13 at times aborts a process that ends without destroying its group.
+    # These exit codes are correct, too. PyTorch 2.13 sometimes aborts a process that ends without destroying its group.
     or_codes: tuple = ()
-    # The verdict of PyTorch 2.12 and newer, whose flight recorder records Gloo; the ranks that the launcher names as
-    # culprits; and words of its report.
+    # The flight recorder of PyTorch 2.12 and newer records Gloo. There, this is the verdict, the launcher names these
+    # ranks as culprits, and its report contains these words.
     verdict: str = ""
     culprits: tuple = ()
     says: str = ""
-    # The verdict of older versions, whose stacks are read; None: the same. H07 and H08 name no rank.
+    # With older versions the launcher reads stacks. None means the same verdict; H07 and H08 name no rank.
     older_verdict: typing.Optional[str] = None
     ranks: int = 2
-    # The first version of PyTorch that can run the program.
+    # The program needs this version of PyTorch or a newer one.
     since: tuple = (1, 13)
-    # Whether torch_recorder_test.py runs it.
+    # The quick programs are run by torch_recorder_test.py.
     quick: bool = False
-    # Whether one of its ranks is slow for so long that a note of the launcher is right, though nothing hangs.
+    # A rank is slow for so long that a note of the launcher is correct, although nothing hangs.
     may_be_noted: bool = False
 
 
@@ -60,7 +60,7 @@ HANGING = [
     hangs("rank_zero_alone_in_a_barrier", says="rank 1 has not called barrier (#21 of world), in which rank 0 waits"),
     hangs("skips_a_forward_of_fsdp2", since=FSDP2),
     hangs("leaves_out_a_forward_of_fsdp2", "H04", (0, 1), since=FSDP2, quick=True),
-    hangs("calls_another", "H04", (0, 1), "ranks 0, 1 called different collectives as #21 of world", quick=True),
+    hangs("calls_another", "H04", (0, 1), ", as #21 of world", quick=True),
     hangs("calls_a_barrier_against_an_all_reduce", "H04", (0, 1), quick=True),
     hangs("misses_an_all_gather_of_objects"),
     hangs("broadcasts_objects_from_two_roots", "H05", (0, 1), older_verdict="H07"),
@@ -96,7 +96,8 @@ FAILING = [
     fails("validates_on_rank_zero_alone", 134, (0, 1), "H05"),
     fails("has_another_shape", 134, (0, 1), "H05"),
     fails("has_another_type", 134, (0, 1), "H05"),
-    # Rank 1, which ended with 0, is the reason of the failure of rank 0. Whichever the launcher sees first gives the code.
+    # Rank 1 ends with 0, and rank 0 fails because of it. The exit code depends on which of the two the launcher sees
+    # first.
     fails("returns_early", 124, verdict="H01", or_codes=(1, 134)),
     fails("exits_in_the_middle", 124, verdict="H01", or_codes=(1, 134)),
     fails("misses_a_monitored_barrier_with_a_timeout", 1, (0,)),

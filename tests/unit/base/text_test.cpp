@@ -59,6 +59,8 @@ TEST_CASE("the nearest match is offered for a typing mistake only") {
   CHECK_FALSE(nearest_match("tensorflow", names));
   CHECK_FALSE(nearest_match("", names));
   CHECK_FALSE(nearest_match("x", names));
+  CHECK_FALSE(nearest_match("foo", names));
+  CHECK(nearest_match("golo", {{"gloo"}}) == std::nullopt);
   CHECK_FALSE(nearest_match("gloo", {}));
 }
 

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "launcher/cli/job_options.h"
 #include "launcher/cli/store_options.h"
+#include "launcher/cli/subcommands.h"
 #include "support/catch.h"
 #include "support/temporary_directory.h"
 
@@ -82,6 +83,20 @@ TEST_CASE("the scripts for all shells name every option and every choice") {
     }
   }
   CHECK_FALSE(completion_script("tcsh").has_value());
+}
+
+TEST_CASE("every subcommand is completed, and bench has its operations and both kinds of options") {
+  CHECK(offered("benc").find("bench ") != std::string::npos);
+  CHECK(offered("bench all_r") == "all_reduce ");
+  CHECK(offered("bench all_reduce --own") == "--own-buffers ");
+  CHECK(offered("bench --nnod") == "--nnodes ");
+  CHECK(offered("--scheduler sl") == "slurm ");
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    for (const Subcommand& each : kSubcommands) {
+      INFO(shell << ": " << each.name);
+      CHECK(completion_script(shell).value().find(each.name) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("quotes are balanced in each line of the zsh and fish scripts") {

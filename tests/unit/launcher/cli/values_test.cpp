@@ -157,15 +157,13 @@ TEST_CASE("hosts, names to forward and a program are not empty") {
   CHECK(parse_program("  ").error().message.starts_with(" is empty. Name a program"));
 }
 
-TEST_CASE("a run's name, a rendezvous, a scheduler and a node's time-out are known or fit") {
+TEST_CASE("a run's name, a rendezvous and a node's time-out are known or fit") {
   CHECK(parse_run_id("run 7").value() == "run 7");
   CHECK(parse_run_id("").error().message.starts_with(" is empty. Name the run"));
   CHECK(parse_run_id("a/b").error().message == " has a slash. Use a name without one.");
   CHECK(parse_rendezvous_backend("static").value() == RdzvBackend::static_);
   CHECK(parse_rendezvous_backend("etcd-v2").error().message.ends_with("Use c10d."));
   CHECK(parse_rendezvous_backend("x").error().message.ends_with("Use static or c10d."));
-  CHECK(parse_scheduler("slurm").value() == "slurm");
-  CHECK(parse_scheduler("steam").error().message.starts_with(" is not known. Use one of auto, "));
   CHECK(parse_node_timeout("3").value() == 3s);
   CHECK(parse_node_timeout("2.9").error().message.starts_with(" is too short:"));
   CHECK(parse_node_timeout("x").error().message.starts_with(" is not a number of seconds."));

@@ -85,3 +85,20 @@ TEST_CASE("at the end an unfinished line is ended, and a progress bar stays") {
   CHECK(Screen(true).line(0, "90%\r").finish().text() == "[0] 90%\r\n");
   CHECK(Screen().line(0, "a\n").finish().text() == "[0] a\n");
 }
+
+TEST_CASE("on a terminal one of several ranks' bars is shown as long as its rank updates it") {
+  Screen screen(true);
+  screen.line(0, "10%\r").line(1, "11%\r").line(0, "20%\r").line(1, "21%\r").line(1, "done\n").line(0, "30%\r");
+  CHECK(screen.text() == "[0] 10%\r[0] 20%\r\x1b[K[1] done\n[0] 30%\r");
+}
+
+TEST_CASE("a bar that gets no update any more makes room for another one") {
+  Screen screen(true);
+  screen.line(0, "10%\r");
+  for (int i = 0; i < 200; ++i) screen.line(1, std::to_string(i) + "%\r");
+  CHECK(screen.text().starts_with("[0] 10%\r\x1b[K[1] 99%\r[1] 100%\r"));
+}
+
+TEST_CASE("a bar that all ranks share makes room for that of each rank") {
+  CHECK(Screen(true).line_of_both("0%\r").line(1, "1%\r").text() == "[0-1] 0%\r\x1b[K[1] 1%\r");
+}

@@ -50,7 +50,7 @@ TEST_CASE("a crash is told with rank and pid and signal and what was done about 
   CHECK(summary(outcome) ==
         "rank 2 (pid 4711) failed: killed by SIGSEGV (core dumped), 3 min 12 s after the start\n"
         "  node a, GPU 2, program ./train\n"
-        "  ranks 0, 1, 3 were ended because of it (SIGTERM, gone in 0.2 s)");
+        "  ranks 0, 1, 3 were terminated because of it (SIGTERM, gone in 0.2 s)");
 }
 
 TEST_CASE("a worker's own words are quoted without control characters and not endlessly") {
@@ -125,7 +125,8 @@ TEST_CASE("secondary failures and ranks that need SIGKILL and ranks that survive
   outcome.unkillable = {{3, 99}};
   const std::string text = summary(outcome);
   CHECK(text.find("rank 1 failed because of it: exit code 1") != std::string::npos);
-  CHECK(text.find("rank 2 was ended because of it (SIGTERM, then SIGKILL after the grace of 5.0 s, gone in 5.1 s)") !=
+  CHECK(text.find(
+            "rank 2 was terminated because of it (SIGTERM, then SIGKILL after the grace of 5.0 s, gone in 5.1 s)") !=
         std::string::npos);
   CHECK(text.find("rank 3 (pid 99) survives SIGKILL") != std::string::npos);
 
@@ -266,4 +267,20 @@ TEST_CASE("a traceback that the console has shown is not printed again") {
   plan.output.workers[0].err.to_console = false;
   CHECK_THAT(text(), Catch::EndsWith("\n  at train.py:7 in main\n  its last lines:\n  | Traceback (most recent call "
                                      "last):\n  |   File \"train.py\", line 7, in main\n  | ValueError: bad"));
+}
+
+TEST_CASE("two failures are alike if rank, status and words are, numbers aside") {
+  JobOutcome outcome;
+  outcome.cause = WorkerFailed{end_of(2, ExitStatus::exited(1)), {}};
+  const auto signature = [&](int rank, int code, const std::string& line) {
+    outcome.cause = WorkerFailed{end_of(rank, ExitStatus::exited(code)), {}};
+    FailureEvidence evidence;
+    evidence.last_lines = {line};
+    return failure_signature(outcome, evidence);
+  };
+  CHECK(signature(2, 1, "step 10: nan") == signature(2, 1, "step 731: nan"));
+  CHECK(signature(2, 1, "nan") != signature(1, 1, "nan"));
+  CHECK(signature(2, 1, "nan") != signature(2, 3, "nan"));
+  CHECK(signature(2, 1, "nan") != signature(2, 1, "inf"));
+  CHECK(failure_signature(JobOutcome(), {}).empty());
 }

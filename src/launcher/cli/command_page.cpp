@@ -1,0 +1,90 @@
+#include "launcher/cli/command_page.h"
+
+#include "base/text.h"
+#include "launcher/cli/help_text.h"
+#include "launcher/cli/job_options.h"
+#include "launcher/cli/store_options.h"
+#include "launcher/cli/subcommands.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kPageWidth = 100;
+
+std::string paragraph(std::string_view text) {
+  return base::join(wrapped(text, kPageWidth), "\n") + "\n";
+}
+
+// Takes "[NAME: …]" out of a help text and returns what stands after the colon, or an empty text.
+std::string take_note(std::string& help, const std::string& name) {
+  const std::size_t begin = help.find(" [" + name + ": ");
+  if (begin == std::string::npos) return "";
+  const std::size_t end = help.find(']', begin);
+  const std::size_t first = begin + name.size() + 4;
+  const std::string note = help.substr(first, end - first);
+  help.erase(begin, end + 1 - begin);
+  return note;
+}
+
+// Text in which Markdown sees neither links nor emphasis.
+std::string plain(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '[' || c == '*' || c == '<') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string option_section(const OptionInfo& option, const std::string& prefix, const std::string& level) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.names) {
+    const bool is_bare = option.is_flag() || option.is_negation(name);
+    names.push_back("`--" + name + (is_bare ? "" : " " + option.value_name) + "`");
+  }
+  if (!option.short_name.empty()) names.insert(names.begin(), "`-" + option.short_name + "`");
+  std::string help = option.help;
+  const std::string standard = take_note(help, "default");
+  std::string variables = take_note(help, "env");
+  if (!option.variable.empty()) variables = option.variable + (variables.empty() ? "" : ", " + variables);
+  std::string text = level + " " + base::join(names, ", ") + " {#" + prefix + option.name() + "}\n\n";
+  text += paragraph(plain(help));
+  std::string facts;
+  if (!standard.empty()) facts += "- Default: " + plain(standard) + "\n";
+  if (!option.choices.empty()) {
+    facts += option.choices_are_examples ? "- Known values: `" : "- Possible values: `";
+    facts += base::join(option.choices, "`, `") + "`\n";
+  }
+  if (!variables.empty()) facts += "- Environment: `" + variables + "`\n";
+  return text + (facts.empty() ? "" : "\n" + facts) + "\n";
+}
+
+}  // namespace
+
+std::string command_page() {
+  std::string page = "# Command line\n\n<!-- `scripts/docs` writes this page from the options of the program. -->\n\n";
+  page += paragraph(kDescription) + "\n";
+  page += "```text\nddplaunch [options] program [arguments ...]\nddplaunch SUBCOMMAND [options] ...\n```\n\n";
+  page += paragraph(kProgramRule) + "\n";
+  page +=
+      "[Rules and behaviour](command-line.md) says where values come from and how the launcher behaves.\n"
+      "[Exit codes](exit-codes.md) lists what `ddplaunch` returns.\n\n";
+  page += "## Subcommands\n\n| word | meaning |\n|---|---|\n";
+  for (const Subcommand& each : kSubcommands) {
+    page += std::string("| `") + each.name + "` | " + each.help + " |\n";
+  }
+  std::string group;
+  for (const OptionInfo& option : job_options()) {
+    if (option.group != group) page += "\n## " + (group = option.group) + "\n\n";
+    page += option_section(option, "", "###");
+  }
+  page += "## ddplaunch store {#ddplaunch-store}\n\n" + paragraph(kStoreDescription) + "\n";
+  for (const OptionInfo& option : store_options()) page += option_section(option, "store-", "###");
+  page += paragraph(kStoreExitCodes) + "\n## ddplaunch bench {#ddplaunch-bench}\n\n";
+  page += paragraph(kBenchDescription) + "\n";
+  for (const OptionInfo& option : bench_command_options()) page += option_section(option, "bench-", "###");
+  page.erase(page.find_last_not_of('\n') + 2);
+  return page;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,21 @@
+// The words that may stand first on the command line, as the reference page and the completions list them.
+#pragma once
+
+#include <array>
+
+namespace ddp::launcher {
+
+struct Subcommand {
+  const char* name;
+  const char* help;
+};
+
+inline constexpr std::array kSubcommands = {
+    Subcommand{"run", "Start a job; the same as without a subcommand."},
+    Subcommand{"launch", "Start a job as python -m torch.distributed.launch does."},
+    Subcommand{"store", "Serve a rendezvous store without a job, or inspect one."},
+    Subcommand{"bench", "Measure collectives between the workers."},
+    Subcommand{"help", "Print all options."},
+};
+
+}  // namespace ddp::launcher
