@@ -1,11 +1,11 @@
-# What is installed: the launcher (component launcher), the runtime with its backends beside it (runtime), and the public
-# headers with a package for find_package(ddplaunch) that needs nothing but this (dev).
+# This file installs three components: the launcher (launcher), the runtime with its backends (runtime), and the public
+# headers (dev). The component dev includes a package for find_package(ddplaunch) that needs nothing else.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddplaunch)
 
 if(DDP_BUILD_LAUNCHER)
   install(TARGETS ddplaunch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT launcher)
-  # The manual page and the completions are what the program says of itself.
+  # The program itself generates the manual page and the completions.
   if(NOT CMAKE_CROSSCOMPILING)
     set(share_dir ${CMAKE_BINARY_DIR}/share)
     file(MAKE_DIRECTORY ${share_dir})
@@ -24,20 +24,20 @@ if(DDP_BUILD_LAUNCHER)
     install(FILES ${share_dir}/ddplaunch.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
             COMPONENT launcher)
   endif()
-  # Under the name torchrun ddplaunch is in its compatibility mode. In a folder of its own: PyTorch's torchrun is not put
-  # in the shade unless somebody wants that (docs/reference/cli.md).
+  # Under the name torchrun, ddplaunch is in its compatibility mode. The link is in a separate directory, so that it
+  # hides PyTorch's torchrun only if the user wants that (docs/reference/torchrun.md).
   set(torchrun_dir ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch)
   file(RELATIVE_PATH torchrun_target ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddplaunch ${CMAKE_INSTALL_FULL_BINDIR}/ddplaunch)
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
-  file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/torchrun SYMBOLIC)
-  install(FILES ${CMAKE_BINARY_DIR}/libexec/torchrun DESTINATION ${torchrun_dir} COMPONENT launcher)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/ddplaunch)
+  file(CREATE_LINK ${torchrun_target} ${CMAKE_BINARY_DIR}/libexec/ddplaunch/torchrun SYMBOLIC)
+  install(FILES ${CMAKE_BINARY_DIR}/libexec/ddplaunch/torchrun DESTINATION ${torchrun_dir} COMPONENT launcher)
 
-  # What `ddplaunch bench` starts, and what looks into workers.
+  # `ddplaunch bench` starts ddp_bench. The others read data of workers.
   install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
           COMPONENT launcher)
   install(FILES bindings/python/hook/sitecustomize.py DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python
           COMPONENT launcher)
-  # Heartbeats of programs without the runtime.
+  # This module sends heartbeats for programs without the runtime.
   install(FILES bindings/python/ddp_board.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch/python COMPONENT launcher)
 endif()
 
@@ -47,13 +47,13 @@ if(TARGET ddp_mpi)
   install(TARGETS ddp_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 endif()
 if(TARGET ddp_runtime_static)
-  # An export of its own: only who asks for the component needs it.
+  # This is a separate export, because only users of the component need it.
   install(TARGETS ddp_runtime_static EXPORT ddplaunchStaticTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
   install(EXPORT ddplaunchStaticTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
 endif()
 if(TARGET ddp_libtorch)
-  # An export of its own: only who asks for the component needs libtorch.
+  # This is a separate export, because only users of the component need libtorch.
   install(TARGETS ddp_libtorch EXPORT ddplaunchLibtorchTargets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
   install(EXPORT ddplaunchLibtorchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
@@ -62,7 +62,7 @@ install(DIRECTORY include/ddp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT 
 install(FILES bindings/c/ddp_board.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 install(EXPORT ddplaunchTargets NAMESPACE ddplaunch:: DESTINATION ${package_dir} COMPONENT dev)
 
-# Its prefix is reckoned from where the file lies, so that the installed tree can be moved.
+# The prefix in the .pc file is relative to the file's place, so that the installed tree can be moved.
 file(RELATIVE_PATH DDP_PREFIX_FROM_PC ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/ddplaunch.pc.in ${CMAKE_BINARY_DIR}/ddplaunch.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/ddplaunch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
@@ -73,7 +73,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/ddplaunchConfigVersion.cmak
 install(FILES ${CMAKE_BINARY_DIR}/ddplaunchConfig.cmake ${CMAKE_BINARY_DIR}/ddplaunchConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT dev)
 
-# Removes what the last `cmake --install` of this build folder has installed.
+# This target removes the files that the last `cmake --install` of this build directory installed.
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
                   WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the house rules that a compiler does not: who includes whom, third parties, mirrored tests, file length.
+"""Checks rules that a compiler does not: allowed includes, third-party headers, mirrored tests, file length.
 
-docs/development/architecture.md tells what the rooms are for; these tables are what they may see.
+docs/development/architecture.md describes the components. The tables here define what each of them may include.
 """
 import pathlib
 import re
@@ -10,17 +10,18 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_LINES = 400
 
-# Room (longest prefix wins) -> what its files may include of ours. A room always sees itself.
+# The longest prefix of a file's path determines its component. Each entry lists the files of this project that the
+# component may include. A component may always include its own files.
 LAUNCHER = ["launcher/log", "launcher/facts", "launcher/cli", "launcher/plan", "launcher/process", "launcher/output", "launcher/watchdog",
             "launcher/job", "launcher/report", "launcher/remote"]
 ROOMS = {
     "base": ["ddp/error.h", "ddp/version.h"],
     "wire": ["base"],
     "net": ["base"],
-    "store": ["base", "wire", "net", "ddp/store.h", "ddp/error.h"],  # what several of its rooms need
+    "store": ["base", "wire", "net", "ddp/store.h", "ddp/error.h"],  # the parts that several of its components need
     **{room: ["base", "wire", "net", "store/limits.h", "store/handshake.h", "store/key_names.h", "store/key_requests.h", "ddp/store.h",
               "ddp/error.h"] for room in ("store/server", "store/client", "store/local")},
-    # The launcher's stages, in the order of the data: each sees those before it.
+    # These are the launcher's stages, in the order of the data: each may include the previous ones.
     **{room: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
        for i, room in enumerate(LAUNCHER)},
     "launcher/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/log", "launcher/facts", "bench/bench_options.h"],
@@ -30,7 +31,7 @@ ROOMS = {
     "gpu_reader": ["base", "launcher/process"],
     "torch_reader": ["base", "wire"],
     "main.cpp": ["launcher/commands.h"],
-    # The runtime's layers, from the lowest on.
+    # These are the runtime's layers, from the lowest on.
     "runtime/call": ["base", "wire", "ddp"],
     "runtime/reduction": ["base", "ddp", "runtime/call"],
     "runtime/progress": ["base", "wire", "ddp", "runtime/call"],
@@ -42,16 +43,16 @@ ROOMS = {
                     "runtime/backend/backend.h"],
     "runtime/data": ["base", "runtime/limits.h", "ddp", "runtime/call", "runtime/group"],
     "runtime/checkpoint": ["base", "runtime/limits.h", "wire", "ddp", "runtime/call", "runtime/group"],
-    "runtime": [],  # limits.h
+    "runtime": [],  # contains only limits.h
     "runtime/init": ["base", "runtime/limits.h", "wire", "net", "store", "ddp", *[f"runtime/{layer}" for layer in (
         "call", "progress", "peers", "backend", "group")]],
-    "runtime/c": ["runtime/limits.h", "ddp"],  # the public functions, as any program has them
+    "runtime/c": ["runtime/limits.h", "ddp"],  # uses only the public functions, like any program
     "libtorch": ["ddp"],
     "bench": ["ddp"],
     "ddp": [],
 }
 
-# Third-party headers (by their first letters) -> the only files that may include them.
+# Maps third-party headers (by prefix) to the only files that may include them.
 THIRD_PARTIES = {
     "CLI/": ["launcher/cli/option_set.cpp", "launcher/cli/config_file.cpp", "launcher/cli/job_options.cpp", "bench/bench_options.cpp"],
     "spdlog/": ["launcher/log/log.cpp"],
@@ -70,15 +71,16 @@ THIRD_PARTIES = {
                   "runtime/checkpoint/safetensors.cpp", "runtime/checkpoint/shard_exchange.cpp"],
     "gloo/": [f"runtime/backend/gloo/{name}" for name in ("gloo_context.cpp", "gloo_device.h", "gloo_watch.h",
                                                           "gloo_watch.cpp")],
-    "nccl": [],  # looked up at run time, as the driver: docs/development/decisions/0015
+    "nccl": [],  # loaded at run time, as the driver: docs/development/decisions/0015
     "cuda": [],
     "mpi.h": ["runtime/backend/mpi/mpi_communicator.h", "runtime/backend/mpi/mpi_plugin.cpp"],
     "torch/": ["libtorch/distributed_data_parallel.cpp", "libtorch/collectives.cpp", "libtorch/tensor_view.h", "ddp/libtorch.h"],
 }
 
-# Sources without a unit test of the same name -> what tests them instead.
+# Maps sources without a unit test of the same name to the tests that cover them.
 TESTED_ELSEWHERE = {
     "torch_reader/main.cpp": "integration/torch_recorder_test.py",
+    "launcher/cli/command_page.cpp": "integration/reference_test.py",
     "torch_reader/worker_server.cpp": "integration/torch_recorder_test.py",
     "launcher/watchdog/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/watchdog/torch_watch.cpp": "integration/torch_recorder_test.py",
@@ -164,7 +166,7 @@ def room_of(name: str) -> str:
 
 
 def check_includes(name: str, text: str) -> list[str]:
-    """`name` is relative to src/ or, for public headers, to include/."""
+    """Checks the includes of one file. `name` is relative to src/ or, for public headers, to include/."""
     faults = []
     room = room_of(name)
     if not room:
